@@ -1,0 +1,75 @@
+/* What a back end is to the rest of the library.  Internal. */
+#ifndef CORE_BACKEND_H
+#define CORE_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../custom_kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* e2m1 values that share one scale factor (OCP MX / NVFP4: 16). */
+#define NVFP4_GROUP_ELEMS 16
+/* Rows and groups of one 512-byte tile of the blocked scale layout. */
+#define SCALE_TILE_ROWS 128
+#define SCALE_TILE_GROUPS 4
+#define SCALE_TILE_BYTES 512
+
+/* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t. */
+struct problem {
+    int64_t m, n, k, l;
+    const uint8_t *a, *b1, *b2;
+    const uint8_t *sfa, *sfb1, *sfb2;
+    uint16_t *c; /* fp16 bits */
+    int32_t scale_layout;
+    int32_t device;
+    void *queue;
+};
+
+struct backend {
+    int32_t id;
+    const char *name;
+    /* Whether this machine (for a GPU: `device`, or any device if it is < 0) can run the back end.
+     * Always writes one line to `detail`: what it would run on, or why it cannot. */
+    int (*available)(int32_t device, char *detail, size_t detail_bytes);
+    /* Runs a problem.  Returns a status; on failure has called set_message(). */
+    int32_t (*run)(const struct problem *problem);
+};
+
+/* printf-style; keeps the calling thread's message and returns `status`, so that callers can
+ * `return set_message(STATUS, ...)`. */
+int32_t set_message(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Offset in bytes of the scale factor of (row, group) of batch 0; `groups` = K / 16. */
+static inline int64_t scale_offset(int32_t layout, int64_t row, int64_t group, int64_t groups) {
+    if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
+        return row * groups + group;
+    }
+    int64_t tile = row / SCALE_TILE_ROWS * (groups / SCALE_TILE_GROUPS) + group / SCALE_TILE_GROUPS;
+    return tile * SCALE_TILE_BYTES + row % 32 * 16 + row % SCALE_TILE_ROWS / 32 * 4 + group % 4;
+}
+
+/* Bytes of one batch of a scale tensor. */
+static inline int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
+    if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
+        return rows * groups;
+    }
+    return (rows + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS * SCALE_TILE_ROWS * groups;
+}
+
+extern const struct backend cpu_backend;
+#ifdef NVFP4_HAVE_HOPPER
+extern const struct backend hopper_backend;
+#endif
+#ifdef NVFP4_HAVE_BLACKWELL
+extern const struct backend blackwell_backend;
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

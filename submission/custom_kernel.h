@@ -1,0 +1,102 @@
+/* The C ABI of the NVFP4 dual GEMM:
+ *
+ *     C = silu(A B1^T) * (A B2^T)
+ *
+ * A is M x K, B1 and B2 are N x K, all NVFP4: e2m1 values, two in a byte, with one e4m3 scale factor for
+ * each group of 16 values along K.  C is M x N fp16.  L independent problems lie one after another.
+ * Sums and SiLU are fp32; the only rounding is the one to fp16 (to nearest even, overflow to infinity).
+ *
+ * Memory layouts (every tensor packed, without gaps):
+ *   a           [L][M][K/2] bytes; the low nibble of byte i is k = 2i, the high nibble k = 2i + 1
+ *   b1, b2      [L][N][K/2] bytes, as a
+ *   sfa         scale factors of a, e4m3 bytes, in one of two layouts (see custom_kernel_scale_layout)
+ *   sfb1, sfb2  scale factors of b1 and b2
+ *   c           [L][M][N] fp16, written whole
+ * Scale factors are magnitudes: the sign bit is ignored, as the tensor core ignores it; 0x7f and 0xff are
+ * NaN and make every output they take part in NaN.
+ */
+#ifndef CUSTOM_KERNEL_H
+#define CUSTOM_KERNEL_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUSTOM_KERNEL_API __attribute__((visibility("default")))
+
+/* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI. */
+#define CUSTOM_KERNEL_VERSION 0x00010000u
+
+/* Pinned values: they are part of the ABI. */
+enum custom_kernel_status {
+    CUSTOM_KERNEL_OK = 0,
+    CUSTOM_KERNEL_ERROR_NULL_POINTER = 1,  /* a required pointer is NULL */
+    CUSTOM_KERNEL_ERROR_ARGUMENT = 2,      /* a value outside its range: size, alignment, enum, overlap */
+    CUSTOM_KERNEL_ERROR_UNAVAILABLE = 3,   /* the back end is not built, or the machine lacks what it needs */
+    CUSTOM_KERNEL_ERROR_UNSUPPORTED = 4,   /* valid problem, but not one this back end can run */
+    CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY = 5, /* host or device memory for scratch space */
+    CUSTOM_KERNEL_ERROR_DEVICE = 6,        /* the CUDA runtime reported an error; the message quotes it */
+};
+
+enum custom_kernel_backend {
+    CUSTOM_KERNEL_BACKEND_AUTO = 0, /* by the device and its compute capability */
+    CUSTOM_KERNEL_BACKEND_CPU = 1,
+    CUSTOM_KERNEL_BACKEND_HOPPER = 2,    /* sm_90a */
+    CUSTOM_KERNEL_BACKEND_BLACKWELL = 3, /* sm_100a */
+};
+
+enum custom_kernel_scale_layout {
+    /* [L][ceil(rows/128)][K/64][32][4][4]: the scale factor of (row, group) is byte
+     * (row % 32) * 16 + (row % 128 / 32) * 4 + group % 4 of the 512-byte tile (row / 128, group / 4).
+     * Rows past the end of the tensor are padding: never used, whatever they hold.
+     * (cuBLAS documentation, "1D Block Scaling Factors Layout".) */
+    CUSTOM_KERNEL_SCALES_BLOCKED = 0,
+    CUSTOM_KERNEL_SCALES_ROWS = 1, /* [L][rows][K/16] */
+};
+
+#define CUSTOM_KERNEL_DEVICE_HOST (-1)
+
+/* Every pointer is 16-byte aligned and lies on `device`.  Reserved fields are zero. */
+struct custom_kernel_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_args) of the caller */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all three scale tensors */
+    int64_t m, n, k, l;    /* m, n, l >= 1; k a positive multiple of 64 */
+    const void *a, *b1, *b2;
+    const void *sfa, *sfb1, *sfb2;
+    void *c;     /* overlaps no input */
+    void *queue; /* CUDA queue the GPU back ends run on; NULL is the default one; NULL for host memory */
+};
+
+/* Computes C.  On a GPU the work is queued and the call returns at once; on the CPU C is complete on return.
+ * Nothing is launched or written unless every argument is valid.  Returns an enum custom_kernel_status;
+ * thread-safe as long as outputs do not overlap. */
+CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
+
+/* What went wrong in this thread's last failed call; "" before any.  Valid until the thread's next call. */
+CUSTOM_KERNEL_API const char *custom_kernel_message(void);
+
+/* CUSTOM_KERNEL_VERSION of the library. */
+CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
+
+struct custom_kernel_backend_info {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_backend_info) of the caller */
+    int32_t backend;       /* enum custom_kernel_backend */
+    const char *name;      /* "cpu", "hopper", "blackwell"; what NVFP4_BACKEND takes */
+    int32_t built;         /* 1 if compiled into this library */
+    int32_t available;     /* 1 if this machine can run it */
+    const char *detail;    /* chip, instruction set and threads if available, else why not; thread-local */
+};
+
+/* Fills *info for back end number `index` (from 0) and returns CUSTOM_KERNEL_OK; past the last one, or with
+ * a bad pointer or size, an error status. */
+CUSTOM_KERNEL_API int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
