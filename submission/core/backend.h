@@ -14,9 +14,9 @@ extern "C" {
 /* e2m1 values that share one scale factor (OCP MX / NVFP4: 16). */
 #define NVFP4_GROUP_ELEMS 16
 /* Rows and groups of one 512-byte tile of the blocked scale layout. */
-#define SCALE_TILE_ROWS 128
+#define SCALE_TILE_ROWS   128
 #define SCALE_TILE_GROUPS 4
-#define SCALE_TILE_BYTES 512
+#define SCALE_TILE_BYTES  512
 
 /* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t. */
 struct problem {
@@ -33,7 +33,8 @@ struct backend {
     int32_t id;
     const char *name;
     /* Whether this machine (for a GPU: `device`, or any device if it is < 0) can run the back end.
-     * Always writes one line to `detail`: what it would run on, or why it cannot. */
+     * Writes one line to `detail` unless that is NULL: what it would run on, or why it cannot.
+     * Called with NULL on every call of an automatic choice: keep that path cheap. */
     int (*available)(int32_t device, char *detail, size_t detail_bytes);
     /* Runs a problem.  Returns a status; on failure has called set_message(). */
     int32_t (*run)(const struct problem *problem);

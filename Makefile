@@ -1,0 +1,119 @@
+# The two commands are `make run` and `make test`; `make help` lists the rest.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+BUILD   ?= build
+LIBRARY := $(BUILD)/libcustom_kernel.so
+# Set to e.g. address,undefined for an instrumented library (with another BUILD).
+SANITIZE ?=
+# Set to 0 to build no GPU back end.
+GPU ?= 1
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CFLAGS ?= -O3
+override CFLAGS += -std=c11 -fPIC -fvisibility=hidden -pthread -ffp-contract=off -Wall -Wextra -Wpedantic -Werror
+override CPPFLAGS += -D_GNU_SOURCE
+override LDFLAGS += -shared -pthread -Wl,-z,defs -Wl,--exclude-libs,ALL
+LDLIBS += -lm
+ifneq ($(SANITIZE),)
+override CFLAGS += -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+override LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+
+# --- which parts can be built here --------------------------------------------------------------------
+AVX2_FLAGS   := -mavx2 -mfma -mf16c
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+accepts = $(shell echo '__m512i x;' | $(CC) $(1) -include immintrin.h -fsyntax-only -x c - 2>/dev/null && echo yes)
+CPU_PARTS := portable C
+ifeq ($(call accepts,$(AVX2_FLAGS)),yes)
+override CPPFLAGS += -DNVFP4_HAVE_AVX2
+CPU_PARTS += / AVX2
+endif
+ifeq ($(call accepts,$(AVX512_FLAGS)),yes)
+override CPPFLAGS += -DNVFP4_HAVE_AVX512
+CPU_PARTS += / AVX-512 VNNI
+endif
+
+NVCC_LOG := $(BUILD)/nvcc.txt
+ifeq ($(GPU),1)
+ifneq ($(filter-out help clean format lint,$(or $(MAKECMDGOALS),help)),)
+override NVCC := $(shell mkdir -p $(BUILD); NVCC="$(NVCC)" scripts/find_nvcc.sh $(PYTHON) 2>$(NVCC_LOG))
+NVCC_REASON := $(shell cat $(NVCC_LOG) 2>/dev/null)
+endif
+else
+override NVCC :=
+NVCC_REASON := GPU=0
+endif
+
+# --- the library --------------------------------------------------------------------------------------
+SOURCES := $(wildcard submission/core/*.c)
+SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
+             $(wildcard submission/cpu/*.c))
+OBJS := $(SOURCES:%.c=$(BUILD)/%.o)
+GPU_PARTS :=
+# Each GPU back end adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.
+-include $(wildcard submission/*/build.mk)
+
+$(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
+$(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
+
+# Changes when the flags do, so that no object of another configuration is linked.
+FLAGS_STAMP := $(BUILD)/flags.txt
+$(FLAGS_STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)' | cmp -s - $@ || \
+	  echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)' > $@
+
+$(BUILD)/%.o: %.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(LIBRARY): $(OBJS)
+	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
+-include $(OBJS:.o=.d)
+
+.PHONY: FORCE help setup build library run test bench format lint clean
+FORCE:
+
+help: ## list the targets (the default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+library: $(LIBRARY)
+
+build: library ## build the C library with every back end that can be built here
+	@echo 'built $(LIBRARY)'
+	@echo '  cpu        built ($(CPU_PARTS))'
+	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
+	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a),not built: $(or $(NVCC_REASON),not in this tree))'
+
+setup: ## find or make a Python with torch
+	@scripts/setup.sh run > /dev/null
+
+run: build ## set up, build, run the ten tests and the four benchmarks on the best back end
+	@python=$$(scripts/setup.sh run) && \
+	$$python eval/eval.py test eval/cases/test.txt && \
+	$$python eval/eval.py benchmark eval/cases/benchmark.txt
+
+test: build ## set up, build, pass every test
+	@python=$$(scripts/setup.sh test) && $$python -m pytest $(PYTEST_ARGS)
+
+bench: build ## time the CPU back end against torch, and the host cost of a call
+	@python=$$(scripts/setup.sh run) && \
+	$$python scripts/bench_cpu.py && \
+	$$python scripts/bench_host.py
+
+C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
+format: ## format C, CUDA and Python
+	@python=$$(scripts/setup.sh test) && bin=$$(dirname $$python) && \
+	PATH=$$bin:$$PATH clang-format -i $(C_FILES) && PATH=$$bin:$$PATH ruff format . && PATH=$$bin:$$PATH ruff check --fix .
+
+lint: ## check formatting and lint, changing nothing
+	@python=$$(scripts/setup.sh test) && bin=$$(dirname $$python) && \
+	PATH=$$bin:$$PATH clang-format --dry-run -Werror $(C_FILES) && PATH=$$bin:$$PATH ruff format --check . && \
+	PATH=$$bin:$$PATH ruff check .
+
+clean: ## remove what was built (the virtual environment stays)
+	rm -rf $(BUILD)

@@ -1,0 +1,133 @@
+/* The entry points of custom_kernel.h: validate, choose a back end, run it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "validate.h"
+
+/* The variable that names a back end where the caller leaves the choice to the library. */
+#define BACKEND_VARIABLE "NVFP4_BACKEND"
+#define DETAIL_BYTES     256
+
+/* Every back end of the ABI, built or not; the newest chip first, as automatic choice tries them. */
+static const struct {
+    int32_t id;
+    const char *name;
+    const struct backend *backend; /* NULL: not built */
+} backends[] = {
+#ifdef NVFP4_HAVE_BLACKWELL
+    {CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", &blackwell_backend},
+#else
+    {CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", NULL},
+#endif
+#ifdef NVFP4_HAVE_HOPPER
+    {CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", &hopper_backend},
+#else
+    {CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", NULL},
+#endif
+    {CUSTOM_KERNEL_BACKEND_CPU, "cpu", &cpu_backend},
+};
+enum { BACKENDS = sizeof backends / sizeof *backends };
+
+/* The caller's choice, else the environment's, else AUTO. */
+static int32_t wanted_backend(int32_t *id) {
+    const char *name = *id == CUSTOM_KERNEL_BACKEND_AUTO ? getenv(BACKEND_VARIABLE) : NULL;
+    if (name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0) {
+        return CUSTOM_KERNEL_OK;
+    }
+    for (int i = 0; i < BACKENDS; i++) {
+        if (strcmp(name, backends[i].name) == 0) {
+            *id = backends[i].id;
+            return CUSTOM_KERNEL_OK;
+        }
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                       BACKEND_VARIABLE " is '%.64s'; expected cpu, hopper, blackwell or auto", name);
+}
+
+static int32_t choose_named(int32_t id, int32_t device, const struct backend **chosen) {
+    int i = 0;
+    while (backends[i].id != id) {
+        i++;
+    }
+    const char *name = backends[i].name;
+    int on_host = device == CUSTOM_KERNEL_DEVICE_HOST;
+    if ((id == CUSTOM_KERNEL_BACKEND_CPU) != on_host) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "back end %s cannot read memory of %s; expected %s",
+                           name, on_host ? "the host" : "a CUDA device",
+                           on_host ? "tensors on a CUDA device" : "tensors in host memory");
+    }
+    if (backends[i].backend == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "back end %s is not built into this library", name);
+    }
+    char detail[DETAIL_BYTES] = "";
+    if (!backends[i].backend->available(device, NULL, 0)) {
+        (void)backends[i].backend->available(device, detail, sizeof detail);
+        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "back end %s cannot run here: %s", name, detail);
+    }
+    *chosen = backends[i].backend;
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t choose_for_device(int32_t device, const struct backend **chosen) {
+    if (device == CUSTOM_KERNEL_DEVICE_HOST) {
+        *chosen = &cpu_backend;
+        return CUSTOM_KERNEL_OK;
+    }
+    char detail[DETAIL_BYTES] = "no GPU back end is built into this library";
+    for (int i = 0; i < BACKENDS; i++) {
+        if (backends[i].backend == NULL || backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
+            continue;
+        }
+        if (backends[i].backend->available(device, NULL, 0)) {
+            *chosen = backends[i].backend;
+            return CUSTOM_KERNEL_OK;
+        }
+        (void)backends[i].backend->available(device, detail, sizeof detail);
+    }
+    return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "no back end can run on CUDA device %d: %s", device,
+                       detail);
+}
+
+int32_t custom_kernel(const struct custom_kernel_args *args) {
+    struct problem problem;
+    int32_t id;
+    int32_t status = validate(args, &problem, &id);
+    if (status == CUSTOM_KERNEL_OK) {
+        status = wanted_backend(&id);
+    }
+    if (status != CUSTOM_KERNEL_OK) {
+        return status;
+    }
+    const struct backend *backend = NULL;
+    status = id == CUSTOM_KERNEL_BACKEND_AUTO ? choose_for_device(problem.device, &backend)
+                                              : choose_named(id, problem.device, &backend);
+    return status == CUSTOM_KERNEL_OK ? backend->run(&problem) : status;
+}
+
+uint32_t custom_kernel_version(void) {
+    return CUSTOM_KERNEL_VERSION;
+}
+
+int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_info *info) {
+    static _Thread_local char detail[DETAIL_BYTES];
+    if (info == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
+                           "info is NULL; expected a struct custom_kernel_backend_info");
+    }
+    if (info->struct_bytes < sizeof *info) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "info->struct_bytes is %u; expected sizeof(struct custom_kernel_backend_info) = %zu",
+                           info->struct_bytes, sizeof *info);
+    }
+    if (index < 0 || index >= BACKENDS) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "index is %d; expected 0 to %d", index, BACKENDS - 1);
+    }
+    const struct backend *backend = backends[index].backend;
+    info->backend = backends[index].id;
+    info->name = backends[index].name;
+    info->built = backend != NULL;
+    (void)memcpy(detail, "not built", sizeof "not built");
+    info->available = backend != NULL && backend->available(CUSTOM_KERNEL_DEVICE_HOST, detail, sizeof detail);
+    info->detail = detail;
+    return CUSTOM_KERNEL_OK;
+}

@@ -1,0 +1,249 @@
+#!POPCORN leaderboard nvfp4_dual_gemm
+#!POPCORN gpu B200
+"""The NVFP4 dual GEMM, C = silu(A @ B1^T) * (A @ B2^T), by the C library beside this file.
+
+`custom_kernel(data)` checks the tensors, packs one argument struct and makes one ctypes call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+LIBRARY_NAME = "libcustom_kernel.so"
+ABI_MAJOR_VERSION = 1
+
+# struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
+# a, b1, b2, sfa, sfb1, sfb2, c, queue.  A bytes object is a fresh struct in each call, so threads share none.
+_ARGS = struct.Struct("@Iiiiqqqq8Q")
+_ARGS_BYTES = _ARGS.size
+_BACKEND_AUTO = 0
+_SCALES_BLOCKED, _SCALES_ROWS = 0, 1
+_STATUS_NULL_POINTER, _STATUS_ARGUMENT = 1, 2
+
+_CODES = torch.float4_e2m1fn_x2
+_SCALES = torch.float8_e4m3fn
+_OUTPUT = torch.float16
+_NAMES_BLOCKED = ("a", "b1", "b2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
+_NAMES_ROWS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
+
+
+class _Info(ctypes.Structure):
+    """struct custom_kernel_backend_info."""
+
+    _fields_ = (
+        ("struct_bytes", ctypes.c_uint32),
+        ("backend", ctypes.c_int32),
+        ("name", ctypes.c_char_p),
+        ("built", ctypes.c_int32),
+        ("available", ctypes.c_int32),
+        ("detail", ctypes.c_char_p),
+    )
+
+
+def _library_path() -> Path:
+    """The built library: NVFP4_LIBRARY if set, else build/ of the checkout."""
+    override = os.environ.get("NVFP4_LIBRARY")
+    return Path(override) if override else Path(__file__).resolve().parent.parent / "build" / LIBRARY_NAME
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    if not path.is_file():
+        raise ImportError(f"{path} does not exist; build it with `make build`")
+    library = ctypes.CDLL(str(path))
+    library.custom_kernel.argtypes = (ctypes.c_char_p,)
+    library.custom_kernel.restype = ctypes.c_int32
+    library.custom_kernel_message.restype = ctypes.c_char_p
+    library.custom_kernel_version.restype = ctypes.c_uint32
+    version = library.custom_kernel_version()
+    if version >> 16 != ABI_MAJOR_VERSION:
+        raise ImportError(f"{path} has ABI version {version >> 16}; this shim needs {ABI_MAJOR_VERSION}")
+    return library
+
+
+_library = _load(_library_path())
+_call = _library.custom_kernel
+
+
+class Backend(NamedTuple):
+    """One back end of the library; `detail` says what it runs on, or why it cannot."""
+
+    name: str
+    built: bool
+    available: bool
+    detail: str
+
+
+def backends() -> list[Backend]:
+    """Every back end the library knows, the first choice first."""
+    found = []
+    info = _Info(struct_bytes=ctypes.sizeof(_Info))
+    while _library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == 0:
+        found.append(Backend(info.name.decode(), bool(info.built), bool(info.available), info.detail.decode()))
+    return found
+
+
+class _Expected(NamedTuple):
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements; a dimension of size 1 may have any
+
+
+@lru_cache(maxsize=256)
+def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple[_Expected, ...]:
+    """The seven tensors of a problem, in the order of the argument struct."""
+
+    def rows(name: str, dtype: torch.dtype, count: int, width: int) -> _Expected:
+        return _Expected(name, dtype, (count, width, batches), (width, 1, count * width))
+
+    def scales(name: str, count: int) -> _Expected:
+        if not blocked:
+            return rows(name, _SCALES, count, half_k // 8)
+        tiles_m, tiles_k = -(-count // 128), half_k // 32
+        shape = (32, 4, tiles_m, 4, tiles_k, batches)
+        return _Expected(name, _SCALES, shape, (16, 4, tiles_k * 512, 1, 512, tiles_m * tiles_k * 512))
+
+    names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
+    return (
+        rows(names[0], _CODES, m, half_k),
+        rows(names[1], _CODES, n, half_k),
+        rows(names[2], _CODES, n, half_k),
+        scales(names[3], m),
+        scales(names[4], n),
+        scales(names[5], n),
+        rows(names[6], _OUTPUT, m, n),
+    )
+
+
+def _unpack(data: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], bool]:
+    """The seven tensors the kernel reads and writes, and whether their scale factors are blocked."""
+    try:
+        count = len(data)
+    except TypeError:
+        raise TypeError(f"data is a {type(data).__name__}; expected a tuple of tensors") from None
+    if count == 10:
+        return (data[0], data[1], data[2], data[6], data[7], data[8], data[9]), True
+    if count == 7:
+        return tuple(data), False
+    raise ValueError(
+        f"data has {count} tensors; expected 10 (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, "
+        "sfb2_permuted, c) or 7 (a, b1, b2, sfa, sfb1, sfb2, c)"
+    )
+
+
+def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
+    """Raises the exception that names what is wrong, if anything is; the slow twin of custom_kernel's test."""
+    names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
+    for name, tensor in zip(names, tensors, strict=True):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{name} is on {tensor.device}; expected a CPU or CUDA device")
+    for name, tensor in ((names[0], tensors[0]), (names[6], tensors[6])):
+        if tensor.ndim != 3:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected three dimensions")
+        if 0 in tensor.shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected no empty dimension")
+    m, n, batches = tensors[6].shape
+    half_k = tensors[0].shape[1]
+    if half_k % 32 != 0:
+        raise ValueError(
+            f"{names[0]} has shape {tuple(tensors[0].shape)}, K = {2 * half_k}; expected a multiple of 64"
+        )
+    for expected, tensor in zip(_expected(m, n, half_k, batches, blocked), tensors, strict=True):
+        if tensor.dtype is not expected.dtype:
+            raise TypeError(f"{expected.name} has dtype {tensor.dtype}; expected {expected.dtype}")
+        if tensor.shape != expected.shape:
+            raise ValueError(
+                f"{expected.name} has shape {tuple(tensor.shape)}; expected {expected.shape} "
+                f"for M = {m}, N = {n}, K = {2 * half_k}, L = {batches}"
+            )
+        strides = tensor.stride()
+        if any(
+            size > 1 and got != want
+            for size, got, want in zip(tensor.shape, strides, expected.strides, strict=True)
+        ):
+            raise ValueError(f"{expected.name} has strides {strides}; expected {expected.strides}")
+        if tensor.device != tensors[6].device:
+            raise ValueError(f"{expected.name} is on {tensor.device}; expected {tensors[6].device}, as c")
+
+
+def _is_expected(tensor: torch.Tensor, expected: _Expected, device: int) -> bool:
+    return (
+        tensor.shape == expected.shape
+        and tensor.stride() == expected.strides
+        and tensor.dtype is expected.dtype
+        and tensor.get_device() == device
+    )
+
+
+def custom_kernel(data: Sequence[torch.Tensor], queue: int = 0) -> torch.Tensor:
+    """C = silu(A @ B1^T) * (A @ B2^T), written to the tuple's last tensor, which is returned.
+
+    data: (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, sfb2_permuted, c), of which the plain scale
+    tensors are not read, or (a, b1, b2, sfa, sfb1, sfb2, c).  With K along bytes of two e2m1 values:
+      a (M, K/2, L), b1 and b2 (N, K/2, L) float4_e2m1fn_x2, strides (K/2, 1, rows * K/2);
+      sfa, sfb1, sfb2 (rows, K/16, L) float8_e4m3fn, strides (K/16, 1, rows * K/16);
+      *_permuted (32, 4, ceil(rows/128), 4, K/64, L) float8_e4m3fn over memory (L, rows/128, K/64, 32, 4, 4);
+      c (M, N, L) float16, strides (N, 1, M * N).
+    All on one device, 16-byte aligned; K a multiple of 64.  queue: the CUDA queue's handle, 0 for the default.
+
+    Raises TypeError, ValueError or RuntimeError, naming the tensor; c is then untouched.
+    """
+    tensors, blocked = _unpack(data)
+    a, b1, b2, sfa, sfb1, sfb2, c = tensors
+    try:
+        m, n, batches = c.shape
+        half_k = a.shape[1]
+        device = c.get_device()
+        want = _expected(m, n, half_k, batches, blocked)
+        as_expected = (
+            half_k % 32 == 0
+            and _is_expected(a, want[0], device)
+            and _is_expected(b1, want[1], device)
+            and _is_expected(b2, want[2], device)
+            and _is_expected(sfa, want[3], device)
+            and _is_expected(sfb1, want[4], device)
+            and _is_expected(sfb2, want[5], device)
+            and _is_expected(c, want[6], device)
+        )
+    except (AttributeError, IndexError, TypeError, ValueError):
+        as_expected = False
+    if not as_expected:
+        _check(tensors, blocked)
+        m, n, batches = c.shape
+        half_k, device = a.shape[1], c.get_device()
+    status = _call(
+        _ARGS.pack(
+            _ARGS_BYTES,
+            _BACKEND_AUTO,
+            device,
+            _SCALES_BLOCKED if blocked else _SCALES_ROWS,
+            m,
+            n,
+            2 * half_k,
+            batches,
+            a.data_ptr(),
+            b1.data_ptr(),
+            b2.data_ptr(),
+            sfa.data_ptr(),
+            sfb1.data_ptr(),
+            sfb2.data_ptr(),
+            c.data_ptr(),
+            queue,
+        )
+    )
+    if status != 0:
+        message = _library.custom_kernel_message().decode(errors="replace")
+        raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
+    return c
