@@ -75,7 +75,12 @@ $(LIBRARY): $(OBJS)
 	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
 -include $(OBJS:.o=.d)
 
-.PHONY: FORCE help setup build library run test bench format lint clean
+# The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
+$(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
+	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
+abi-fuzz: $(BUILD)/abi_fuzz
+
+.PHONY: FORCE abi-fuzz help setup build library run test bench format lint clean
 FORCE:
 
 help: ## list the targets (the default)
