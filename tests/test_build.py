@@ -1,0 +1,114 @@
+"""The build and the two commands, as a newcomer meets them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+def make(folder, *arguments, **environment):
+    """Runs make as a person would from a shell, not as a child of the make that runs these tests."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    return subprocess.run(
+        ["make", "-C", str(folder), *arguments],
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def clone(root, tmp_path_factory):
+    """What `git clone` gives: the committed files and nothing else."""
+    if not (root / ".git").exists():
+        pytest.skip("not a git checkout")
+    target = tmp_path_factory.mktemp("clone") / "package"
+    subprocess.run(["git", "clone", "--quiet", str(root), str(target)], check=True)
+    return target
+
+
+def test_help_is_the_default_and_lists_the_two_commands(root):
+    done = make(root)
+    assert done.returncode == 0
+    for target in ("run", "test", "build", "bench", "format", "lint", "clean"):
+        assert re.search(rf"^  make {target}\s+\w", done.stdout, re.MULTILINE), target
+
+
+def test_clean_clone_runs_the_tests_and_the_benchmarks(clone):
+    done = make(clone, "run", PYTHON=sys.executable, GPU="0")
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output[-4000:]
+    assert "cpu        built" in output
+    assert "hopper     not built: GPU=0" in output
+    assert len(re.findall(r"\bpass\b", output, re.IGNORECASE)) >= 10
+    for shape in ("256 4096 7168", "512 4096 7168", "256 3072 4096", "512 3072 7168"):
+        assert re.search(shape.replace(" ", r"\D+"), output), f"no benchmark of {shape}"
+    status = subprocess.run(["git", "-C", str(clone), "status", "--porcelain"], capture_output=True, text=True)
+    assert status.stdout == "", "make run left files that git does not ignore"
+
+
+def test_without_nvcc_the_build_says_so_and_builds_the_cpu_back_end(clone, tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "make", "gcc", "as", "ld", "mkdir", "cmp", "cat", "awk", "git", "mktemp", "rm", "grep"):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    (tools / "python3").symlink_to(sys.executable)
+    script = (clone / "scripts" / "find_nvcc.sh").read_text()
+    if os.path.exists("/usr/local/cuda/bin/nvcc"):  # noqa: PTH110  (a folder the script knows by itself)
+        (clone / "scripts" / "find_nvcc.sh").write_text(script.replace("/usr/local/cuda/", "/nonexistent/"))
+    try:
+        done = make(clone, "build", "BUILD=build/no-nvcc", PATH=str(tools), CUDA_HOME="")
+    finally:
+        (clone / "scripts" / "find_nvcc.sh").write_text(script)
+    assert done.returncode == 0, done.stderr
+    assert "cpu        built" in done.stdout
+    assert "hopper     not built: no nvcc in PATH" in done.stdout
+    assert (clone / "build" / "no-nvcc" / "libcustom_kernel.so").exists()
+
+
+def test_an_nvcc_that_cannot_compile_is_reported_with_its_error(root, tmp_path):
+    broken = tmp_path / "nvcc"
+    broken.write_text("#!/bin/sh\necho 'fatal: no host compiler'\nexit 1\n")
+    broken.chmod(0o755)
+    environment = {"PATH": "/usr/bin:/bin", "NVCC": str(broken), "CUDA_HOME": ""}
+    done = subprocess.run(
+        [str(root / "scripts" / "find_nvcc.sh"), sys.executable],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0:
+        assert done.stdout.strip() != str(broken)  # another one on this machine works
+    else:
+        assert "cannot compile for sm_90a: fatal: no host compiler" in done.stderr
+
+
+def test_changed_flags_rebuild_the_objects(clone):
+    first = make(clone, "library", "BUILD=build/flags", "GPU=0")
+    again = make(clone, "library", "BUILD=build/flags", "GPU=0")
+    changed = make(clone, "library", "BUILD=build/flags", "GPU=0", "CFLAGS=-O1")
+    assert first.returncode == again.returncode == changed.returncode == 0
+    assert "custom_kernel.c" in first.stdout
+    assert "custom_kernel.c" not in again.stdout
+    assert "-O1" in changed.stdout
+
+
+def test_a_python_without_torch_that_is_too_old_is_refused(root, tmp_path):
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        [str(root / "scripts" / "setup.sh"), "run"],
+        env={**os.environ, "PYTHON": str(old)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "is not Python 3.11 or later" in done.stderr
