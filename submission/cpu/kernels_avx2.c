@@ -1,0 +1,85 @@
+/* The kernels in AVX2: eight columns to a vector, u8 x s8 pair sums in 16 bits. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels.h"
+#include "silu.h"
+
+enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */
+
+static int supported(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static void pack_b(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+                   int64_t first_group, int groups) {
+    pack_b_values(panel, which, b, first_row, rows, first_group, groups);
+    pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
+}
+
+static inline __m256i broadcast_quad(const int8_t *quad) {
+    int32_t bytes;
+    memcpy(&bytes, quad, sizeof bytes);
+    return _mm256_set1_epi32(bytes);
+}
+
+static void multiply(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (int which = 0; which < 2; which++) {
+        for (int half = 0; half < HALVES; half++) {
+            __m256 partial[TILE_ROWS];
+            for (int row = 0; row < TILE_ROWS; row++) {
+                partial[row] = _mm256_setzero_ps();
+            }
+            for (int g = 0; g < groups; g++) {
+                __m256i b[QUADS];
+                for (int quad = 0; quad < QUADS; quad++) {
+                    b[quad] =
+                        _mm256_load_si256((const __m256i *)panel->values[which][g].biased[quad][half * LANES]);
+                }
+                __m256 b_scale = _mm256_load_ps(&panel->scale[which][g][half * LANES]);
+                for (int row = 0; row < TILE_ROWS; row++) {
+                    /* Two 16-bit sums a column, |sum| <= 4 * 2 * 24 * 12 + 6 * 16 * 12; each takes half the
+                     * (even) unbias. */
+                    __m256i dot = _mm256_set1_epi16((int16_t)(a[g].unbias[row] / 2));
+                    for (int quad = 0; quad < QUADS; quad++) {
+                        __m256i values = broadcast_quad(&a[g].twice_value[row][quad * QUAD_ELEMS]);
+                        dot = _mm256_add_epi16(dot, _mm256_maddubs_epi16(b[quad], values));
+                    }
+                    __m256 exact = _mm256_cvtepi32_ps(_mm256_madd_epi16(dot, ones));
+                    __m256 scale = _mm256_mul_ps(_mm256_set1_ps(a[g].scale[row]), b_scale);
+                    partial[row] = _mm256_fmadd_ps(exact, scale, partial[row]);
+                }
+            }
+            for (int row = 0; row < TILE_ROWS; row++) {
+                float *sum = &sums->of[which][row][half * LANES];
+                _mm256_store_ps(sum, _mm256_add_ps(_mm256_load_ps(sum), partial[row]));
+            }
+        }
+    }
+}
+
+static void finish(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols) {
+    for (int row = 0; row < rows; row++) {
+        float result[PANEL_COLS];
+        for (int col = 0; col < PANEL_COLS; col++) {
+            result[col] = silu_times(sums->of[0][row][col], sums->of[1][row][col]);
+        }
+        uint16_t halves[PANEL_COLS];
+        for (int half = 0; half < HALVES; half++) {
+            _mm_storeu_si128((__m128i *)&halves[half * LANES],
+                             _mm256_cvtps_ph(_mm256_loadu_ps(&result[half * LANES]),
+                                             _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        }
+        memcpy(&c[row * c_stride], halves, (size_t)cols * sizeof *halves);
+    }
+}
+
+const struct kernels kernels_avx2 = {
+    .name = "avx2",
+    .detail = "AVX2",
+    .supported = supported,
+    .pack_b = pack_b,
+    .multiply = multiply,
+    .finish = finish,
+};

@@ -1,0 +1,133 @@
+/* The kernels in AVX-512 with VNNI: sixteen columns to a vector, u8 x s8 quad sums in 32 bits. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels.h"
+#include "silu.h"
+
+enum {
+    BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values a row: one vector of bytes */
+    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of packed codes */
+    BLOCK_QUADS = BLOCK_GROUPS * QUADS, /* 16, as many as panel columns: a square to transpose */
+};
+
+static int supported(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
+}
+
+/* 64 codes of a row, in order of k, as biased bytes. */
+static inline __m512i expand_block(const uint8_t *codes) {
+    const __m512i biased =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    __m512i pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)codes));
+    __m512i high = _mm512_slli_epi16(_mm512_and_si512(pairs, _mm512_set1_epi16(0xf0)), 4);
+    __m512i nibbles = _mm512_or_si512(_mm512_and_si512(pairs, _mm512_set1_epi16(0x0f)), high);
+    return _mm512_shuffle_epi8(biased, nibbles);
+}
+
+/* Transposes 16 x 16 32-bit lanes: within 128-bit parts first, then the parts. */
+static inline void transpose(__m512i rows[16]) {
+    __m512i pairs[16], quads[16];
+    for (int i = 0; i < 16; i += 2) {
+        pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        __m512i even_low = _mm512_shuffle_i32x4(quads[i], quads[i + 4], 0x88);
+        __m512i odd_low = _mm512_shuffle_i32x4(quads[i], quads[i + 4], 0xdd);
+        __m512i even_high = _mm512_shuffle_i32x4(quads[i + 8], quads[i + 12], 0x88);
+        __m512i odd_high = _mm512_shuffle_i32x4(quads[i + 8], quads[i + 12], 0xdd);
+        rows[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+        rows[i + 4] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+        rows[i + 8] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
+        rows[i + 12] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
+    }
+}
+
+static void pack_b(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+                   int64_t first_group, int groups) {
+    pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
+    if (rows < PANEL_COLS) {
+        pack_b_values(panel, which, b, first_row, rows, first_group, groups);
+        return;
+    }
+    const uint8_t *codes = b->codes + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+    for (int g = 0; g < groups; g += BLOCK_GROUPS, codes += BLOCK_BYTES) {
+        __m512i block[BLOCK_QUADS];
+        for (int col = 0; col < PANEL_COLS; col++) {
+            block[col] = expand_block(codes + col * (b->k / 2));
+        }
+        transpose(block);
+        for (int quad = 0; quad < BLOCK_QUADS; quad++) {
+            _mm512_store_si512(panel->values[which][g + quad / QUADS].biased[quad % QUADS], block[quad]);
+        }
+    }
+}
+
+static inline __m512i broadcast_quad(const int8_t *quad) {
+    int32_t bytes;
+    memcpy(&bytes, quad, sizeof bytes);
+    return _mm512_set1_epi32(bytes);
+}
+
+static void multiply(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups) {
+    __m512 partial[2][TILE_ROWS];
+    for (int row = 0; row < TILE_ROWS; row++) {
+        partial[0][row] = partial[1][row] = _mm512_setzero_ps();
+    }
+    for (int g = 0; g < groups; g++) {
+        __m512i b[2][QUADS];
+        for (int quad = 0; quad < QUADS; quad++) {
+            b[0][quad] = _mm512_load_si512(panel->values[0][g].biased[quad]);
+            b[1][quad] = _mm512_load_si512(panel->values[1][g].biased[quad]);
+        }
+        for (int row = 0; row < TILE_ROWS; row++) {
+            __m512i gate = _mm512_set1_epi32(a[g].unbias[row]), up = gate;
+            for (int quad = 0; quad < QUADS; quad++) {
+                __m512i values = broadcast_quad(&a[g].twice_value[row][quad * QUAD_ELEMS]);
+                gate = _mm512_dpbusd_epi32(gate, b[0][quad], values);
+                up = _mm512_dpbusd_epi32(up, b[1][quad], values);
+            }
+            __m512 a_scale = _mm512_set1_ps(a[g].scale[row]);
+            __m512 gate_scale = _mm512_mul_ps(a_scale, _mm512_load_ps(panel->scale[0][g]));
+            __m512 up_scale = _mm512_mul_ps(a_scale, _mm512_load_ps(panel->scale[1][g]));
+            partial[0][row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(gate), gate_scale, partial[0][row]);
+            partial[1][row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(up), up_scale, partial[1][row]);
+        }
+    }
+    for (int which = 0; which < 2; which++) {
+        for (int row = 0; row < TILE_ROWS; row++) {
+            float *sum = sums->of[which][row];
+            _mm512_store_ps(sum, _mm512_add_ps(_mm512_load_ps(sum), partial[which][row]));
+        }
+    }
+}
+
+static void finish(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols) {
+    __mmask16 present = (__mmask16)((1u << cols) - 1);
+    for (int row = 0; row < rows; row++) {
+        _Alignas(64) float result[PANEL_COLS];
+        for (int col = 0; col < PANEL_COLS; col++) {
+            result[col] = silu_times(sums->of[0][row][col], sums->of[1][row][col]);
+        }
+        __m256i halves = _mm512_cvtps_ph(_mm512_load_ps(result), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        _mm256_mask_storeu_epi16(&c[row * c_stride], present, halves);
+    }
+}
+
+const struct kernels kernels_avx512 = {
+    .name = "avx512",
+    .detail = "AVX-512 VNNI",
+    .supported = supported,
+    .pack_b = pack_b,
+    .multiply = multiply,
+    .finish = finish,
+};
