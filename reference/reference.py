@@ -108,10 +108,7 @@ def _scaled_product(codes: Data, scales: Data, batch: int) -> torch.Tensor:
     """A @ B^T in fp32 on the chip's fp4 tensor cores, from one batch of (a, b) and their scale factors."""
     # cuBLAS is given magnitudes, so that the sign bit cannot matter there.
     blocked = [
-        (
-            nvfp4.as_bytes(nvfp4.to_blocked(scale[:, :, batch : batch + 1], padding=0))
-            & nvfp4.SCALE_MAGNITUDE_MASK
-        )
+        (nvfp4.as_bytes(nvfp4.to_blocked(scale[:, :, batch : batch + 1], padding=0)) & nvfp4.SCALE_MAGNITUDE_MASK)
         .permute(5, 2, 4, 0, 1, 3)
         .reshape(-1)
         .view(torch.float8_e4m3fn)
@@ -141,8 +138,7 @@ def ref_kernel(data: Data) -> torch.Tensor:
             gate, up = (_scaled_product((codes[0], codes[i]), (scales[0], scales[i]), batch) for i in (1, 2))
         else:
             a, b1, b2 = (
-                nvfp4.decode(code[:, :, batch], scale[:, :, batch])
-                for code, scale in zip(codes, scales, strict=True)
+                nvfp4.decode(code[:, :, batch], scale[:, :, batch]) for code, scale in zip(codes, scales, strict=True)
             )
             gate, up = _exact_product(a, b1), _exact_product(a, b2)
         output[batch] = (torch.nn.functional.silu(gate) * up).half()

@@ -157,9 +157,7 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
     m, n, batches = tensors[6].shape
     half_k = tensors[0].shape[1]
     if half_k % 32 != 0:
-        raise ValueError(
-            f"{names[0]} has shape {tuple(tensors[0].shape)}, K = {2 * half_k}; expected a multiple of 64"
-        )
+        raise ValueError(f"{names[0]} has shape {tuple(tensors[0].shape)}, K = {2 * half_k}; expected a multiple of 64")
     for expected, tensor in zip(_expected(m, n, half_k, batches, blocked), tensors, strict=True):
         if tensor.dtype is not expected.dtype:
             raise TypeError(f"{expected.name} has dtype {tensor.dtype}; expected {expected.dtype}")
@@ -170,8 +168,7 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
             )
         strides = tensor.stride()
         if any(
-            size > 1 and got != want
-            for size, got, want in zip(tensor.shape, strides, expected.strides, strict=True)
+            size > 1 and got != want for size, got, want in zip(tensor.shape, strides, expected.strides, strict=True)
         ):
             raise ValueError(f"{expected.name} has strides {strides}; expected {expected.strides}")
         if tensor.device != tensors[6].device:
@@ -244,6 +241,7 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int = 0) -> torch.Tensor:
         )
     )
     if status != 0:
+        _check(tensors, blocked)  # of tensors without memory (torch's meta device) it can say more
         message = _library.custom_kernel_message().decode(errors="replace")
         raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
     return c

@@ -56,9 +56,7 @@ class Problem:
     def __init__(self, m=3, n=5, k=128, batches=2):
         scales = 128 * k // 16 * batches
         sizes = (m * k // 2, n * k // 2, n * k // 2, 0, 0, 0, m * n * 2)
-        self.tensors = {
-            name: aligned(size * batches or scales) for name, size in zip(POINTERS, sizes, strict=True)
-        }
+        self.tensors = {name: aligned(size * batches or scales) for name, size in zip(POINTERS, sizes, strict=True)}
         self.tensors["c"][:] = 0xA5
         self.args = Args(struct_bytes=ctypes.sizeof(Args), device=-1, m=m, n=n, k=k, l=batches)
         for name, tensor in self.tensors.items():

@@ -1,0 +1,163 @@
+"""Judges a submission: eval.py MODE CASES_FILE [--submission FILE] [--json FILE].
+
+MODE is test (is it right), benchmark (how fast), leaderboard (the same with the leaderboard's time limits) or
+profile. With POPCORN_FD set, results go there as the leaderboard's `key: value` lines; without it they are printed
+for a person. Exit codes: 0 all right, 112 something failed, 113 bad case file, 2 wrong usage, 111 POPCORN_FD set to
+what is no open file descriptor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Python put this file's folder first, where `eval` would be this file and not the package.
+sys.path[0] = str(ROOT)
+
+import torch  # noqa: E402
+
+from eval import chip, protocol, report  # noqa: E402
+from eval.cases import Case, CasesError, read_cases  # noqa: E402
+from eval.protocol import DescriptorError, Protocol  # noqa: E402
+from eval.stats import summarise  # noqa: E402
+from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test  # noqa: E402
+from reference.reference import default_device  # noqa: E402
+
+Runner = Callable[[Path, Case, torch.device, Limits], Result]
+RUNNERS: dict[str, Runner] = {
+    "test": run_test,
+    "benchmark": run_benchmark,
+    "leaderboard": run_benchmark,
+    "profile": run_profile,
+}
+NS_PER_US = 1000
+
+
+def log_test(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one finished test."""
+    out.log(f"test.{index}.status", "pass" if result.passed else "fail")
+    if not result.passed:
+        out.log(f"test.{index}.error", result.error)
+
+
+def log_benchmark(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one finished benchmark: its figures in ns, or why it failed."""
+    if not result.passed:
+        out.log(f"benchmark.{index}.status", "fail")
+        out.log(f"benchmark.{index}.error", result.error)
+        return
+    for name, value in summarise(result.rounds_us)._asdict().items():
+        out.log(f"benchmark.{index}.{name}", value if name == "runs" else value * NS_PER_US)
+
+
+def log_profile(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one profile: the report in base64, or why it failed."""
+    if result.passed:
+        out.log(f"benchmark.{index}.report", base64.b64encode(result.report.encode()).decode())
+    else:
+        out.log(f"benchmark.{index}.status", "fail")
+        out.log(f"benchmark.{index}.error", result.error)
+
+
+def as_json(mode: str, submission: Path, device: torch.device, results: list[Result]) -> dict[str, object]:
+    """Everything measured, for programs."""
+    chip_name = chip.name(device)
+    return {
+        "mode": mode,
+        "submission": submission.name,
+        "chip": chip_name,
+        "torch": torch.__version__,
+        "results": [
+            {
+                **{key: getattr(result.case, key) for key in ("m", "n", "k", "l", "seed")},
+                "passed": result.passed,
+                "error": result.error,
+                "rounds_us": result.rounds_us,
+                "median_us": result.median_us if result.rounds_us else None,
+                "single_us": result.single_us,
+                "inputs": result.inputs,
+                "sm_clock_mhz": result.clock_mhz,
+                "speed_of_light_us": getattr(chip.speed_of_light(result.case.shape, chip_name), "us", None),
+            }
+            for result in results
+        ],
+    }
+
+
+def evaluate(
+    mode: str, submission: Path, cases: list[Case], device: torch.device, out: Protocol | None
+) -> list[Result]:
+    """Runs every case, writing protocol lines as they come or showing progress."""
+    limits = limits_for(device, mode)
+    run = RUNNERS[mode]
+    if out is None:
+        results = []
+        with report.progress(mode, len(cases)) as step:
+            for case in cases:
+                step(case.spec)
+                results.append(run(submission, case, device, limits))
+        return results
+    kind = "test" if mode == "test" else "benchmark"
+    log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
+    out.log(f"{kind}-count", len(cases))
+    results = []
+    for index, case in enumerate(cases):
+        out.log(f"{kind}.{index}.spec", case.spec)
+        results.append(run(submission, case, device, limits))
+        log(out, index, results[-1])
+    out.log("check", "pass" if all(result.passed for result in results) else "fail")
+    return results
+
+
+def print_report(mode: str, results: list[Result], chip_name: str) -> None:
+    """The human report of a mode."""
+    if mode == "test":
+        report.print_tests(results)
+    elif mode == "profile":
+        for result in results:
+            print(f"{report.shape_text(result)}\n{result.report}")
+        report.print_failures(results)
+    else:
+        report.print_benchmarks(results, chip_name)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command line; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="eval.py", description=__doc__)
+    parser.add_argument("mode", choices=RUNNERS)
+    parser.add_argument("cases", type=Path, help="one case a line: m: 256; n: 4096; k: 7168; l: 1; seed: 1111")
+    parser.add_argument("--submission", type=Path, default=ROOT / "submission" / "submission.py", metavar="FILE")
+    parser.add_argument("--device", type=torch.device, default=None, help="default: cuda if there is one, else cpu")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
+    options = parser.parse_args(arguments)
+    if not options.submission.is_file():
+        parser.error(f"--submission: {options.submission} does not exist")
+    out = None
+    if protocol.FD_VARIABLE in os.environ:
+        try:
+            out = Protocol(os.environ[protocol.FD_VARIABLE])
+        except DescriptorError as error:
+            print(f"eval.py: {error}", file=sys.stderr)
+            return protocol.EXIT_NO_DESCRIPTOR
+    try:
+        cases = read_cases(options.cases, protocol.secret_seed())
+    except (CasesError, ValueError) as error:
+        print(f"eval.py: {error}", file=sys.stderr)
+        return protocol.EXIT_BAD_CASES
+    device = options.device or default_device()
+    results = evaluate(options.mode, options.submission.resolve(), cases, device, out)
+    if out is None:
+        print_report(options.mode, results, chip.name(device))
+    if options.json:
+        options.json.write_text(json.dumps(as_json(options.mode, options.submission, device, results), indent=2) + "\n")
+    return protocol.EXIT_OK if all(result.passed for result in results) else protocol.EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""What a person reads: a progress bar and tables by rich, or plain text where rich is not installed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from statistics import geometric_mean, median
+
+from eval import chip
+from eval.stats import relative_spread
+from eval.supervisor import Result
+
+try:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+except ImportError:  # a machine with torch but no network
+    Console = None
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with right-aligned columns but for the first."""
+    if Console is not None and sys.stdout.isatty():
+        table = Table(title=title, title_justify="left")
+        for i, column in enumerate(header):
+            table.add_column(column, justify="left" if i == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    print(title)
+    for row in (header, ["-" * width for width in widths], *rows):
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on standard error; the function given names the next step."""
+    if Console is not None and sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total)
+            started = False
+
+            def step(what: str) -> None:
+                nonlocal started
+                bar.update(task, description=f"{title}: {what}", advance=1 if started else 0)
+                started = True
+
+            yield step
+        return
+    done = 0
+
+    def plain_step(what: str) -> None:
+        nonlocal done
+        done += 1
+        print(f"{title} {done}/{total}: {what}", file=sys.stderr, flush=True)
+
+    yield plain_step
+
+
+def shape_text(result: Result) -> str:
+    """`M N K`, with L where there is more than one batch."""
+    m, n, k, batches = result.case.shape
+    return f"{m} {n} {k}" + (f" x {batches}" if batches > 1 else "")
+
+
+def print_tests(results: Sequence[Result]) -> None:
+    """A line a test, then each failure in full."""
+    rows = [[shape_text(result), str(result.case.seed), "pass" if result.passed else "FAIL"] for result in results]
+    print_table(f"{sum(result.passed for result in results)} of {len(results)} tests pass", ["M N K", "seed", ""], rows)
+    print_failures(results)
+
+
+def print_failures(results: Sequence[Result]) -> None:
+    """What went wrong, if anything did."""
+    for result in results:
+        if not result.passed:
+            print(f"FAIL {shape_text(result)}: {result.error}")
+
+
+def time_text(us: float) -> str:
+    """A time with three significant digits in a unit that fits."""
+    return f"{us:.3g} us" if us < 1000 else f"{us / 1000:.3g} ms"
+
+
+def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
+    """A line a benchmark with its time against the chip's speed of light, and the geometric mean."""
+    rows = []
+    for result in results:
+        if not result.passed:
+            rows.append([shape_text(result), "FAIL", *[""] * 5])
+            continue
+        floor = chip.speed_of_light(result.case.shape, chip_name)
+        rows.append(
+            [
+                shape_text(result),
+                time_text(result.median_us),
+                f"{100 * relative_spread(result.rounds_us):.1f} %",
+                time_text(median(result.single_us)) if result.single_us else "the same",
+                time_text(floor.us) if floor else "n/a",
+                f"{result.median_us / floor.us:.2f}" if floor else "n/a",
+                f"{len(result.rounds_us)} x {result.inputs}",
+            ]
+        )
+    passed = [result for result in results if result.passed]
+    if passed and len(passed) == len(results):
+        rows.append(["geometric mean", time_text(geometric_mean(result.median_us for result in passed)), *[""] * 5])
+    header = ["M N K", "time", "spread", "single call", "speed of light", "ratio", "rounds x inputs"]
+    print_table(f"{chip_name}: median time of a call, distinct inputs in rotation", header, rows)
+    bases = {floor.basis for result in results if (floor := chip.speed_of_light(result.case.shape, chip_name))}
+    print("speed of light: " + ("; ".join(sorted(bases)) if bases else "not known for this chip"))
+    clocks = [result.clock_mhz for result in results if result.clock_mhz]
+    if clocks:
+        print(f"SM clock while timing: {min(clocks):.0f} to {max(clocks):.0f} MHz")
+    print_failures(results)

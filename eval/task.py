@@ -1,0 +1,6 @@
+"""The leaderboard's type names, for submissions that say `from task import input_t, output_t`."""
+
+import torch
+
+input_t = tuple[torch.Tensor, ...]
+output_t = torch.Tensor
