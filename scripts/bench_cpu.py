@@ -25,7 +25,7 @@ import torch  # noqa: E402
 from eval.cases import read_cases  # noqa: E402
 from eval.report import print_table  # noqa: E402
 from reference import nvfp4  # noqa: E402
-from reference.reference import check_implementation, generate_input, ref_kernel  # noqa: E402
+from reference.reference import compare, generate_input, ref_kernel  # noqa: E402
 from submission.submission import backends, custom_kernel  # noqa: E402
 
 INPUT_SETS = 2
@@ -48,24 +48,22 @@ def measure(m: int, n: int, k: int, seed: int, repeats: int) -> dict[str, float]
     """Medians in ms of the three, and the median of the two ratios repeat by repeat."""
     sets = [generate_input(m, n, k, 1, seed + i, device="cpu") for i in range(INPUT_SETS)]
     expanded = [expand(data) for data in sets]
+    wants = [ref_kernel(data) for data in sets]
     samples: dict[str, list[float]] = {"ours": [], "same job": [], "matmuls alone": []}
-    for repeat in range(-1, repeats):  # the first round warms up
-        data, (a, b1, b2) = sets[repeat % INPUT_SETS], expanded[repeat % INPUT_SETS]
+    for repeat in range(-1, repeats):  # the first one warms up
+        i = repeat % INPUT_SETS
+        data, (a, b1, b2) = sets[i], expanded[i]
         data[-1].fill_(float("nan"))
-        round_ms = {
+        times = {
             "ours": timed_ms(lambda data=data: custom_kernel(data)),
             "same job": timed_ms(lambda data=data: ref_kernel(data)),
             "matmuls alone": timed_ms(lambda a=a, b1=b1, b2=b2: (a @ b1.t(), a @ b2.t())),
         }
-        if repeat < 0:
-            ok, message = check_implementation(data, data[-1])
-            if not ok:
-                raise RuntimeError(f"wrong result at m {m}, n {n}, k {k}: {message}")
-            first = data[-1].clone()
-        elif repeat % INPUT_SETS == (-1) % INPUT_SETS and not torch.equal(data[-1], first):
-            raise RuntimeError(f"a repeat's result differs at m {m}, n {n}, k {k}")
+        ok, message = compare(data[-1], wants[i])
+        if not ok:
+            raise RuntimeError(f"wrong result at m {m}, n {n}, k {k}: {message}")
         if repeat >= 0:
-            for name, value in round_ms.items():
+            for name, value in times.items():
                 samples[name].append(value)
     result = {f"{name}, ms": median(values) for name, values in samples.items()}
     for name in TARGETS:
