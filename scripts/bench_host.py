@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -21,11 +22,11 @@ GOAL_US = 4.0
 CALLS_PER_SAMPLE = 2000
 
 
-def sample_us(call: Callable[[], object]) -> float:
-    """Mean time of a call over CALLS_PER_SAMPLE calls in a row."""
+def sample_us(call: Callable[[Any], object], argument: object) -> float:
+    """Mean time of call(argument) over CALLS_PER_SAMPLE calls in a row."""
     start = time.perf_counter_ns()
     for _ in range(CALLS_PER_SAMPLE):
-        call()
+        call(argument)
     return (time.perf_counter_ns() - start) / CALLS_PER_SAMPLE / 1e3
 
 
@@ -43,18 +44,17 @@ def measure(repeats: int) -> dict[str, float]:
     shim.custom_kernel(data)
     shim._call = real_call
     # The same library call from the same packed struct, less what one ctypes call costs: the work itself.
-    library_call, args = real_call, packed["args"]
     version = shim._library.custom_kernel_version
     version.argtypes = (ctypes.c_char_p,)  # ignored by the callee: costs what custom_kernel's argument costs
-    calls: dict[str, Callable[[], object]] = {
-        "call": lambda: shim.custom_kernel(data),
-        "library": lambda: library_call(args),
-        "ctypes": lambda: version(args),
+    calls: dict[str, tuple[Callable[[Any], object], object]] = {
+        "call": (shim.custom_kernel, data),
+        "library": (real_call, packed["args"]),
+        "ctypes": (version, packed["args"]),
     }
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
-        for name, call in calls.items():
-            samples[name].append(sample_us(call))
+        for name, (call, argument) in calls.items():
+            samples[name].append(sample_us(call, argument))
     medians = {name: median(values) for name, values in samples.items()}
     work = medians["library"] - medians["ctypes"]
     return {
