@@ -121,6 +121,10 @@ class Tank:
         """Whether git holds the whole history here (not a tarball, not a shallow clone)."""
         return self.git("rev-parse", "--is-shallow-repository") == "false" and self.git("rev-parse", "HEAD") is not None
 
+    def commit(self, name: str) -> str | None:
+        """The full name of a commit, or None when there is none of that name here."""
+        return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") if name else None
+
     def is_ancestor(self, old: str, new: str) -> bool:
         """Whether commit `old` is `new` or precedes it."""
         return self.git("merge-base", "--is-ancestor", old, new) is not None
