@@ -1,0 +1,3 @@
+"""Wrong: cannot be imported."""
+
+raise RuntimeError("nvcc failed")

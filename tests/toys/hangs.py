@@ -1,0 +1,7 @@
+"""Wrong: never returns."""
+
+import time
+
+
+def custom_kernel(data):
+    time.sleep(3600)

@@ -1,0 +1,1 @@
+"""Wrong: has no custom_kernel."""

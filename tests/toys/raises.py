@@ -1,0 +1,5 @@
+"""Wrong: raises."""
+
+
+def custom_kernel(data):
+    raise ValueError("no such shape")
