@@ -37,7 +37,7 @@ CAUGHT = {
     "output_in_input": "the output shares memory with an input",
     "rounds_twice": "wrong result",
     "one_gemm": "wrong result",
-    "impossibly_fast": "which no .* can beat",
+    "moves_clock": "the submission replaced eval.worker.now_ns",
     "crashes": r"the worker ended by itself: signal SIGSEGV; it printed: about to crash",
     "exits": "the worker ended by itself: exit code 0",
     "hangs": "no answer within 15 s .*: the submission hangs",
@@ -82,6 +82,11 @@ def test_an_honest_submission_passes(results, toy):
 
 def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
     assert "wrong result" in run_test(TOYS / "one_gemm.py", CASE, CPU, LIMITS).error
+
+
+def test_a_time_no_chip_can_reach_fails(monkeypatch):
+    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, chip_name, processors: 1e12)
+    assert "which no " in run_benchmark(TOYS / "honest.py", CASE, CPU, LIMITS).error
 
 
 def test_profile_reports_what_ran():

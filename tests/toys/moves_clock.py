@@ -1,0 +1,12 @@
+"""Cheats: moves the harness's own reference to the clock."""
+
+import sys
+
+from honest import custom_kernel as honest_kernel
+
+
+def custom_kernel(data):
+    worker = sys.modules["eval.worker"]
+    real = worker.now_ns
+    worker.now_ns = lambda: real() - 10**9
+    return honest_kernel(data)
