@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -87,57 +84,44 @@ def speed_of_light(shape: tuple[int, int, int, int], chip_name: str) -> Floor | 
 
 
 def impossible_us(shape: tuple[int, int, int, int], chip_name: str, processors: int) -> float:
-    """A time no honest call can beat: peak rates with headroom on a known GPU, 0 on an unknown one."""
+    """A time no honest call on cold inputs can beat: peak rates with headroom on a known chip, 0 on an unknown GPU."""
     found = peak(chip_name)
-    flops, _ = work(shape)
+    flops, traffic = work(shape)
     if found is not None:
-        return flops / found.flops / CLOCK_HEADROOM * 1e6
+        return max(flops / found.flops, traffic / found.bytes_per_second) / CLOCK_HEADROOM * 1e6
     if processors:
         return flops / 2 / (processors * CPU_MACS_PER_CLOCK * CPU_MAX_CLOCK_HZ) * 1e6
     return 0.0
 
 
-class ClockSampler:
-    """Samples the SM clock through NVML from a thread; without NVML it has nothing to say."""
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had now."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    PERIOD_S = 0.02
+
+class Clock:
+    """Reads the SM clock through NVML; without NVML it has nothing to say."""
+
     _SM_CLOCK = 1  # NVML_CLOCK_SM
 
     def __init__(self, device: torch.device) -> None:
-        self.samples: list[int] = []
         self._handle = ctypes.c_void_p()
         self._nvml = None
-        if device.type == "cuda":
-            with contextlib.suppress(OSError, AttributeError):
-                nvml = ctypes.CDLL("libnvidia-ml.so.1")
-                found = nvml.nvmlInit_v2() == 0
-                index = ctypes.c_uint(device.index or 0)
-                if found and nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self._handle)) == 0:
-                    self._nvml = nvml
-
-    @contextlib.contextmanager
-    def sampling(self) -> Iterator[None]:
-        """Samples while the block runs."""
-        if self._nvml is None:
-            yield
+        if device.type != "cuda":
             return
-        done = threading.Event()
+        with contextlib.suppress(OSError, AttributeError):
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            # NVML counts devices that CUDA_VISIBLE_DEVICES hides, so by identity and not by index.
+            uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode()
+            if nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(self._handle)) == 0:
+                self._nvml = nvml
 
-        def sample() -> None:
-            mhz = ctypes.c_uint()
-            while not done.wait(self.PERIOD_S):
-                if self._nvml.nvmlDeviceGetClockInfo(self._handle, self._SM_CLOCK, ctypes.byref(mhz)) == 0:
-                    self.samples.append(mhz.value)
-
-        thread = threading.Thread(target=sample, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
-    @property
-    def median_mhz(self) -> float | None:
-        """The median SM clock seen, if any."""
-        return median(self.samples) if self.samples else None
+    def read_mhz(self) -> int | None:
+        """The SM clock now, if it can be read."""
+        mhz = ctypes.c_uint()
+        if self._nvml is None:
+            return None
+        status = self._nvml.nvmlDeviceGetClockInfo(self._handle, self._SM_CLOCK, ctypes.byref(mhz))
+        return mhz.value if status == 0 else None

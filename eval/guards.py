@@ -9,7 +9,8 @@ from __future__ import annotations
 import builtins
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 
@@ -27,59 +28,79 @@ _WATCHED = (
 _HARNESS_PACKAGES = ("eval.", "reference.")
 
 
-def _harness_functions() -> list[tuple[object, str]]:
-    """Every callable in the harness's own modules."""
-    return [
-        (module, name)
-        for module_name, module in list(sys.modules.items())
-        if module_name.startswith(_HARNESS_PACKAGES) and module is not None
-        for name, value in list(vars(module).items())
-        if callable(value)
-    ]
+class _Seen(NamedTuple):
+    owner: object
+    name: str
+    value: object
+    code: object  # of a Python function: it can be exchanged while the function stays the same object
+
+
+def _harness_places() -> list[tuple[object, str]]:
+    """Every global of the harness's own modules, and every method of the classes defined there."""
+    places: list[tuple[object, str]] = []
+    for module_name, module in list(sys.modules.items()):
+        if module is None or not module_name.startswith(_HARNESS_PACKAGES):
+            continue
+        for name, value in list(vars(module).items()):
+            if not name.startswith("__"):
+                places.append((module, name))
+            if isinstance(value, type) and value.__module__ == module_name:
+                places += [(value, method) for method in list(vars(value)) if callable(getattr(value, method))]
+    return places
 
 
 class FunctionWatch:
     """Remembers which functions the timing and checking rest on; made before the submission is imported."""
 
     def __init__(self) -> None:
-        places = [(owner, name) for owner, names in _WATCHED for name in names] + _harness_functions()
-        self._seen = [(owner, name, getattr(owner, name)) for owner, name in places if hasattr(owner, name)]
+        places = [(owner, name) for owner, names in _WATCHED for name in names] + _harness_places()
+        self._seen = [
+            _Seen(owner, name, value, getattr(value, "__code__", None))
+            for owner, name in places
+            if (value := getattr(owner, name, None)) is not None
+        ]
 
     def replaced(self) -> str | None:
         """The first function that is not what it was, if any."""
-        for owner, name, function in self._seen:
+        for owner, name, value, code in self._seen:
+            now = getattr(owner, name, None)
             # Methods of C types are made anew at each look; equality compares what they are bound to.
-            if getattr(owner, name, None) != function:
+            same = now is value or (type(now) is type(value) and callable(value) and now == value)
+            if not same or getattr(now, "__code__", None) is not code:
                 return f"{getattr(owner, '__name__', owner)}.{name}"
         return None
 
 
-def fingerprint(tensor: torch.Tensor) -> tuple[int, int]:
-    """Two 64-bit sums over a tensor's memory: changes with any single byte."""
+def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
+    """Two 64-bit sums over a tensor's memory, on its device: they change with any single byte."""
     raw = tensor.detach().permute(sorted(range(tensor.ndim), key=lambda d: -tensor.stride(d)))
     raw = raw.contiguous().view(torch.uint8).flatten()
     words = torch.nn.functional.pad(raw, (0, -raw.numel() % 8)).view(torch.int64)
     odd = torch.arange(words.numel(), device=words.device) * 2 + 1  # sees an exchange of words, too
-    return int(words.sum()), int((words * odd).sum())
+    return torch.stack((words.sum(), (words * odd).sum()))
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+Extent = tuple[int, int]
 
 
-def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    (x_begin, x_end), (y_begin, y_end) = _extent(x), _extent(y)
-    return x.device == y.device and x_begin < y_end and y_begin < x_end
+def extent(tensor: torch.Tensor) -> Extent:
+    """The addresses a tensor's elements span: its first byte and the one after its last."""
+    if tensor.numel() == 0:
+        return tensor.data_ptr(), tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
-def output_problem(output: object, data: Sequence[torch.Tensor], earlier: Sequence[torch.Tensor]) -> str | None:
+def _overlaps(x: Extent, others: Iterable[Extent]) -> bool:
+    return any(x[0] < end and begin < x[1] for begin, end in others)
+
+
+def output_problem(output: object, c: torch.Tensor, inputs: Iterable[Extent], earlier: Iterable[Extent]) -> str | None:
     """What is wrong with the form of an output, if anything.
 
-    It has to be a plain strided fp16 tensor of c's shape on c's device, in memory that belongs to no input and to
-    no output of an earlier call in the same round.
+    It has to be a plain strided fp16 tensor of c's shape, strides and device, whose memory belongs to none of the
+    inputs and to no output of an earlier call in the same round.
     """
-    c = data[-1]
     if type(output) is not torch.Tensor:
         return f"the output is a {type(output).__name__}; expected a plain torch.Tensor"
     if output.layout is not torch.strided:
@@ -90,12 +111,14 @@ def output_problem(output: object, data: Sequence[torch.Tensor], earlier: Sequen
         return f"the output has dtype {output.dtype}; expected {c.dtype}"
     if output.device != c.device:
         return f"the output is on {output.device}; expected {c.device}"
-    for tensor in data[:-1]:
-        if _overlap(output, tensor):
-            return "the output shares memory with an input"
-    for tensor in earlier:
-        if _overlap(output, tensor):
-            return "the output shares memory with the output of an earlier call"
-    if any(size > 1 and stride == 0 for size, stride in zip(output.shape, output.stride(), strict=True)):
-        return "the output's elements share memory"
+    if output.is_neg() or output.is_conj() or output._is_zerotensor():
+        return "the output is a lazy view of other data; expected plain memory"
+    strides = zip(output.shape, output.stride(), c.stride(), strict=True)
+    if any(size > 1 and got != want for size, got, want in strides):
+        return f"the output has strides {output.stride()}; expected {c.stride()}"
+    span = extent(output)
+    if _overlaps(span, inputs):
+        return "the output shares memory with an input"
+    if _overlaps(span, earlier):
+        return "the output shares memory with the output of an earlier call"
     return None

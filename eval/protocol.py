@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from types import TracebackType
 
 FD_VARIABLE = "POPCORN_FD"
@@ -47,3 +49,13 @@ def secret_seed() -> int | None:
     """POPCORN_SEED, if set. Raises ValueError if it is no integer."""
     text = os.environ.get(SEED_VARIABLE)
     return int(text) if text else None
+
+
+@contextlib.contextmanager
+def hidden_from_children() -> Iterator[None]:
+    """Processes started in the block know neither the descriptor nor the secret seed."""
+    hidden = {name: os.environ.pop(name) for name in (FD_VARIABLE, SEED_VARIABLE) if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import eval.guards
+import eval.timing
+import eval.worker
 from eval.cases import parse_case
-from eval.guards import fingerprint, output_problem
+from eval.guards import FunctionWatch, extent, fingerprint, output_problem
 from eval.supervisor import Limits, run_benchmark, run_profile, run_test
 from reference.reference import generate_input
 
@@ -37,7 +41,11 @@ CAUGHT = {
     "output_in_input": "the output shares memory with an input",
     "rounds_twice": "wrong result",
     "one_gemm": "wrong result",
-    "moves_clock": "the submission replaced eval.worker.now_ns",
+    "moves_clock": "the submission replaced eval.timing.now_ns",
+    "turns_clock_back": "which no .* can beat",
+    "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms",
+    "searches_answers": "wrong result",
+    "right_when_looked_at": "wrong result",
     "crashes": r"the worker ended by itself: signal SIGSEGV; it printed: about to crash",
     "exits": "the worker ended by itself: exit code 0",
     "hangs": "no answer within 15 s .*: the submission hangs",
@@ -45,7 +53,7 @@ CAUGHT = {
     "no_kernel": "has no function custom_kernel",
     "broken_import": "import failed: RuntimeError: nvcc failed",
 }
-PASSES = ("honest", "noisy")
+PASSES = ("honest", "noisy", "remembers_contents")
 
 
 @pytest.fixture(scope="module")
@@ -99,22 +107,62 @@ def test_fingerprint_sees_any_byte_and_any_exchange():
     codes = generate_input(4, 4, 64, 2, 5, device="cpu")[0]
     before = fingerprint(codes)
     raw = codes.view(torch.uint8)
-    assert fingerprint(codes) == before
+    assert torch.equal(fingerprint(codes), before)
     for index in ((0, 0, 0), (3, 31, 1), (2, 7, 0)):
         raw[index] ^= 1
-        assert fingerprint(codes) != before
+        assert not torch.equal(fingerprint(codes), before)
         raw[index] ^= 1
     words = torch.arange(16, dtype=torch.int64)
     swapped = words.clone()
     swapped[[3, 9]] = words[[9, 3]]
-    assert fingerprint(words) != fingerprint(swapped)
+    assert not torch.equal(fingerprint(words), fingerprint(swapped))
 
 
 def test_output_form_is_checked_beyond_shape_and_dtype():
-    data = generate_input(8, 8, 64, 1, 5, device="cpu")
-    c = data[-1]
-    assert output_problem(c, data, []) is None
-    assert "layout" in output_problem(torch.zeros(8, 8, 1).half().to_sparse(), data, [])
-    assert "share memory" in output_problem(torch.zeros(1).half().expand(8, 8, 1), data, [])
-    assert "expected a plain torch.Tensor" in output_problem([], data, [])
-    assert "is on meta" in output_problem(torch.empty_like(c, device="meta"), data, [])
+    c = generate_input(8, 8, 64, 1, 5, device="cpu")[-1].fill_(1)
+    assert output_problem(c, c, [], []) is None
+    assert output_problem(torch.ones(8, 8, 1).half(), c, [], []) is None
+    for wrong, text in (
+        (torch.zeros(8, 8, 1).half().to_sparse(), "layout"),
+        (torch.zeros(1).half().expand(8, 8, 1), r"strides \(0, 0, 1\); expected \(8, 1, 64\)"),
+        (torch.ones(8, 8, 1).half().transpose(0, 1), r"strides \(1, 8, 1\); expected \(8, 1, 64\)"),
+        (torch._neg_view(c), "lazy view"),
+        (torch.empty_like(c, device="meta"), "is on meta"),
+        ([], "is a list; expected a plain torch.Tensor"),
+        (None, "is a NoneType"),
+    ):
+        assert re.search(text, output_problem(wrong, c, [], [])), wrong
+
+
+def test_overlap_is_judged_by_elements_and_not_by_storage():
+    pool = torch.zeros(3, 8, 8, dtype=torch.float16)
+    first, second, third = (pool[i].unsqueeze(-1) for i in range(3))
+    between = pool.flatten()[8:72].view(8, 8, 1)
+    assert output_problem(second, second, [extent(first)], [extent(third)]) is None
+    assert "with an input" in output_problem(between, first, [extent(first)], [])
+    assert "with the output of an earlier call" in output_problem(between, first, [], [extent(second)])
+
+
+def test_exchanged_code_of_a_harness_function_is_seen():
+    watch = FunctionWatch()
+    assert watch.replaced() is None
+    code = eval.guards.extent.__code__
+    try:
+        eval.guards.extent.__code__ = (lambda tensor: (0, 0)).__code__
+        assert watch.replaced() == "eval.guards.extent"
+    finally:
+        eval.guards.extent.__code__ = code
+    assert watch.replaced() is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(eval.timing.CpuTimer, "single_us"), (eval.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
+)
+def test_replaced_methods_constants_and_builtins_are_seen(monkeypatch, owner, name):
+    watch = FunctionWatch()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, lambda *_: 0)
+        replaced = watch.replaced()
+    assert replaced.endswith(name)
+    assert watch.replaced() is None
