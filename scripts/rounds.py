@@ -53,6 +53,11 @@ def render(tank: Tank) -> None:
     """Regenerate every generated block; the text around them is not touched."""
     for path, text in rounds_check.expected_texts(tank).items():
         path.write_text(text)
+    if rounds_check.plot_problems(tank):
+        # Only now: matplotlib takes long to import, and is not needed to run rounds whose plot is current.
+        from scripts import history
+
+        history.write_progress(tank, tank.dir / "progress.png")
 
 
 def new(tank: Tank, args: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import rounds_render, rounds_stats
+from scripts.history_data import png_digest, series_digest, shape_series
 from scripts.rounds_figures import link_problems, prose_problems
 from scripts.rounds_model import (
     FINAL,
@@ -271,7 +272,17 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     for path, text in expected_texts(tank).items():
         if path.read_text() != text:
             problems.append(f"{tank.relative(path)}: generated blocks are stale; run `scripts/rounds.py render`")
-    return notes, problems + figure_problems(tank)
+    return notes, problems + plot_problems(tank) + figure_problems(tank)
+
+
+def plot_problems(tank: Tank) -> list[str]:
+    """The committed main plot must have been drawn from the rounds as they are."""
+    path = tank.dir / "progress.png"
+    if not path.is_file():
+        return [f"{tank.relative(path)} is missing; run `scripts/rounds.py render`"]
+    if png_digest(path) != series_digest(shape_series(tank, tank.all())):
+        return [f"{tank.relative(path)} shows other data than the rounds; run `scripts/rounds.py render`"]
+    return []
 
 
 def figure_problems(tank: Tank) -> list[str]:

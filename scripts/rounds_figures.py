@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.json)#([A-Za-z0-9_.:-]+)\)")
-# A number that claims a measurement: a time, a rate, a share, a factor, a bare ratio with decimals.
+# A number that claims a measurement: a time, a rate, a share, a factor, or a bare ratio (not a version like 3.11).
 FIGURE = re.compile(
     r"(?<![\w.-])\d[\d,]*(?:\.\d+)?\s?(?:us|[\u00b5\u03bc]s|ns|ms|%|percent|x|\u00d7|times|[TGM]B/s|[TPG]FLOPS?|[TPG]FLOP/s)(?![\w-])"
-    r"|(?<![\w.])\d+\.\d{2,}(?!\w|\.\d)"
+    r"|(?<![\w.])[01]\.\d{2,}(?!\w|\.\d)"
 )
 GENERATED = re.compile(r"<!-- generated:([a-z-]+) -->.*?<!-- /generated:\1 -->", re.DOTALL)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

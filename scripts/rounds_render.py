@@ -281,10 +281,10 @@ def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
 
 
 def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
-    """The latest measured round of a back end whose candidate stands: adopted, or a noise floor before any."""
-    standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and verdict_state(r) == "adopted"]
+    """The fastest measured round of a back end that is adopted and not superseded; before any, the A/A round."""
+    standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
     changes = [r for r in standing if r["kind"] == "change"]
-    return (changes or standing or [None])[-1]
+    return min(changes or standing, key=lambda r: r["measurement"]["geomean"]["candidate_us"], default=None)
 
 
 def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
