@@ -43,6 +43,7 @@ table { border-collapse: collapse; width: max-content; font-size: .875rem; font-
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid var(--line); }
 td div { width: max-content; max-width: 19rem; }
 .n div { margin-left: auto; }
+@media (max-width: 40rem) { td div { max-width: 11rem; } }
 th { background: var(--card); }
 .n { text-align: right; white-space: nowrap; }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875em; }
@@ -191,7 +192,9 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
             pairs += [(side, data[side]["commit"]) for side in ("base", "candidate")]
             commits = markdown("Commits: " + ", ".join(f"{n} {commit_text(c, repo_url)}" for n, c in pairs) + ".")
         title = html.escape(f"{data['number']:04d} {data['title']} ({rounds_render.state_text(data)})")
-        details.append(f'<details id="round-{data["number"]:04d}"><summary>{title}</summary>{commits}{body}</details>')
+        details.append(  # The anchor is inside, so that following a link to it opens the round.
+            f'<details><summary>{title}</summary><div id="round-{data["number"]:04d}">{commits}{body}</div></details>'
+        )
     at = f"Generated from commit {commit_text(commit, repo_url)}. " if commit else ""
     return f"""<!doctype html>
 <html lang="en">
