@@ -41,7 +41,7 @@ figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 .scroll { overflow-x: auto; margin: .6rem 0; -webkit-overflow-scrolling: touch; }
 table { border-collapse: collapse; width: max-content; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid var(--line); }
-td div { width: max-content; max-width: 19rem; }
+td div { width: max-content; max-width: 16rem; }
 .n div { margin-left: auto; }
 @media (max-width: 40rem) { td div { max-width: 11rem; } }
 th { background: var(--card); }
@@ -51,6 +51,7 @@ pre { background: var(--card); padding: .6rem; border-radius: .4rem; }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0; font-size: .875rem; }
 .key svg { width: 1.9rem; height: .8rem; vertical-align: middle; margin-right: .35rem; }
 details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: 0 .8rem; }
+details > div { scroll-margin-top: 3.5rem; }
 summary { cursor: pointer; padding: .55rem 0; font-weight: 600; }
 """
 

@@ -77,7 +77,7 @@ def draw_shape(axes: Axes, series: ShapeSeries) -> None:
     axes.set_xticklabels([f"{number:04d}" for number, *_ in series.rounds][::step])
     axes.set_ylabel("us")
     if not series.rounds:
-        axes.text(0.5, 0.5, "no round measured yet", transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.62, "no round measured yet", transform=axes.transAxes, ha="center", va="center")
 
 
 def legend_handles(series: list[ShapeSeries]) -> list[Line2D]:
@@ -144,7 +144,7 @@ def prediction_figure(rounds: list[dict[str, Any]]) -> Figure | None:
                 for r in rows
             ]
         )
-        axes.invert_yaxis()
+        axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("candidate time / base time (below 1 is faster)")
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         handles = [
