@@ -12,9 +12,11 @@ import argparse
 import base64
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, geometric_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 # Python put this file's folder first, where `eval` would be this file and not the package.
@@ -25,7 +27,7 @@ import torch  # noqa: E402
 from eval import chip, protocol, report  # noqa: E402
 from eval.cases import Case, CasesError, read_cases  # noqa: E402
 from eval.protocol import DescriptorError, Protocol  # noqa: E402
-from eval.stats import summarise  # noqa: E402
+from eval.stats import relative_spread, summarise  # noqa: E402
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test  # noqa: E402
 from reference.reference import default_device  # noqa: E402
 
@@ -66,27 +68,39 @@ def log_profile(out: Protocol, index: int, result: Result) -> None:
 
 
 def as_json(mode: str, submission: Path, device: torch.device, results: list[Result]) -> dict[str, object]:
-    """Everything measured, for programs."""
+    """Everything measured, for programs; times in us."""
     chip_name = chip.name(device)
+    timed = all(result.passed and result.rounds_us for result in results)
     return {
         "mode": mode,
         "submission": submission.name,
+        "device": device.type,
         "chip": chip_name,
         "torch": torch.__version__,
-        "results": [
-            {
-                **{key: getattr(result.case, key) for key in ("m", "n", "k", "l", "seed")},
-                "passed": result.passed,
-                "error": result.error,
-                "rounds_us": result.rounds_us,
-                "median_us": result.median_us if result.rounds_us else None,
-                "single_us": result.single_us,
-                "inputs": result.inputs,
-                "sm_clock_mhz": result.clock_mhz,
-                "speed_of_light_us": getattr(chip.speed_of_light(result.case.shape, chip_name), "us", None),
-            }
-            for result in results
-        ],
+        "python": platform.python_version(),
+        "geomean_median_us": geometric_mean(result.median_us for result in results) if timed else None,
+        "results": [case_json(result, chip_name) for result in results],
+    }
+
+
+def case_json(result: Result, chip_name: str) -> dict[str, object]:
+    """One case's part of the JSON."""
+    floor = chip.speed_of_light(result.case.shape, chip_name)
+    return {
+        **{key: getattr(result.case, key) for key in ("m", "n", "k", "l", "seed", "spec")},
+        "passed": result.passed,
+        "error": result.error,
+        "inputs": result.inputs,
+        "outputs_checked": result.checked,
+        "rounds_us": result.rounds_us,
+        "median_us": result.median_us if result.rounds_us else None,
+        "mean_us": fmean(result.rounds_us) if result.rounds_us else None,
+        "relative_spread": relative_spread(result.rounds_us) if result.rounds_us else None,
+        "single_us": result.single_us,
+        "sm_clock_mhz": result.clock_mhz,
+        "speed_of_light_us": floor.us if floor else None,
+        "speed_of_light_basis": floor.basis if floor else None,
+        "printed": result.printed,
     }
 
 
@@ -127,17 +141,48 @@ def print_report(mode: str, results: list[Result], chip_name: str) -> None:
         report.print_benchmarks(results, chip_name)
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the command line; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="eval.py", description=__doc__)
+def device_option(text: str) -> torch.device:
+    """--device as a device that is there, with its index. Raises argparse's error otherwise."""
+    try:
+        device = torch.device(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no device torch knows; expected cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"'{text}'; expected cpu or cuda")
+    if device.type == "cpu":
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if (device.index or 0) >= count:
+        raise argparse.ArgumentTypeError(f"'{text}'; torch sees {count} CUDA devices here")
+    return torch.device("cuda", device.index or 0)
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """The command line's options; ends the program with code 2 and a message if they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("mode", choices=RUNNERS)
     parser.add_argument("cases", type=Path, help="one case a line: m: 256; n: 4096; k: 7168; l: 1; seed: 1111")
     parser.add_argument("--submission", type=Path, default=ROOT / "submission" / "submission.py", metavar="FILE")
-    parser.add_argument("--device", type=torch.device, default=None, help="default: cuda if there is one, else cpu")
+    parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if there is one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
     options = parser.parse_args(arguments)
     if not options.submission.is_file():
         parser.error(f"--submission: {options.submission} does not exist")
+    if options.json and not options.json.resolve().parent.is_dir():
+        parser.error(f"--json: {options.json.parent} is no folder")
+    options.device = options.device or device_option(default_device().type)
+    try:
+        options.secret = protocol.secret_seed()
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command line; returns its exit code."""
+    options = parse_arguments(arguments)
     out = None
     if protocol.FD_VARIABLE in os.environ:
         try:
@@ -146,16 +191,16 @@ def main(arguments: list[str]) -> int:
             print(f"eval.py: {error}", file=sys.stderr)
             return protocol.EXIT_NO_DESCRIPTOR
     try:
-        cases = read_cases(options.cases, protocol.secret_seed())
-    except (CasesError, ValueError) as error:
+        cases = read_cases(options.cases, options.secret)
+    except CasesError as error:
         print(f"eval.py: {error}", file=sys.stderr)
         return protocol.EXIT_BAD_CASES
-    device = options.device or default_device()
-    results = evaluate(options.mode, options.submission.resolve(), cases, device, out)
+    results = evaluate(options.mode, options.submission.resolve(), cases, options.device, out)
     if out is None:
-        print_report(options.mode, results, chip.name(device))
+        print_report(options.mode, results, chip.name(options.device))
     if options.json:
-        options.json.write_text(json.dumps(as_json(options.mode, options.submission, device, results), indent=2) + "\n")
+        record = as_json(options.mode, options.submission, options.device, results)
+        options.json.write_text(json.dumps(record, indent=2) + "\n")
     return protocol.EXIT_OK if all(result.passed for result in results) else protocol.EXIT_FAILED
 
 

@@ -48,7 +48,12 @@ class Protocol:
 def secret_seed() -> int | None:
     """POPCORN_SEED, if set. Raises ValueError if it is no integer."""
     text = os.environ.get(SEED_VARIABLE)
-    return int(text) if text else None
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{SEED_VARIABLE} is '{text}'; expected an integer") from None
 
 
 @contextlib.contextmanager

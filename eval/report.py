@@ -19,6 +19,9 @@ except ImportError:  # a machine with torch but no network
     Console = None
 
 
+PRINTED_LINES = 20  # the last ones a failed submission printed
+
+
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table with right-aligned columns but for the first."""
     if Console is not None and sys.stdout.isatty():
@@ -83,6 +86,8 @@ def print_failures(results: Sequence[Result]) -> None:
     for result in results:
         if not result.passed:
             print(f"FAIL {shape_text(result)}: {result.error}")
+            for line in result.printed.splitlines()[-PRINTED_LINES:]:
+                print(f"  submission: {line}")
 
 
 def time_text(us: float) -> str:
@@ -114,9 +119,11 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
         rows.append(["geometric mean", time_text(geometric_mean(result.median_us for result in passed)), *[""] * 5])
     header = ["M N K", "time", "spread", "single call", "speed of light", "ratio", "rounds x inputs"]
     print_table(f"{chip_name}: median time of a call, distinct inputs in rotation", header, rows)
+    checked = sum(result.checked for result in results)
+    print(f"each round: all inputs back to back, with contents never seen before; {checked} outputs checked")
     bases = {floor.basis for result in results if (floor := chip.speed_of_light(result.case.shape, chip_name))}
     print("speed of light: " + ("; ".join(sorted(bases)) if bases else "not known for this chip"))
     clocks = [result.clock_mhz for result in results if result.clock_mhz]
     if clocks:
-        print(f"SM clock while timing: {min(clocks):.0f} to {max(clocks):.0f} MHz")
+        print(f"SM clock right after a timed round: {min(clocks):.0f} to {max(clocks):.0f} MHz")
     print_failures(results)

@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ MIN_ROUNDS = 3
 MIN_TIMED_S = 0.1
 TARGET_RELATIVE_ERROR = 1e-3
 LOG_LINES_SHOWN = 5
+MESSAGE_BYTES = 1 << 20
+GARBLED = "the worker's answer is garbled: something else wrote to its pipe"
 EXIT_S = 2.0  # for a worker that was told to end
 # What may lie between the worker's time and the parent's: keeping outputs, messages, a busy machine.
 CLOCK_SLACK_S = 0.1
@@ -106,6 +109,8 @@ class WorkerProcess:
 
     def __init__(self, submission: Path, case: Case, device: torch.device, limits: Limits, result: Result) -> None:
         self._case, self._device, self._limits, self._result = case, device, limits, result
+        m, n, _, batches = case.shape
+        self._output_bytes = m * n * batches * torch.float16.itemsize
         self._clock = chip.Clock(device)
         self._clocks_mhz: list[int] = []
         self._marks: dict[str, float] = {}
@@ -127,25 +132,36 @@ class WorkerProcess:
 
     def _receive(self, request: str) -> bytes:
         """The next message as it comes: JSON, or an output's bytes; never anything that is executed."""
+        # Ends a worker that sent part of a message only.
+        watchdog = threading.Timer(self._limits.answer_s + EXIT_S, self._process.kill)
+        watchdog.daemon = True
+        watchdog.start()
         try:
             if not self._connection.poll(self._limits.answer_s):
                 raise Failure(f"no answer within {self._limits.answer_s:g} s ({request}): the submission hangs")
-            return self._connection.recv_bytes()
+            return self._connection.recv_bytes(max(MESSAGE_BYTES, self._output_bytes))
         except (EOFError, ConnectionError):
             self._end()
             raise Failure(f"the worker ended by itself: {self._ending()}{self._last_words()}") from None
+        except OSError as error:  # a length no message has
+            raise Failure(f"{GARBLED} ({error})") from None
+        finally:
+            watchdog.cancel()
 
     def _answer(self, request: str) -> dict[str, Any]:
         while True:
-            message = json.loads(self._receive(request))
-            if "mark" in message:
-                self._marks[message["mark"]] = time.monotonic()
-                if message["mark"] == "end" and request == "time_round" and (mhz := self._clock.read_mhz()):
+            try:
+                ((kind, content),) = json.loads(self._receive(request)).items()
+            except (ValueError, AttributeError) as error:
+                raise Failure(f"{GARBLED} ({error})") from None
+            if kind == "mark":
+                self._marks[content] = time.monotonic()
+                if content == "end" and request == "time_round" and (mhz := self._clock.read_mhz()):
                     self._clocks_mhz.append(mhz)
-            elif "fail" in message:
-                raise Failure(message["fail"])
+            elif kind == "fail":
+                raise Failure(content)
             else:
-                return message["ok"]
+                return content
 
     def _ending(self) -> str:
         code = self._process.exitcode
@@ -170,9 +186,8 @@ class WorkerProcess:
         self._send({"request": "output", "index": index})
         raw = self._receive("output")
         m, n, _, batches = self._case.shape
-        expected_bytes = m * n * batches * torch.float16.itemsize
-        if len(raw) != expected_bytes:
-            raise Failure(f"the worker sent {len(raw)} bytes of output; expected {expected_bytes}")
+        if len(raw) != self._output_bytes:
+            raise Failure(f"{GARBLED} ({len(raw)} bytes of output; expected {self._output_bytes})")
         output = torch.frombuffer(bytearray(raw), dtype=torch.float16).view(batches, m, n).permute(1, 2, 0)
         data = generate_input(*self._case.shape, seeds[index], device=self._device)
         ok, message = check_implementation(data, output.to(self._device))

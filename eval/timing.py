@@ -86,6 +86,9 @@ class CudaTimer(Timer):
         # The C base class cannot be patched, unlike torch.cuda.Event.
         self._event = torch._C._CudaEventBase
         self._default_queue = torch.cuda.default_stream(device)
+        self._set_queue = torch.cuda.set_stream
+        self._current_queue = lambda read=torch._C._cuda_getCurrentStream, index=device.index: read(index)
+        self._right_queue = self._current_queue()
         self._synchronize = torch._C._cuda_synchronize
         self._flush_buffer = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
         self._fill = torch.Tensor.fill_
@@ -103,6 +106,7 @@ class CudaTimer(Timer):
         self._synchronize()
 
     def prepare(self) -> None:
+        self._set_queue(self._default_queue)
         if self._set_limit is not None:  # no part of the cache may outlive the flush
             self._set_limit(CUDA_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
         self._synchronize()
@@ -115,6 +119,8 @@ class CudaTimer(Timer):
         for i in indices:
             calls.call(i)
         end.record(self._default_queue)
+        if self._current_queue() != self._right_queue:
+            raise TimingError("the submission made another queue the current one")
         # Queued right behind the timed calls: what another queue has not written by now is missing in the copy.
         for i in indices:
             calls.returned(i)

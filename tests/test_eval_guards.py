@@ -46,6 +46,7 @@ CAUGHT = {
     "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms",
     "searches_answers": "wrong result",
     "right_when_looked_at": "wrong result",
+    "writes_everywhere": "the worker's answer is garbled",
     "crashes": r"the worker ended by itself: signal SIGSEGV; it printed: about to crash",
     "exits": "the worker ended by itself: exit code 0",
     "hangs": "no answer within 15 s .*: the submission hangs",

@@ -102,6 +102,16 @@ def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
     assert "check: pass" not in printed
 
 
+def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text(SPECS[0])
+    code, lines, _ = run(root, "test", path, "--submission", root / "tests/toys/writes_everywhere.py")
+    assert code == 112
+    assert lines[:3] == ["test-count: 1", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
+    assert lines[3].startswith("test.0.error: the worker's answer is garbled")
+    assert lines[4:] == ["check: fail"]
+
+
 def test_a_secret_seed_changes_the_data_but_not_the_spec(root, tmp_path):
     path, record = tmp_path / "one.txt", tmp_path / "out.json"
     path.write_text(SPECS[0])
@@ -126,7 +136,19 @@ def test_a_bad_case_file_exits_113(root, tmp_path, text):
 def test_wrong_usage_exits_2(root, cases, tmp_path):
     assert run(root)[0] == 2
     assert run(root, "dance", cases)[0] == 2
-    assert run(root, "test", cases, "--submission", tmp_path / "none.py")[0] == 2
+    for options, text in (
+        (("--submission", tmp_path / "none.py"), "none.py does not exist"),
+        (("--json", tmp_path / "none" / "out.json"), "none is no folder"),
+        (("--device", "abacus"), "'abacus' is no device torch knows"),
+        (("--device", "meta"), "'meta'; expected cpu or cuda"),
+        (("--device", "cuda:99"), "CUDA devices here"),
+    ):
+        code, lines, printed = run(root, "test", cases, *options)
+        assert (code, lines) == (2, [])
+        assert text in printed
+    code, lines, printed = run(root, "test", cases, POPCORN_SEED="x")
+    assert (code, lines) == (2, [])
+    assert "POPCORN_SEED is 'x'; expected an integer" in printed
 
 
 @pytest.mark.parametrize("descriptor", ["999", "-1", "abc"])
@@ -142,6 +164,10 @@ def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_pat
     assert (code, lines) == (0, [])
     for text in ("128 128 256", "40 72 64 x 2", "geometric mean", "speed of light", "spread"):
         assert text in printed
-    results = json.loads(record.read_text())["results"]
+    written = json.loads(record.read_text())
+    results = written["results"]
+    assert written["geomean_median_us"] == pytest.approx((results[0]["median_us"] * results[1]["median_us"]) ** 0.5)
+    # A checked pass over all inputs, then one output of each round.
+    assert all(result["outputs_checked"] == result["inputs"] + len(result["rounds_us"]) for result in results)
     assert [result["passed"] for result in results] == [True, True]
     assert all(len(result["rounds_us"]) >= 3 for result in results)
