@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from honest import custom_kernel as honest_kernel  # noqa: E402
+from honest import custom_kernel as honest_kernel
 
 _queue = torch.cuda.Stream()
 

