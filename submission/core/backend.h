@@ -44,8 +44,15 @@ struct backend {
  * `return set_message(STATUS, ...)`. */
 int32_t set_message(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#ifdef __CUDACC__
+#define ON_HOST_AND_DEVICE __host__ __device__
+#else
+#define ON_HOST_AND_DEVICE
+#endif
+
 /* Offset in bytes of the scale factor of (row, group) of batch 0; `groups` = K / 16. */
-static inline int64_t scale_offset(int32_t layout, int64_t row, int64_t group, int64_t groups) {
+static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t row, int64_t group,
+                                                      int64_t groups) {
     if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
         return row * groups + group;
     }
@@ -54,7 +61,7 @@ static inline int64_t scale_offset(int32_t layout, int64_t row, int64_t group, i
 }
 
 /* Bytes of one batch of a scale tensor. */
-static inline int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
+static inline ON_HOST_AND_DEVICE int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
     if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
         return rows * groups;
     }

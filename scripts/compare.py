@@ -1,0 +1,319 @@
+"""Times the GPU back end against its peers, side by side in one run on a CUDA device.
+
+Variants: `auto` (the library's own choice), names of submission/hopper/config.h, and any of them with `+again` (the
+same thing twice: the noise floor) or `+plain` (launched without dependent launch).  Peers:
+  cublas_one_gemm   cuBLAS fp16, one [2N, K] GEMM on operands expanded beforehand; no SiLU, no expansion
+  cublas_two_gemms  two cuBLAS GEMMs on expanded operands, then silu * mul
+  expand_cublas     from NVFP4: expand the three operands, one [2N, K] GEMM, silu * mul
+  triton            a fused Triton kernel from NVFP4 (scripts/compare_triton.py)
+
+A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
+rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from eval import chip  # noqa: E402
+from eval.cases import read_cases  # noqa: E402
+from eval.report import print_table  # noqa: E402
+from eval.stats import ratio_interval, relative_spread  # noqa: E402
+from reference import nvfp4  # noqa: E402
+from reference.reference import check_against_oracle, compare, generate_input, ref_kernel  # noqa: E402
+from submission.submission import custom_kernel  # noqa: E402
+
+PEERS = ("cublas_one_gemm", "cublas_two_gemms", "expand_cublas", "triton")
+FLUSH_BYTES = 1 << 30
+FLUSH_FILLS = 8
+SEED = 1111
+HALF_TOLERANCE = 2e-2  # of the peers that round the two products to fp16, relative to the largest output
+
+Call = Callable[[int], object]
+
+
+class Problem:
+    """One shape with its inputs, expanded operands and the variants' outputs."""
+
+    def __init__(self, m: int, n: int, k: int, inputs: int) -> None:
+        self.m, self.n, self.k = m, n, k
+        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device="cuda") for i in range(inputs)]
+        self.expanded = [
+            tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
+            for d in self.data
+        ]
+        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.expanded]
+        self.expanded = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.expanded, self.stacked, strict=True)]
+        self.both = torch.empty((m, 2 * n), dtype=torch.half, device="cuda")
+
+    def output(self, i: int) -> torch.Tensor:
+        """The tensor c of input i, as (M, N)."""
+        return self.data[i][-1][..., 0]
+
+
+def ours(problem: Problem, name: str) -> Call:
+    """A variant of the library: its configuration is an environment variable the library reads in each call."""
+    config, *suffixes = name.split("+")
+    dependent = "0" if "plain" in suffixes else "1"
+
+    def call(i: int) -> None:
+        custom_kernel(problem.data[i])
+
+    def prepare() -> None:
+        os.environ["NVFP4_HOPPER_CONFIG"] = "" if config == "auto" else config
+        os.environ["NVFP4_HOPPER_DEPENDENT_LAUNCH"] = dependent
+
+    call.prepare = prepare
+    return call
+
+
+def gated(both: torch.Tensor, n: int, out: torch.Tensor) -> None:
+    """silu * mul of the two halves of a [M, 2N] product."""
+    torch.mul(torch.nn.functional.silu(both[:, :n]), both[:, n:], out=out)
+
+
+def fast_expand(codes: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+    """NVFP4 to fp16 in two torch operations: a table look-up of both values of a byte, and the scale factor."""
+    values = pairs[codes.view(torch.uint8).int()].view(torch.half)
+    grouped = values.view(codes.shape[0], -1, nvfp4.GROUP_ELEMS)
+    return (grouped * scales.half().unsqueeze(-1)).view(codes.shape[0], -1)
+
+
+def peer(problem: Problem, name: str) -> Call:
+    """A peer's call."""
+    n = problem.n
+    if name == "cublas_one_gemm":
+        return lambda i: torch.mm(problem.expanded[i][0], problem.stacked[i].t(), out=problem.both)
+    if name == "cublas_two_gemms":
+
+        def two(i: int) -> None:
+            a, b1, b2 = problem.expanded[i]
+            torch.mul(torch.nn.functional.silu(a @ b1.t()), a @ b2.t(), out=problem.output(i))
+
+        return two
+    if name == "expand_cublas":
+        byte = torch.arange(256, dtype=torch.uint8, device="cuda")
+        pairs = nvfp4.decode_e2m1(byte.unsqueeze(-1)).half().view(torch.int32).flatten()
+
+        def expand(i: int) -> None:
+            data = problem.data[i]
+            a, b1, b2 = (fast_expand(data[j][..., 0], data[j + 3][..., 0], pairs) for j in range(3))
+            gated(a @ torch.cat((b1, b2)).t(), n, problem.output(i))
+
+        return expand
+    from scripts.compare_triton import dual_gemm
+
+    return lambda i: dual_gemm(problem.data[i])
+
+
+def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
+    """What is wrong with a variant's results, if anything; every element has to be written."""
+    for i in (0, len(problem.data) - 1):
+        problem.data[i][-1].fill_(float("nan"))
+        problem.both.fill_(float("nan"))
+        call(i)
+        torch.cuda.synchronize()
+        if name == "cublas_one_gemm":
+            gated(problem.both, problem.n, problem.output(i))
+        output = problem.data[i][-1]
+        if name.startswith(("cublas", "expand")):
+            error = (output.float() - wants[i].float()).abs().max() / wants[i].float().abs().max()
+            if not error < HALF_TOLERANCE:
+                return f"{name}: relative error {error:g}"
+        else:
+            ok, message = compare(output, wants[i])
+            if not ok:
+                return f"{name}: {message}"
+    return ""
+
+
+class Timer:
+    """Rounds of back-to-back calls from a cold cache."""
+
+    def __init__(self) -> None:
+        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+
+    def round_us(self, call: Call, count: int) -> float:
+        """Mean time of count calls; the flush lasts long enough for all of them to be queued behind it."""
+        getattr(call, "prepare", lambda: None)()
+        for i in range(FLUSH_FILLS):
+            self._flush.fill_(i)
+        self._events[0].record()
+        for i in range(count):
+            call(i)
+        self._events[1].record()
+        torch.cuda.synchronize()
+        return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
+
+
+def nvidia_smi(query: str) -> str:
+    """One answer of nvidia-smi, or why there is none."""
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"unknown ({type(error).__name__})"
+
+
+def environment(commit: str, clock_mhz: float | None) -> dict[str, object]:
+    """What a reader has to know of the machine and the code."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "submission").rglob("*")):
+        if path.is_file() and path.suffix in {".c", ".h", ".cu", ".cuh", ".py"}:
+            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    return {
+        "chip": torch.cuda.get_device_name(),
+        "driver": nvidia_smi("driver_version"),
+        "versions": versions,
+        "clocks": {
+            "sm_mhz_while_timing": clock_mhz,
+            "sm_mhz_max": nvidia_smi("clocks.max.sm"),
+            "memory_mhz": nvidia_smi("clocks.mem"),
+        },
+        "flags": "nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a",
+        "digests": {"submission": digest.hexdigest()},
+        "commit": commit,
+    }
+
+
+def run_shape(
+    shape: tuple[int, int, int], variants: list[str], options: argparse.Namespace, timer: Timer
+) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """The samples of one shape, and the variants that were left out with the reason."""
+    problem = Problem(*shape, options.inputs)
+    wants = [ref_kernel(data) for data in problem.data]
+    ok, message = check_against_oracle(problem.data[0], wants[0])
+    if not ok:
+        raise RuntimeError(f"the reference is wrong: {message}")
+    calls: dict[str, Call] = {}
+    left_out: dict[str, str] = {}
+    for name in variants:
+        try:
+            call = peer(problem, name) if name in PEERS else ours(problem, name)
+            getattr(call, "prepare", lambda: None)()
+            wrong = check(problem, name, call, wants)
+        except Exception as error:  # a peer that cannot run is a line of the report, not the end of it
+            wrong = f"{name}: {type(error).__name__}: {str(error)[:300]}"
+        if wrong:
+            left_out[name] = wrong
+            print(f"left out at {shape}: {wrong}", flush=True)
+        else:
+            calls[name] = call
+    samples: list[dict[str, object]] = []
+    for call in calls.values():
+        timer.round_us(call, options.inputs)
+    begin = time.monotonic()
+    repeat = 0
+    while repeat < options.repeats and time.monotonic() - begin < options.seconds:
+        for name in random.sample(list(calls), len(calls)):
+            us = timer.round_us(calls[name], options.inputs)
+            samples.append({"shape": list(shape), "variant": name, "repeat": repeat, "us": us})
+        repeat += 1
+    for name, call in calls.items():
+        getattr(call, "prepare", lambda: None)()
+        wrong = check(problem, name, call, wants)
+        if wrong:
+            raise RuntimeError(f"wrong after timing: {wrong}")
+    return samples, left_out
+
+
+def report(samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]]) -> None:
+    """One table: medians, and each variant against the first peer and the first variant."""
+    header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
+    header += [f"/ {variants[0]}", "/ cublas_one_gemm"]
+    by: dict[str, list[list[float]]] = {
+        name: [[s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)] for shape in shapes]
+        for name in variants
+    }
+    rows = []
+    for name in variants:
+        row = [name, *(f"{median(us):.2f}" if us else "-" for us in by[name])]
+        if all(by[name]):
+            row.append(f"{geometric_mean(median(us) for us in by[name]):.2f}")
+            row.append(f"{100 * max(relative_spread(us) for us in by[name]):.1f} %")
+            for base in (variants[0], "cublas_one_gemm"):
+                if base in by and all(by[base]):
+                    pairs = zip(by[name], by[base], strict=True)
+                    row.append(f"{geometric_mean(ratio_interval(a, b).ratio for a, b in pairs):.3f}")
+                else:
+                    row.append("-")
+        else:
+            row += ["-"] * 4
+        rows.append(row)
+    print_table(f"{torch.cuda.get_device_name()}: us a call, medians of interleaved rounds", header, rows)
+
+
+def main() -> int:
+    """Runs the comparison; prints the table and writes samples, environment and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
+    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated; empty for none")
+    parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
+    parser.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
+    parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
+    parser.add_argument("--samples", type=Path, metavar="FILE.jsonl")
+    parser.add_argument("--env", type=Path, metavar="FILE.json")
+    parser.add_argument("--json", type=Path, metavar="FILE.json")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("compare.py: no CUDA device", file=sys.stderr)
+        return 1
+    torch.backends.cuda.matmul.allow_tf32 = False
+    variants = [name for name in (*options.variants.split(","), *options.peers.split(",")) if name]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
+    shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
+    commit = options.commit
+    if not commit:
+        git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        commit = git.stdout.strip()
+    timer, samples, left_out = Timer(), [], {}
+    sampler = chip.ClockSampler(torch.device("cuda", torch.cuda.current_device()))
+    with sampler.sampling():
+        for shape in shapes:
+            of_shape, left = run_shape(shape, variants, options, timer)
+            samples += of_shape
+            left_out |= left
+            torch.cuda.empty_cache()
+    env = environment(commit, sampler.median_mhz)
+    if options.samples:
+        options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    if options.env:
+        options.env.write_text(json.dumps(env, indent=2) + "\n")
+    if options.json:
+        medians = {
+            name: {
+                "x".join(map(str, shape)): median(us)
+                for shape in shapes
+                if (us := [s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)])
+            }
+            for name in variants
+        }
+        options.json.write_text(json.dumps({**env, "median_us": medians, "left_out": left_out}, indent=2) + "\n")
+    report(samples, variants, shapes)
+    print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
+    for reason in left_out.values():
+        print(f"left out: {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+/* One function for each PTX instruction, named after it.  No policy here.
+ * Sections are those of the PTX ISA 9.0.  Shared addresses are 32-bit, as cvta gives them. */
+#ifndef GPU_PTX_CUH
+#define GPU_PTX_CUH
+
+#include <stdint.h>
+
+#define PTX static __device__ __forceinline__
+
+/* An mbarrier object's shared address: of this CTA, or of another of the cluster (mapa). */
+struct mbarrier {
+    uint32_t address;
+};
+
+PTX uint32_t cvta_to_shared(const void *pointer) {
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+/* ---- mbarrier (Parallel Synchronization: mbarrier) ---- */
+
+PTX void mbarrier_init(struct mbarrier barrier, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.address), "r"(arrivals) : "memory");
+}
+
+/* Makes initialised barriers visible to the async proxy and to the cluster. */
+PTX void fence_mbarrier_init(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+PTX void mbarrier_arrive_expect_tx(struct mbarrier barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.address), "r"(bytes)
+                 : "memory");
+}
+
+/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa. */
+PTX void mbarrier_arrive_cluster(struct mbarrier barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.address)
+                 : "memory");
+}
+
+/* Whether the phase of this parity is complete; may suspend the thread for a while first. */
+PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(done)
+                 : "r"(barrier.address), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
+/* ---- clusters ---- */
+
+PTX uint32_t cluster_ctarank(void) {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* The same shared variable in CTA `rank` of the cluster. */
+PTX uint32_t mapa(uint32_t address, uint32_t rank) {
+    uint32_t mapped;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+    return mapped;
+}
+
+PTX void barrier_cluster_arrive(void) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+PTX void barrier_cluster_wait(void) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* ---- asynchronous copies, global to shared, completing on an mbarrier (cp.async.bulk) ---- */
+
+PTX void cp_async_bulk(uint32_t to, const void *from, uint32_t bytes, struct mbarrier barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier.address)
+        : "memory");
+}
+
+PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
+                                 struct mbarrier barrier) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+                 "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address)
+                 : "memory");
+}
+
+/* The same to the same address of every CTA in the mask, signalling each one's barrier. */
+PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
+                                           struct mbarrier barrier, uint16_t cta_mask) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+                 "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address), "h"(cta_mask)
+                 : "memory");
+}
+
+PTX void prefetch_tensormap(const void *tensor_map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
+}
+
+/* ---- dependent launch (griddepcontrol) ---- */
+
+/* Returns when every grid this one depends on is complete and its writes are visible. */
+PTX void griddepcontrol_wait(void) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* Lets the grids that depend on this one start. */
+PTX void griddepcontrol_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* ---- registers, barriers, shared memory ---- */
+
+template <uint32_t registers> PTX void setmaxnreg_inc(void) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+template <uint32_t registers> PTX void setmaxnreg_dec(void) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+/* Named barrier among `threads` threads of the CTA; 0 is __syncthreads. */
+PTX void bar_sync(uint32_t barrier, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+PTX uint4 ld_shared_v4(uint32_t address) {
+    uint4 value;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(address));
+    return value;
+}
+
+PTX uint16_t ld_shared_u16(uint32_t address) {
+    uint16_t value;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+    return value;
+}
+
+/* Four 8 x 8 matrices of 16-bit elements, transposed on the way; lane i names row i % 8 of matrix i / 8. */
+PTX void stmatrix_x4_trans(uint32_t row_address, const uint32_t fragment[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+                 "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+                 : "memory");
+}
+
+/* ---- arithmetic ---- */
+
+/* Bytes of {x, y} (x: 0-3, y: 4-7) picked by the selector's nibbles, lowest first. */
+PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
+    return __byte_perm(x, y, selector);
+}
+
+/* Two e4m3 values to two halves, exactly; NaN stays NaN. */
+PTX uint32_t cvt_rn_f16x2_e4m3x2(uint16_t pair) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+    return halves;
+}
+
+/* low in the lower half; to nearest even, overflow to infinity. */
+PTX uint32_t cvt_rn_f16x2_f32(float low, float high) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+    return halves;
+}
+
+/* Subnormals are kept: without .ftz. */
+PTX uint32_t mul_f16x2(uint32_t x, uint32_t y) {
+    uint32_t product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(x), "r"(y));
+    return product;
+}
+
+PTX float ex2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+PTX float rcp_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* Warpgroup matrix multiply (PTX ISA 9.0, Asynchronous Warpgroup Level Matrix Instructions), A from registers. */
+#ifndef GPU_WGMMA_CUH
+#define GPU_WGMMA_CUH
+
+#include "ptx.cuh"
+
+/* Orders earlier register and shared-memory accesses of the warpgroup before the wgmma that follow. */
+PTX void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+PTX void wgmma_commit_group(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most `pending` of this warpgroup's groups are not complete. */
+template <int pending> PTX void wgmma_wait_group(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+/* No instruction: keeps the compiler from reading a sum before the wait that stands in front of this. */
+PTX void keep_after(float &sum) {
+    asm volatile("" : "+f"(sum)::"memory");
+}
+
+/* Shared-memory matrix descriptor of a K-major tile in 128-byte swizzled rows.
+ * HW: an atom is 8 rows of 128 bytes, 1024-byte aligned; atoms follow each other every 1024 bytes; the leading
+ * offset is not used with a swizzle (PTX ISA, Matrix Descriptor; Strides). */
+PTX uint64_t matrix_descriptor_128b_swizzle(uint32_t address) {
+    const uint64_t swizzle_128b = 1, leading_offset = 1, stride_bytes = 1024;
+    return (uint64_t)((address & 0x3ffff) >> 4) | leading_offset << 16 | stride_bytes >> 4 << 32 | swizzle_128b << 62;
+}
+
+template <int n> struct wgmma_m64k16;
+
+/* d = a * B, plus d where `accumulate`, for m64 n64 k16, fp16 operands, fp32 sums.  a: this thread's fragment of A, B: in shared memory,
+ * K-major.  Executed by a warpgroup; d and a are in use until wgmma_wait_group has waited for it. */
+template <> struct wgmma_m64k16<64> {
+    static __device__ __forceinline__ void mma_async(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
+                                                     int accumulate) {
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+                     "{"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+                     "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n\t}"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+                       "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                       "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    }
+};
+
+/* d = a * B, plus d where `accumulate`, for m64 n128 k16, fp16 operands, fp32 sums.  a: this thread's fragment of A, B: in shared memory,
+ * K-major.  Executed by a warpgroup; d and a are in use until wgmma_wait_group has waited for it. */
+template <> struct wgmma_m64k16<128> {
+    static __device__ __forceinline__ void mma_async(float (&d)[64], const uint32_t (&a)[4], uint64_t b,
+                                                     int accumulate) {
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %69, 0;\n\t"
+                     "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+                     "{"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+                     "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;\n\t}"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+                       "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                       "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+                       "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+                       "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+                       "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+                       "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    }
+};
+
+#endif

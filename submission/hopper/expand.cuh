@@ -1,0 +1,42 @@
+/* NVFP4 to fp16, exactly, with the scale factor multiplied in.
+ *
+ * A code s|ee|m at bits 15 and 11..9 of a half is the e2m1 value times 2^-14, the subnormal 0.5 included.  An
+ * e4m3 scale factor times 2^7 is at most 57344, a finite half.  The product is value * scale * 2^-7, which has
+ * at most 6 significant bits, the last worth at least 2^-17: exact, since fp16 reaches down to 2^-24.  Both
+ * operands carry 2^-7, which the epilogue undoes with 2^14. */
+#ifndef HOPPER_EXPAND_CUH
+#define HOPPER_EXPAND_CUH
+
+#include "../gpu/ptx.cuh"
+
+#define SCALE_MAGNITUDES   0x7f7f     /* of two e4m3 bytes: the sign bit is ignored */
+#define HALF2_2_TO_7       0x58005800 /* 128 in both halves */
+#define PRODUCT_CORRECTION 16384.0f   /* 2^14 */
+
+/* K is permuted inside each 128 elements, alike in both operands, so that a thread's wgmma fragment is made
+ * from codes that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b =
+ * 0, 1, each two words of eight codes.  Expanding a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6)
+ * (n3, n7), which are two steps' fragments: step 4 b + 2 word + i takes pairs 2 i (fragment columns 2t, 2t + 1)
+ * and 2 i + 1 (columns 2t + 8, 2t + 9). */
+#define PERMUTED_ELEMS 128
+
+/* Eight codes times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7). */
+static __device__ __forceinline__ void expand_word(uint32_t codes, uint32_t scale, uint32_t (&pairs)[4]) {
+    const uint32_t signs = 0x80808080, magnitudes = 0x0e0e0e0e, high_bytes = 0xff00ff00;
+    const uint32_t bytes_0_and_2 = 0x2404; /* as the high bytes of two halves */
+    uint32_t odd = (codes & signs) | ((codes >> 3) & magnitudes);
+    uint32_t even = ((codes << 4) & signs) | ((codes << 1) & magnitudes);
+    pairs[0] = mul_f16x2(prmt(even, 0, bytes_0_and_2), scale);
+    pairs[1] = mul_f16x2(prmt(odd, 0, bytes_0_and_2), scale);
+    pairs[2] = mul_f16x2(even & high_bytes, scale);
+    pairs[3] = mul_f16x2(odd & high_bytes, scale);
+}
+
+/* Two e4m3 scale factors -> each times 2^7 in both halves of a word. */
+static __device__ __forceinline__ void expand_scales(uint16_t pair, uint32_t (&scales)[2]) {
+    uint32_t halves = mul_f16x2(cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES), HALF2_2_TO_7);
+    scales[0] = prmt(halves, 0, 0x1010);
+    scales[1] = prmt(halves, 0, 0x3232);
+}
+
+#endif

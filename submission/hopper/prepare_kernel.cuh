@@ -1,0 +1,76 @@
+/* The kernel that runs before the GEMM: expands A once for all CTAs, and brings scale factors that the GEMM
+ * cannot copy as they are (plain rows, or K no multiple of a stage) into padded blocks. */
+#ifndef HOPPER_PREPARE_KERNEL_CUH
+#define HOPPER_PREPARE_KERNEL_CUH
+
+#include "config.h"
+#include "expand.cuh"
+
+#define PREPARE_THREADS      256
+#define WORDS_OF_CODES       4 /* a thread's: the same word of the four lanes' groups, 32 elements */
+#define THREADS_PER_PERMUTED (PERMUTED_ELEMS / (WORDS_OF_CODES * 8))
+
+/* 32 elements of one row: word `part % 2` of group `part / 2` of each of the four lanes -> 64 contiguous bytes.
+ */
+static __device__ __forceinline__ void expand_part(const struct prepare_params &p, int64_t batch, int64_t row,
+                                                   int64_t chunk, int part) {
+    int64_t groups = p.k / NVFP4_GROUP_ELEMS, chunks = (p.k + PERMUTED_ELEMS - 1) / PERMUTED_ELEMS;
+    const uint8_t *codes = p.a + (batch * p.m + row) * (p.k / 2) + chunk * (PERMUTED_ELEMS / 2);
+    const uint8_t *scales = p.sfa + batch * scale_batch_bytes(p.scale_layout, p.m, groups);
+    uint32_t pairs[4][4] = {}; /* [pair][lane] */
+    for (int lane = 0; lane < 4; lane++) {
+        int64_t group = chunk * (PERMUTED_ELEMS / NVFP4_GROUP_ELEMS) + 2 * lane + part / 2;
+        if (group < groups) {
+            uint32_t word = *(const uint32_t *)(codes + lane * 16 + part * 4);
+            uint32_t scale[2], expanded[4];
+            expand_scales(scales[scale_offset(p.scale_layout, row, group, groups)], scale);
+            expand_word(word, scale[0], expanded);
+            for (int pair = 0; pair < 4; pair++) {
+                pairs[pair][lane] = expanded[pair];
+            }
+        }
+    }
+    uint4 *to = (uint4 *)(p.activations + ((batch * p.m + row) * chunks + chunk) * PERMUTED_ELEMS) + part * 4;
+    for (int pair = 0; pair < 4; pair++) {
+        to[pair] = make_uint4(pairs[pair][0], pairs[pair][1], pairs[pair][2], pairs[pair][3]);
+    }
+}
+
+/* One word of a padded block: the four scale factors of a row and 64 elements of K; zeros past either end. */
+static __device__ __forceinline__ void block_scales(const struct prepare_params &p, const uint8_t *from,
+                                                    uint8_t *to, int64_t index) {
+    int64_t groups = p.k / NVFP4_GROUP_ELEMS, tiles_k = (p.k + STAGE_K - 1) / STAGE_K * 2;
+    int64_t tile = index / SCALE_TILE_ROWS, word = index % SCALE_TILE_ROWS;
+    int64_t tiles_n = (p.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
+    int64_t tile_k = tile % tiles_k, tile_n = tile / tiles_k % tiles_n, batch = tile / tiles_k / tiles_n;
+    int64_t row = tile_n * SCALE_TILE_ROWS + word % 4 * 32 + word / 4, group = tile_k * SCALE_TILE_GROUPS;
+    uint32_t value = 0;
+    if (row < p.n && group < groups) {
+        value = *(const uint32_t *)(from + batch * scale_batch_bytes(p.scale_layout, p.n, groups) +
+                                    scale_offset(p.scale_layout, row, group, groups));
+    }
+    ((uint32_t *)to)[index] = value;
+}
+
+/* Grid-stride over everything there is to do; any grid is right. */
+static __global__ void __launch_bounds__(PREPARE_THREADS)
+    prepare_kernel(const __grid_constant__ prepare_params p) {
+    griddepcontrol_wait(); /* the scratch memory may still be in use, and the inputs in the making */
+    /* Only now: the GEMM copies weights before it waits for this grid, so all earlier ones must be complete. */
+    griddepcontrol_launch_dependents();
+    int64_t start = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    int64_t chunks = (p.k + PERMUTED_ELEMS - 1) / PERMUTED_ELEMS;
+    for (int64_t i = start; i < p.l * p.m * chunks * THREADS_PER_PERMUTED; i += step) {
+        int64_t piece = i / THREADS_PER_PERMUTED, row = piece / chunks;
+        expand_part(p, row / p.m, row % p.m, piece % chunks, (int)(i % THREADS_PER_PERMUTED));
+    }
+    if (p.blocked_sfb1 != NULL) {
+        int64_t tiles = p.l * ((p.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS) * chunks * 2;
+        for (int64_t i = start; i < tiles * SCALE_TILE_ROWS; i += step) {
+            block_scales(p, p.sfb1, p.blocked_sfb1, i);
+            block_scales(p, p.sfb2, p.blocked_sfb2, i);
+        }
+    }
+}
+
+#endif
