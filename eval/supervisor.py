@@ -71,11 +71,11 @@ def limits_for(device: torch.device, mode: str) -> Limits:
 
 
 def inputs_that_fit(shape: tuple[int, int, int, int], device: torch.device, wanted: int) -> int:
-    """How many inputs of a shape, with their outputs kept, go into half of the free memory; 1 to `wanted`."""
+    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory; 1 to `wanted`."""
     m, n, k, batches = shape
     _, traffic = chip.work(shape)
     scales = (m + 2 * n) * (k // 16) * batches  # they come in two layouts
-    each = traffic + scales + 2 * m * n * batches
+    each = 2 * (traffic + scales)
     return max(1, min(wanted, int(chip.free_memory(device) * MEMORY_SHARE / each)))
 
 

@@ -21,6 +21,8 @@ FLUSH_BYTES = 1 << 30  # several times any L2 cache
 FLUSH_FILLS = 64
 # Before a single call: enough to hide the host's part of one call.
 FLUSH_FILLS_SINGLE = 2
+# Between the inputs' arrival and the first call: no input is left in the cache.
+FLUSH_FILLS_COLD = 1
 # Device work that goes on this long after the default queue is done belongs to another queue.
 IDLE_TOLERANCE_US = 100.0
 CUDA_LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize, CUDA runtime API
@@ -31,11 +33,12 @@ class TimingError(Exception):
 
 
 class Calls(NamedTuple):
-    """The calls of a round: `call(i)` for i < count, then `returned(i)` to keep its output, untimed.
+    """The calls of a round: `publish(i)` puts input i in place, `call(i)`, `returned(i)` keeps its output, untimed.
 
     `mark` tells the parent process that the timed section begins or ends.
     """
 
+    publish: Callable[[int], None]
     call: Callable[[int], None]
     returned: Callable[[int], None]
     count: int
@@ -68,6 +71,8 @@ class CpuTimer(Timer):
         return sum(each) / len(each)
 
     def single_us(self, calls: Calls) -> list[float]:
+        for i in range(calls.count):
+            calls.publish(i)
         each = []
         calls.mark("begin")
         for i in range(calls.count):
@@ -111,10 +116,17 @@ class CudaTimer(Timer):
             self._set_limit(CUDA_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
         self._synchronize()
 
-    def _timed(self, calls: Calls, indices: range, fills: int) -> float:
-        start, end, kept = (self._event(enable_timing=True) for _ in range(3))
+    def _flush(self, fills: int) -> None:
         for i in range(fills):
             self._fill(self._flush_buffer, i)
+
+    def _timed(self, calls: Calls, indices: range, fills: int) -> float:
+        start, end, kept = (self._event(enable_timing=True) for _ in range(3))
+        self._flush(fills)
+        # The host runs ahead of the device here: a call that does not wait for the default queue finds old inputs.
+        for i in indices:
+            calls.publish(i)
+        self._flush(FLUSH_FILLS_COLD)
         start.record(self._default_queue)
         for i in indices:
             calls.call(i)

@@ -96,6 +96,7 @@ class Worker:
             torch.cuda.init()
         self._shape = setup.shape
         self._timer = timer_for(self._device)
+        self._staged: list[tuple[torch.Tensor, ...]] = []
         self._inputs: list[tuple[torch.Tensor, ...]] = []
         self._kept: list[torch.Tensor] = []  # outputs as they were on return
         self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
@@ -109,20 +110,26 @@ class Worker:
         if replaced:
             raise Failure(f"the submission replaced {replaced}, which the harness relies on")
 
-    def _refill(self, seeds: list[int]) -> None:
-        """Inputs of these seeds, in the memory of the last round's: fresh contents behind old pointers."""
-        for i, seed in enumerate(seeds):
-            fresh = generate_input(*self._shape, seed, device=self._device)
-            if i < len(self._inputs):
-                for old, new in zip(self._inputs[i][:-1], fresh[:-1], strict=True):
-                    self._copy(as_bytes(old), as_bytes(new))
-            else:
-                self._inputs.append(fresh)
-                self._kept.append(torch.empty_like(fresh[-1]))
+    def _stage(self, seeds: list[int]) -> None:
+        """Makes inputs of these seeds ready to be published."""
+        fresh = [generate_input(*self._shape, seed, device=self._device) for seed in seeds]
+        self._staged = [data[:-1] for data in fresh]
+        for *staged, c in fresh[len(self._inputs) :]:
+            blank = [torch.empty_like(tensor) for tensor in staged]
+            for tensor in blank:
+                self._fill(as_bytes(tensor), 0)
+            self._inputs.append((*blank, c))
+            self._kept.append(torch.empty_like(c))
 
-    def _fingerprints(self, count: int) -> torch.Tensor:
-        """One row for each tensor of the first `count` inputs."""
-        return torch.stack([fingerprint(tensor) for data in self._inputs[:count] for tensor in data[:-1]])
+    def _publish(self, i: int) -> None:
+        """Copies a staged input to where the last round's was: fresh contents behind old pointers."""
+        for old, new in zip(self._inputs[i][:-1], self._staged[i], strict=True):
+            self._copy(as_bytes(old), as_bytes(new))
+
+    @staticmethod
+    def _fingerprints(inputs: list[tuple[torch.Tensor, ...]]) -> torch.Tensor:
+        """One row for each tensor."""
+        return torch.stack([fingerprint(tensor) for data in inputs for tensor in data])
 
     def _extra_calls(self) -> None:
         """A few calls on the last round's inputs, whose outputs nobody looks at."""
@@ -138,10 +145,9 @@ class Worker:
         count = len(seeds)
         if extra:
             self._extra_calls()
-        self._refill(seeds)
+        self._stage(seeds)
         inputs = self._inputs[:count]
         spans = [extent(tensor) for data in inputs for tensor in data[:-1]]
-        before = self._fingerprints(count)
         outputs: list[torch.Tensor] = []
         earlier = []
 
@@ -162,7 +168,9 @@ class Worker:
         gc.disable()
         try:
             with _blamed("custom_kernel failed"):
-                measured = make_calls(Calls(call, returned, count, lambda name: self._send({"mark": name})))
+                measured = make_calls(
+                    Calls(self._publish, call, returned, count, lambda name: self._send({"mark": name}))
+                )
         finally:
             gc.enable()
         self._timer.synchronize()
@@ -170,7 +178,7 @@ class Worker:
         for output, kept in zip(outputs, self._kept, strict=False):
             if not self._equal(output.view(torch.int16), kept.view(torch.int16)):
                 raise Failure("an output changed after the call had returned")
-        if not self._equal(self._fingerprints(count), before):
+        if not self._equal(self._fingerprints([data[:-1] for data in inputs]), self._fingerprints(self._staged)):
             raise Failure("the submission modified its inputs")
         self._check_watch()
         return measured
@@ -189,14 +197,22 @@ class Worker:
         return {"single_us": self._round(seeds, self._timer.single_us)}
 
     def profile(self, seeds: list[int]) -> dict[str, Any]:
-        """torch's profile of one call for each seed, as the table it prints."""
+        """torch's profile of the call for the first seed, as the table it prints."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        with torch.profiler.profile(activities=activities) as profiler:
-            self._round(seeds, self._timer.single_us)
-        sort_by = f"self_{self._device.type}_time_total"
-        return {"report": profiler.key_averages().table(sort_by=sort_by, row_limit=PROFILE_ROWS)}
+
+        def profiled(calls: Calls) -> torch.profiler.profile:
+            calls.publish(0)
+            self._timer.synchronize()
+            with torch.profiler.profile(activities=activities) as profiler:
+                calls.call(0)
+                self._timer.synchronize()
+            calls.returned(0)
+            return profiler
+
+        averages = self._round(seeds[:1], profiled, extra=False).key_averages()
+        return {"report": averages.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)}
 
     def output_bytes(self, index: int) -> memoryview:
         """The output of a call of the last round, as (L, M, N) float16 in memory order."""

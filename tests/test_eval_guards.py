@@ -15,7 +15,7 @@ import eval.timing
 import eval.worker
 from eval.cases import parse_case
 from eval.guards import FunctionWatch, extent, fingerprint, output_problem
-from eval.supervisor import Limits, run_benchmark, run_profile, run_test
+from eval.supervisor import Limits, inputs_that_fit, run_benchmark, run_profile, run_test
 from reference.reference import generate_input
 
 TOYS = Path(__file__).resolve().parent / "toys"
@@ -142,6 +142,25 @@ def test_overlap_is_judged_by_elements_and_not_by_storage():
     assert output_problem(second, second, [extent(first)], [extent(third)]) is None
     assert "with an input" in output_problem(between, first, [extent(first)], [])
     assert "with the output of an earlier call" in output_problem(between, first, [], [extent(second)])
+
+
+def test_inputs_stand_in_memory_as_the_leaderboard_lays_them_out(monkeypatch):
+    monkeypatch.setattr(eval.worker, "_load", lambda path: lambda data: data[-1].fill_(0))
+    worker = eval.worker.Worker(eval.worker.Setup("", (40, 72, 128, 2), "cpu", ""), lambda message: None)
+    worker.check([5, 6])
+    for data, seed in zip(worker._inputs, (5, 6), strict=True):
+        for got, want in zip(data, generate_input(40, 72, 128, 2, seed, device="cpu"), strict=True):
+            assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+            assert got is data[-1] or torch.equal(got.view(torch.uint8), want.view(torch.uint8))
+
+
+def test_inputs_are_as_many_as_memory_holds(monkeypatch):
+    shape = (256, 4096, 7168, 1)  # some 41 MB of inputs and output, twice
+    monkeypatch.setattr("eval.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
+    assert inputs_that_fit(shape, CPU, 50) == 10
+    assert inputs_that_fit(shape, CPU, 3) == 3
+    monkeypatch.setattr("eval.chip.free_memory", lambda device: 0)
+    assert inputs_that_fit(shape, CPU, 3) == 1
 
 
 def test_exchanged_code_of_a_harness_function_is_seen():
