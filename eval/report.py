@@ -27,7 +27,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     if Console is not None and sys.stdout.isatty():
         table = Table(title=title, title_justify="left")
         for i, column in enumerate(header):
-            table.add_column(column, justify="left" if i == 0 else "right")
+            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
         for row in rows:
             table.add_row(*row)
         Console().print(table)
