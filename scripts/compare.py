@@ -1,7 +1,8 @@
 """Times the GPU back end against its peers, side by side in one run on a CUDA device.
 
 Variants: `auto` (the library's own choice), names of submission/hopper/config.h, and any of them with `+again` (the
-same thing twice: the noise floor) or `+plain` (launched without dependent launch).  Peers:
+same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take the
+library given by --library NAME=FILE instead of this checkout's.  Peers:
   cublas_one_gemm   cuBLAS fp16, one [2N, K] GEMM on operands expanded beforehand; no SiLU, no expansion
   cublas_two_gemms  two cuBLAS GEMMs on expanded operands, then silu * mul
   expand_cublas     from NVFP4: expand the three operands, one [2N, K] GEMM, silu * mul
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import random
@@ -66,13 +68,27 @@ class Problem:
         return self.data[i][-1][..., 0]
 
 
-def ours(problem: Problem, name: str) -> Call:
+def load_shim(library: str) -> Callable[..., torch.Tensor]:
+    """custom_kernel of this checkout's shim on another library."""
+    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", ROOT / "submission" / "submission.py")
+    module = importlib.util.module_from_spec(spec)
+    os.environ["NVFP4_LIBRARY"] = library
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del os.environ["NVFP4_LIBRARY"]
+    return module.custom_kernel
+
+
+def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]]) -> Call:
     """A variant of the library: its configuration is an environment variable the library reads in each call."""
-    config, *suffixes = name.split("+")
+    library, _, variant = name.rpartition("/")
+    kernel = kernels[library]
+    config, *suffixes = variant.split("+")
     dependent = "0" if "plain" in suffixes else "1"
 
     def call(i: int) -> None:
-        custom_kernel(problem.data[i])
+        kernel(problem.data[i])
 
     def prepare() -> None:
         os.environ["NVFP4_HOPPER_CONFIG"] = "" if config == "auto" else config
@@ -148,6 +164,8 @@ class Timer:
     def __init__(self) -> None:
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self._clock = chip.Clock(torch.device("cuda", torch.cuda.current_device()))
+        self.clock_mhz: list[int] = []
 
     def round_us(self, call: Call, count: int) -> float:
         """Mean time of count calls; the flush lasts long enough for all of them to be queued behind it."""
@@ -158,7 +176,11 @@ class Timer:
         for i in range(count):
             call(i)
         self._events[1].record()
+        self._events[0].synchronize()
+        mhz = self._clock.read_mhz()  # while the calls run
         torch.cuda.synchronize()
+        if mhz is not None:
+            self.clock_mhz.append(mhz)
         return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
 
 
@@ -206,7 +228,7 @@ def run_shape(
     left_out: dict[str, str] = {}
     for name in variants:
         try:
-            call = peer(problem, name) if name in PEERS else ours(problem, name)
+            call = peer(problem, name) if name in PEERS else ours(problem, name, options.kernels)
             getattr(call, "prepare", lambda: None)()
             wrong = check(problem, name, call, wants)
         except Exception as error:  # a peer that cannot run is a line of the report, not the end of it
@@ -265,6 +287,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
     parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated; empty for none")
+    parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
     parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
@@ -278,6 +301,8 @@ def main() -> int:
         print("compare.py: no CUDA device", file=sys.stderr)
         return 1
     torch.backends.cuda.matmul.allow_tf32 = False
+    named = (entry.split("=", 1) for entry in options.library)
+    options.kernels = {"": custom_kernel} | {name: load_shim(path) for name, path in named}
     variants = [name for name in (*options.variants.split(","), *options.peers.split(",")) if name]
     shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
     shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
@@ -286,14 +311,12 @@ def main() -> int:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
         commit = git.stdout.strip()
     timer, samples, left_out = Timer(), [], {}
-    sampler = chip.ClockSampler(torch.device("cuda", torch.cuda.current_device()))
-    with sampler.sampling():
-        for shape in shapes:
-            of_shape, left = run_shape(shape, variants, options, timer)
-            samples += of_shape
-            left_out |= left
-            torch.cuda.empty_cache()
-    env = environment(commit, sampler.median_mhz)
+    for shape in shapes:
+        of_shape, left = run_shape(shape, variants, options, timer)
+        samples += of_shape
+        left_out |= left
+        torch.cuda.empty_cache()
+    env = environment(commit, median(timer.clock_mhz) if timer.clock_mhz else None)
     if options.samples:
         options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     if options.env:

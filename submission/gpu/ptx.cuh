@@ -32,9 +32,10 @@ PTX void mbarrier_arrive_expect_tx(struct mbarrier barrier, uint32_t bytes) {
                  : "memory");
 }
 
-/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa. */
+/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa.  The default scope, .cta, orders what it
+ * has to here (shared memory that was read may be overwritten); .release.cluster costs a MEMBAR.ALL.GPU each time. */
 PTX void mbarrier_arrive_cluster(struct mbarrier barrier) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.address)
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.address)
                  : "memory");
 }
 
@@ -42,7 +43,7 @@ PTX void mbarrier_arrive_cluster(struct mbarrier barrier) {
 PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
                  "selp.u32 %0, 1, 0, p;\n\t}"
                  : "=r"(done)
                  : "r"(barrier.address), "r"(parity)
@@ -65,12 +66,13 @@ PTX uint32_t mapa(uint32_t address, uint32_t rank) {
     return mapped;
 }
 
-PTX void barrier_cluster_arrive(void) {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+/* Orders no memory: initialised barriers have their own fence, and .release would wait for every store. */
+PTX void barrier_cluster_arrive_relaxed(void) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 PTX void barrier_cluster_wait(void) {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 /* ---- asynchronous copies, global to shared, completing on an mbarrier (cp.async.bulk) ---- */

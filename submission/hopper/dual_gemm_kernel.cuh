@@ -352,7 +352,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         }
         fence_mbarrier_init();
     }
-    barrier_cluster_arrive();
+    barrier_cluster_arrive_relaxed();
     barrier_cluster_wait(); /* before anybody signals a barrier of another CTA */
     griddepcontrol_launch_dependents();
 
@@ -367,7 +367,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         consume<T>(shared, aligned, place, p);
     }
     /* No CTA may leave while another can still signal its barriers. */
-    barrier_cluster_arrive();
+    barrier_cluster_arrive_relaxed();
     barrier_cluster_wait();
 }
 
