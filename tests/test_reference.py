@@ -1,0 +1,409 @@
+"""reference/reference.py: cases by hand, the inputs' contract, and checks that must catch planted errors."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference import nvfp4
+from reference.reference import (
+    RTOL,
+    check_against_oracle,
+    check_implementation,
+    compare,
+    default_device,
+    generate_input,
+    oracle,
+    oracle_with_error,
+    ref_kernel,
+)
+
+NAMES = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
+ONE = 0x38  # e4m3: 1.0
+NAN = nvfp4.SCALE_NAN
+
+
+def silu(x: float) -> float:
+    return x / (1 + math.exp(-x))
+
+
+def cpu_input(m, n, k, l=1, seed=1111, full=False):  # noqa: E741
+    return generate_input(m, n, k, l, seed, full, device="cpu")
+
+
+def by_hand(rows: dict[str, list[float]], scales: dict[str, int], m=1, n=1, k=64, batches=1):
+    """The seven tensors: each row of a, b1, b2 starts with the given values and goes on with zeros."""
+    data = []
+    for name, count in (("a", m), ("b1", n), ("b2", n)):
+        values = torch.zeros(batches, count, k)
+        values[..., : len(rows[name])] = torch.tensor(rows[name])
+        data.append(nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).permute(1, 2, 0))
+    for name, count in (("a", m), ("b1", n), ("b2", n)):
+        factors = torch.full((batches, count, k // 16), scales.get(name, ONE), dtype=torch.uint8)
+        data.append(factors.view(torch.float8_e4m3fn).permute(1, 2, 0))
+    return (*data, torch.empty(batches, m, n, dtype=torch.float16).permute(1, 2, 0))
+
+
+def with_scale(data, index, where, byte):
+    """The ten tensors with one scale factor changed, in the plain and the permuted tensor."""
+    changed = list(data)
+    scales = nvfp4.as_bytes(data[index]).clone()
+    scales[where] = byte
+    changed[index] = scales.view(torch.float8_e4m3fn)
+    changed[index + 3] = nvfp4.to_blocked(changed[index])
+    return tuple(changed)
+
+
+# --- the reference's values -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b1", "b2", "scale", "gate", "up"),
+    [
+        ([1.0], [1.0], [1.0], ONE, 1, 1),
+        ([2.0, 0.5], [1.0, 2.0], [-3.0, 4.0], ONE, 3, -4),
+        ([6.0], [-6.0], [6.0], ONE, -36, 36),  # silu(-36) is 8e-15: fp16 zero
+        ([1.0, 1.5], [0.5, 1.0], [1.0, 1.0], 0x40, 8, 10),  # scales 2 on both sides: 4 * 2 and 4 * 2.5
+        ([1.0], [1.0], [1.0], 0x01, 2**-18, 2**-18),  # the smallest scale factor, subnormal: 2^-9 squared
+        ([0.0], [6.0], [6.0], ONE, 0, 0),
+    ],
+)
+def test_one_element_by_hand(a, b1, b2, scale, gate, up):
+    data = by_hand({"a": a, "b1": b1, "b2": b2}, {"a": scale, "b1": scale, "b2": scale})
+    wanted = silu(gate) * up
+    assert oracle(data).item() == pytest.approx(wanted, rel=1e-12)
+    assert ref_kernel(data).item() == torch.tensor(wanted).half().item()
+
+
+def test_the_gate_is_b1_and_the_factor_is_b2():
+    data = by_hand({"a": [1.0], "b1": [4.0], "b2": [-1.0]}, {})
+    assert oracle(data).item() == pytest.approx(-silu(4), rel=1e-12)
+    assert oracle(data).item() != pytest.approx(silu(-1) * 4, rel=1e-3)
+
+
+def test_overflow_becomes_infinity_with_its_sign():
+    for factor, wanted in ((6.0, math.inf), (-6.0, -math.inf)):
+        data = by_hand({"a": [6.0], "b1": [6.0], "b2": [factor]}, {"a": 0x7E})
+        assert ref_kernel(data).item() == wanted
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.sampled_from([64, 128]), st.integers(1, 2), st.integers(0, 2**32 - 1))
+def test_oracle_equals_sums_of_exact_fractions(m, n, k, batches, seed):
+    data = cpu_input(m, n, k, batches, seed, full=True)
+    operands = [
+        [[[Fraction(v) for v in row] for row in nvfp4.decode(code[..., i], scale[..., i]).tolist()]
+         for code, scale in zip(data[:3], data[3:6], strict=True)]
+        for i in range(batches)
+    ]  # fmt: skip
+    got = oracle(data)
+    for i, (a, b1, b2) in enumerate(operands):
+        for row in range(m):
+            for column in range(n):
+                gate = float(sum(x * y for x, y in zip(a[row], b1[column], strict=True)))
+                up = float(sum(x * y for x, y in zip(a[row], b2[column], strict=True)))
+                wanted = gate / (1 + math.exp(min(-gate, 700))) * up
+                assert got[row, column, i].item() == pytest.approx(wanted, rel=1e-9, abs=1e-290)
+
+
+def test_seven_tensors_give_what_ten_give():
+    data = cpu_input(5, 7, 128, 2)
+    assert torch.equal(ref_kernel((*data[:6], data[9])), ref_kernel(data))
+
+
+def test_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="data has 8 tensors; expected 7 or 10"):
+        ref_kernel(cpu_input(1, 1, 64)[:8])
+
+
+def test_batches_are_independent():
+    data = cpu_input(6, 5, 128, 3)
+    whole = ref_kernel(data)
+    assert whole.shape == (6, 5, 3)
+    for i in range(3):
+        alone = tuple(tensor[..., i : i + 1] for tensor in (*data[:6], data[9]))
+        assert torch.equal(ref_kernel(alone)[..., 0], whole[..., i])
+
+
+def test_the_sign_bit_of_a_scale_is_ignored():
+    data = cpu_input(6, 5, 64, full=True)
+    stripped = [(nvfp4.as_bytes(scale) & 0x7F).view(torch.float8_e4m3fn) for scale in data[3:6]]
+    assert any((nvfp4.as_bytes(scale) >= 0x80).any() for scale in data[3:6])
+    assert torch.equal(oracle((*data[:3], *stripped, data[9])), oracle(data))
+
+
+@pytest.mark.parametrize("byte", [NAN, NAN | 0x80])
+@pytest.mark.parametrize(("index", "axis"), [(3, 0), (4, 1), (5, 1)])
+def test_a_nan_scale_reaches_its_row_or_column_alone(index, axis, byte):
+    data = with_scale(cpu_input(6, 5, 128), index, (2, 3, 0), byte)
+    for result in (ref_kernel(data), oracle(data)):
+        wrong = result[..., 0].isnan()
+        assert wrong.select(axis, 2).all()
+        assert wrong.sum() == wrong.select(axis, 2).numel()
+    assert check_implementation(data, ref_kernel(data)) == (True, "")
+    assert check_against_oracle(data, ref_kernel(data)) == (True, "")
+
+
+# --- generate_input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "n", "k", "l"), [(128, 256, 256, 1), (40, 72, 64, 2), (129, 1, 320, 3)])
+@pytest.mark.parametrize("full", [False, True])
+def test_tensors_have_the_leaderboards_shapes_strides_and_dtypes(m, n, k, l, full):  # noqa: E741
+    data = dict(zip(NAMES, cpu_input(m, n, k, l, full=full), strict=True))
+    for name, rows in (("a", m), ("b1", n), ("b2", n)):
+        codes, scales, permuted = data[name], data[f"sf{name}"], data[f"sf{name}_permuted"]
+        tiles_m, tiles_k = math.ceil(rows / 128), k // 64
+        assert (codes.shape, codes.dtype) == ((rows, k // 2, l), torch.float4_e2m1fn_x2)
+        assert codes.stride() == (k // 2, 1, rows * k // 2)
+        assert (scales.shape, scales.dtype) == ((rows, k // 16, l), torch.float8_e4m3fn)
+        assert scales.stride() == (k // 16, 1, rows * k // 16)
+        assert (permuted.shape, permuted.dtype) == ((32, 4, tiles_m, 4, tiles_k, l), torch.float8_e4m3fn)
+        assert permuted.stride() == (16, 4, tiles_k * 512, 1, 512, tiles_m * tiles_k * 512)
+        back = nvfp4.from_blocked(permuted, rows, k // 16)
+        assert torch.equal(nvfp4.as_bytes(back), nvfp4.as_bytes(scales))
+        assert permuted.float().isnan().sum() == permuted.numel() - scales.numel(), "padding is NaN"
+    assert (data["c"].shape, data["c"].dtype, data["c"].stride()) == ((m, n, l), torch.float16, (n, 1, m * n))
+
+
+def test_a_seed_fixes_the_data_and_another_changes_every_tensor():
+    first, again, other = cpu_input(16, 24, 64, seed=3), cpu_input(16, 24, 64, seed=3), cpu_input(16, 24, 64, seed=4)
+    for name, x, y, z in zip(NAMES[:9], first, again, other, strict=False):
+        x, y, z = (nvfp4.as_bytes(tensor) for tensor in (x, y, z))
+        assert torch.equal(x, y), name
+        assert not torch.equal(x, z), name
+
+
+def test_the_torch_generator_of_the_caller_is_left_alone():
+    torch.manual_seed(0)
+    wanted = torch.rand(3)
+    torch.manual_seed(0)
+    cpu_input(4, 4, 64)
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_leaderboard_data_is_small_codes_and_scales_below_one():
+    data = cpu_input(64, 64, 1024)
+    for codes in data[:3]:
+        assert nvfp4.decode_e2m1(codes.permute(2, 0, 1)).unique().tolist() == [-1.5, -1, -0.5, 0, 0.5, 1, 1.5]
+    for scales in data[3:6]:
+        values = scales.float()
+        assert values.min() >= 0 and values.max() <= 1, "below one, or rounded to it"
+        assert values.mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_full_data_has_every_code_every_finite_magnitude_and_both_signs():
+    data = cpu_input(128, 128, 1024, full=True)
+    for codes, scales in zip(data[:3], data[3:6], strict=True):
+        packed = nvfp4.as_bytes(codes)
+        assert packed.unique().tolist() == list(range(256))
+        factors = nvfp4.as_bytes(scales)
+        assert (factors & 0x7F).unique().tolist() == list(range(nvfp4.SCALE_MAX_FINITE + 1))
+        assert (factors >> 7).unique().tolist() == [0, 1]
+
+
+def test_full_data_overflows_somewhere_but_not_everywhere():
+    finite = ref_kernel(cpu_input(64, 64, 256, full=True)).isfinite()
+    assert finite.any() and not finite.all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1, 64), "m is 0; expected at least 1"),
+        ((1, -1, 64), "n is -1; expected at least 1"),
+        ((1, 1, 0), "k is 0; expected at least 1"),
+        ((1, 1, 64, 0), "l is 0; expected at least 1"),
+        ((1, 1, 96), "k is 96; expected a multiple of 64"),
+    ],
+)
+def test_impossible_shapes_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        generate_input(*arguments)
+
+
+def test_the_device_defaults_to_the_gpu_if_there_is_one():
+    assert default_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert generate_input(1, 1, 64)[9].device.type == default_device().type
+
+
+# --- compare and check_implementation ---------------------------------------------------------------------
+
+
+def halves(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float16)
+
+
+def test_the_tolerance_is_inclusive_and_ends_there():
+    want = torch.tensor([0.0, 1.0, -1000.0], dtype=torch.float64)
+    slack = 1e-3 + 1e-3 * want.abs()
+    inside, outside = want + 0.999 * slack, want + 1.001 * slack
+    assert compare(inside, want) == (True, "")
+    assert compare(want - 0.999 * slack, want) == (True, "")
+    passed, message = compare(outside, want)
+    assert not passed and message.startswith("3 of 3 elements differ")
+    assert compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=0, atol=0.5)[0]
+    assert not compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=9, atol=0.49)[0]
+
+
+@pytest.mark.parametrize("got", [0.0, 65504.0, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("want", [0.0, 65504.0, math.nan, math.inf, -math.inf])
+def test_nan_and_infinities_match_only_themselves(got, want):
+    wanted = got == want or (math.isnan(got) and math.isnan(want))
+    assert compare(halves(got), halves(want))[0] == wanted
+
+
+def test_the_first_mismatches_are_listed_in_order():
+    want = torch.zeros(4, 3, 1, dtype=torch.float16)
+    got = want.clone()
+    for row, column in ((3, 2), (0, 1), (1, 0), (1, 1), (2, 2), (3, 0)):
+        got[row, column, 0] = 1 + row
+    passed, message = compare(got, want)
+    assert not passed
+    assert message.startswith("6 of 12 elements differ: at (0, 1, 0) got 1, expected 0; at (1, 0, 0) got 2")
+    assert re.findall(r"\((\d), (\d), 0\)", message) == [("0", "1"), ("1", "0"), ("1", "1"), ("2", "2"), ("3", "0")]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda c: None, "the output is a NoneType; expected a torch.Tensor"),
+        (lambda c: c[:-1], r"the output has shape (5, 5, 1); expected (6, 5, 1)"),
+        (lambda c: c.transpose(0, 1), r"the output has shape (5, 6, 1); expected (6, 5, 1)"),
+        (lambda c: c[..., 0], r"the output has shape (6, 5); expected (6, 5, 1)"),
+        (lambda c: c.float(), "the output has dtype torch.float32; expected torch.float16"),
+        (lambda c: c.to("meta"), "the output is on meta; expected cpu"),
+    ],
+)
+def test_outputs_of_the_wrong_kind_are_named(spoil, message):
+    data = cpu_input(6, 5, 64)
+    assert check_implementation(data, spoil(ref_kernel(data))) == (False, message)
+
+
+def test_the_references_own_output_passes():
+    for full in (False, True):
+        data = cpu_input(48, 40, 256, 2, full=full)
+        assert check_implementation(data, ref_kernel(data)) == (True, "")
+        assert check_against_oracle(data, ref_kernel(data)) == (True, "")
+
+
+# --- planted errors: the checks have teeth ----------------------------------------------------------------
+
+
+def drop_a_group(data):
+    return oracle(with_scale(data, 3, (slice(None), 1), 0))
+
+
+def swap_gate_and_factor(data):
+    return oracle((data[0], data[2], data[1], data[3], data[5], data[4], data[9]))
+
+
+def swap_nibbles(data):
+    packed = nvfp4.as_bytes(data[0])
+    return oracle(((packed << 4 | packed >> 4).view(torch.float4_e2m1fn_x2), *data[1:]))
+
+
+def shift_scales(data):
+    return oracle((*data[:4], data[4].view(torch.uint8).roll(1, dims=1).view(torch.float8_e4m3fn), *data[5:]))
+
+
+def forget_silu(data):
+    codes, scales = data[:3], data[3:6]
+    a, b1, b2 = (nvfp4.decode(x[..., 0], s[..., 0]).double() for x, s in zip(codes, scales, strict=True))
+    return ((a @ b1.t()) * (a @ b2.t())).unsqueeze(-1)
+
+
+def one_wrong_element(data):
+    value, error = oracle_with_error(data)
+    slack = (1e-3 + 1e-3 * value.abs() + error).where(value.abs() < 6e4, torch.inf)
+    surest = slack.argmin()  # where the oracle allows least
+    wrong = value.flatten()
+    wrong[surest] += 1.5 * slack.flatten()[surest]
+    return wrong.view_as(value)
+
+
+PLANTED = [drop_a_group, swap_gate_and_factor, swap_nibbles, shift_scales, forget_silu, one_wrong_element]
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("plant", PLANTED)
+def test_planted_errors_are_caught(plant, full):
+    data = cpu_input(64, 48, 256, seed=5, full=full)
+    wrong = plant(data).half()
+    for check in (check_implementation, check_against_oracle):
+        passed, message = check(data, wrong)
+        assert not passed and re.match(r"\d+ of 3072 elements differ: at \(", message), check.__name__
+
+
+def test_products_rounded_to_fp16_before_silu_fail_on_leaderboard_data():
+    data = cpu_input(64, 64, 7168)
+    a, b1, b2 = (nvfp4.decode(x[..., 0], s[..., 0]) for x, s in zip(data[:3], data[3:6], strict=True))
+    gate, up = (a @ b1.t()).half().float(), (a @ b2.t()).half().float()
+    assert not check_implementation(data, (torch.nn.functional.silu(gate) * up).half().unsqueeze(-1))[0]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_garbage_nan_or_a_missing_one_is_caught(full):
+    data = cpu_input(8, 8, 64, full=full)
+    spoilt = ref_kernel(data).clone()
+    spoilt[3, 4, 0] = math.nan
+    broken = with_scale(data, 3, (3, 0, 0), NAN)
+    for check in (check_implementation, check_against_oracle):
+        assert "1 of 64 elements differ: at (3, 4, 0) got nan" in check(data, spoilt)[1]
+        assert not check(broken, ref_kernel(data))[0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_missing_overflow_is_caught(sign):
+    data = by_hand({"a": [6.0], "b1": [6.0], "b2": [6.0 * sign]}, {"a": 0x7E})  # far past the largest fp16
+    for wrong in (-math.inf, 0.0, 60000.0, 65504.0, math.nan):
+        assert not check_against_oracle(data, halves(wrong * sign).view(1, 1, 1))[0], wrong
+    assert check_against_oracle(data, halves(math.inf * sign).view(1, 1, 1))[0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("last", "passing"),
+    [
+        (56, {65344.0}),  # 65408, with the tolerance up to 65474
+        (64, {65504.0, math.inf}),  # 65536, from 65470
+        (72, {math.inf}),  # 65664, from 65597
+    ],
+)
+def test_only_at_the_edge_of_overflow_both_sides_pass(last, passing, sign):
+    factors = torch.tensor([448.0] * 9 + [last] + [1.0] * 2)  # of b2's twelve groups, the last two codes zero
+    a, b1, b2 = torch.zeros(3, 1, 16 * 12).unbind()
+    a[0, ::16] = 1
+    b1[0, :64:16] = 4  # a gate of 16, which silu leaves 16 but for 2e-6
+    b2[0, : 16 * 10 : 16] = sign
+    ones = torch.ones(1, 12, 1).to(torch.float8_e4m3fn)
+    codes = [nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).unsqueeze(-1) for values in (a, b1, b2)]
+    data = (*codes, ones, ones, factors.view(1, 12, 1).to(torch.float8_e4m3fn), torch.empty(1, 1, 1).half())
+    assert oracle(data).item() == pytest.approx(sign * 16 * (9 * 448 + last), rel=1e-6)
+    for output in (65344.0, 65504.0, math.inf, 0.0, -65504.0, -math.inf):
+        verdict = check_against_oracle(data, halves(output * sign).view(1, 1, 1))[0]
+        assert verdict == (output in passing), output
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
+    data = cpu_input(24, 24, 1024, seed=9, full=full)
+    value, error = oracle_with_error(data)
+    assert (error >= 0).all()
+    # Whole bytes reversed keep their nibbles' order, and groups of 8 bytes stay together: the same sums, reversed.
+    codes = [nvfp4.as_bytes(x).flip(1).view(torch.float4_e2m1fn_x2) for x in data[:3]]
+    scales = [nvfp4.as_bytes(x).flip(1).view(torch.float8_e4m3fn) for x in data[3:6]]
+    backwards = (*codes, *scales, data[9])
+    assert ((oracle(backwards) - value).abs() <= error * 2.0**-20).all()
+    assert check_against_oracle(data, ref_kernel(backwards))[0]
+
+
+def test_the_allowance_is_of_the_tolerances_order_on_leaderboard_data():
+    value, error = oracle_with_error(cpu_input(32, 32, 1024))
+    assert (error / (RTOL + RTOL * value.abs())).median() < 2
