@@ -28,7 +28,7 @@ enum {
     MAX_DEVICES = 64,
     MAX_CONFIGS = 32,
     PREPARE_BLOCK_THREADS = 256,
-    PREPARE_BLOCKS_PER_SM = 2,
+    MAX_PREPARE_BLOCKS = 1 << 16, /* each takes several rows beyond that */
     MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
 };
@@ -328,10 +328,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
     int allowed = dependent == NULL || strcmp(dependent, "0") != 0;
     memcpy(&attributes[0].val, &allowed, sizeof allowed);
 
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    int64_t pieces = problem->l * problem->m * plan->stages_k * 4;
-    int64_t blocks = min(ceil_div(pieces, PREPARE_BLOCK_THREADS), (int64_t)sms * PREPARE_BLOCKS_PER_SM);
+    int64_t blocks = min(problem->l * problem->m, MAX_PREPARE_BLOCKS);
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
     cudaLaunchConfig_t prepare_launch = {
         {(unsigned)blocks, 1, 1}, {PREPARE_BLOCK_THREADS, 1, 1}, 0, problem->queue, attributes, 1};
