@@ -23,23 +23,29 @@
 #define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
 #define OUTPUT_PAD_BYTES     16     /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name, warpgroups, slabs a warpgroup, tokens, CTAs a cluster (they share the tokens), stages */
+/* name; warpgroups side by side in features; slabs of each; tokens; CTAs of a cluster (they share the tokens);
+ * stages; warpgroups that take turns at the stages (each slab's K is split between them); fragment buffers of a
+ * warpgroup */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128c4, 2, 1, 128, 4, 5)                                                                              \
-    X(f64x128c2, 2, 1, 128, 2, 5)                                                                              \
-    X(f64x128c1, 2, 1, 128, 1, 5)                                                                              \
-    X(f64x128c4s2, 2, 1, 128, 4, 2)                                                                            \
-    X(f64x128c4s3, 2, 1, 128, 4, 3)                                                                            \
-    X(f128x128c4, 2, 2, 128, 4, 4)                                                                             \
-    X(f128x128c2, 2, 2, 128, 2, 4)                                                                             \
-    X(f96x128c4, 3, 1, 128, 4, 4)                                                                              \
-    X(f96x128c2, 3, 1, 128, 2, 4)                                                                              \
-    X(f96x64c4, 3, 1, 64, 4, 6)                                                                                \
-    X(f96x64c2, 3, 1, 64, 2, 6)
+    X(f64x128c4, 2, 1, 128, 4, 5, 1, 2)                                                                        \
+    X(f64x128c2, 2, 1, 128, 2, 5, 1, 2)                                                                        \
+    X(f64x128c1, 2, 1, 128, 1, 5, 1, 2)                                                                        \
+    X(f64x128c1k2, 2, 1, 128, 1, 5, 2, 1)                                                                      \
+    X(f64x128c2k2, 2, 1, 128, 2, 5, 2, 1)                                                                      \
+    X(f128x128c2, 2, 2, 128, 2, 4, 1, 2)                                                                       \
+    X(f128x128c2w4, 4, 1, 128, 2, 4, 1, 1)                                                                     \
+    X(f128x128c1w4, 4, 1, 128, 1, 4, 1, 1)                                                                     \
+    X(f64x256c2, 2, 1, 256, 2, 3, 1, 2)                                                                        \
+    X(f64x256c1, 2, 1, 256, 1, 3, 1, 2)                                                                        \
+    X(f96x128c2, 3, 1, 128, 2, 4, 1, 2)                                                                        \
+    X(f96x128c1, 3, 1, 128, 1, 4, 1, 2)                                                                        \
+    X(f96x64c2, 3, 1, 64, 2, 6, 1, 2)                                                                          \
+    X(f96x64c2k2, 3, 1, 64, 2, 6, 2, 1)                                                                        \
+    X(f96x64c1k2, 3, 1, 64, 1, 6, 2, 1)
 
 struct hopper_config {
     const char *name;
-    int warpgroups, slabs, tile_tokens, cluster, stages;
+    int warpgroups, slabs, tile_tokens, cluster, stages, k_groups, buffers;
 };
 
 static inline int tile_features(const struct hopper_config *config) {
@@ -48,6 +54,10 @@ static inline int tile_features(const struct hopper_config *config) {
 
 /* Rows of scale tiles that a CTA's features may touch: more than one where they can straddle a border. */
 #define SCALE_TILE_ROWS_OF(features) (SCALE_TILE_ROWS % (features) == 0 ? 1 : 2)
+
+static inline int block_threads(const struct hopper_config *config) {
+    return (config->warpgroups * config->k_groups + 1) * WARPGROUP_THREADS;
+}
 
 static inline int stage_bytes(const struct hopper_config *config) {
     int features = tile_features(config);

@@ -29,8 +29,9 @@
 #define LOG2_E           1.442695041f
 #define HALVES_OF_VECTOR 8
 /* Registers a thread: one warpgroup copies, the others hold sums and fragments (65,536 a CTA in all). */
-#define PRODUCER_REGISTERS                24
-#define CONSUMER_REGISTERS_OF(warpgroups) ((warpgroups) == 2 ? 240 : 160)
+#define PRODUCER_REGISTERS 24
+#define CONSUMER_REGISTERS_OF(warpgroups)                                                                      \
+    ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : (warpgroups) == 4 ? 112 : 80)
 
 /* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
  * lap.  The producer fills the first lap without waiting, so it too starts with the parity of the barriers'
@@ -40,9 +41,10 @@ struct ring {
     uint32_t parity;
 };
 
-template <int stages> static __device__ __forceinline__ void advance(struct ring &ring) {
-    if (++ring.stage == stages) {
-        ring.stage = 0;
+template <int stages> static __device__ __forceinline__ void advance(struct ring &ring, int by) {
+    ring.stage += by;
+    if (ring.stage >= stages) {
+        ring.stage -= stages;
         ring.parity ^= 1;
     }
 }
@@ -52,11 +54,14 @@ static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t pa
     }
 }
 
-template <int warpgroups_, int slabs_, int tokens_, int cluster_, int stages_> struct tile {
+template <int warpgroups_, int slabs_, int tokens_, int cluster_, int stages_, int k_groups_, int buffers_>
+struct tile {
     static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, cluster = cluster_;
-    static constexpr int stages = stages_;
-    static constexpr int threads = (warpgroups + 1) * WARPGROUP_THREADS;
-    static constexpr int consumer_warps = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
+    static constexpr int stages = stages_, k_groups = k_groups_, buffers = buffers_;
+    static constexpr int consumer_warpgroups = warpgroups * k_groups;
+    static constexpr int consumers = consumer_warpgroups * WARPGROUP_THREADS;
+    static constexpr int threads = consumers + WARPGROUP_THREADS;
+    static constexpr int warps_a_stage = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
     static constexpr int features = warpgroups * slabs * SLAB_FEATURES;
     static constexpr int scale_tile_rows = SCALE_TILE_ROWS_OF(features);
 
@@ -75,6 +80,10 @@ template <int warpgroups_, int slabs_, int tokens_, int cluster_, int stages_> s
     static_assert(tokens % cluster == 0 && tokens / cluster % 8 == 0, "a CTA's part is whole swizzle atoms");
     static_assert(barriers_at + stages * 16 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
     static_assert(tokens * output_pitch <= barriers_at, "the staged output fits over the stages");
+    static_assert(k_groups == 1 || warpgroups * slabs * sums * WARPGROUP_THREADS * 4 <= barriers_at,
+                  "the sums that are exchanged fit over the stages");
+    static_assert(k_groups <= 2 && stages >= k_groups && tokens / k_groups % 32 == 0,
+                  "whole stmatrix instructions");
     static_assert(features % SLAB_FEATURES == 0 && features <= 256, "a TMA box has at most 256 rows");
 };
 
@@ -160,7 +169,7 @@ static __device__ __forceinline__ void produce(const struct shared_map &shared, 
         wait(shared.empty<T>(ring.stage), ring.parity);
         load_weights<T>(shared, place, p, b1, b2, ring.stage, i);
         load_activations<T>(shared, place, activations, ring.stage, i);
-        advance<T::stages>(ring);
+        advance<T::stages>(ring, 1);
     }
 }
 
@@ -214,32 +223,44 @@ static __device__ __forceinline__ void release(const struct shared_map &shared, 
     }
 }
 
-/* Consumer warpgroup.  Waits for full[s]; expands a group of weights into one of two fragment buffers while the
- * tensor cores work on the other; signals empty[s] once nothing reads stage s any more. */
+/* Waits for full[s] and reads this thread's part of its weights. */
+template <class T>
+static __device__ __forceinline__ void read_stage(struct raw_slab (&raw)[T::slabs],
+                                                  const struct shared_map &shared, const struct place &place,
+                                                  const struct ring &ring, int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    wait(shared.full<T>(ring.stage), ring.parity);
+    uint32_t stage = shared.base + ring.stage * T::stage_size;
+#pragma unroll
+    for (int slab = 0; slab < T::slabs; slab++) {
+        int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
+        read_slab<T>(raw[slab], stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
+                     lane);
+    }
+}
+
+/* Consumer warpgroup.  Waits for full[s]; expands a group of weights into a fragment buffer while the tensor
+ * cores work for another buffer or another warpgroup; signals empty[s] once nothing reads stage s any more. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums],
                                                 const struct shared_map &shared, const struct place &place,
-                                                int32_t stages_k, int warpgroup) {
-    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-    uint32_t fragments[2][FRAGMENT_STEPS][4];
-    struct ring ring = {0, 0};
+                                                int32_t stages_k, int warpgroup, int k_group) {
+    int lane = threadIdx.x % WARP_THREADS;
+    uint32_t fragments[T::buffers][FRAGMENT_STEPS][4];
+    struct raw_slab raw[T::slabs];
+    struct ring ring = {k_group, 0};
     int previous = -1;
-    for (int32_t k = 0; k < stages_k; k++) {
-        wait(shared.full<T>(ring.stage), ring.parity);
+    if (k_group < stages_k) {
+        read_stage<T>(raw, shared, place, ring, warpgroup);
+    }
+    for (int32_t k = k_group; k < stages_k; k += T::k_groups) {
         uint32_t stage = shared.base + ring.stage * T::stage_size;
-        struct raw_slab raw[T::slabs];
-#pragma unroll
-        for (int slab = 0; slab < T::slabs; slab++) {
-            int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
-            read_slab<T>(raw[slab], stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
-                         lane);
-        }
 #pragma unroll
         for (int i = 0; i < 2 * T::slabs; i++) {
             int group = i / T::slabs, slab = i % T::slabs;
-            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
-            wgmma_wait_group<1>(); /* all but the last: this buffer is free */
-            if (i == 1 && previous >= 0) {
+            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % T::buffers];
+            wgmma_wait_group<T::buffers - 1>(); /* this buffer is free */
+            if (i == T::buffers - 1 && previous >= 0) {
                 release<T>(shared, previous, lane);
             }
             expand_group(fragment, raw[slab], group);
@@ -248,12 +269,15 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
             for (int step = 0; step < FRAGMENT_STEPS; step++) {
                 uint64_t tokens = matrix_descriptor_128b_swizzle(stage + group * T::box_bytes + step * 32);
                 wgmma_m64k16<T::tokens>::mma_async(sums[slab], fragment[step], tokens,
-                                                   k > 0 || group > 0 || step > 0);
+                                                   k > k_group || group > 0 || step > 0);
             }
             wgmma_commit_group();
         }
         previous = ring.stage;
-        advance<T::stages>(ring);
+        advance<T::stages>(ring, T::k_groups);
+        if (k + T::k_groups < stages_k) { /* the next weights are here when the tensor cores are done */
+            read_stage<T>(raw, shared, place, ring, warpgroup);
+        }
     }
     wgmma_wait_group<0>();
 #pragma unroll
@@ -265,22 +289,55 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
     }
 }
 
+/* Where the warpgroups that share slabs leave the sums of each other's part of the tokens: a word a thread, a
+ * row for each sum. */
+template <class T>
+static __device__ __forceinline__ float *exchange_row(unsigned char *memory, int warpgroup, int part) {
+    constexpr int rows = T::slabs * T::sums / T::k_groups;
+    return (float *)memory + (warpgroup * T::k_groups + part) * rows * WARPGROUP_THREADS +
+           threadIdx.x % WARPGROUP_THREADS;
+}
+
+/* Gives away the sums of the other part of the tokens and adds what the other warpgroup has of this one's
+ * `part`. */
+template <class T, int part>
+static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], unsigned char *memory,
+                                                int32_t stages_k, int warpgroup) {
+    constexpr int half = T::sums / 2, other = 1 - part;
+    float *to = exchange_row<T>(memory, warpgroup, other);
+#pragma unroll
+    for (int i = 0; i < T::slabs * half; i++) {
+        to[i * WARPGROUP_THREADS] = sums[i / half][other * half + i % half];
+    }
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+    const float *from = exchange_row<T>(memory, warpgroup, part);
+#pragma unroll
+    for (int i = 0; i < T::slabs * half; i++) {
+        float &sum = sums[i / half][part * half + i % half];
+        /* A warpgroup that had no stage has no sums. */
+        sum = (part < stages_k ? sum : 0.0f) + (other < stages_k ? from[i * WARPGROUP_THREADS] : 0.0f);
+    }
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+}
+
 /* fp32 silu(gate) * up of sums that still carry 2^-14. */
 static __device__ __forceinline__ float silu_times(float gate, float up) {
     gate *= PRODUCT_CORRECTION;
     return gate * rcp_approx(1.0f + ex2_approx(-LOG2_E * gate)) * (up * PRODUCT_CORRECTION);
 }
 
-/* Sums -> fp16 outputs in shared memory, [token][feature], over the stages nobody uses any more. */
-template <class T>
+/* Sums of `part` of the tokens -> fp16 outputs in shared memory, [token][feature], over stages nobody uses any
+ * more. */
+template <class T, int part>
 static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::sums], uint32_t output,
                                                     int warpgroup) {
+    constexpr int first = part * T::tokens / T::k_groups;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int slab = 0; slab < T::slabs; slab++) {
         int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
 #pragma unroll
-        for (int token = 0; token < T::tokens; token += 32) {
+        for (int token = first; token < first + T::tokens / T::k_groups; token += 32) {
             uint32_t halves[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -296,9 +353,9 @@ static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::s
 template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct place &place,
                                                     const struct dual_gemm_params &p) {
-    constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::warpgroups * WARPGROUP_THREADS;
+    constexpr int vectors = T::features / HALVES_OF_VECTOR;
     int thread = threadIdx.x - WARPGROUP_THREADS;
-    for (int i = thread; i < T::tokens * vectors; i += threads) {
+    for (int i = thread; i < T::tokens * vectors; i += T::consumers) {
         int token = i / vectors, feature = i % vectors * HALVES_OF_VECTOR;
         if (place.token + token >= p.m || place.feature + feature >= p.n) {
             continue;
@@ -317,15 +374,24 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
 }
 
 template <class T>
-static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *output,
+static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
                                                const struct place &place, const struct dual_gemm_params &p) {
-    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    int consumer = threadIdx.x / WARPGROUP_THREADS - 1;
+    int warpgroup = consumer % T::warpgroups, k_group = consumer / T::warpgroups;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
-    multiply<T>(sums, shared, place, p.stages_k, warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS); /* the stages are free in this CTA ... */
-    stage_output<T>(sums, cvta_to_shared(output), warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS);
-    store_output<T>(output, place, p);
+    multiply<T>(sums, shared, place, p.stages_k, warpgroup, k_group);
+    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free in this CTA */
+    if constexpr (T::k_groups == 1) {
+        stage_output<T, 0>(sums, cvta_to_shared(memory), warpgroup);
+    } else if (k_group == 0) {
+        exchange<T, 0>(sums, memory, p.stages_k, warpgroup);
+        stage_output<T, 0>(sums, cvta_to_shared(memory), warpgroup);
+    } else {
+        exchange<T, 1>(sums, memory, p.stages_k, warpgroup);
+        stage_output<T, 1>(sums, cvta_to_shared(memory), warpgroup);
+    }
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+    store_output<T>(memory, place, p);
 }
 
 template <class T>
@@ -348,7 +414,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
             mbarrier_init(shared.full<T>(stage), 1);
-            mbarrier_init(shared.empty<T>(stage), T::cluster * T::consumer_warps);
+            mbarrier_init(shared.empty<T>(stage), T::cluster * T::warps_a_stage);
         }
         fence_mbarrier_init();
     }
@@ -363,7 +429,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         }
         __syncwarp(); /* the cluster barrier wants whole warps */
     } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();
+        setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::consumer_warpgroups)>();
         consume<T>(shared, aligned, place, p);
     }
     /* No CTA may leave while another can still signal its barriers. */

@@ -29,7 +29,7 @@ enum {
     MAX_CONFIGS = 32,
     PREPARE_BLOCK_THREADS = 256,
     MAX_PREPARE_BLOCKS = 1 << 16, /* each takes several rows beyond that */
-    MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
+    MAX_GRID_YZ = 65535,          /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
 };
 
@@ -338,7 +338,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
     unsigned feature_tiles = (unsigned)round_up(ceil_div(problem->n, tile_features(config)), config->cluster);
     cudaLaunchConfig_t gemm_launch = {
         {feature_tiles, (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
-        {(unsigned)(config->warpgroups + 1) * WARPGROUP_THREADS, 1, 1},
+        {(unsigned)block_threads(config), 1, 1},
         (size_t)shared_bytes(config),
         problem->queue,
         attributes,

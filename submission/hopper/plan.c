@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#define CONFIG(name, warpgroups, slabs, tokens, cluster, stages)                                               \
-    {#name, warpgroups, slabs, tokens, cluster, stages},
+#define CONFIG(name, warpgroups, slabs, tokens, cluster, stages, k_groups, buffers)                            \
+    {#name, warpgroups, slabs, tokens, cluster, stages, k_groups, buffers},
 const struct hopper_config hopper_configs[] = {HOPPER_CONFIGS(CONFIG)};
 const int hopper_config_count = sizeof hopper_configs / sizeof *hopper_configs;
 
