@@ -32,11 +32,11 @@ PTX void mbarrier_arrive_expect_tx(struct mbarrier barrier, uint32_t bytes) {
                  : "memory");
 }
 
-/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa.  The default scope, .cta, orders what it
- * has to here (shared memory that was read may be overwritten); .release.cluster costs a MEMBAR.ALL.GPU each time. */
+/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa.  The default scope, .cta, orders
+ * what it has to here (shared memory that was read may be overwritten); .release.cluster costs a MEMBAR.ALL.GPU
+ * each time. */
 PTX void mbarrier_arrive_cluster(struct mbarrier barrier) {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.address)
-                 : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 }
 
 /* Whether the phase of this parity is complete; may suspend the thread for a while first. */
@@ -103,6 +103,10 @@ PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, 
 
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
+}
+
+PTX void prefetch_global_l2(const void *address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 /* ---- dependent launch (griddepcontrol) ---- */

@@ -27,21 +27,16 @@
  * stages; warpgroups that take turns at the stages (each slab's K is split between them); fragment buffers of a
  * warpgroup */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128c4, 2, 1, 128, 4, 5, 1, 2)                                                                        \
     X(f64x128c2, 2, 1, 128, 2, 5, 1, 2)                                                                        \
     X(f64x128c1, 2, 1, 128, 1, 5, 1, 2)                                                                        \
-    X(f64x128c1k2, 2, 1, 128, 1, 5, 2, 1)                                                                      \
-    X(f64x128c2k2, 2, 1, 128, 2, 5, 2, 1)                                                                      \
-    X(f128x128c2, 2, 2, 128, 2, 4, 1, 2)                                                                       \
-    X(f128x128c2w4, 4, 1, 128, 2, 4, 1, 1)                                                                     \
-    X(f128x128c1w4, 4, 1, 128, 1, 4, 1, 1)                                                                     \
     X(f64x256c2, 2, 1, 256, 2, 3, 1, 2)                                                                        \
     X(f64x256c1, 2, 1, 256, 1, 3, 1, 2)                                                                        \
     X(f96x128c2, 3, 1, 128, 2, 4, 1, 2)                                                                        \
     X(f96x128c1, 3, 1, 128, 1, 4, 1, 2)                                                                        \
-    X(f96x64c2, 3, 1, 64, 2, 6, 1, 2)                                                                          \
-    X(f96x64c2k2, 3, 1, 64, 2, 6, 2, 1)                                                                        \
-    X(f96x64c1k2, 3, 1, 64, 1, 6, 2, 1)
+    X(f96x64c2, 3, 1, 64, 2, 6, 1, 2)
+
+#define PREPARE_THREADS   128
+#define PREPARE_REGISTERS 48
 
 struct hopper_config {
     const char *name;

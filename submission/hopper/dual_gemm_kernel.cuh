@@ -23,15 +23,16 @@
 #include "config.h"
 #include "expand.cuh"
 
-#define WARP_THREADS     32
-#define FRAGMENT_STEPS   4 /* k16 steps that one expansion feeds: a group of 16 elements a lane */
-#define CONSUMER_BARRIER 1
-#define LOG2_E           1.442695041f
-#define HALVES_OF_VECTOR 8
-/* Registers a thread: one warpgroup copies, the others hold sums and fragments (65,536 a CTA in all). */
+#define WARP_THREADS       32
+#define FRAGMENT_STEPS     4 /* k16 steps that one expansion feeds: a group of 16 elements a lane */
+#define CONSUMER_BARRIER   1
+#define LOG2_E             1.442695041f
+#define HALVES_OF_VECTOR   8
 #define PRODUCER_REGISTERS 24
-#define CONSUMER_REGISTERS_OF(warpgroups)                                                                      \
-    ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : (warpgroups) == 4 ? 112 : 80)
+#define REGISTER_FILE      65536 /* HW: registers of an SM (CUDA programming guide, compute capability 9.0) */
+/* Left for a block of the prepare kernel, so that the next call's is resident before this call's GEMM is done.
+ */
+#define PREPARE_REGISTERS_LEFT (PREPARE_THREADS * PREPARE_REGISTERS)
 
 /* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
  * lap.  The producer fills the first lap without waiting, so it too starts with the parity of the barriers'
@@ -61,6 +62,12 @@ struct tile {
     static constexpr int consumer_warpgroups = warpgroups * k_groups;
     static constexpr int consumers = consumer_warpgroups * WARPGROUP_THREADS;
     static constexpr int threads = consumers + WARPGROUP_THREADS;
+    /* Registers a thread: at launch, and for a consumer once the producer has given up most of its own. */
+    static constexpr int registers_left = tokens * slabs > 128 ? 0 : PREPARE_REGISTERS_LEFT; /* or they do not fit */
+    static constexpr int launch_registers = (REGISTER_FILE - registers_left) / threads / 8 * 8;
+    static constexpr int spare_registers = launch_registers * threads - PRODUCER_REGISTERS * WARPGROUP_THREADS;
+    static constexpr int consumer_registers =
+        spare_registers / consumers / 8 * 8 < 240 ? spare_registers / consumers / 8 * 8 : 240;
     static constexpr int warps_a_stage = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
     static constexpr int features = warpgroups * slabs * SLAB_FEATURES;
     static constexpr int scale_tile_rows = SCALE_TILE_ROWS_OF(features);
@@ -250,10 +257,8 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
     struct raw_slab raw[T::slabs];
     struct ring ring = {k_group, 0};
     int previous = -1;
-    if (k_group < stages_k) {
-        read_stage<T>(raw, shared, place, ring, warpgroup);
-    }
     for (int32_t k = k_group; k < stages_k; k += T::k_groups) {
+        read_stage<T>(raw, shared, place, ring, warpgroup);
         uint32_t stage = shared.base + ring.stage * T::stage_size;
 #pragma unroll
         for (int i = 0; i < 2 * T::slabs; i++) {
@@ -275,9 +280,6 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
         }
         previous = ring.stage;
         advance<T::stages>(ring, T::k_groups);
-        if (k + T::k_groups < stages_k) { /* the next weights are here when the tensor cores are done */
-            read_stage<T>(raw, shared, place, ring, warpgroup);
-        }
     }
     wgmma_wait_group<0>();
 #pragma unroll
@@ -395,7 +397,7 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
 }
 
 template <class T>
-static __global__ void __launch_bounds__(T::threads, 1)
+static __global__ void __maxnreg__(T::launch_registers)
     dual_gemm_kernel(const __grid_constant__ CUtensorMap activations, const __grid_constant__ CUtensorMap b1,
                      const __grid_constant__ CUtensorMap b2, const __grid_constant__ dual_gemm_params p) {
     extern __shared__ unsigned char memory[];
@@ -429,7 +431,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         }
         __syncwarp(); /* the cluster barrier wants whole warps */
     } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::consumer_warpgroups)>();
+        setmaxnreg_inc<T::consumer_registers>();
         consume<T>(shared, aligned, place, p);
     }
     /* No CTA may leave while another can still signal its barriers. */

@@ -27,7 +27,6 @@ enum {
     HOPPER_MINOR = 0,
     MAX_DEVICES = 64,
     MAX_CONFIGS = 32,
-    PREPARE_BLOCK_THREADS = 256,
     MAX_PREPARE_BLOCKS = 1 << 16, /* each takes several rows beyond that */
     MAX_GRID_YZ = 65535,          /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
@@ -331,7 +330,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
     int64_t blocks = min(problem->l * problem->m, MAX_PREPARE_BLOCKS);
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
     cudaLaunchConfig_t prepare_launch = {
-        {(unsigned)blocks, 1, 1}, {PREPARE_BLOCK_THREADS, 1, 1}, 0, problem->queue, attributes, 1};
+        {(unsigned)blocks, 1, 1}, {PREPARE_THREADS, 1, 1}, 0, problem->queue, attributes, 1};
     void *prepare_arguments[] = {&prepare};
     CHECK_CUDA(cudaLaunchKernelExC(&prepare_launch, hopper_prepare_kernel(), prepare_arguments));
 

@@ -6,8 +6,8 @@
 #include "config.h"
 #include "expand.cuh"
 
-#define PREPARE_THREADS      256
-#define WORDS_OF_CODES       4 /* a thread's: the same word of the four lanes' groups, 32 elements */
+#define PREFETCH_BYTES       128 /* HW: a cache line */
+#define WORDS_OF_CODES       4   /* a thread's: the same word of the four lanes' groups, 32 elements */
 #define THREADS_PER_PERMUTED (PERMUTED_ELEMS / (WORDS_OF_CODES * 8))
 
 /* 32 elements of one row: word `part % 2` of group `part / 2` of each of the four lanes -> 64 contiguous bytes.
@@ -56,6 +56,12 @@ static __device__ __forceinline__ void block_scales(const struct prepare_params 
  * is right. */
 static __global__ void __launch_bounds__(PREPARE_THREADS)
     prepare_kernel(const __grid_constant__ prepare_params p) {
+    /* Bring this block's first row into L2 while the kernel before is still running; its contents may yet
+     * change. */
+    int64_t ahead = (int64_t)threadIdx.x * PREFETCH_BYTES;
+    if (ahead < p.k / 2) {
+        prefetch_global_l2(p.a + blockIdx.x * (p.k / 2) + ahead);
+    }
     griddepcontrol_wait(); /* the scratch memory may still be in use, and the inputs in the making */
     /* Only now: the GEMM copies weights before it waits for this grid, so all earlier ones must be complete. */
     griddepcontrol_launch_dependents();
