@@ -39,7 +39,7 @@ endif
 
 NVCC_LOG := $(BUILD)/nvcc.txt
 ifeq ($(GPU),1)
-ifneq ($(filter-out help clean format lint,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out help clean format lint bundle lint-submission submit,$(or $(MAKECMDGOALS),help)),)
 override NVCC := $(shell mkdir -p $(BUILD); NVCC="$(NVCC)" scripts/find_nvcc.sh $(PYTHON) 2>$(NVCC_LOG))
 NVCC_REASON := $(shell cat $(NVCC_LOG) 2>/dev/null)
 endif
@@ -80,7 +80,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test bench format lint clean
+.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean
 FORCE:
 
 help: ## list the targets (the default)
@@ -109,6 +109,17 @@ bench: build ## time the CPU back end against torch, and the host cost of a call
 	@python=$$(scripts/setup.sh run) && \
 	$$python scripts/bench_cpu.py && \
 	$$python scripts/bench_host.py
+
+TARGET ?= auto
+bundle: ## write build/submission.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)
+	@python=$$(scripts/setup.sh test) && $$python scripts/bundle.py --target $(TARGET) $(BUNDLE_ARGS)
+
+FILE ?= $(BUILD)/submission.py
+lint-submission: ## check any submission against the leaderboard's rules (FILE=)
+	@python=$$(scripts/setup.sh test) && $$python scripts/lint_submission.py $(FILE)
+
+submit: ## send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
+	@python=$$(scripts/setup.sh test) && $$python scripts/submit.py $(FILE) $(SUBMIT_ARGS)
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
 format: ## format C, CUDA and Python

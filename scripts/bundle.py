@@ -1,9 +1,9 @@
 """Writes the one-file submission: the shim and the C and CUDA sources, compiled on first import.
 
-    python scripts/bundle.py [--target b200|h200|cpu] [--output FILE] [--check] [--no-compile]
+    python scripts/bundle.py [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
 
 What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written.  The same commit
-gives the same bytes.  Exit status 0, 1 for findings, 2 for wrong usage.
+and target give the same bytes.  Exit status 0, 1 for findings, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _imports(*modules: ast.Module) -> str:
 
 
 def _body(path: str, text: str, module: ast.Module) -> list[str]:
-    """The lines of a module with those before its first statement that is no docstring or import blanked out."""
+    """The lines of a module after its docstring and imports."""
     lines = text.splitlines(keepends=True)
     last = max((node.end_lineno or 0 for node in module.body if _is_import(node) or _is_docstring(node)), default=0)
     if any(not (_is_import(node) or _is_docstring(node)) and node.lineno <= last for node in module.body):
@@ -241,7 +241,7 @@ def make_bundle(target: str, root: Path = ROOT) -> Bundle:
 def locate(bundle: Bundle, output: Path, finding: Finding) -> str:
     """The finding with its place: in the checkout where the line comes from one, else in the bundle."""
     origin = bundle.origin(finding.line)
-    place, line = origin if origin is not None and finding.column > 1 else (output, finding.line)
+    place, line = origin or (output, finding.line)
     return f"{place}:{line}:{finding.column}: {finding.rule}: {finding.message}"
 
 
@@ -278,17 +278,31 @@ def has_compiler(target: str) -> bool:
     return shutil.which(os.environ.get("CC") or "cc") is not None
 
 
+def choose_target() -> str:
+    """The target that fits this machine: its GPU's, else the newest chip's that nvcc can compile here, else cpu."""
+    import torch
+
+    wanted = ["b200", "h200"]
+    if torch.cuda.is_available():
+        wanted = [{9: "h200", 10: "b200"}.get(torch.cuda.get_device_capability()[0], "cpu")]
+    for target in wanted:
+        if has_compiler(target) and all(any(ROOT.glob(pattern)) for pattern in TARGETS[target].sources):
+            return target
+    return "cpu"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
-    parser.add_argument("--target", choices=sorted(TARGETS), default="b200")
+    parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "submission.py")
     parser.add_argument("--check", action="store_true", help="then run the harness's tests on the file")
     parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
     parser.add_argument("--no-compile", action="store_true", help="do not try a first import before writing")
     options = parser.parse_args(arguments)
+    target = choose_target() if options.target == "auto" else options.target
     try:
-        bundle = make_bundle(options.target)
+        bundle = make_bundle(target)
     except BundleError as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 1
@@ -298,15 +312,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(locate(bundle, options.output, finding))
     compiled = "not compiled here"
     if not findings and not options.no_compile:
-        if has_compiler(options.target):
-            seconds, output = compile_bundle(bundle.text, options.target)
+        if has_compiler(target):
+            seconds, output = compile_bundle(bundle.text, target)
             if seconds is None:
                 print(f"{options.output}:1:1: compile: {output}")
                 findings.append(Finding(1, 1, "compile", output))
             else:
                 compiled = f"first import {seconds:.1f} s"
         else:
-            notes.append(f"no compiler for target {options.target} here, so the file was not compiled")
+            notes.append(f"no compiler for target {target} here, so the file was not compiled")
     for note in notes:
         print(f"bundle: note: {note}", file=sys.stderr)
     if findings:
@@ -314,7 +328,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_bytes(content)
-    print(f"{options.output}: target {options.target}, {len(content)} bytes, {compiled}")
+    print(f"{options.output}: target {target}, {len(content)} bytes, {compiled}")
     if options.check:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, str(ROOT / "eval" / "eval.py"), "test", str(options.cases.resolve())]

@@ -26,8 +26,9 @@ ENTRY_POINT = "custom_kernel"
 RUNNER_MODULES = frozenset(
     {"torch", "triton", "numpy", "ninja", "setuptools", "cutlass", "cuda", "task", "utils", "reference"}
 )
-DIRECTIVE = re.compile(r"^\s*(?:#|//)\s*!POPCORN\s+(\S+)(.*)$")
-COMMENT = re.compile(r"^\s*(?:#|//)")
+DIRECTIVE = re.compile(r"^(?:#|//)!POPCORN\s+(\S+)(.*)$")
+NEARLY_DIRECTIVE = re.compile(r"^\s*(?:#|//)\s*!\s*POPCORN\b", re.IGNORECASE)
+COMMENT = re.compile(r"^(?:#|//)")
 ABSOLUTE_PATH = re.compile(
     r"(?<![\w./*)\]}$~:-])/(?:bin|boot|content|data|dev|etc|home|lib|lib64|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp"
     r"|usr|Users|var|work|workspace)/[\w.+-]+"
@@ -73,15 +74,14 @@ def _check_directives(lines: list[str]) -> Iterator[Finding]:
     for number, line in enumerate(lines, 1):
         match = DIRECTIVE.match(line)
         if match is None:
-            continue
-        key, value = match.group(1), match.group(2).strip()
-        column = line.index("!POPCORN")
-        if number > block:
-            yield Finding(number, column, "directive", "a !POPCORN line after the first comment block is not read")
-        elif not value:
-            yield Finding(number, column, "directive", f"!POPCORN {key} has no value")
+            if NEARLY_DIRECTIVE.match(line):
+                yield Finding(number, 1, "directive", "not read; expected '#!POPCORN KEY VALUE' from the line's start")
+        elif number > block:
+            yield Finding(number, 1, "directive", "a !POPCORN line after the first comment block is not read")
+        elif not match.group(2).strip():
+            yield Finding(number, 1, "directive", f"!POPCORN {match.group(1)} has no value")
         else:
-            seen[key] = value
+            seen[match.group(1)] = match.group(2).strip()
     if "leaderboard" not in seen:
         yield Finding(1, 1, "directive", "the first comment block has no '#!POPCORN leaderboard NAME'")
     if "gpu" not in seen and "gpus" not in seen:
