@@ -192,6 +192,9 @@ def check_against_oracle(data: Data, output: torch.Tensor) -> tuple[bool, str]:
 
     Where that error and the tolerance leave open whether fp16 overflows, the largest values and infinity pass.
     """
+    reason = _kind_differs(output, data[-1])
+    if reason:
+        return False, reason
     want, error = oracle_with_error(data)
     slack = ATOL + RTOL * want.abs() + error
     got = output.double()
@@ -212,19 +215,27 @@ def _verdict(right: torch.Tensor, got: torch.Tensor, want: torch.Tensor) -> tupl
     return False, f"{len(wrong)} of {want.numel()} elements differ: {shown}"
 
 
+def _kind_differs(got: object, want: torch.Tensor) -> str:
+    """How the output's type, shape, dtype or device differs from those wanted; empty if it does not."""
+    if not isinstance(got, torch.Tensor):
+        return f"the output is a {type(got).__name__}; expected a torch.Tensor"
+    if got.shape != want.shape:
+        return f"the output has shape {tuple(got.shape)}; expected {tuple(want.shape)}"
+    if got.dtype != want.dtype:
+        return f"the output has dtype {got.dtype}; expected {want.dtype}"
+    if got.device != want.device:
+        return f"the output is on {got.device}; expected {want.device}"
+    return ""
+
+
 def compare(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: float = ATOL) -> tuple[bool, str]:
     """Whether got is want within |got - want| <= atol + rtol * |want|, NaNs and infinities in the same places.
 
     The message is empty if so, else it counts the mismatches and lists the first ones.
     """
-    if not isinstance(got, torch.Tensor):
-        return False, f"the output is a {type(got).__name__}; expected a torch.Tensor"
-    if got.shape != want.shape:
-        return False, f"the output has shape {tuple(got.shape)}; expected {tuple(want.shape)}"
-    if got.dtype != want.dtype:
-        return False, f"the output has dtype {got.dtype}; expected {want.dtype}"
-    if got.device != want.device:
-        return False, f"the output is on {got.device}; expected {want.device}"
+    reason = _kind_differs(got, want)
+    if reason:
+        return False, reason
     x, y = got.double(), want.double()
     close = (x - y).abs() <= atol + rtol * y.abs()
     # The difference of equal infinities is NaN, of unequal ones infinite.

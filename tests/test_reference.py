@@ -283,7 +283,9 @@ def test_the_first_mismatches_are_listed_in_order():
 )
 def test_outputs_of_the_wrong_kind_are_named(spoil, message):
     data = cpu_input(6, 5, 64)
-    assert check_implementation(data, spoil(ref_kernel(data))) == (False, message)
+    spoilt = spoil(ref_kernel(data))
+    assert check_implementation(data, spoilt) == (False, message)
+    assert check_against_oracle(data, spoilt) == (False, message)
 
 
 def test_the_references_own_output_passes():
@@ -402,6 +404,19 @@ def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
     backwards = (*codes, *scales, data[9])
     assert ((oracle(backwards) - value).abs() <= error * 2.0**-20).all()
     assert check_against_oracle(data, ref_kernel(backwards))[0]
+
+
+def test_the_oracle_allows_the_tolerance_and_the_error_and_no_more():
+    data = cpu_input(24, 24, 2048)
+    value, error = oracle_with_error(data)
+    tolerance = 1e-3 + 1e-3 * value.abs()
+    tested = ((error > 3 * tolerance) & (value.abs() < 3e4)).nonzero().tolist()
+    assert len(tested) > 50
+    for place in map(tuple, tested[:50]):
+        for share, wanted in ((0.5, True), (-0.5, True), (1.6, False), (-1.6, False)):
+            output = ref_kernel(data).clone()
+            output[place] = value[place] + share * (tolerance + error)[place]  # fp16 moves it by half a tolerance
+            assert check_against_oracle(data, output)[0] == wanted, (place, share)
 
 
 def test_the_allowance_is_of_the_tolerances_order_on_leaderboard_data():
