@@ -107,7 +107,7 @@ def test_every_target_here_is_clean(root):
             folder = {"b200": "blackwell", "h200": "hopper"}[target]
             assert folder in str(error) and not (root / "submission" / folder).exists()
             continue
-        assert lint(made.text.encode()) == ([], [])
+        assert lint(made.text.encode())[0] == []
 
 
 def test_a_target_without_its_sources_says_which(checkout):

@@ -168,6 +168,8 @@ def test_kernelguards_findings_are_reported():
     )
     found = kernelguard_findings(cached.encode())
     assert any(finding.rule == "kernelguard" and "POINTER_REPLAY" in finding.message for finding in found)
+    findings, notes = lint(cached.encode())
+    assert findings == [*lint_bytes(cached.encode()), *found] and notes == []
 
 
 def test_without_kernelguard_a_note_says_so(monkeypatch):
