@@ -25,7 +25,9 @@
 enum {
     CACHE_LINE_BYTES = 64,
     MAX_THREADS = 256,
-    BLOCK_ROWS = 256,                     /* A rows packed at a time; fewer when K is so long that they ... */
+    ISA_LIST_BYTES = 64,
+    CPU_NAME_BYTES = 96,
+    BLOCK_ROWS = 512,                     /* A rows packed at a time; fewer when K is so long that they ... */
     MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... would leave a last-level cache */
     TASKS_PER_THREAD = 4,                 /* enough to even out threads of unequal speed */
     MACS_PER_THREAD = 4 * 1000 * 1000,    /* below this, a thread costs more than it saves */
@@ -86,10 +88,15 @@ static int32_t choose_kernels(const struct kernels **chosen) {
             return CUSTOM_KERNEL_OK;
         }
     }
+    char built[ISA_LIST_BYTES] = "";
+    for (int i = 0; i < INSTRUCTION_SETS; i++) {
+        size_t used = strlen(built);
+        (void)snprintf(built + used, sizeof built - used, "%s%s", i == 0 ? "" : ", ",
+                       instruction_sets[i]->name);
+    }
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       ISA_VARIABLE " is '%.64s'; expected one of the instruction sets built in: avx512, avx2, "
-                                    "portable",
-                       wanted);
+                       ISA_VARIABLE " is '%.64s'; expected one of the instruction sets built in: %s", wanted,
+                       built);
 }
 
 /* OMP_NUM_THREADS (its first number) if that makes sense, else the processors this process may use. */
@@ -234,15 +241,37 @@ static int32_t run(const struct problem *problem) {
     return CUSTOM_KERNEL_OK;
 }
 
+/* The processor's name as Linux tells it, after a comma; "" if it tells none. */
+static void read_cpu_name(char name[static CPU_NAME_BYTES]) {
+    char line[256];
+    name[0] = '\0';
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *value = strchr(line, ':');
+        if (value != NULL && strncmp(line, "model name", strlen("model name")) == 0) {
+            value += strspn(value, ": \t");
+            (void)snprintf(name, CPU_NAME_BYTES, ", %.*s", (int)strcspn(value, "\n"), value);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     (void)device;
     if (detail != NULL) {
         const struct kernels *kernels;
+        char cpu_name[CPU_NAME_BYTES];
         if (choose_kernels(&kernels) != CUSTOM_KERNEL_OK) {
             (void)snprintf(detail, detail_bytes, "%s", custom_kernel_message());
             return 0;
         }
-        (void)snprintf(detail, detail_bytes, "%s, %lld threads", kernels->detail, (long long)wanted_threads());
+        long long threads = wanted_threads();
+        read_cpu_name(cpu_name);
+        (void)snprintf(detail, detail_bytes, "%s, %lld thread%s%s", kernels->detail, threads,
+                       threads == 1 ? "" : "s", cpu_name);
     }
     return 1;
 }

@@ -105,12 +105,20 @@ void pack_b_values(struct b_panel *panel, int which, const struct operand *b, in
 
 void pack_b_scales(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
-    for (int g = 0; g < groups; g += SCALE_TILE_GROUPS) {
-        for (int col = 0; col < PANEL_COLS; col++) {
-            const uint8_t *scales = col < rows ? scale_quad(b, first_row + col, first_group + g) : NULL;
+    /* From one quad of groups to the next, the bytes of a row lie equally far apart in both layouts. */
+    const int64_t step =
+        b->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED ? SCALE_TILE_BYTES : (int64_t)SCALE_TILE_GROUPS;
+    for (int col = 0; col < rows; col++) {
+        const uint8_t *scales = scale_quad(b, first_row + col, first_group);
+        for (int g = 0; g < groups; g += SCALE_TILE_GROUPS, scales += step) {
             for (int i = 0; i < SCALE_TILE_GROUPS; i++) {
-                panel->scale[which][g + i][col] = scales != NULL ? scale_value(scales[i]) : 0;
+                panel->scale[which][g + i][col] = scale_value(scales[i]);
             }
+        }
+    }
+    for (int g = 0; g < groups; g++) {
+        for (int col = rows; col < PANEL_COLS; col++) {
+            panel->scale[which][g][col] = 0;
         }
     }
 }

@@ -7,7 +7,7 @@
 
 #define PTX static __device__ __forceinline__
 
-/* An mbarrier object's shared address: of this CTA, or of another of the cluster (mapa). */
+/* An mbarrier object's shared address. */
 struct mbarrier {
     uint32_t address;
 };
@@ -32,11 +32,8 @@ PTX void mbarrier_arrive_expect_tx(struct mbarrier barrier, uint32_t bytes) {
                  : "memory");
 }
 
-/* Arrives at a barrier of any CTA of the cluster; the address comes from mapa.  The default scope, .cta, orders
- * what it has to here (shared memory that was read may be overwritten); .release.cluster costs a MEMBAR.ALL.GPU
- * each time. */
-PTX void mbarrier_arrive_cluster(struct mbarrier barrier) {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.address) : "memory");
+PTX void mbarrier_arrive(struct mbarrier barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 }
 
 /* Whether the phase of this parity is complete; may suspend the thread for a while first. */
@@ -49,30 +46,6 @@ PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
                  : "r"(barrier.address), "r"(parity)
                  : "memory");
     return done != 0;
-}
-
-/* ---- clusters ---- */
-
-PTX uint32_t cluster_ctarank(void) {
-    uint32_t rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-/* The same shared variable in CTA `rank` of the cluster. */
-PTX uint32_t mapa(uint32_t address, uint32_t rank) {
-    uint32_t mapped;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
-    return mapped;
-}
-
-/* Orders no memory: initialised barriers have their own fence, and .release would wait for every store. */
-PTX void barrier_cluster_arrive_relaxed(void) {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-
-PTX void barrier_cluster_wait(void) {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 /* ---- asynchronous copies, global to shared, completing on an mbarrier (cp.async.bulk) ---- */
@@ -92,21 +65,8 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
-/* The same to the same address of every CTA in the mask, signalling each one's barrier. */
-PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
-                                           struct mbarrier barrier, uint16_t cta_mask) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-                 "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address), "h"(cta_mask)
-                 : "memory");
-}
-
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
-}
-
-PTX void prefetch_global_l2(const void *address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 /* ---- dependent launch (griddepcontrol) ---- */

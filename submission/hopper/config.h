@@ -23,24 +23,19 @@
 #define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
 #define OUTPUT_PAD_BYTES     16     /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name; warpgroups side by side in features; slabs of each; tokens; CTAs of a cluster (they share the tokens);
- * stages; warpgroups that take turns at the stages (each slab's K is split between them); fragment buffers of a
- * warpgroup */
+/* name, warpgroups, slabs a warpgroup, tokens, stages */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128c2, 2, 1, 128, 2, 5, 1, 2)                                                                        \
-    X(f64x128c1, 2, 1, 128, 1, 5, 1, 2)                                                                        \
-    X(f64x256c2, 2, 1, 256, 2, 3, 1, 2)                                                                        \
-    X(f64x256c1, 2, 1, 256, 1, 3, 1, 2)                                                                        \
-    X(f96x128c2, 3, 1, 128, 2, 4, 1, 2)                                                                        \
-    X(f96x128c1, 3, 1, 128, 1, 4, 1, 2)                                                                        \
-    X(f96x64c2, 3, 1, 64, 2, 6, 1, 2)
+    X(f64x128, 2, 1, 128, 5)                                                                                   \
+    X(f64x256, 2, 1, 256, 3)                                                                                   \
+    X(f96x128, 3, 1, 128, 4)                                                                                   \
+    X(f96x64, 3, 1, 64, 6)
 
-#define PREPARE_THREADS   128
-#define PREPARE_REGISTERS 48
+#define PREPARE_THREADS 256
+#define UNITS_OF_CHUNK  16 /* a thread of the prepare kernel writes 16 of a chunk's 256 bytes */
 
 struct hopper_config {
     const char *name;
-    int warpgroups, slabs, tile_tokens, cluster, stages, k_groups, buffers;
+    int warpgroups, slabs, tile_tokens, stages;
 };
 
 static inline int tile_features(const struct hopper_config *config) {
@@ -51,7 +46,7 @@ static inline int tile_features(const struct hopper_config *config) {
 #define SCALE_TILE_ROWS_OF(features) (SCALE_TILE_ROWS % (features) == 0 ? 1 : 2)
 
 static inline int block_threads(const struct hopper_config *config) {
-    return (config->warpgroups * config->k_groups + 1) * WARPGROUP_THREADS;
+    return (config->warpgroups + 1) * WARPGROUP_THREADS;
 }
 
 static inline int stage_bytes(const struct hopper_config *config) {

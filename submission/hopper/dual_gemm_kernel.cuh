@@ -4,17 +4,14 @@
  *   -------------                      ----------------------------
  *   B1, B2 codes   --TMA--------> +
  *   sfb1, sfb2     --bulk-------> | stage --LDS--> codes, scales --expand--> A fragments (registers)
- *   activations    --TMA, multi-> +                                              |
- *     (fp16, permuted K,  cast)   '-----------------(B operand, shared)------> wgmma --> gate and up sums
+ *   activations    --TMA--------> +                                              |
+ *     (fp16, permuted K)          '-----------------(B operand, shared)------> wgmma --> gate and up sums
  *                                                                                |
  *   C <---16-byte stores--- shared, transposed <---stmatrix--- fp16(silu(gate) * up)
  *
- * The CTAs of a cluster share their tokens: each copies its part of the activations to all of them.
- *
- *   barrier   arrivals                         bytes           complete when
- *   full[s]   1 (this CTA's producer)          stage_bytes     stage s holds data: its own weights, all parts
- * of the activations empty[s]  1 a consumer warp of the cluster 0               every CTA of the cluster is
- * done with stage s: its activations may be overwritten from any of them
+ *   barrier   arrivals             bytes        complete when
+ *   full[s]   1 (the producer)     stage_size   stage s holds its weights, scale factors and activations
+ *   empty[s]  1 a consumer warp    0            nothing reads stage s any more
  */
 #ifndef HOPPER_DUAL_GEMM_KERNEL_CUH
 #define HOPPER_DUAL_GEMM_KERNEL_CUH
@@ -23,16 +20,14 @@
 #include "config.h"
 #include "expand.cuh"
 
-#define WARP_THREADS       32
-#define FRAGMENT_STEPS     4 /* k16 steps that one expansion feeds: a group of 16 elements a lane */
-#define CONSUMER_BARRIER   1
-#define LOG2_E             1.442695041f
-#define HALVES_OF_VECTOR   8
-#define PRODUCER_REGISTERS 24
-#define REGISTER_FILE      65536 /* HW: registers of an SM (CUDA programming guide, compute capability 9.0) */
-/* Left for a block of the prepare kernel, so that the next call's is resident before this call's GEMM is done.
- */
-#define PREPARE_REGISTERS_LEFT (PREPARE_THREADS * PREPARE_REGISTERS)
+#define WARP_THREADS     32
+#define FRAGMENT_STEPS   4 /* k16 steps that one expansion feeds: a group of 16 elements a lane */
+#define CONSUMER_BARRIER 1
+#define LOG2_E           1.442695041f
+#define HALVES_OF_VECTOR 8
+/* Registers a thread: one warpgroup copies, the others hold sums and fragments (65,536 a CTA in all). */
+#define PRODUCER_REGISTERS                24
+#define CONSUMER_REGISTERS_OF(warpgroups) ((warpgroups) == 2 ? 240 : 160)
 
 /* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
  * lap.  The producer fills the first lap without waiting, so it too starts with the parity of the barriers'
@@ -42,10 +37,9 @@ struct ring {
     uint32_t parity;
 };
 
-template <int stages> static __device__ __forceinline__ void advance(struct ring &ring, int by) {
-    ring.stage += by;
-    if (ring.stage >= stages) {
-        ring.stage -= stages;
+template <int stages> static __device__ __forceinline__ void advance(struct ring &ring) {
+    if (++ring.stage == stages) {
+        ring.stage = 0;
         ring.parity ^= 1;
     }
 }
@@ -55,20 +49,10 @@ static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t pa
     }
 }
 
-template <int warpgroups_, int slabs_, int tokens_, int cluster_, int stages_, int k_groups_, int buffers_>
-struct tile {
-    static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, cluster = cluster_;
-    static constexpr int stages = stages_, k_groups = k_groups_, buffers = buffers_;
-    static constexpr int consumer_warpgroups = warpgroups * k_groups;
-    static constexpr int consumers = consumer_warpgroups * WARPGROUP_THREADS;
-    static constexpr int threads = consumers + WARPGROUP_THREADS;
-    /* Registers a thread: at launch, and for a consumer once the producer has given up most of its own. */
-    static constexpr int registers_left = tokens * slabs > 128 ? 0 : PREPARE_REGISTERS_LEFT; /* or they do not fit */
-    static constexpr int launch_registers = (REGISTER_FILE - registers_left) / threads / 8 * 8;
-    static constexpr int spare_registers = launch_registers * threads - PRODUCER_REGISTERS * WARPGROUP_THREADS;
-    static constexpr int consumer_registers =
-        spare_registers / consumers / 8 * 8 < 240 ? spare_registers / consumers / 8 * 8 : 240;
-    static constexpr int warps_a_stage = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
+template <int warpgroups_, int slabs_, int tokens_, int stages_> struct tile {
+    static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, stages = stages_;
+    static constexpr int threads = (warpgroups + 1) * WARPGROUP_THREADS;
+    static constexpr int consumer_warps = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
     static constexpr int features = warpgroups * slabs * SLAB_FEATURES;
     static constexpr int scale_tile_rows = SCALE_TILE_ROWS_OF(features);
 
@@ -84,13 +68,9 @@ struct tile {
     static constexpr int sums = tokens / 2; /* registers of a slab's sums */
 
     static_assert(stage_size % SHARED_ALIGNMENT == 0, "every stage starts a swizzle atom");
-    static_assert(tokens % cluster == 0 && tokens / cluster % 8 == 0, "a CTA's part is whole swizzle atoms");
+    static_assert(tokens % 32 == 0, "whole stmatrix instructions");
     static_assert(barriers_at + stages * 16 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
     static_assert(tokens * output_pitch <= barriers_at, "the staged output fits over the stages");
-    static_assert(k_groups == 1 || warpgroups * slabs * sums * WARPGROUP_THREADS * 4 <= barriers_at,
-                  "the sums that are exchanged fit over the stages");
-    static_assert(k_groups <= 2 && stages >= k_groups && tokens / k_groups % 32 == 0,
-                  "whole stmatrix instructions");
     static_assert(features % SLAB_FEATURES == 0 && features <= 256, "a TMA box has at most 256 rows");
 };
 
@@ -134,23 +114,15 @@ static __device__ __forceinline__ void load_weights(const struct shared_map &sha
     }
 }
 
-/* This CTA's part of the activations, to every CTA of the cluster; signals full[stage] of each. */
+/* Activations: signals full[stage], which load_weights has told of their bytes. */
 template <class T>
 static __device__ __forceinline__ void
 load_activations(const struct shared_map &shared, const struct place &place, const CUtensorMap *activations,
                  int stage, int32_t k_stage) {
-    constexpr int part = T::tokens / T::cluster;
-    struct mbarrier full = shared.full<T>(stage);
-    int first = T::cluster == 1 ? 0 : (int)cluster_ctarank() * part;
     for (int box = 0; box < ACTIVATION_BOXES; box++) {
-        uint32_t to = shared.base + stage * T::stage_size + box * T::box_bytes + first * ACTIVATION_BOX_BYTES;
-        int32_t k = k_stage * STAGE_K + box * ACTIVATION_BOX_K;
-        if (T::cluster == 1) {
-            cp_async_bulk_tensor_3d(to, activations, k, place.token, place.batch, full);
-        } else {
-            cp_async_bulk_tensor_3d_multicast(to, activations, k, place.token + first, place.batch, full,
-                                              (uint16_t)((1 << T::cluster) - 1));
-        }
+        cp_async_bulk_tensor_3d(shared.base + stage * T::stage_size + box * T::box_bytes, activations,
+                                k_stage * STAGE_K + box * ACTIVATION_BOX_K, place.token, place.batch,
+                                shared.full<T>(stage));
     }
 }
 
@@ -176,7 +148,7 @@ static __device__ __forceinline__ void produce(const struct shared_map &shared, 
         wait(shared.empty<T>(ring.stage), ring.parity);
         load_weights<T>(shared, place, p, b1, b2, ring.stage, i);
         load_activations<T>(shared, place, activations, ring.stage, i);
-        advance<T::stages>(ring, 1);
+        advance<T::stages>(ring);
     }
 }
 
@@ -222,51 +194,32 @@ static __device__ __forceinline__ void expand_group(uint32_t (&fragment)[FRAGMEN
     }
 }
 
-/* Tells every CTA of the cluster that this warp is done with a stage. */
-template <class T>
-static __device__ __forceinline__ void release(const struct shared_map &shared, int stage, int lane) {
-    if (lane < T::cluster) {
-        mbarrier_arrive_cluster({mapa(shared.empty<T>(stage).address, (uint32_t)lane)});
-    }
-}
-
-/* Waits for full[s] and reads this thread's part of its weights. */
-template <class T>
-static __device__ __forceinline__ void read_stage(struct raw_slab (&raw)[T::slabs],
-                                                  const struct shared_map &shared, const struct place &place,
-                                                  const struct ring &ring, int warpgroup) {
-    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-    wait(shared.full<T>(ring.stage), ring.parity);
-    uint32_t stage = shared.base + ring.stage * T::stage_size;
-#pragma unroll
-    for (int slab = 0; slab < T::slabs; slab++) {
-        int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
-        read_slab<T>(raw[slab], stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
-                     lane);
-    }
-}
-
-/* Consumer warpgroup.  Waits for full[s]; expands a group of weights into a fragment buffer while the tensor
- * cores work for another buffer or another warpgroup; signals empty[s] once nothing reads stage s any more. */
+/* Consumer warpgroup.  Waits for full[s]; expands a group of weights into one of two fragment buffers while the
+ * tensor cores work on the other; signals empty[s] once nothing reads stage s any more. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums],
                                                 const struct shared_map &shared, const struct place &place,
-                                                int32_t stages_k, int warpgroup, int k_group) {
-    int lane = threadIdx.x % WARP_THREADS;
-    uint32_t fragments[T::buffers][FRAGMENT_STEPS][4];
-    struct raw_slab raw[T::slabs];
-    struct ring ring = {k_group, 0};
+                                                int32_t stages_k, int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    uint32_t fragments[2][FRAGMENT_STEPS][4];
+    struct ring ring = {0, 0};
     int previous = -1;
-    for (int32_t k = k_group; k < stages_k; k += T::k_groups) {
-        read_stage<T>(raw, shared, place, ring, warpgroup);
+    for (int32_t k = 0; k < stages_k; k++) {
+        wait(shared.full<T>(ring.stage), ring.parity);
         uint32_t stage = shared.base + ring.stage * T::stage_size;
+        struct raw_slab raw[T::slabs];
+#pragma unroll
+        for (int slab = 0; slab < T::slabs; slab++) {
+            int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
+            read_slab<T>(raw[slab], stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
+                         lane);
+        }
 #pragma unroll
         for (int i = 0; i < 2 * T::slabs; i++) {
             int group = i / T::slabs, slab = i % T::slabs;
-            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % T::buffers];
-            wgmma_wait_group<T::buffers - 1>(); /* this buffer is free */
-            if (i == T::buffers - 1 && previous >= 0) {
-                release<T>(shared, previous, lane);
+            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
+            if (i == 1 && previous >= 0 && lane == 0) { /* only this stage's first group is still pending */
+                mbarrier_arrive(shared.empty<T>(previous));
             }
             expand_group(fragment, raw[slab], group);
             wgmma_fence();
@@ -274,12 +227,13 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
             for (int step = 0; step < FRAGMENT_STEPS; step++) {
                 uint64_t tokens = matrix_descriptor_128b_swizzle(stage + group * T::box_bytes + step * 32);
                 wgmma_m64k16<T::tokens>::mma_async(sums[slab], fragment[step], tokens,
-                                                   k > k_group || group > 0 || step > 0);
+                                                   k > 0 || group > 0 || step > 0);
             }
             wgmma_commit_group();
+            wgmma_wait_group<1>(); /* all but the last: the other buffer is free */
         }
         previous = ring.stage;
-        advance<T::stages>(ring, T::k_groups);
+        advance<T::stages>(ring);
     }
     wgmma_wait_group<0>();
 #pragma unroll
@@ -291,55 +245,22 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
     }
 }
 
-/* Where the warpgroups that share slabs leave the sums of each other's part of the tokens: a word a thread, a
- * row for each sum. */
-template <class T>
-static __device__ __forceinline__ float *exchange_row(unsigned char *memory, int warpgroup, int part) {
-    constexpr int rows = T::slabs * T::sums / T::k_groups;
-    return (float *)memory + (warpgroup * T::k_groups + part) * rows * WARPGROUP_THREADS +
-           threadIdx.x % WARPGROUP_THREADS;
-}
-
-/* Gives away the sums of the other part of the tokens and adds what the other warpgroup has of this one's
- * `part`. */
-template <class T, int part>
-static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], unsigned char *memory,
-                                                int32_t stages_k, int warpgroup) {
-    constexpr int half = T::sums / 2, other = 1 - part;
-    float *to = exchange_row<T>(memory, warpgroup, other);
-#pragma unroll
-    for (int i = 0; i < T::slabs * half; i++) {
-        to[i * WARPGROUP_THREADS] = sums[i / half][other * half + i % half];
-    }
-    bar_sync(CONSUMER_BARRIER, T::consumers);
-    const float *from = exchange_row<T>(memory, warpgroup, part);
-#pragma unroll
-    for (int i = 0; i < T::slabs * half; i++) {
-        float &sum = sums[i / half][part * half + i % half];
-        /* A warpgroup that had no stage has no sums. */
-        sum = (part < stages_k ? sum : 0.0f) + (other < stages_k ? from[i * WARPGROUP_THREADS] : 0.0f);
-    }
-    bar_sync(CONSUMER_BARRIER, T::consumers);
-}
-
 /* fp32 silu(gate) * up of sums that still carry 2^-14. */
 static __device__ __forceinline__ float silu_times(float gate, float up) {
     gate *= PRODUCT_CORRECTION;
     return gate * rcp_approx(1.0f + ex2_approx(-LOG2_E * gate)) * (up * PRODUCT_CORRECTION);
 }
 
-/* Sums of `part` of the tokens -> fp16 outputs in shared memory, [token][feature], over stages nobody uses any
- * more. */
-template <class T, int part>
+/* Sums -> fp16 outputs in shared memory, [token][feature], over the stages nobody uses any more. */
+template <class T>
 static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::sums], uint32_t output,
                                                     int warpgroup) {
-    constexpr int first = part * T::tokens / T::k_groups;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int slab = 0; slab < T::slabs; slab++) {
         int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
 #pragma unroll
-        for (int token = first; token < first + T::tokens / T::k_groups; token += 32) {
+        for (int token = 0; token < T::tokens; token += 32) {
             uint32_t halves[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -355,9 +276,9 @@ static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::s
 template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct place &place,
                                                     const struct dual_gemm_params &p) {
-    constexpr int vectors = T::features / HALVES_OF_VECTOR;
+    constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::warpgroups * WARPGROUP_THREADS;
     int thread = threadIdx.x - WARPGROUP_THREADS;
-    for (int i = thread; i < T::tokens * vectors; i += T::consumers) {
+    for (int i = thread; i < T::tokens * vectors; i += threads) {
         int token = i / vectors, feature = i % vectors * HALVES_OF_VECTOR;
         if (place.token + token >= p.m || place.feature + feature >= p.n) {
             continue;
@@ -376,28 +297,19 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
 }
 
 template <class T>
-static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
+static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *output,
                                                const struct place &place, const struct dual_gemm_params &p) {
-    int consumer = threadIdx.x / WARPGROUP_THREADS - 1;
-    int warpgroup = consumer % T::warpgroups, k_group = consumer / T::warpgroups;
+    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
-    multiply<T>(sums, shared, place, p.stages_k, warpgroup, k_group);
-    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free in this CTA */
-    if constexpr (T::k_groups == 1) {
-        stage_output<T, 0>(sums, cvta_to_shared(memory), warpgroup);
-    } else if (k_group == 0) {
-        exchange<T, 0>(sums, memory, p.stages_k, warpgroup);
-        stage_output<T, 0>(sums, cvta_to_shared(memory), warpgroup);
-    } else {
-        exchange<T, 1>(sums, memory, p.stages_k, warpgroup);
-        stage_output<T, 1>(sums, cvta_to_shared(memory), warpgroup);
-    }
-    bar_sync(CONSUMER_BARRIER, T::consumers);
-    store_output<T>(memory, place, p);
+    multiply<T>(sums, shared, place, p.stages_k, warpgroup);
+    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS); /* the stages are free */
+    stage_output<T>(sums, cvta_to_shared(output), warpgroup);
+    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS);
+    store_output<T>(output, place, p);
 }
 
 template <class T>
-static __global__ void __maxnreg__(T::launch_registers)
+static __global__ void __launch_bounds__(T::threads, 1)
     dual_gemm_kernel(const __grid_constant__ CUtensorMap activations, const __grid_constant__ CUtensorMap b1,
                      const __grid_constant__ CUtensorMap b2, const __grid_constant__ dual_gemm_params p) {
     extern __shared__ unsigned char memory[];
@@ -416,12 +328,11 @@ static __global__ void __maxnreg__(T::launch_registers)
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
             mbarrier_init(shared.full<T>(stage), 1);
-            mbarrier_init(shared.empty<T>(stage), T::cluster * T::warps_a_stage);
+            mbarrier_init(shared.empty<T>(stage), T::consumer_warps);
         }
         fence_mbarrier_init();
     }
-    barrier_cluster_arrive_relaxed();
-    barrier_cluster_wait(); /* before anybody signals a barrier of another CTA */
+    __syncthreads();
     griddepcontrol_launch_dependents();
 
     if (threadIdx.x < WARPGROUP_THREADS) {
@@ -429,14 +340,10 @@ static __global__ void __maxnreg__(T::launch_registers)
         if (threadIdx.x == 0) {
             produce<T>(shared, place, p, &activations, &b1, &b2);
         }
-        __syncwarp(); /* the cluster barrier wants whole warps */
     } else {
-        setmaxnreg_inc<T::consumer_registers>();
+        setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();
         consume<T>(shared, aligned, place, p);
     }
-    /* No CTA may leave while another can still signal its barriers. */
-    barrier_cluster_arrive_relaxed();
-    barrier_cluster_wait();
 }
 
 #endif

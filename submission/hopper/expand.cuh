@@ -9,6 +9,10 @@
 
 #include "../gpu/ptx.cuh"
 
+#define CODE_SIGNS         0x80808080 /* of the codes in the high nibbles, which become high bytes of halves */
+#define CODE_MAGNITUDES    0x0e0e0e0e
+#define HIGH_BYTES         0xff00ff00
+#define BYTES_0_AND_2      0x2404     /* prmt: as the high bytes of two halves */
 #define SCALE_MAGNITUDES   0x7f7f     /* of two e4m3 bytes: the sign bit is ignored */
 #define HALF2_2_TO_7       0x58005800 /* 128 in both halves */
 #define PRODUCT_CORRECTION 16384.0f   /* 2^14 */
@@ -22,14 +26,12 @@
 
 /* Eight codes times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7). */
 static __device__ __forceinline__ void expand_word(uint32_t codes, uint32_t scale, uint32_t (&pairs)[4]) {
-    const uint32_t signs = 0x80808080, magnitudes = 0x0e0e0e0e, high_bytes = 0xff00ff00;
-    const uint32_t bytes_0_and_2 = 0x2404; /* as the high bytes of two halves */
-    uint32_t odd = (codes & signs) | ((codes >> 3) & magnitudes);
-    uint32_t even = ((codes << 4) & signs) | ((codes << 1) & magnitudes);
-    pairs[0] = mul_f16x2(prmt(even, 0, bytes_0_and_2), scale);
-    pairs[1] = mul_f16x2(prmt(odd, 0, bytes_0_and_2), scale);
-    pairs[2] = mul_f16x2(even & high_bytes, scale);
-    pairs[3] = mul_f16x2(odd & high_bytes, scale);
+    uint32_t odd = (codes & CODE_SIGNS) | ((codes >> 3) & CODE_MAGNITUDES);
+    uint32_t even = ((codes << 4) & CODE_SIGNS) | ((codes << 1) & CODE_MAGNITUDES);
+    pairs[0] = mul_f16x2(prmt(even, 0, BYTES_0_AND_2), scale);
+    pairs[1] = mul_f16x2(prmt(odd, 0, BYTES_0_AND_2), scale);
+    pairs[2] = mul_f16x2(even & HIGH_BYTES, scale);
+    pairs[3] = mul_f16x2(odd & HIGH_BYTES, scale);
 }
 
 /* Two e4m3 scale factors -> each times 2^7 in both halves of a word. */

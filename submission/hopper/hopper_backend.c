@@ -27,8 +27,7 @@ enum {
     HOPPER_MINOR = 0,
     MAX_DEVICES = 64,
     MAX_CONFIGS = 32,
-    MAX_PREPARE_BLOCKS = 1 << 16, /* each takes several rows beyond that */
-    MAX_GRID_YZ = 65535,          /* HW: CUDA programming guide, grid dimensions */
+    MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
 };
 
@@ -43,10 +42,6 @@ static int64_t ceil_div(int64_t x, int64_t y) {
 
 static int64_t round_up(int64_t x, int64_t unit) {
     return ceil_div(x, unit) * unit;
-}
-
-static int64_t min(int64_t x, int64_t y) {
-    return x < y ? x : y;
 }
 
 static int32_t cuda_error(const char *what, cudaError_t error) {
@@ -227,7 +222,7 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
     int64_t token_tiles = ceil_div(problem->m, plan->config->tile_tokens);
     const int64_t limit = INT32_MAX / 2; /* coordinates are 32 bits, with a tile to spare */
     if (problem->m > limit || problem->n > limit || problem->k > limit || problem->l > MAX_GRID_YZ ||
-        token_tiles > MAX_GRID_YZ) {
+        token_tiles > MAX_GRID_YZ || problem->m * problem->l > limit / (plan->stages_k * UNITS_OF_CHUNK)) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
             "m %lld, n %lld, k %lld, l %lld: expected n and k up to %lld, m up to %d tiles of %d and l "
@@ -256,7 +251,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
         .batches = problem->l,
         .element_bytes = 2,
         .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)(config->tile_tokens / config->cluster),
+        .box_rows = (uint32_t)config->tile_tokens,
         .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
     };
     struct tensor_3d weight_tensor = {
@@ -318,30 +313,27 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
     };
 
     const char *dependent = getenv(DEPENDENT_LAUNCH_VARIABLE);
-    cudaLaunchAttribute attributes[2] = {
-        {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}},
-        {.id = cudaLaunchAttributeClusterDimension, .val = {.clusterDim = {(unsigned)config->cluster, 1, 1}}},
-    };
+    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
     /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
      * start. */
     int allowed = dependent == NULL || strcmp(dependent, "0") != 0;
-    memcpy(&attributes[0].val, &allowed, sizeof allowed);
+    memcpy(&attribute.val, &allowed, sizeof allowed);
 
-    int64_t blocks = min(problem->l * problem->m, MAX_PREPARE_BLOCKS);
+    int64_t blocks = ceil_div(problem->l * problem->m * plan->stages_k * UNITS_OF_CHUNK, PREPARE_THREADS);
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
     cudaLaunchConfig_t prepare_launch = {
-        {(unsigned)blocks, 1, 1}, {PREPARE_THREADS, 1, 1}, 0, problem->queue, attributes, 1};
+        {(unsigned)blocks, 1, 1}, {PREPARE_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
     void *prepare_arguments[] = {&prepare};
     CHECK_CUDA(cudaLaunchKernelExC(&prepare_launch, hopper_prepare_kernel(), prepare_arguments));
 
-    unsigned feature_tiles = (unsigned)round_up(ceil_div(problem->n, tile_features(config)), config->cluster);
-    cudaLaunchConfig_t gemm_launch = {
-        {feature_tiles, (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
-        {(unsigned)block_threads(config), 1, 1},
-        (size_t)shared_bytes(config),
-        problem->queue,
-        attributes,
-        2};
+    cudaLaunchConfig_t gemm_launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
+                                       (unsigned)ceil_div(problem->m, config->tile_tokens),
+                                       (unsigned)problem->l},
+                                      {(unsigned)block_threads(config), 1, 1},
+                                      (size_t)shared_bytes(config),
+                                      problem->queue,
+                                      &attribute,
+                                      1};
     void *gemm_arguments[] = {&activations, &b1, &b2, &gemm};
     CHECK_CUDA(cudaLaunchKernelExC(&gemm_launch, hopper_dual_gemm_kernel(plan->index), gemm_arguments));
     return CUSTOM_KERNEL_OK;

@@ -6,8 +6,8 @@
 #include "dual_gemm_kernel.cuh"
 #include "prepare_kernel.cuh"
 
-#define KERNEL(name, warpgroups, slabs, tokens, cluster, stages, k_groups, buffers)                            \
-    (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, cluster, stages, k_groups, buffers>>,
+#define KERNEL(name, warpgroups, slabs, tokens, stages)                                                        \
+    (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, stages>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};

@@ -9,7 +9,8 @@ extern const int hopper_config_count;
 
 /* What a plan costs: waves of CTAs times the work of one, in units of features x tokens of C.
  *
- * One CTA fits an SM, so `sms` CTAs run at a time and the last wave counts whole.  K is the same for all. */
+ * One CTA fits an SM, so `sms` CTAs run at a time and the last wave counts whole.  A CTA's work is its tile
+ * and, for each feature, the expansion of its weights.  K is the same for all. */
 int64_t hopper_plan_cost(const struct hopper_config *config, int64_t m, int64_t n, int64_t l, int sms);
 
 /* The index of the cheapest configuration; among equals the larger tile, which reads less, then the first

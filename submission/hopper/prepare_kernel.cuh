@@ -6,34 +6,36 @@
 #include "config.h"
 #include "expand.cuh"
 
-#define PREFETCH_BYTES       128 /* HW: a cache line */
-#define WORDS_OF_CODES       4   /* a thread's: the same word of the four lanes' groups, 32 elements */
-#define THREADS_PER_PERMUTED (PERMUTED_ELEMS / (WORDS_OF_CODES * 8))
+#define CHUNK_GROUPS (PERMUTED_ELEMS / NVFP4_GROUP_ELEMS)
 
-/* 32 elements of one row: word `part % 2` of group `part / 2` of each of the four lanes -> 64 contiguous bytes.
- */
-static __device__ __forceinline__ void expand_part(const uint8_t *codes, const uint8_t *scales,
-                                                   uint16_t *expanded, int scale_layout, int row, int groups,
-                                                   int chunk, int part) {
-    const int chunk_groups = PERMUTED_ELEMS / NVFP4_GROUP_ELEMS;
-    uint32_t pairs[4][4] = {}; /* [pair][lane] */
+/* Pair `pair` of expand_word alone. */
+static __device__ __forceinline__ uint32_t expand_pair(uint32_t codes, uint32_t scale, int pair) {
+    uint32_t bytes = pair % 2 == 0 ? codes << 4 : codes;
+    bytes = (bytes & CODE_SIGNS) | ((bytes >> 3) & CODE_MAGNITUDES);
+    return mul_f16x2(pair < 2 ? prmt(bytes, 0, BYTES_0_AND_2) : bytes & HIGH_BYTES, scale);
+}
+
+/* 16 bytes of the expanded row: one pair of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.
+ * The threads of a warp write 512 bytes together: half-written sectors cost a read each. */
+static __device__ __forceinline__ void expand_unit(const struct prepare_params &p, uint32_t index) {
+    uint32_t groups = (uint32_t)(p.k / NVFP4_GROUP_ELEMS), chunks = (groups + CHUNK_GROUPS - 1) / CHUNK_GROUPS;
+    uint32_t chunk_index = index / UNITS_OF_CHUNK, unit = index % UNITS_OF_CHUNK;
+    uint32_t row = chunk_index / chunks, chunk = chunk_index % chunks;
+    uint32_t batch = p.l == 1 ? 0 : row / (uint32_t)p.m;
+    const uint8_t *codes = p.a + row * (p.k / 2) + chunk * (PERMUTED_ELEMS / 2) + unit / 4 * 4;
+    const uint8_t *scales = p.sfa + batch * scale_batch_bytes(p.scale_layout, p.m, groups);
+    uint32_t pairs[4]; /* [lane] */
 #pragma unroll
     for (int lane = 0; lane < 4; lane++) {
-        int group = chunk * chunk_groups + 2 * lane + part / 2;
+        uint32_t group = chunk * CHUNK_GROUPS + 2 * lane + unit / 8;
+        pairs[lane] = 0; /* past the end of K */
         if (group < groups) {
-            uint32_t word = *(const uint32_t *)(codes + chunk * (PERMUTED_ELEMS / 2) + lane * 16 + part * 4);
-            uint32_t scale[2], halves[4];
-            expand_scales(scales[scale_offset(scale_layout, row, group, groups)], scale);
-            expand_word(word, scale[0], halves);
-            for (int pair = 0; pair < 4; pair++) {
-                pairs[pair][lane] = halves[pair];
-            }
+            uint32_t scale[2];
+            expand_scales(scales[scale_offset(p.scale_layout, row - batch * p.m, group, groups)], scale);
+            pairs[lane] = expand_pair(*(const uint32_t *)(codes + lane * 16), scale[0], (int)(unit % 4));
         }
     }
-    uint4 *to = (uint4 *)(expanded + chunk * PERMUTED_ELEMS) + part * 4;
-    for (int pair = 0; pair < 4; pair++) {
-        to[pair] = make_uint4(pairs[pair][0], pairs[pair][1], pairs[pair][2], pairs[pair][3]);
-    }
+    ((uint4 *)p.activations)[index] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
 /* One word of a padded block: the four scale factors of a row and 64 elements of K; zeros past either end. */
@@ -52,34 +54,19 @@ static __device__ __forceinline__ void block_scales(const struct prepare_params 
     ((uint32_t *)to)[index] = value;
 }
 
-/* A block takes rows of A, one at a time, its threads the parts of a row; then words of scale tiles.  Any grid
- * is right. */
+/* A thread a unit of A, then words of scale tiles.  Any grid is right. */
 static __global__ void __launch_bounds__(PREPARE_THREADS)
     prepare_kernel(const __grid_constant__ prepare_params p) {
-    /* Bring this block's first row into L2 while the kernel before is still running; its contents may yet
-     * change. */
-    int64_t ahead = (int64_t)threadIdx.x * PREFETCH_BYTES;
-    if (ahead < p.k / 2) {
-        prefetch_global_l2(p.a + blockIdx.x * (p.k / 2) + ahead);
-    }
+    griddepcontrol_launch_dependents(); /* the next kernel reads nothing before this one is complete */
     griddepcontrol_wait(); /* the scratch memory may still be in use, and the inputs in the making */
-    /* Only now: the GEMM copies weights before it waits for this grid, so all earlier ones must be complete. */
-    griddepcontrol_launch_dependents();
-    int groups = (int)(p.k / NVFP4_GROUP_ELEMS), chunks = (int)((p.k + PERMUTED_ELEMS - 1) / PERMUTED_ELEMS);
-    for (int64_t row = blockIdx.x; row < p.l * p.m; row += gridDim.x) {
-        int64_t batch = p.l == 1 ? 0 : row / p.m;
-        const uint8_t *codes = p.a + row * (p.k / 2);
-        const uint8_t *scales = p.sfa + batch * scale_batch_bytes(p.scale_layout, p.m, groups);
-        uint16_t *expanded = p.activations + row * chunks * PERMUTED_ELEMS;
-        for (int i = threadIdx.x; i < chunks * THREADS_PER_PERMUTED; i += PREPARE_THREADS) {
-            expand_part(codes, scales, expanded, p.scale_layout, (int)(row - batch * p.m), groups,
-                        i / THREADS_PER_PERMUTED, i % THREADS_PER_PERMUTED);
-        }
+    uint32_t thread = blockIdx.x * PREPARE_THREADS + threadIdx.x, threads = gridDim.x * PREPARE_THREADS;
+    int64_t chunks = (p.k + PERMUTED_ELEMS - 1) / PERMUTED_ELEMS;
+    for (int64_t i = thread; i < p.l * p.m * chunks * UNITS_OF_CHUNK; i += threads) {
+        expand_unit(p, (uint32_t)i);
     }
     if (p.blocked_sfb1 != NULL) {
         int64_t words = p.l * ((p.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS) * chunks * 2 * SCALE_TILE_ROWS;
-        int64_t step = (int64_t)gridDim.x * PREPARE_THREADS;
-        for (int64_t i = (int64_t)blockIdx.x * PREPARE_THREADS + threadIdx.x; i < words; i += step) {
+        for (int64_t i = thread; i < words; i += threads) {
             block_scales(p, p.sfb1, p.blocked_sfb1, i);
             block_scales(p, p.sfb2, p.blocked_sfb2, i);
         }
