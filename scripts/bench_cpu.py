@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -72,16 +71,6 @@ def measure(m: int, n: int, k: int, seed: int, repeats: int) -> dict[str, float]
     return result
 
 
-def processor() -> str:
-    """The processor's name, as far as the system tells."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
 def main() -> int:
     """Prints the table; --json FILE keeps it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -89,7 +78,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     detail = next(backend.detail for backend in backends() if backend.name == "cpu")
-    environment = f"{processor()}; library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
+    environment = f"library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
     rows = []
     for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
         rows.append({"m": case.m, "n": case.n, "k": case.k})

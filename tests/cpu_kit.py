@@ -14,7 +14,7 @@ import os
 import numpy as np
 import pytest
 
-OK, ARGUMENT, OUT_OF_MEMORY = 0, 2, 5
+OK, ARGUMENT, UNAVAILABLE, OUT_OF_MEMORY = 0, 2, 3, 5
 CPU, HOST = 1, -1
 BLOCKED, ROWS = 0, 1
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])
@@ -47,6 +47,17 @@ class Args(ctypes.Structure):
         ("scale_layout", ctypes.c_int32),
         *((name, ctypes.c_int64) for name in "mnkl"),
         *((name, ctypes.c_void_p) for name in (*INPUTS, "c", "queue")),
+    )
+
+
+class Info(ctypes.Structure):
+    _fields_ = (
+        ("struct_bytes", ctypes.c_uint32),
+        ("backend", ctypes.c_int32),
+        ("name", ctypes.c_char_p),
+        ("built", ctypes.c_int32),
+        ("available", ctypes.c_int32),
+        ("detail", ctypes.c_char_p),
     )
 
 

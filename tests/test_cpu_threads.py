@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_kit import ARGUMENT, LAYOUTS, Backend, assert_same, check, random_problem
+from cpu_kit import ARGUMENT, LAYOUTS, OK, UNAVAILABLE, Backend, Info, assert_same, check, random_problem
 
 
 @LAYOUTS
@@ -23,6 +25,21 @@ def test_any_number_of_threads_gives_the_same_bits(library_path, monkeypatch, th
     check(problem, want)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     assert_same(backend(problem, layout), want)
+
+
+def test_the_query_tells_instruction_set_threads_and_processor(library_path, monkeypatch):
+    library = ctypes.CDLL(str(library_path))
+    monkeypatch.setenv("NVFP4_CPU_ISA", "portable")
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    for threads, text in (("1", "1 thread"), ("3", "3 threads")):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        info = Info(ctypes.sizeof(Info))
+        found = {}
+        while library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == OK:
+            found[info.name] = info.detail.decode()
+        assert found[b"cpu"] == ", ".join(["portable C", text, *names[:1]])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -43,8 +60,12 @@ def test_an_unknown_instruction_set_is_named_and_nothing_is_written(library_path
     status, c = backend.status(random_problem(2, 3, 64))
     message = backend.library.custom_kernel_message().decode()
     assert status == ARGUMENT
-    assert message.startswith(f"NVFP4_CPU_ISA is '{value[:64]}'; expected one of ")
-    assert message.endswith("portable")
+    told, _, names = message.partition("; expected one of the instruction sets built in: ")
+    assert told == f"NVFP4_CPU_ISA is '{value[:64]}'"
+    assert "portable" in names.split(", ")
+    for isa in names.split(", "):  # each name it tells is one it takes, even where the machine lacks it
+        monkeypatch.setenv("NVFP4_CPU_ISA", isa)
+        assert backend.status(random_problem(2, 3, 64))[0] in (OK, UNAVAILABLE)
     assert (c.view(np.uint16) == 0x7BAD).all()
 
 
