@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -365,7 +366,9 @@ def test_a_failing_compiler_gives_its_output_and_leaves_nothing(alone, tmp_path)
 def test_a_compiler_that_hangs_is_ended(alone, cpu_text, tmp_path):
     (alone.folder / "submission.py").write_text(cpu_text.replace("_COMPILE_LIMIT_S = 120", "_COMPILE_LIMIT_S = 1"))
     cc = compiler(tmp_path / "cc", 'case "$*" in *" -c "*) exec sleep 60;; *) exec cc "$@";; esac')
+    start = time.monotonic()
     code, _, errors = alone(CC=cc)
+    assert time.monotonic() - start < 30, "it was not waited for"
     assert code != 0 and "compilation took more than 1 s and was ended" in errors
     assert entries(alone.cache) == []
 
