@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "kernels.h"
 
@@ -26,7 +29,7 @@ enum {
     CACHE_LINE_BYTES = 64,
     MAX_THREADS = 256,
     ISA_LIST_BYTES = 64,
-    CPU_NAME_BYTES = 96,
+    CPU_NAME_BYTES = 64,
     BLOCK_ROWS = 512,                     /* A rows packed at a time; fewer when K is so long that they ... */
     MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... would leave a last-level cache */
     TASKS_PER_THREAD = 4,                 /* enough to even out threads of unequal speed */
@@ -241,22 +244,28 @@ static int32_t run(const struct problem *problem) {
     return CUSTOM_KERNEL_OK;
 }
 
-/* The processor's name as Linux tells it, after a comma; "" if it tells none. */
+/* The processor's name after a comma; "" where it tells none.
+ * HW: CPUID leaves 0x80000002 to 0x80000004 hold it, padded with blanks or zeros (AMD64 manual, volume 3). */
 static void read_cpu_name(char name[static CPU_NAME_BYTES]) {
-    char line[256];
     name[0] = '\0';
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *value = strchr(line, ':');
-        if (value != NULL && strncmp(line, "model name", strlen("model name")) == 0) {
-            value += strspn(value, ": \t");
-            (void)snprintf(name, CPU_NAME_BYTES, ", %.*s", (int)strcspn(value, "\n"), value);
-            break;
+#ifdef __x86_64__
+    uint32_t words[3][4];
+    char text[sizeof words + 1];
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!__get_cpuid(0x80000002u + i, &words[i][0], &words[i][1], &words[i][2], &words[i][3])) {
+            return;
         }
     }
-    if (file != NULL) {
-        (void)fclose(file);
+    memcpy(text, words, sizeof words);
+    text[sizeof words] = '\0';
+    size_t start = strspn(text, " "), end = strlen(text);
+    while (end > start && text[end - 1] == ' ') {
+        end--;
     }
+    if (end > start) {
+        (void)snprintf(name, CPU_NAME_BYTES, ", %.*s", (int)(end - start), text + start);
+    }
+#endif
 }
 
 static int available(int32_t device, char *detail, size_t detail_bytes) {
