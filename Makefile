@@ -80,7 +80,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean
+.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare
 FORCE:
 
 help: ## list the targets (the default)
@@ -120,6 +120,23 @@ lint-submission: ## check any submission against the leaderboard's rules (FILE=)
 
 submit: ## send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
 	@python=$$(scripts/setup.sh test) && $$python scripts/submit.py $(FILE) $(SUBMIT_ARGS)
+
+R ?=
+rounds-check: ## check the optimisation rounds: order in git, digests, figures, verdicts
+	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py check
+
+rounds-render: ## regenerate the tables, blocks and plot of shark_tank/
+	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py render
+
+rerun: ## R=N: build both commits of a round, measure again, say whether its verdict holds
+	@test -n "$(R)" || { echo 'rerun: give R=N, the number of a measured round'; exit 2; }
+	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py rerun $(R)
+
+history: ## render the rounds as one page, build/history/index.html, with plots
+	@python=$$(scripts/setup.sh test) && $$python scripts/history.py
+
+compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Triton
+	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
 format: ## format C, CUDA and Python
