@@ -1,0 +1,37 @@
+"""The README's tables are what the committed measurements say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.readme import BLOCKS, hopper, render
+
+
+def test_tables_are_current(root):
+    text = (root / "README.md").read_text()
+    assert render(text) == text
+
+
+def test_an_altered_figure_is_noticed(root):
+    text = (root / "README.md").read_text()
+    ours = json.loads((root / BLOCKS["hopper"][0]).read_text())["median_us"]["auto"]["256x4096x7168"]
+    assert f"| {ours:.1f} |" in text
+    altered = text.replace(f"| {ours:.1f} |", "| 12.3 |", 1)
+    assert render(altered) != altered
+
+
+def test_a_missing_block_is_an_error():
+    with pytest.raises(ValueError, match="has 0 blocks"):
+        render("no blocks")
+
+
+def test_ratios_are_geometric_means_over_shapes():
+    data = {
+        "chip": "C",
+        "driver": "D",
+        "commit": "0123456789",
+        "median_us": {"auto": {"1x1x1": 10.0, "2x2x2": 20.0}, "triton": {"1x1x1": 40.0, "2x2x2": 20.0}},
+    }
+    assert "| 40.0 | 20.0 | 28.3 | 0.50 |" in hopper(data)
