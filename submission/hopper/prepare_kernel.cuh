@@ -16,24 +16,33 @@ static __device__ __forceinline__ uint32_t expand_pair(uint32_t codes, uint32_t 
 }
 
 /* 16 bytes of the expanded row: one pair of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.
- * The threads of a warp write 512 bytes together: half-written sectors cost a read each. */
+ * The threads of a warp write 512 bytes together: half-written sectors cost a read each.  All six loads are
+ * issued before any is used, whatever the layout and the end of K: one latency of memory instead of four. */
 static __device__ __forceinline__ void expand_unit(const struct prepare_params &p, uint32_t index) {
     uint32_t groups = (uint32_t)(p.k / NVFP4_GROUP_ELEMS), chunks = (groups + CHUNK_GROUPS - 1) / CHUNK_GROUPS;
     uint32_t chunk_index = index / UNITS_OF_CHUNK, unit = index % UNITS_OF_CHUNK;
     uint32_t row = chunk_index / chunks, chunk = chunk_index % chunks;
     uint32_t batch = p.l == 1 ? 0 : row / (uint32_t)p.m;
     const uint8_t *codes = p.a + row * (p.k / 2) + chunk * (PERMUTED_ELEMS / 2) + unit / 4 * 4;
-    const uint8_t *scales = p.sfa + batch * scale_batch_bytes(p.scale_layout, p.m, groups);
+    const uint8_t *scales = p.sfa + batch * scale_batch_bytes(p.scale_layout, p.m, groups) +
+                            scale_offset(p.scale_layout, row - batch * p.m, chunk * CHUNK_GROUPS, groups);
+    bool whole =
+        (chunk + 1) * CHUNK_GROUPS <= groups; /* else K ends in the middle: lanes 2 and 3 have nothing */
+    uint32_t second_half =
+        p.scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS;
+    uint32_t words[4], factors[2]; /* [lane]; four scale factors each */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        words[lane] = *(const uint32_t *)(codes + (lane < 2 || whole ? lane * 16 : 0));
+    }
+    factors[0] = *(const uint32_t *)scales;
+    factors[1] = *(const uint32_t *)(scales + (whole ? second_half : 0));
     uint32_t pairs[4]; /* [lane] */
 #pragma unroll
     for (int lane = 0; lane < 4; lane++) {
-        uint32_t group = chunk * CHUNK_GROUPS + 2 * lane + unit / 8;
-        pairs[lane] = 0; /* past the end of K */
-        if (group < groups) {
-            uint32_t scale[2];
-            expand_scales(scales[scale_offset(p.scale_layout, row - batch * p.m, group, groups)], scale);
-            pairs[lane] = expand_pair(*(const uint32_t *)(codes + lane * 16), scale[0], (int)(unit % 4));
-        }
+        uint32_t scale[2];
+        expand_scales((uint16_t)(factors[lane / 2] >> (lane % 2 * 16 + unit / 8 * 8)), scale);
+        pairs[lane] = lane < 2 || whole ? expand_pair(words[lane], scale[0], (int)(unit % 4)) : 0;
     }
     ((uint4 *)p.activations)[index] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
