@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
+from scripts import bundle_loader  # noqa: E402
 from scripts.lint_submission import Finding, lint  # noqa: E402
 
 LEADERBOARD = "nvfp4_dual_gemm"
@@ -271,11 +271,21 @@ def compile_bundle(text: str, target: str) -> tuple[float | None, str]:
 
 
 def has_compiler(target: str) -> bool:
-    """Whether the target can be compiled here."""
-    if TARGETS[target].nvcc_flags:
-        home = os.environ.get("CUDA_HOME")
-        return bool(os.environ.get("NVCC") or shutil.which("nvcc") or (home and Path(home, "bin/nvcc").is_file()))
-    return shutil.which(os.environ.get("CC") or "cc") is not None
+    """Whether the bundle would find the target's compilers here."""
+    try:
+        bundle_loader.find_compilers(bool(TARGETS[target].nvcc_flags))
+    except ImportError:
+        return False
+    return True
+
+
+def run_harness(text: str, cases: Path) -> int:
+    """The exit status of the harness's tests of the bundle, run from an empty folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "submission.py"
+        path.write_text(text, encoding="utf-8")
+        command = [sys.executable, str(ROOT / "eval" / "eval.py"), "test", str(cases.resolve())]
+        return subprocess.run([*command, "--submission", str(path)], cwd=folder, check=False).returncode
 
 
 def choose_target() -> str:
@@ -296,7 +306,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "submission.py")
-    parser.add_argument("--check", action="store_true", help="then run the harness's tests on the file")
+    parser.add_argument("--check", action="store_true", help="run the harness's tests before writing")
     parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
     parser.add_argument("--no-compile", action="store_true", help="do not try a first import before writing")
     options = parser.parse_args(arguments)
@@ -326,14 +336,14 @@ def main(arguments: list[str] | None = None) -> int:
     if findings:
         print(f"bundle: {len(findings)} finding(s), {options.output} not written", file=sys.stderr)
         return 1
+    if options.check:
+        status = run_harness(bundle.text, options.cases)
+        if status != 0:
+            print(f"bundle: the harness ended with exit status {status}, {options.output} not written", file=sys.stderr)
+            return 1
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_bytes(content)
     print(f"{options.output}: target {target}, {len(content)} bytes, {compiled}")
-    if options.check:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, str(ROOT / "eval" / "eval.py"), "test", str(options.cases.resolve())]
-            command += ["--submission", str(options.output.resolve())]
-            return subprocess.run(command, cwd=folder, check=False).returncode
     return 0
 
 

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -54,6 +55,11 @@ def _find_nvcc() -> str:
     return found
 
 
+def find_compilers(cuda: bool) -> list[str]:
+    """The paths of the C compiler and, for CUDA sources, of nvcc; ImportError says which is missing."""
+    return [_find_c_compiler(), *([_find_nvcc()] if cuda else [])]
+
+
 def _version(compiler: str) -> str:
     return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
@@ -82,7 +88,14 @@ def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
     try:
         for command in commands:
             running.append(
-                subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    process_group=0,  # a driver runs the real compilers as children, which have to end with it
+                )
             )
         for process in running:
             output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
@@ -94,7 +107,7 @@ def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
     finally:
         for process in running:
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
@@ -156,14 +169,13 @@ def _build(folder: Path, compiler: str, nvcc: str | None) -> Path:
 
 def _library_path() -> Path:
     """The library compiled from the sources above: by an earlier import, or now."""
-    compiler = _find_c_compiler()
-    nvcc = _find_nvcc() if _NVCC_FLAGS else None
+    compilers = find_compilers(bool(_NVCC_FLAGS))
     root = _cache_root()
-    entry = root / _digest([compiler, nvcc] if nvcc is not None else [compiler])
+    entry = root / _digest(compilers)
     if not (entry / LIBRARY_NAME).is_file():
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=root))
         try:
-            library = _build(scratch, compiler, nvcc)
+            library = _build(scratch, compilers[0], compilers[1] if _NVCC_FLAGS else None)
             finished = scratch / "finished"
             finished.mkdir()
             library.rename(finished / LIBRARY_NAME)

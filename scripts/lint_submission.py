@@ -40,6 +40,8 @@ POINTER_CALLS = frozenset({"data_ptr", "untyped_storage", "storage", "const_data
 KEY_MAKERS = frozenset({"tuple", "list", "frozenset", "hash", "int", "str", "repr", "hex", "sorted", "join", "format"})
 LOOKUPS = frozenset({"get", "setdefault", "pop", "__getitem__", "__setitem__", "__contains__"})
 KERNELGUARD_LIMIT_S = 120
+# In the detector's evidence: dotted names and calls, such as sys.modules or threading.Thread().
+CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+|[A-Za-z_]\w*(?=\()")
 
 
 class Finding(NamedTuple):
@@ -231,6 +233,15 @@ def _check_pointer_keys(tree: ast.Module) -> Iterator[Finding]:
     yield from visitor.findings
 
 
+def _place(evidence: str, text: str) -> tuple[int, int]:
+    """Where the first name of the evidence stands in the text; the detector gives no places. (1, 1) if nowhere."""
+    for name in CODE_NAME.findall(evidence):
+        match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
+        if match is not None:
+            return text.count("\n", 0, match.start()) + 1, match.start() - text.rfind("\n", 0, match.start())
+    return 1, 1
+
+
 def kernelguard_findings(content: bytes) -> list[Finding] | None:
     """What the leaderboard's detector says, or None if it is not installed here."""
     if importlib.util.find_spec("kernelguard") is None:
@@ -248,10 +259,12 @@ def kernelguard_findings(content: bytes) -> list[Finding] | None:
     except (ValueError, KeyError, TypeError):
         said = (done.stderr or done.stdout).decode(errors="replace").strip()
         return [Finding(1, 1, "kernelguard", f"gave no verdict (exit status {done.returncode}): {said[-500:]}")]
-    found = [
-        Finding(1, 1, "kernelguard", f"{entry['pattern']} ({entry['severity']}): {entry.get('evidence', '')}")
-        for entry in patterns
-    ]
+    text = content.decode(errors="replace")
+    found = []
+    for entry in patterns:
+        evidence = str(entry.get("evidence") or "")
+        message = f"{entry['pattern']} ({entry['severity']}): {evidence}"
+        found.append(Finding(*_place(evidence, text), "kernelguard", message))
     if not found and verdict.get("should_filter"):
         found.append(Finding(1, 1, "kernelguard", f"refuses the file: {verdict.get('filter_reason')}"))
     return found

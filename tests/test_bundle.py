@@ -307,6 +307,24 @@ def test_check_runs_the_harness_on_what_was_written(root, tmp_path):
     assert "1 of 1 tests pass" in done.stdout
 
 
+def test_a_bundle_that_fails_the_harness_is_not_written(checkout, root, tmp_path):
+    for folder in ("eval", "reference"):
+        shutil.copytree(root / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    cases, output = tmp_path / "cases.txt", tmp_path / "out.py"
+    cases.write_text(TINY)
+    shim = checkout / "submission" / "submission.py"
+    shim.write_text(shim.read_text().replace("    return c\n", "    return c.zero_()\n"))
+    command = [sys.executable, str(checkout / "scripts/bundle.py"), "--target", "cpu", "--output", str(output)]
+    done = subprocess.run([*command, "--check", "--cases", str(cases)], capture_output=True, text=True)
+    assert done.returncode == 1 and not output.exists(), done.stdout + done.stderr
+    assert "the harness ended with exit status 112" in done.stderr and "not written" in done.stderr
+
+
+def test_a_compiler_that_the_bundle_would_not_find_is_not_there(monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert not has_compiler("cpu") and not has_compiler("h200")
+
+
 @pytest.mark.skipif(not has_compiler("h200"), reason="no nvcc")
 def test_the_hopper_bundle_compiles_well_within_the_limit():
     try:
@@ -365,10 +383,14 @@ def test_a_failing_compiler_gives_its_output_and_leaves_nothing(alone, tmp_path)
 
 def test_a_compiler_that_hangs_is_ended(alone, cpu_text, tmp_path):
     (alone.folder / "submission.py").write_text(cpu_text.replace("_COMPILE_LIMIT_S = 120", "_COMPILE_LIMIT_S = 1"))
-    cc = compiler(tmp_path / "cc", 'case "$*" in *" -c "*) exec sleep 60;; *) exec cc "$@";; esac')
+    late = tmp_path / "late"  # what a child of the compiler would write if it lived on
+    script = f'case "$*" in *" -c "*) (sleep 4; touch {late}) & wait;; *) exec cc "$@";; esac'
+    cc = compiler(tmp_path / "cc", script)
     start = time.monotonic()
     code, _, errors = alone(CC=cc)
     assert time.monotonic() - start < 30, "it was not waited for"
+    time.sleep(max(0.0, start + 7 - time.monotonic()))
+    assert not late.exists(), "its children ended with it"
     assert code != 0 and "compilation took more than 1 s and was ended" in errors
     assert entries(alone.cache) == []
 

@@ -172,6 +172,20 @@ def test_kernelguards_findings_are_reported():
     assert findings == [*lint_bytes(cached.encode()), *found] and notes == []
 
 
+@pytest.mark.parametrize(
+    ("line", "column", "pattern"),
+    [
+        ("    thread = threading.Thread(target=print)", 14, "THREAD_INJECTION"),
+        ("    modules = sys.modules", 15, "SYS_MODULES_ACCESS"),
+    ],
+)
+def test_kernelguards_findings_have_the_place_of_what_they_name(line, column, pattern):
+    pytest.importorskip("kernelguard")
+    text = "import sys, threading\nmy_sys.modules = 0\ndef custom_kernel(data):\n" + line + "\n    return data[-1]\n"
+    found = [finding for finding in kernelguard_findings(text.encode()) if pattern in finding.message]
+    assert [(finding.line, finding.column) for finding in found] == [(4, column)]
+
+
 def test_without_kernelguard_a_note_says_so(monkeypatch):
     monkeypatch.setattr(lint_submission.importlib.util, "find_spec", lambda name: None)
     findings, notes = lint(CLEAN.encode())
