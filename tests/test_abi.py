@@ -8,32 +8,10 @@ import threading
 
 import numpy as np
 import pytest
+from cpu_kit import Args, Info
 
 OK, NULL_POINTER, ARGUMENT, UNAVAILABLE = 0, 1, 2, 3
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
-
-
-class Args(ctypes.Structure):
-    _fields_ = (
-        ("struct_bytes", ctypes.c_uint32),
-        ("backend", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("scale_layout", ctypes.c_int32),
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "l")),
-        *((name, ctypes.c_void_p) for name in POINTERS),
-        ("queue", ctypes.c_void_p),
-    )
-
-
-class Info(ctypes.Structure):
-    _fields_ = (
-        ("struct_bytes", ctypes.c_uint32),
-        ("backend", ctypes.c_int32),
-        ("name", ctypes.c_char_p),
-        ("built", ctypes.c_int32),
-        ("available", ctypes.c_int32),
-        ("detail", ctypes.c_char_p),
-    )
 
 
 @pytest.fixture(scope="module")
