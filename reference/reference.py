@@ -11,6 +11,8 @@ from reference import nvfp4
 
 RTOL = ATOL = 1e-3
 MISMATCHES_SHOWN = 5
+# What an fp32 sum may lose, in 2^-23 of its sum of magnitudes, before check_with_rounding calls it wrong.
+USUAL_ROUNDINGS = 1.0
 FP16_MAX = 65504.0
 # Halfway between the largest fp16 value and the next power of two: what rounds to infinity.
 FP16_OVERFLOW = 65520.0
@@ -153,11 +155,12 @@ class Oracle(NamedTuple):
     fp32_error: torch.Tensor
 
 
-def oracle_with_error(data: Data) -> Oracle:
+def oracle_with_error(data: Data, roundings: float | None = None) -> Oracle:
     """silu(A @ B1^T) * (A @ B2^T) in float64, not rounded, with a bound of what fp32 sums may lose.
 
-    A sum of K/16 terms loses at most K/16 * 2^-23 of the sum of magnitudes, rounded or truncated; if the gate
-    is near zero and the other factor is large, that can exceed the leaderboard's tolerance by far.
+    The bound takes each sum to lose `roundings` times 2^-23 of its sum of magnitudes: None is K/16, the most that
+    a sum of K/16 terms can lose, rounded or truncated; see check_with_rounding for a smaller one.  Where one
+    factor is near zero and the other large, that can exceed the leaderboard's tolerance by far.
     """
     codes, scales, _ = _operands(data)
     values, errors = [], []
@@ -168,7 +171,7 @@ def oracle_with_error(data: Data) -> Oracle:
         )
         gate, up = a @ b1.t(), a @ b2.t()
         silu = torch.nn.functional.silu(gate)
-        relative = a.shape[1] / nvfp4.GROUP_ELEMS * 2.0**-23
+        relative = (a.shape[1] / nvfp4.GROUP_ELEMS if roundings is None else roundings) * 2.0**-23
         gate_error, up_error = (relative * (a.abs() @ b.abs().t()) for b in (b1, b2))
         values.append(silu * up)
         errors.append(SILU_MAX_SLOPE * gate_error * (up.abs() + up_error) + silu.abs() * up_error)
@@ -187,15 +190,16 @@ def _rounded_up(bound: torch.Tensor) -> torch.Tensor:
     return torch.where((bound < -FP16_MAX) & (bound > -FP16_OVERFLOW), -FP16_MAX, bound)
 
 
-def check_against_oracle(data: Data, output: torch.Tensor) -> tuple[bool, str]:
+def check_against_oracle(data: Data, output: torch.Tensor, roundings: float | None = None) -> tuple[bool, str]:
     """As check_implementation, but for any NVFP4 input: against float64, with the error fp32 sums are due.
 
-    Where that error and the tolerance leave open whether fp16 overflows, the largest values and infinity pass.
+    That error is oracle_with_error's.  Where it and the tolerance leave open whether fp16 overflows, the largest
+    values and infinity pass.
     """
     reason = _kind_differs(output, data[-1])
     if reason:
         return False, reason
-    want, error = oracle_with_error(data)
+    want, error = oracle_with_error(data, roundings)
     slack = ATOL + RTOL * want.abs() + error
     got = output.double()
     # What fp16 makes of an interval: ends past the overflow reach infinity, others at most the largest value.
@@ -247,3 +251,17 @@ def compare(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: flo
 def check_implementation(data: Data, output: torch.Tensor) -> tuple[bool, str]:
     """Whether output is the reference's result for data within the leaderboard's tolerance, and why not."""
     return compare(output, ref_kernel(data))
+
+
+def check_with_rounding(data: Data, output: torch.Tensor) -> tuple[bool, str]:
+    """As check_implementation, but an output it refuses passes if float64 and the rounding of fp32 sums explain it.
+
+    An element whose up sum cancels to nearly nothing is that sum's rounding error times the gate.  On an H200 a
+    right kernel so missed the leaderboard's tolerance in one element of some thousand outputs: too rare for the
+    leaderboard's 50 inputs, yet not for checks of thousands of fresh ones.  The allowance, USUAL_ROUNDINGS, is
+    far below the worst case of check_against_oracle, so that sums in fewer bits still fail.
+    """
+    ok, message = check_implementation(data, output)
+    if ok or _kind_differs(output, data[-1]):
+        return ok, message
+    return (True, "") if check_against_oracle(data, output, USUAL_ROUNDINGS)[0] else (False, message)

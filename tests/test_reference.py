@@ -16,6 +16,7 @@ from reference.reference import (
     RTOL,
     check_against_oracle,
     check_implementation,
+    check_with_rounding,
     compare,
     default_device,
     generate_input,
@@ -422,3 +423,34 @@ def test_the_oracle_allows_the_tolerance_and_the_error_and_no_more():
 def test_the_allowance_is_of_the_tolerances_order_on_leaderboard_data():
     value, error = oracle_with_error(cpu_input(32, 32, 1024))
     assert (error / (RTOL + RTOL * value.abs())).median() < 2
+
+
+def test_a_cancelled_element_may_be_off_by_its_sums_rounding_and_no_more():
+    data = cpu_input(64, 64, 2048)
+    value, error = oracle_with_error(data, roundings=1)
+    assert (oracle_with_error(data).fp32_error >= error * (2048 / 16 - 1)).all(), "far below the worst case"
+    tolerance = RTOL + RTOL * value.abs()
+    # Where the rounding of a sum counts, if anywhere: the largest share of the tolerance.
+    place = (*divmod(int((error / tolerance)[..., 0].argmax()), 64), 0)
+    assert error[place] > 0.5 * tolerance[place]
+    for share, strict, lenient in ((0.2, True, True), (0.9, False, True), (2.0, False, False), (-2.0, False, False)):
+        output = ref_kernel(data).clone()
+        output[place] = value[place] + share * (tolerance + error)[place]
+        assert check_implementation(data, output)[0] == strict, share
+        assert check_with_rounding(data, output)[0] == lenient, share
+
+
+def test_allowing_for_rounding_passes_no_other_wrong_output():
+    data = cpu_input(48, 80, 1024)
+    right = ref_kernel(data)
+    gate, up = (
+        (nvfp4.decode(data[0][..., 0], data[3][..., 0]).half() @ nvfp4.decode(b[..., 0], s[..., 0]).half().t()).float()
+        for b, s in ((data[1], data[4]), (data[2], data[5]))
+    )
+    sums_in_half = (torch.nn.functional.silu(gate) * up).half().unsqueeze(-1)
+    one_wrong = right.clone()
+    one_wrong[7, 9, 0] += 1
+    for wrong in (sums_in_half, one_wrong, right.float(), right[:-1], right * torch.nan, torch.zeros_like(right)):
+        assert check_with_rounding(data, wrong)[0] is False
+        assert check_with_rounding(data, wrong) == check_implementation(data, wrong)
+    assert check_with_rounding(data, right) == (True, "")
