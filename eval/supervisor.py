@@ -30,7 +30,7 @@ from eval.protocol import hidden_from_children
 from eval.stats import summarise
 from eval.worker import Failure, Setup
 from eval.worker import main as worker_main
-from reference.reference import check_implementation, generate_input
+from reference.reference import check_implementation, check_with_rounding, generate_input
 
 SEED_STEP = 42  # between the inputs of a case, as on the leaderboard
 SEED_LIMIT = 1 << 63  # what torch takes
@@ -190,7 +190,9 @@ class WorkerProcess:
             raise Failure(f"{GARBLED} ({len(raw)} bytes of output; expected {self._output_bytes})")
         output = torch.frombuffer(bytearray(raw), dtype=torch.float16).view(batches, m, n).permute(1, 2, 0)
         data = generate_input(*self._case.shape, seeds[index], device=self._device)
-        ok, message = check_implementation(data, output.to(self._device))
+        # The case's own seeds as the leaderboard judges them; of thousands of fresh inputs some cancel.
+        check = check_implementation if request == "check" else check_with_rounding
+        ok, message = check(data, output.to(self._device))
         if not ok:
             where = f"{request}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"
             raise Failure(f"wrong result ({where}): {message}")
