@@ -80,7 +80,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare
+.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare sanitize
 FORCE:
 
 help: ## list the targets (the default)
@@ -137,6 +137,13 @@ history: ## render the rounds as one page, build/history/index.html, with plots
 
 compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Triton
 	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
+
+SANITIZERS ?= memcheck racecheck synccheck
+sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU back end
+	@python=$$(scripts/setup.sh run) && configs=$$(sed -n 's/^ *X(\([a-z0-9]*\),.*/\1/p' submission/hopper/config.h | paste -sd,) && \
+	for tool in $(SANITIZERS); do echo "$$tool on $$configs" && \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
+	    $$python scripts/check_gpu.py --only rings --configs $$configs || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
 format: ## format C, CUDA and Python

@@ -125,6 +125,14 @@ def produced_inputs() -> Verdict:
     yield "inputs made just before", same_bits(data[-1], want), "stale inputs were read"
 
 
+def rings() -> Verdict:
+    """Small shapes whose K goes around every ring of stages several times: for compute-sanitizer (make sanitize)."""
+    for shape in ((129, 200, 3072, 1), (40, 72, 2112, 2)):
+        data = poisoned(*shape, full=True)
+        yield f"{shape}", *check_against_oracle(data, custom_kernel(data))
+        yield f"rows {shape}", *check_against_oracle((*data[:6], data[-1]), custom_kernel((*data[:6], data[-1])))
+
+
 def capture() -> Verdict:
     """Under CUDA graph capture, on a queue of torch's."""
     data = poisoned(256, 3072, 4096, 1)
@@ -166,7 +174,7 @@ def errors() -> Verdict:
 CHECKS: dict[str, Callable[[], Verdict]] = {
     check.__name__: check
     for check in (
-        leaderboard, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, capture, errors
+        leaderboard, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings, capture, errors
     )
 }  # fmt: skip
 

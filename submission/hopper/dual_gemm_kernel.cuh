@@ -11,7 +11,7 @@
  *
  *   barrier   arrivals             bytes        complete when
  *   full[s]   1 (the producer)     stage_size   stage s holds its weights, scale factors and activations
- *   empty[s]  1 a consumer warp    0            nothing reads stage s any more
+ *   empty[s]  all consumer threads 0            nothing reads stage s any more
  */
 #ifndef HOPPER_DUAL_GEMM_KERNEL_CUH
 #define HOPPER_DUAL_GEMM_KERNEL_CUH
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t pa
 template <int warpgroups_, int slabs_, int tokens_, int stages_> struct tile {
     static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, stages = stages_;
     static constexpr int threads = (warpgroups + 1) * WARPGROUP_THREADS;
-    static constexpr int consumer_warps = warpgroups * WARPGROUP_THREADS / WARP_THREADS;
+    static constexpr int consumers = warpgroups * WARPGROUP_THREADS; /* threads */
     static constexpr int features = warpgroups * slabs * SLAB_FEATURES;
     static constexpr int scale_tile_rows = SCALE_TILE_ROWS_OF(features);
 
@@ -218,7 +218,9 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
         for (int i = 0; i < 2 * T::slabs; i++) {
             int group = i / T::slabs, slab = i % T::slabs;
             uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
-            if (i == 1 && previous >= 0 && lane == 0) { /* only this stage's first group is still pending */
+            if (i == 1 &&
+                previous >=
+                    0) { /* only this stage's first group is still pending; each lane answers for its reads */
                 mbarrier_arrive(shared.empty<T>(previous));
             }
             expand_group(fragment, raw[slab], group);
@@ -276,7 +278,7 @@ static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::s
 template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct place &place,
                                                     const struct dual_gemm_params &p) {
-    constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::warpgroups * WARPGROUP_THREADS;
+    constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::consumers;
     int thread = threadIdx.x - WARPGROUP_THREADS;
     for (int i = thread; i < T::tokens * vectors; i += threads) {
         int token = i / vectors, feature = i % vectors * HALVES_OF_VECTOR;
@@ -302,9 +304,9 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
     multiply<T>(sums, shared, place, p.stages_k, warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS); /* the stages are free */
+    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
     stage_output<T>(sums, cvta_to_shared(output), warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::warpgroups * WARPGROUP_THREADS);
+    bar_sync(CONSUMER_BARRIER, T::consumers);
     store_output<T>(output, place, p);
 }
 
@@ -328,7 +330,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
             mbarrier_init(shared.full<T>(stage), 1);
-            mbarrier_init(shared.empty<T>(stage), T::consumer_warps);
+            mbarrier_init(shared.empty<T>(stage), T::consumers);
         }
         fence_mbarrier_init();
     }
