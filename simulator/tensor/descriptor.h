@@ -11,11 +11,15 @@
 #include "formats.h"
 #include "mma_arith.h"
 
-/* Why something was refused: one sentence, no full stop. */
+/* Why something was refused: one sentence, no full stop.  `unmodelled` says that it may be legal, but the
+ * simulator does not do it (sparse matrices, K = 96): an `incomplete` verdict, not an error. */
 struct tc_why {
+    bool unmodelled;
     char text[240];
 };
+/* Both return false. */
 bool tc_refuse(struct tc_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tc_unmodelled(struct tc_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 enum tc_swizzle {
     TC_SWIZZLE_NONE,
@@ -65,7 +69,7 @@ int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_o
 void tc_operand_gather(const uint8_t *smem, const struct tc_operand_shape *shape, const uint32_t *chunks,
                        uint8_t *out, size_t row_stride);
 
-/* The swizzled address of byte `address`: what TMA writes and the tensor core reads. */
+/* The swizzled address of byte `address`: where TMA writes and the tensor core reads it. */
 uint32_t tc_swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t base_offset);
 
 /* ---- tcgen05 instruction descriptors ---- */
@@ -98,6 +102,10 @@ struct tc_instruction {
  */
 bool tc_decode_instruction(uint32_t bits, enum tc_kind kind, int cta_group, bool ws, int scales,
                            struct tc_instruction *out, struct tc_why *why);
+
+/* Which swizzles an operand of this major-ness and type can have. */
+bool tc_check_operand(const struct tc_instruction *in, bool is_b, const struct tc_matrix_descriptor *desc,
+                      struct tc_why *why);
 
 /* The operand's shape as one CTA holds it: half the rows of A and of B each in a CTA pair. */
 struct tc_operand_shape tc_a_shape(const struct tc_instruction *in);
