@@ -30,8 +30,9 @@
     X(f96x128, 3, 1, 128, 4)                                                                                   \
     X(f96x64, 3, 1, 64, 6)
 
-#define PREPARE_THREADS 256
-#define UNITS_OF_CHUNK  16 /* a thread of the prepare kernel writes 16 of a chunk's 256 bytes */
+#define MAX_EXPAND_THREADS   1024 /* HW: of a CTA (CUDA programming guide) */
+#define UNITS_OF_CHUNK       16   /* a thread of the expansion writes 16 of a chunk's 256 bytes */
+#define BLOCK_SCALES_THREADS 256
 
 struct hopper_config {
     const char *name;
@@ -71,13 +72,22 @@ struct dual_gemm_params {
     int32_t scales_made_here; /* by the kernel before this one: wait for it before reading them */
 };
 
-/* The kernel that goes first: A to permuted fp16, and scale factors of B1 and B2 to padded blocks where needed.
- */
-struct prepare_params {
-    const uint8_t *a, *sfa, *sfb1, *sfb2;
-    uint16_t *activations;                /* [l][m][k padded to STAGE_K] */
-    uint8_t *blocked_sfb1, *blocked_sfb2; /* NULL: used as they are */
-    int64_t m, n, k, l;
+/* The expansion of A.  Scale factors of a row start at the sum of its batch's, tile's, quarter's and row's
+ * steps. */
+struct expand_params {
+    const uint8_t *a, *sfa;
+    uint16_t *activations; /* [l][m][k padded to STAGE_K] */
+    int64_t code_row_bytes, scale_batch_bytes, scale_tile_step;
+    uint32_t scale_quarter_step, scale_row_step;
+    uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
+    uint32_t units, whole_chunks; /* of a row: 16 bytes written; 128 elements of K, rounded down */
+};
+
+/* Scale factors of B1 and B2 to padded blocks. */
+struct block_scales_params {
+    const uint8_t *sfb1, *sfb2;
+    uint8_t *blocked_sfb1, *blocked_sfb2;
+    int64_t n, k, l;
     int32_t scale_layout;
 };
 

@@ -1,4 +1,4 @@
-/* The Hopper back end's host side: checks the device, encodes the tensor maps, launches two kernels.
+/* The Hopper back end's host side: checks the device, encodes the tensor maps, launches the kernels.
  *
  * Nothing is kept between calls but each device's memory pool and which kernels were given their shared memory;
  * neither depends on data or addresses. */
@@ -29,6 +29,7 @@ enum {
     MAX_CONFIGS = 32,
     MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
+    MAX_BLOCK_SCALES_GRID = 1 << 16, /* its threads take as many words as there are */
 };
 
 typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -207,7 +208,7 @@ static int32_t encode(encode_tiled_function encode_tiled, const char *name, cons
 struct plan {
     const struct hopper_config *config;
     int index;
-    bool make_scales; /* blocked_sfb1 and blocked_sfb2 lie in scratch */
+    bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
     int64_t stages_k, activation_bytes, scale_bytes;
 };
 
@@ -222,7 +223,8 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
     int64_t token_tiles = ceil_div(problem->m, plan->config->tile_tokens);
     const int64_t limit = INT32_MAX / 2; /* coordinates are 32 bits, with a tile to spare */
     if (problem->m > limit || problem->n > limit || problem->k > limit || problem->l > MAX_GRID_YZ ||
-        token_tiles > MAX_GRID_YZ || problem->m * problem->l > limit / (plan->stages_k * UNITS_OF_CHUNK)) {
+        token_tiles > MAX_GRID_YZ ||
+        plan->stages_k * UNITS_OF_CHUNK > (int64_t)MAX_GRID_YZ * MAX_EXPAND_THREADS) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
             "m %lld, n %lld, k %lld, l %lld: expected n and k up to %lld, m up to %d tiles of %d and l "
@@ -230,15 +232,79 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
             (long long)problem->m, (long long)problem->n, (long long)problem->k, (long long)problem->l,
             (long long)limit, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
     }
-    plan->make_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+    plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
     plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
     plan->scale_bytes =
-        plan->make_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
-                          : 0;
+        plan->block_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
+                           : 0;
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+/* Launch attribute: a kernel may start before the one in front of it is complete, and waits for that itself. */
+static cudaLaunchAttribute dependent_launch(void) {
+    const char *wanted = getenv(DEPENDENT_LAUNCH_VARIABLE);
+    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
+    /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
+     * start. */
+    int allowed = wanted == NULL || strcmp(wanted, "0") != 0;
+    memcpy(&attribute.val, &allowed, sizeof allowed);
+    return attribute;
+}
+
+static int32_t launch_expand(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+    bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
+    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
+    struct expand_params params = {
+        .a = problem->a,
+        .sfa = problem->sfa,
+        .activations = (uint16_t *)(void *)scratch,
+        .code_row_bytes = problem->k / 2,
+        .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
+        .scale_tile_step = SCALE_TILE_ROWS * groups,
+        .scale_quarter_step = blocked ? 4 : (uint32_t)(32 * groups),
+        .scale_row_step = blocked ? 16 : (uint32_t)groups,
+        .scale_chunk_step = blocked ? 2 * SCALE_TILE_BYTES : 2 * SCALE_TILE_GROUPS,
+        .scale_half_step = blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS,
+        .units = (uint32_t)(plan->stages_k * UNITS_OF_CHUNK),
+        .whole_chunks = (uint32_t)(problem->k / STAGE_K),
+    };
+    int64_t threads = params.units < MAX_EXPAND_THREADS ? params.units : MAX_EXPAND_THREADS;
+    cudaLaunchAttribute attribute = dependent_launch();
+    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
+    cudaLaunchConfig_t config = {
+        {(unsigned)problem->m, (unsigned)ceil_div(params.units, threads), (unsigned)problem->l},
+        {(unsigned)threads, 1, 1},
+        0,
+        problem->queue,
+        &attribute,
+        1};
+    void *arguments[] = {&params};
+    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_expand_kernel(), arguments));
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t launch_block_scales(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+    struct block_scales_params params = {
+        .sfb1 = problem->sfb1,
+        .sfb2 = problem->sfb2,
+        .blocked_sfb1 = scratch + plan->activation_bytes,
+        .blocked_sfb2 = scratch + plan->activation_bytes + plan->scale_bytes,
+        .n = problem->n,
+        .k = problem->k,
+        .l = problem->l,
+        .scale_layout = problem->scale_layout,
+    };
+    int64_t blocks = ceil_div(plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS);
+    blocks = blocks < MAX_BLOCK_SCALES_GRID ? blocks : MAX_BLOCK_SCALES_GRID;
+    cudaLaunchAttribute attribute = dependent_launch();
+    cudaLaunchConfig_t config = {
+        {(unsigned)blocks, 1, 1}, {BLOCK_SCALES_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
+    void *arguments[] = {&params};
+    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_block_scales_kernel(), arguments));
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
     const struct hopper_config *config = plan->config;
     encode_tiled_function encode_tiled = NULL;
     CUtensorMap activations, b1, b2;
@@ -282,61 +348,39 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
         return status;
     }
 
-    uint8_t *made_sfb1 = plan->make_scales ? scratch + plan->activation_bytes : NULL;
-    uint8_t *made_sfb2 = plan->make_scales ? made_sfb1 + plan->scale_bytes : NULL;
-    struct prepare_params prepare = {
-        .a = problem->a,
-        .sfa = problem->sfa,
-        .sfb1 = problem->sfb1,
-        .sfb2 = problem->sfb2,
-        .activations = (uint16_t *)(void *)scratch,
-        .blocked_sfb1 = made_sfb1,
-        .blocked_sfb2 = made_sfb2,
-        .m = problem->m,
-        .n = problem->n,
-        .k = problem->k,
-        .l = problem->l,
-        .scale_layout = problem->scale_layout,
-    };
+    uint8_t *blocked_sfb1 = scratch + plan->activation_bytes, *blocked_sfb2 = blocked_sfb1 + plan->scale_bytes;
     int64_t padded_n = round_up(problem->n, SCALE_TILE_ROWS);
     int64_t scale_tiles_k = plan->stages_k * (STAGE_SCALE_BYTES / SCALE_TILE_BYTES);
-    struct dual_gemm_params gemm = {
-        .sfb1 = plan->make_scales ? made_sfb1 : problem->sfb1,
-        .sfb2 = plan->make_scales ? made_sfb2 : problem->sfb2,
+    struct dual_gemm_params params = {
+        .sfb1 = plan->block_scales ? blocked_sfb1 : problem->sfb1,
+        .sfb2 = plan->block_scales ? blocked_sfb2 : problem->sfb2,
         .c = problem->c,
         .scale_batch_bytes = padded_n / SCALE_TILE_ROWS * scale_tiles_k * SCALE_TILE_BYTES,
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
-        .scales_made_here = plan->make_scales,
+        .scales_made_here = plan->block_scales,
     };
-
-    const char *dependent = getenv(DEPENDENT_LAUNCH_VARIABLE);
-    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
-    /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
-     * start. */
-    int allowed = dependent == NULL || strcmp(dependent, "0") != 0;
-    memcpy(&attribute.val, &allowed, sizeof allowed);
-
-    int64_t blocks = ceil_div(problem->l * problem->m * plan->stages_k * UNITS_OF_CHUNK, PREPARE_THREADS);
-    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t prepare_launch = {
-        {(unsigned)blocks, 1, 1}, {PREPARE_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
-    void *prepare_arguments[] = {&prepare};
-    CHECK_CUDA(cudaLaunchKernelExC(&prepare_launch, hopper_prepare_kernel(), prepare_arguments));
-
-    cudaLaunchConfig_t gemm_launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
-                                       (unsigned)ceil_div(problem->m, config->tile_tokens),
-                                       (unsigned)problem->l},
-                                      {(unsigned)block_threads(config), 1, 1},
-                                      (size_t)shared_bytes(config),
-                                      problem->queue,
-                                      &attribute,
-                                      1};
-    void *gemm_arguments[] = {&activations, &b1, &b2, &gemm};
-    CHECK_CUDA(cudaLaunchKernelExC(&gemm_launch, hopper_dual_gemm_kernel(plan->index), gemm_arguments));
+    cudaLaunchAttribute attribute = dependent_launch();
+    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
+                                  (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
+                                 {(unsigned)block_threads(config), 1, 1},
+                                 (size_t)shared_bytes(config),
+                                 problem->queue,
+                                 &attribute,
+                                 1};
+    void *arguments[] = {&activations, &b1, &b2, &params};
+    CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
     return CUSTOM_KERNEL_OK;
+}
+
+static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+    int32_t status = launch_expand(problem, plan, scratch);
+    if (status == CUSTOM_KERNEL_OK && plan->block_scales) {
+        status = launch_block_scales(problem, plan, scratch);
+    }
+    return status == CUSTOM_KERNEL_OK ? launch_dual_gemm(problem, plan, scratch) : status;
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
