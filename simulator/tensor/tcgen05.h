@@ -1,0 +1,69 @@
+/* tcgen05.mma and .cp on the state of one CTA or a CTA pair, in the steps an asynchronous operation has: check
+ * at issue, read, write.  Nothing here knows of warps, barriers or time; the virtual machine decides when each
+ * step happens.  In a pair, index 0 is the even CTA; descriptors and TMEM addresses mean the same place in
+ * both. */
+#ifndef TENSOR_TCGEN05_H
+#define TENSOR_TCGEN05_H
+
+#include "tmem.h"
+
+enum {
+    TC_MMA_MAX_M = 256,
+    TC_MMA_MAX_N = 256,
+    TC_ROW_BYTES = 32, /* of K in one instruction, every kind */
+    TC_MAX_READS = 3,
+};
+
+struct tc_cta {
+    const uint8_t *smem;
+    uint32_t smem_bytes;
+    struct tmem *tmem;
+};
+
+struct tc_mma {
+    struct tc_instruction in;
+    bool a_in_tmem;
+    uint32_t a_tmem;
+    struct tc_matrix_descriptor a, b;
+    uint32_t d_tmem, sfa_tmem, sfb_tmem;
+    bool accumulate;            /* enable-input-d */
+    uint32_t disabled_lanes[8]; /* disable-output-lane: 128 lanes of the even CTA, then of the odd one */
+};
+
+/* What the operation touches in each CTA of its group. */
+struct tc_mma_footprint {
+    int a_chunks, b_chunks; /* 16-byte chunks of shared memory read */
+    uint32_t a[TC_MAX_CHUNKS], b[TC_MAX_CHUNKS];
+    struct tmem_region d; /* written, and read when accumulating */
+    int reads;
+    struct tmem_region read[TC_MAX_READS]; /* A in TMEM, SFA, SFB */
+};
+
+/* Checks everything that is known at issue against one CTA of the group. */
+bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_mma_footprint *footprint,
+                  struct tc_why *why);
+
+/* A and B as read from shared memory: rows of all of the group's CTAs. */
+struct tc_mma_data {
+    _Alignas(64) uint8_t a[TC_MMA_MAX_M][TC_ROW_BYTES];
+    _Alignas(64) uint8_t b[TC_MMA_MAX_N][TC_ROW_BYTES];
+};
+
+/* The read of shared memory: CTA `rank` (0, or 0 and 1 in a pair) supplies its half of the rows of both. */
+void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
+                 int rank, struct tc_mma_data *data);
+/* Scales, A in TMEM and the accumulator are read, and D is written, in CTA `rank`. */
+void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank);
+
+/* All of it at once, for cta_group CTAs. */
+void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,
+                    const struct tc_cta *ctas);
+
+/* Where element (row, column) of D lives: the CTA's rank, lane and column.  PTX ISA "Data Path Layout
+ * Organization". */
+void tc_mma_place(const struct tc_mma *mma, int row, int n, int *rank, int *lane, int *column);
+
+/* tcgen05.cp: gathers the chunks that tmem_check_cp listed. */
+void tc_cp_read(const uint8_t *smem, const uint32_t *chunks, int count, uint8_t *data);
+
+#endif
