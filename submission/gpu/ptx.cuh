@@ -65,6 +65,11 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
+/* Orders this thread's generic accesses of shared memory before later ones of the async proxy (wgmma, TMA). */
+PTX void fence_proxy_async_shared(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
@@ -101,6 +106,24 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(address));
+    return value;
+}
+
+PTX uint2 ld_shared_v2(uint32_t address) {
+    uint2 value;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address));
+    return value;
+}
+
+PTX void st_shared_v4(uint32_t address, uint4 value) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
+PTX uint32_t ld_shared_u32(uint32_t address) {
+    uint32_t value;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
     return value;
 }
 

@@ -20,18 +20,19 @@
 #define ACTIVATION_BOX_BYTES (ACTIVATION_BOX_K * 2)
 #define ACTIVATION_BOXES     (STAGE_K / ACTIVATION_BOX_K)
 #define SHARED_ALIGNMENT     1024   /* HW: of a 128-byte swizzle atom (PTX ISA, shared-memory descriptor) */
+#define CODE_ALIGNMENT       512    /* HW: of a 64-byte swizzle atom (as above) */
 #define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
 #define OUTPUT_PAD_BYTES     16     /* between rows of the staged output: stmatrix without bank conflicts */
 
 /* name, warpgroups, slabs a warpgroup, tokens, stages */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128, 2, 1, 128, 5)                                                                                   \
-    X(f64x256, 2, 1, 256, 3)                                                                                   \
+    X(f64x128, 2, 1, 128, 4)                                                                                   \
+    X(f128x128, 2, 2, 128, 4)                                                                                  \
     X(f96x128, 3, 1, 128, 4)                                                                                   \
     X(f96x64, 3, 1, 64, 6)
 
-#define PREPARE_THREADS 256
-#define UNITS_OF_CHUNK  16 /* a thread of the prepare kernel writes 16 of a chunk's 256 bytes */
+#define CODE_SLOTS             2 /* stages of the activations' codes on their way to be expanded */
+#define BLOCKING_THREADS 256
 
 struct hopper_config {
     const char *name;
@@ -55,29 +56,28 @@ static inline int stage_bytes(const struct hopper_config *config) {
            2 * SCALE_TILE_ROWS_OF(features) * STAGE_SCALE_BYTES;
 }
 
-/* Two barriers a stage behind the stages, and room to align their start. */
+/* Stages, then slots of codes, then two barriers for each of either; and room to align their start. */
 static inline int shared_bytes(const struct hopper_config *config) {
-    return config->stages * (stage_bytes(config) + 2 * 8) + SHARED_ALIGNMENT;
+    return config->stages * (stage_bytes(config) + 2 * 8) +
+           CODE_SLOTS * (config->tile_tokens * STAGE_CODE_BYTES + STAGE_SCALE_BYTES + 2 * 8) + SHARED_ALIGNMENT;
 }
 
-/* How many rows of each operand exist, and where the rest is.  Passed by value. */
+/* What the kernel needs beside the tensor maps of the codes.  Passed by value. */
 struct dual_gemm_params {
-    const uint8_t *sfb1, *sfb2; /* blocked, K padded to a multiple of STAGE_K */
+    const uint8_t *sfa, *sfb1, *sfb2; /* blocked, K padded to a multiple of STAGE_K */
     uint16_t *c;
-    int64_t scale_batch_bytes;
+    int64_t sfa_batch_bytes, sfb_batch_bytes;
     int32_t m, n;
-    int32_t stages_k;         /* K in stages */
-    int32_t scale_tiles_k;    /* scale tiles along K in memory */
-    int32_t scales_made_here; /* by the kernel before this one: wait for it before reading them */
+    int32_t stages_k;      /* K in stages, rounded up */
+    int32_t scale_tiles_k; /* scale tiles along K in memory */
 };
 
-/* The kernel that goes first: A to permuted fp16, and scale factors of B1 and B2 to padded blocks where needed.
- */
-struct prepare_params {
-    const uint8_t *a, *sfa, *sfb1, *sfb2;
-    uint16_t *activations;                /* [l][m][k padded to STAGE_K] */
-    uint8_t *blocked_sfb1, *blocked_sfb2; /* NULL: used as they are */
-    int64_t m, n, k, l;
+/* The kernel that goes first where the scale factors are not in such blocks: it makes them. */
+struct block_scales_params {
+    const uint8_t *from[3]; /* sfa, sfb1, sfb2 */
+    uint8_t *to[3];
+    int64_t rows[3]; /* m, n, n */
+    int64_t k, l;
     int32_t scale_layout;
 };
 

@@ -1,4 +1,4 @@
-/* The Hopper back end's host side: checks the device, encodes the tensor maps, launches two kernels.
+/* The Hopper back end's host side: checks the device, encodes the tensor maps, launches one kernel or two.
  *
  * Nothing is kept between calls but each device's memory pool and which kernels were given their shared memory;
  * neither depends on data or addresses. */
@@ -27,8 +27,8 @@ enum {
     HOPPER_MINOR = 0,
     MAX_DEVICES = 64,
     MAX_CONFIGS = 32,
-    MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
-    SCRATCH_ALIGNMENT = 256,
+    MAX_GRID_YZ = 65535,         /* HW: CUDA programming guide, grid dimensions */
+    MAX_BLOCKING_GRID = 1 << 16, /* each thread takes as many words as there are */
 };
 
 typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -38,10 +38,6 @@ typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cu
 
 static int64_t ceil_div(int64_t x, int64_t y) {
     return x / y + (x % y != 0);
-}
-
-static int64_t round_up(int64_t x, int64_t unit) {
-    return ceil_div(x, unit) * unit;
 }
 
 static int32_t cuda_error(const char *what, cudaError_t error) {
@@ -177,38 +173,14 @@ static int32_t allow_shared_memory(int32_t device, int index) {
     return CUSTOM_KERNEL_OK;
 }
 
-struct tensor_3d {
-    const void *address;
-    CUtensorMapDataType type;
-    int64_t row_elems, rows, batches;
-    int element_bytes;
-    uint32_t box_elems, box_rows;
-    CUtensorMapSwizzle swizzle;
-};
-
-static int32_t encode(encode_tiled_function encode_tiled, const char *name, const struct tensor_3d *tensor,
-                      CUtensorMap *map) {
-    cuuint64_t row_bytes = (cuuint64_t)tensor->row_elems * (cuuint64_t)tensor->element_bytes;
-    cuuint64_t sizes[3] = {(cuuint64_t)tensor->row_elems, (cuuint64_t)tensor->rows,
-                           (cuuint64_t)tensor->batches};
-    cuuint64_t strides[2] = {row_bytes, row_bytes * (cuuint64_t)tensor->rows};
-    cuuint32_t box[3] = {tensor->box_elems, tensor->box_rows, 1}, element_strides[3] = {1, 1, 1};
-    CUresult result = encode_tiled(map, tensor->type, 3, (void *)(uintptr_t)tensor->address, sizes, strides,
-                                   box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor->swizzle,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) {
-        return set_message(CUSTOM_KERNEL_ERROR_DEVICE, "cuTensorMapEncodeTiled of %s failed with CUresult %d",
-                           name, (int)result);
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
 /* What a call launches. */
 struct plan {
     const struct hopper_config *config;
     int index;
-    bool make_scales; /* blocked_sfb1 and blocked_sfb2 lie in scratch */
-    int64_t stages_k, activation_bytes, scale_bytes;
+    bool block_scales; /* the scale factors have to be brought into padded blocks, in scratch memory */
+    int64_t stages_k;
+    int64_t sfa_batch_bytes, sfb_batch_bytes; /* of such blocks */
+    int64_t sfb1_at, sfb2_at, scratch_bytes;  /* sfa is first */
 };
 
 static int32_t make_plan(const struct problem *problem, struct plan *plan) {
@@ -218,11 +190,11 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
     }
     plan->config = &hopper_configs[plan->index];
     plan->stages_k = ceil_div(problem->k, STAGE_K);
-    int64_t padded_k = plan->stages_k * STAGE_K, padded_n = round_up(problem->n, SCALE_TILE_ROWS);
+    int64_t padded_k = plan->stages_k * STAGE_K;
     int64_t token_tiles = ceil_div(problem->m, plan->config->tile_tokens);
     const int64_t limit = INT32_MAX / 2; /* coordinates are 32 bits, with a tile to spare */
     if (problem->m > limit || problem->n > limit || problem->k > limit || problem->l > MAX_GRID_YZ ||
-        token_tiles > MAX_GRID_YZ || problem->m * problem->l > limit / (plan->stages_k * UNITS_OF_CHUNK)) {
+        token_tiles > MAX_GRID_YZ) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
             "m %lld, n %lld, k %lld, l %lld: expected n and k up to %lld, m up to %d tiles of %d and l "
@@ -230,129 +202,134 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
             (long long)problem->m, (long long)problem->n, (long long)problem->k, (long long)problem->l,
             (long long)limit, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
     }
-    plan->make_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
-    plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
-    plan->scale_bytes =
-        plan->make_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
-                          : 0;
+    plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+    int64_t row_tile_bytes = padded_k / NVFP4_GROUP_ELEMS * SCALE_TILE_ROWS;
+    plan->sfa_batch_bytes = ceil_div(problem->m, SCALE_TILE_ROWS) * row_tile_bytes;
+    plan->sfb_batch_bytes = ceil_div(problem->n, SCALE_TILE_ROWS) * row_tile_bytes;
+    plan->sfb1_at = problem->l * plan->sfa_batch_bytes;
+    plan->sfb2_at = plan->sfb1_at + problem->l * plan->sfb_batch_bytes;
+    plan->scratch_bytes = plan->sfb2_at + problem->l * plan->sfb_batch_bytes;
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
-    const struct hopper_config *config = plan->config;
-    encode_tiled_function encode_tiled = NULL;
-    CUtensorMap activations, b1, b2;
-    int32_t status = find_encode_tiled(&encode_tiled);
-    struct tensor_3d activation_tensor = {
-        .address = scratch,
-        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        .row_elems = plan->stages_k * STAGE_K,
-        .rows = problem->m,
-        .batches = problem->l,
-        .element_bytes = 2,
-        .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)config->tile_tokens,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-    };
-    struct tensor_3d weight_tensor = {
-        .address = problem->b1,
-        .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        .row_elems = problem->k / 2,
-        .rows = problem->n,
-        .batches = problem->l,
-        .element_bytes = 1,
-        .box_elems = STAGE_CODE_BYTES,
-        .box_rows = (uint32_t)tile_features(config),
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
-    };
-    if (status == CUSTOM_KERNEL_OK) {
-        status = encode(encode_tiled, "a", &activation_tensor, &activations);
-    }
-    if (status == CUSTOM_KERNEL_OK) {
-        status = encode(encode_tiled, "b1", &weight_tensor, &b1);
-    }
-    weight_tensor.address = problem->b2;
-    if (status == CUSTOM_KERNEL_OK) {
-        status = encode(encode_tiled, "b2", &weight_tensor, &b2);
-    }
-    if (status == CUSTOM_KERNEL_OK) {
-        status = allow_shared_memory(problem->device, plan->index);
-    }
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
+/* Launch attribute: the kernel may start before the one in front of it is complete, for which it waits itself.
+ */
+static cudaLaunchAttribute dependent_launch(void) {
+    const char *wanted = getenv(DEPENDENT_LAUNCH_VARIABLE);
+    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
+    /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
+     * start. */
+    int allowed = wanted == NULL || strcmp(wanted, "0") != 0;
+    memcpy(&attribute.val, &allowed, sizeof allowed);
+    return attribute;
+}
 
-    uint8_t *made_sfb1 = plan->make_scales ? scratch + plan->activation_bytes : NULL;
-    uint8_t *made_sfb2 = plan->make_scales ? made_sfb1 + plan->scale_bytes : NULL;
-    struct prepare_params prepare = {
-        .a = problem->a,
-        .sfa = problem->sfa,
-        .sfb1 = problem->sfb1,
-        .sfb2 = problem->sfb2,
-        .activations = (uint16_t *)(void *)scratch,
-        .blocked_sfb1 = made_sfb1,
-        .blocked_sfb2 = made_sfb2,
-        .m = problem->m,
-        .n = problem->n,
+static int32_t launch_block_scales(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+    struct block_scales_params params = {
+        .from = {problem->sfa, problem->sfb1, problem->sfb2},
+        .to = {scratch, scratch + plan->sfb1_at, scratch + plan->sfb2_at},
+        .rows = {problem->m, problem->n, problem->n},
         .k = problem->k,
         .l = problem->l,
         .scale_layout = problem->scale_layout,
     };
-    int64_t padded_n = round_up(problem->n, SCALE_TILE_ROWS);
-    int64_t scale_tiles_k = plan->stages_k * (STAGE_SCALE_BYTES / SCALE_TILE_BYTES);
-    struct dual_gemm_params gemm = {
-        .sfb1 = plan->make_scales ? made_sfb1 : problem->sfb1,
-        .sfb2 = plan->make_scales ? made_sfb2 : problem->sfb2,
-        .c = problem->c,
-        .scale_batch_bytes = padded_n / SCALE_TILE_ROWS * scale_tiles_k * SCALE_TILE_BYTES,
-        .m = (int32_t)problem->m,
-        .n = (int32_t)problem->n,
-        .stages_k = (int32_t)plan->stages_k,
-        .scale_tiles_k = (int32_t)scale_tiles_k,
-        .scales_made_here = plan->make_scales,
-    };
-
-    const char *dependent = getenv(DEPENDENT_LAUNCH_VARIABLE);
-    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
-    /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
-     * start. */
-    int allowed = dependent == NULL || strcmp(dependent, "0") != 0;
-    memcpy(&attribute.val, &allowed, sizeof allowed);
-
-    int64_t blocks = ceil_div(problem->l * problem->m * plan->stages_k * UNITS_OF_CHUNK, PREPARE_THREADS);
+    int64_t most =
+        plan->sfa_batch_bytes > plan->sfb_batch_bytes ? plan->sfa_batch_bytes : plan->sfb_batch_bytes;
+    int64_t blocks = ceil_div(problem->l * most / (int64_t)sizeof(uint32_t), BLOCKING_THREADS);
+    blocks = blocks < MAX_BLOCKING_GRID ? blocks : MAX_BLOCKING_GRID;
+    cudaLaunchAttribute attribute = dependent_launch();
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t prepare_launch = {
-        {(unsigned)blocks, 1, 1}, {PREPARE_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
-    void *prepare_arguments[] = {&prepare};
-    CHECK_CUDA(cudaLaunchKernelExC(&prepare_launch, hopper_prepare_kernel(), prepare_arguments));
-
-    cudaLaunchConfig_t gemm_launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
-                                       (unsigned)ceil_div(problem->m, config->tile_tokens),
-                                       (unsigned)problem->l},
-                                      {(unsigned)block_threads(config), 1, 1},
-                                      (size_t)shared_bytes(config),
-                                      problem->queue,
-                                      &attribute,
-                                      1};
-    void *gemm_arguments[] = {&activations, &b1, &b2, &gemm};
-    CHECK_CUDA(cudaLaunchKernelExC(&gemm_launch, hopper_dual_gemm_kernel(plan->index), gemm_arguments));
+    cudaLaunchConfig_t config = {
+        {(unsigned)blocks, 3, 1}, {BLOCKING_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
+    void *arguments[] = {&params};
+    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_block_scales_kernel(), arguments));
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t run_on_current_device(const struct problem *problem) {
-    struct plan plan;
-    int32_t status = make_plan(problem, &plan);
-    cudaMemPool_t pool = NULL;
+/* Tensor map of codes: boxes of a stage of K by `box_rows` rows; what lies outside is filled with zeros. */
+static int32_t encode_codes(const struct problem *problem, const char *name, const void *codes, int64_t rows,
+                            int box_rows, CUtensorMapSwizzle swizzle, CUtensorMap *map) {
+    encode_tiled_function encode_tiled = NULL;
+    int32_t status = find_encode_tiled(&encode_tiled);
+    if (status != CUSTOM_KERNEL_OK) {
+        return status;
+    }
+    cuuint64_t row_bytes = (cuuint64_t)problem->k / 2;
+    cuuint64_t sizes[3] = {row_bytes, (cuuint64_t)rows, (cuuint64_t)problem->l};
+    cuuint64_t strides[2] = {row_bytes, row_bytes * (cuuint64_t)rows};
+    cuuint32_t box[3] = {STAGE_CODE_BYTES, (cuuint32_t)box_rows, 1}, element_strides[3] = {1, 1, 1};
+    CUresult result = encode_tiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, (void *)(uintptr_t)codes, sizes,
+                                   strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) {
+        return set_message(CUSTOM_KERNEL_ERROR_DEVICE, "cuTensorMapEncodeTiled of %s failed with CUresult %d",
+                           name, (int)result);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan,
+                                const uint8_t *scratch) {
+    const struct hopper_config *config = plan->config;
+    CUtensorMap a, b1, b2;
+    int32_t status = allow_shared_memory(problem->device, plan->index);
     if (status == CUSTOM_KERNEL_OK) {
-        status = find_pool(problem->device, &pool);
+        status = encode_codes(problem, "a", problem->a, problem->m, config->tile_tokens,
+                              CU_TENSOR_MAP_SWIZZLE_64B, &a);
+    }
+    if (status == CUSTOM_KERNEL_OK) {
+        status = encode_codes(problem, "b1", problem->b1, problem->n, tile_features(config),
+                              CU_TENSOR_MAP_SWIZZLE_NONE, &b1);
+    }
+    if (status == CUSTOM_KERNEL_OK) {
+        status = encode_codes(problem, "b2", problem->b2, problem->n, tile_features(config),
+                              CU_TENSOR_MAP_SWIZZLE_NONE, &b2);
     }
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
+    struct dual_gemm_params params = {
+        .sfa = plan->block_scales ? scratch : problem->sfa,
+        .sfb1 = plan->block_scales ? scratch + plan->sfb1_at : problem->sfb1,
+        .sfb2 = plan->block_scales ? scratch + plan->sfb2_at : problem->sfb2,
+        .c = problem->c,
+        .sfa_batch_bytes = plan->sfa_batch_bytes,
+        .sfb_batch_bytes = plan->sfb_batch_bytes,
+        .m = (int32_t)problem->m,
+        .n = (int32_t)problem->n,
+        .stages_k = (int32_t)plan->stages_k,
+        .scale_tiles_k = (int32_t)(plan->stages_k * (STAGE_SCALE_BYTES / SCALE_TILE_BYTES)),
+    };
+    cudaLaunchAttribute attribute = dependent_launch();
+    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
+                                  (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
+                                 {(unsigned)block_threads(config), 1, 1},
+                                 (size_t)shared_bytes(config),
+                                 problem->queue,
+                                 &attribute,
+                                 1};
+    void *arguments[] = {&a, &b1, &b2, &params};
+    CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t run_on_current_device(const struct problem *problem) {
+    struct plan plan = {0};
+    int32_t status = make_plan(problem, &plan);
+    if (status != CUSTOM_KERNEL_OK || !plan.block_scales) {
+        return status != CUSTOM_KERNEL_OK ? status : launch_dual_gemm(problem, &plan, NULL);
+    }
+    cudaMemPool_t pool = NULL;
+    status = find_pool(problem->device, &pool);
+    if (status != CUSTOM_KERNEL_OK) {
+        return status;
+    }
     void *scratch = NULL;
-    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes);
-    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
-    status = launch(problem, &plan, scratch);
+    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, (size_t)plan.scratch_bytes, pool, problem->queue));
+    status = launch_block_scales(problem, &plan, scratch);
+    if (status == CUSTOM_KERNEL_OK) {
+        status = launch_dual_gemm(problem, &plan, scratch);
+    }
     cudaError_t error = cudaFreeAsync(scratch, problem->queue);
     if (status == CUSTOM_KERNEL_OK) {
         CHECK_CUDA(error);

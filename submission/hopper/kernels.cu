@@ -3,8 +3,8 @@
 
 #include "kernels.h"
 
+#include "block_scales_kernel.cuh"
 #include "dual_gemm_kernel.cuh"
-#include "prepare_kernel.cuh"
 
 #define KERNEL(name, warpgroups, slabs, tokens, stages)                                                        \
     (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, stages>>,
@@ -14,6 +14,6 @@ const void *hopper_dual_gemm_kernel(int index) {
     return kernels[index];
 }
 
-const void *hopper_prepare_kernel(void) {
-    return (const void *)prepare_kernel;
+const void *hopper_block_scales_kernel(void) {
+    return (const void *)block_scales_kernel;
 }

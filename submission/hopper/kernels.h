@@ -10,7 +10,7 @@ extern "C" {
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it. */
 const void *hopper_dual_gemm_kernel(int index);
-const void *hopper_prepare_kernel(void);
+const void *hopper_block_scales_kernel(void);
 
 #ifdef __cplusplus
 }
