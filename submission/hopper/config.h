@@ -80,6 +80,7 @@ struct expand_params {
     int64_t code_row_bytes, scale_batch_bytes, scale_tile_step;
     uint32_t scale_quarter_step, scale_row_step;
     uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
+    uint32_t rows;                              /* of a batch */
     uint32_t units, whole_chunks; /* of a row: 16 bytes written; 128 elements of K, rounded down */
 };
 

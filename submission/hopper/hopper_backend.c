@@ -29,6 +29,8 @@ enum {
     MAX_CONFIGS = 32,
     MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
     SCRATCH_ALIGNMENT = 256,
+    SM_THREADS = 2048, /* HW: resident on an SM, compute capability 9.0 (CUDA programming guide) */
+    WARP_THREADS = 32,
     MAX_BLOCK_SCALES_GRID = 1 << 16, /* its threads take as many words as there are */
 };
 
@@ -149,20 +151,18 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t choose_config(const struct problem *problem, int *index) {
+static int32_t choose_config(const struct problem *problem, int sms, int *index) {
     const char *wanted = getenv(CONFIG_VARIABLE);
-    if (wanted != NULL && wanted[0] != '\0') {
-        *index = hopper_config_named(wanted);
-        if (*index < 0) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
-                               wanted);
-        }
+    if (wanted == NULL || wanted[0] == '\0') {
+        *index = hopper_choose(problem->m, problem->n, problem->l, sms);
         return CUSTOM_KERNEL_OK;
     }
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = hopper_choose(problem->m, problem->n, problem->l, sms);
+    *index = hopper_config_named(wanted);
+    if (*index < 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
+                           wanted);
+    }
     return CUSTOM_KERNEL_OK;
 }
 
@@ -207,13 +207,14 @@ static int32_t encode(encode_tiled_function encode_tiled, const char *name, cons
 /* What a call launches. */
 struct plan {
     const struct hopper_config *config;
-    int index;
+    int index, sms;
     bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
     int64_t stages_k, activation_bytes, scale_bytes;
 };
 
 static int32_t make_plan(const struct problem *problem, struct plan *plan) {
-    int32_t status = choose_config(problem, &plan->index);
+    CHECK_CUDA(cudaDeviceGetAttribute(&plan->sms, cudaDevAttrMultiProcessorCount, problem->device));
+    int32_t status = choose_config(problem, plan->sms, &plan->index);
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
@@ -265,19 +266,22 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
         .scale_row_step = blocked ? 16 : (uint32_t)groups,
         .scale_chunk_step = blocked ? 2 * SCALE_TILE_BYTES : 2 * SCALE_TILE_GROUPS,
         .scale_half_step = blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS,
+        .rows = (uint32_t)problem->m,
         .units = (uint32_t)(plan->stages_k * UNITS_OF_CHUNK),
         .whole_chunks = (uint32_t)(problem->k / STAGE_K),
     };
     int64_t threads = params.units < MAX_EXPAND_THREADS ? params.units : MAX_EXPAND_THREADS;
+    int64_t parts = ceil_div(params.units, threads), ctas = problem->m * parts * problem->l;
+    int64_t one_wave = plan->sms * (SM_THREADS / round_up(threads, WARP_THREADS));
+    int64_t rows = ctas > one_wave ? ceil_div(problem->m, 2) : problem->m; /* of a CTA's first row */
     cudaLaunchAttribute attribute = dependent_launch();
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t config = {
-        {(unsigned)problem->m, (unsigned)ceil_div(params.units, threads), (unsigned)problem->l},
-        {(unsigned)threads, 1, 1},
-        0,
-        problem->queue,
-        &attribute,
-        1};
+    cudaLaunchConfig_t config = {{(unsigned)rows, (unsigned)parts, (unsigned)problem->l},
+                                 {(unsigned)threads, 1, 1},
+                                 0,
+                                 problem->queue,
+                                 &attribute,
+                                 1};
     void *arguments[] = {&params};
     CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_expand_kernel(), arguments));
     return CUSTOM_KERNEL_OK;
