@@ -3,7 +3,7 @@
 
 #include "mma_tile.h"
 
-enum { ZERO_EXPONENT = -126 }; /* of a zero operand, in every format (MMA-Sim) */
+enum { ZERO_EXPONENT = -126 }; /* of a zero scale or accumulator of the grouped rule (MMA-Sim) */
 
 enum number_class { FINITE, INFINITE, NOT_A_NUMBER };
 
@@ -128,10 +128,30 @@ static uint32_t integer_element(const struct tc_mma_rule *rule, const uint8_t *a
     return (uint32_t)sum;
 }
 
+static uint32_t two_passes(const struct tc_mma_rule *rule, const uint8_t *a, const uint8_t *b, uint32_t c) {
+    struct tc_mma_rule half = *rule;
+    uint32_t sum = 0;
+    half.two_passes = false;
+    half.k = rule->k / 2;
+    for (int pass = 0; pass < 2; pass++) {
+        uint8_t x[TC_MMA_MAX_K], y[TC_MMA_MAX_K];
+        for (int i = 0; i < half.k; i++) {
+            int k = i / 2 * 4 + i % 2 + 2 * pass;
+            x[i] = a[k];
+            y[i] = b[k];
+        }
+        sum = tc_mma_element(&half, x, y, NULL, NULL, sum);
+    }
+    float total = tc_f32_of_bits(sum) + tc_f32_of_bits(c);
+    return total != total ? TC_CANONICAL_NAN : tc_bits_of_f32(total);
+}
+
 uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
                         const uint8_t *sfb, uint32_t c) {
     if (rule->d == TC_S32)
         return integer_element(rule, a, b, c);
+    if (rule->two_passes)
+        return two_passes(rule, a, b, c);
 
     struct number term[TC_MMA_MAX_K + 1];
     int fraction[TC_MMA_MAX_K + 1], terms = 0;
@@ -187,9 +207,10 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
     if (infinite)
         return infinity_of(rule, infinite);
 
-    int largest = term[0].exponent;
-    for (int i = 1; i < terms; i++)
-        largest = term[i].exponent > largest ? term[i].exponent : largest;
+    int largest = rule->grouped ? term[0].exponent : TC_LEAST_LARGEST;
+    for (int i = 0; i < terms; i++)
+        if ((rule->grouped || term[i].significand) && term[i].exponent > largest)
+            largest = term[i].exponent;
     int64_t sum = 0;
     for (int i = 0; i < terms; i++)
         sum += align(term[i].significand, rule->fraction_bits - fraction[i] + term[i].exponent - largest);
@@ -224,7 +245,9 @@ struct tc_mma_rule tc_rule_wgmma(enum tc_format a, enum tc_format b, enum tc_for
 }
 
 struct tc_mma_rule tc_rule_mma_sync(enum tc_format a, enum tc_format b, enum tc_format d, int k) {
-    return rule_of(a, b, d, k);
+    struct tc_mma_rule rule = rule_of(a, b, d, k);
+    rule.two_passes = d == TC_F32 && (a == TC_E4M3 || a == TC_E5M2);
+    return rule;
 }
 
 struct tc_mma_rule tc_rule_tcgen05(enum tc_format a, enum tc_format b, enum tc_format d) {

@@ -1,16 +1,21 @@
 /* How the tensor cores add: one instruction computes each element of D as one fused sum of the accumulator and
  * all K products, bit for bit by the rule published with MMA-Sim (arXiv 2511.10909).
  *
- *   - A term is significand * 2^exponent.  A product's exponent is the sum of its operands' exponents (and of
- * the scales', where there are any); a subnormal number has its format's smallest exponent, zero has -126.
- *   - All terms are aligned to the largest exponent, truncated toward zero to `fraction_bits` bits behind the
- *     point, and added exactly.
- *   - The sum is truncated to `result_fraction` bits (f32), or rounded to nearest even (f16).  A zero is +0.
- *   - fp4 with block scales (`group` 16): the products of a group are added exactly, times the significands of
- *     its two scales is one term, whose exponent is the sum of the two scales' exponents alone.
- *   - A NaN, 0 * infinity or infinity - infinity gives the canonical NaN (0x7fffffff, or 0x7fff in f16);
- * infinity stays, and a finite sum beyond the format becomes infinity.
- */
+ * A term is significand * 2^exponent.  A product's exponent is the sum of its operands' exponents (and of the
+ * scales', where there are any); a subnormal number has its format's smallest exponent.
+ *
+ * All terms are aligned to the largest exponent, truncated toward zero to `fraction_bits` bits behind the
+ * point, and added exactly.  Zeros do not count for the largest exponent, and it is at least -133: measured on
+ * an H200 (wgmma and mma.sync) where MMA-Sim lets a zero have -126; taken over for tcgen05.
+ *
+ * The sum is truncated to `result_fraction` bits (f32), or rounded to nearest even (f16).  A zero is +0.
+ *
+ * fp4 with block scales (`grouped`): the products of a group of 16 are added exactly, times the significands of
+ * its two scales is one term, whose exponent is the sum of the two scales' exponents alone, be the sum zero or
+ * not; a scale or an accumulator of zero has -126.
+ *
+ * A NaN, 0 * infinity or infinity - infinity gives the canonical NaN (0x7fffffff, or 0x7fff in f16); infinity
+ * stays, and a finite sum beyond the format becomes infinity. */
 #ifndef TENSOR_MMA_ARITH_H
 #define TENSOR_MMA_ARITH_H
 
@@ -37,6 +42,7 @@ struct tc_mma_rule {
     enum tc_format scale; /* TC_UE8M0 or TC_UE4M3, read where scale_block is not 0 */
     int scale_block;      /* elements of K that share a scale: 0 (no scales), 16 or 32 */
     bool grouped;         /* the fp4 rule: terms are groups of 16 */
+    bool two_passes;      /* mma.sync with fp8 on sm_90, see tc_mma_element */
     bool negate_a, negate_b;
     bool saturate;    /* s32: clamp instead of wrapping */
     int d_scale_log2; /* the accumulator is read times 2^-d_scale_log2 (scale-input-d), 0 to 15 */
@@ -62,7 +68,11 @@ struct tc_mma_operands {
     size_t sfa_stride, sfb_stride;
 };
 
-/* One element by the rule as written above: the definition that the tile path is tested against. */
+/* One element by the rule as written above: the definition that the tile path is tested against.
+ *
+ * HW: ptxas 13.0 turns mma.sync with fp8 into conversions to f16 and two HMMA for sm_90: the sum of the
+ * elements with k % 4 < 2, from zero, then the others onto it; the accumulator is added last, in f32 to nearest
+ * even. */
 uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
                         const uint8_t *sfb, uint32_t c);
 

@@ -53,7 +53,7 @@ bool tc_mma_force_isa(const char *name) {
 
 void tc_mma_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d, int m,
                  int n, bool accumulate) {
-    if (rule->d == TC_S32)
+    if (rule->d == TC_S32 || rule->two_passes)
         tc_mma_tile_generic(rule, in, d, m, n, accumulate);
     else
         best()->tile(rule, in, d, m, n, accumulate);

@@ -4,6 +4,8 @@
 
 #include "mma_arith.h"
 
+enum { TC_LEAST_LARGEST = -133 }; /* the largest exponent is at least this: measured on an H200 */
+
 /* Rounds sum * 2^unit_exponent to the rule's result. */
 uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_exponent);
 uint32_t tc_mma_nan(const struct tc_mma_rule *rule);

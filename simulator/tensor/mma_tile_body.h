@@ -42,6 +42,8 @@ struct wide_block {
     int32_t special[LANES];
 };
 
+enum { NO_EXPONENT = -4000 }; /* of a zero: products and sums with scales stay below all others */
+
 struct wide_table {
     float value[256];
     int16_t exponent[256];
@@ -54,7 +56,8 @@ static void fill_table(struct wide_table *t, enum tc_format format) {
         uint32_t c = code & ((1u << f->bits) - 1), magnitude = c & ((1u << (f->bits - 1)) - 1);
         uint32_t exponent = magnitude >> f->fraction;
         t->value[code] = tc_to_f32(format, c);
-        t->exponent[code] = (int16_t)(!magnitude ? -126 : f->min_exponent + (exponent ? (int)exponent - 1 : 0));
+        t->exponent[code] =
+            (int16_t)(!magnitude ? NO_EXPONENT : f->min_exponent + (exponent ? (int)exponent - 1 : 0));
         t->special[code] = magnitude > f->max_finite;
     }
 }
@@ -92,7 +95,7 @@ static void decode_wide(struct wide_row *row, const uint8_t *codes, enum tc_form
             special |= table->special[codes[i]];
         }
         if (!(bits & 0x7fffffff))
-            exponent = -126;
+            exponent = NO_EXPONENT;
         else if (exponent > shift)
             shift = exponent;
         row->value[i] = tc_f32_of_bits(negate ? bits ^ 0x80000000 : bits);
@@ -125,7 +128,7 @@ static inline i32v split_accumulator(const struct tc_mma_rule *rule, i32v c, i32
     i32v negative = (c << (31 - sign_bit)) < 0;
     *significand = (value ^ negative) - negative;
     i32v power = field + (~normal & 1) - bias - rule->d_scale_log2;
-    *exponent = (power & ~zero) | (zero & -126);
+    *exponent = (power & ~zero) | (zero & (rule->grouped ? -126 : NO_EXPONENT));
     return field == fields;
 }
 
@@ -142,6 +145,7 @@ static void wide_lanes(const struct tc_mma_rule *rule, const struct wide_row *a,
         product_exponent = max_i16(product_exponent, LOAD(i16v, b->exponent[k]) + a->exponent[k]);
     i32v scale = LOAD(i32v, b->scale_exponent) + a->scale_exponent;
     i32v largest = max_i32(__builtin_convertvector(product_exponent, i32v) + scale, c_exponent);
+    largest = max_i32(largest, (i32v){0} + TC_LEAST_LARGEST);
 
     /* 2^left turns a product of the divided values into units of the sum's last place. */
     i32v left = scale + LOAD(i32v, b->shift) + a->shift + rule->fraction_bits - largest;

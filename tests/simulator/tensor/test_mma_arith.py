@@ -19,6 +19,7 @@ WIDE = [
     ("wgmma e4m3 e5m2", c_rule("wgmma", "e4m3", "e5m2"), Rule("e4m3", "e5m2", bits=13, keep=13), 3),
     ("wgmma e5m2 to f16", c_rule("wgmma", "e5m2", "e4m3", "f16"), Rule("e5m2", "e4m3", "f16", 13, 10), 1),
     ("mma.sync f16 k8", c_rule("mma_sync", "f16", "f16", k=8), Rule("f16", "f16"), 1),
+    ("mma.sync bf16", c_rule("mma_sync", "bf16", "bf16", k=16), Rule("bf16", "bf16"), 1),
     ("tcgen05 f16", c_rule("tcgen05", "f16", "f16"), Rule("f16", "f16"), 1),
     ("tcgen05 bf16", c_rule("tcgen05", "bf16", "bf16"), Rule("bf16", "bf16"), 1),
     ("tcgen05 tf32", c_rule("tcgen05", "tf32", "tf32"), Rule("tf32", "tf32"), 1),
