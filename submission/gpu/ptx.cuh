@@ -65,6 +65,11 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
+/* Orders this thread's ordinary accesses before later ones of the async proxy (copies, wgmma). */
+PTX void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
@@ -79,6 +84,18 @@ PTX void griddepcontrol_wait(void) {
 /* Lets the grids that depend on this one start. */
 PTX void griddepcontrol_launch_dependents(void) {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* ---- flags in global memory ---- */
+
+PTX uint32_t ld_acquire_gpu(const uint32_t *flag) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}
+
+PTX void st_release_gpu(uint32_t *flag, uint32_t value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
 /* ---- registers, barriers, shared memory ---- */

@@ -61,12 +61,28 @@ static inline int shared_bytes(const struct hopper_config *config) {
     return config->stages * (stage_bytes(config) + 2 * 8) + SHARED_ALIGNMENT;
 }
 
+/* Where tiles do not fill the last wave of CTAs, idle SMs help: CTAs 0 to helpers - 1 each multiply the last
+ * `stages` stages of K of `tiles` tiles, one after the other, for whose own CTAs they leave the sums. */
+struct helping {
+    int32_t helpers, tiles, stages;
+};
+
+#define PARTIAL_UNITS 2 /* a tile's partial sums are copied into the ring like so many stages */
+
+static inline int partial_bytes(const struct hopper_config *config) {
+    return 2 * tile_features(config) * config->tile_tokens * (int)sizeof(float);
+}
+
 /* How many rows of each operand exist, and where the rest is.  Passed by value. */
 struct dual_gemm_params {
     const uint8_t *sfb1, *sfb2; /* blocked, K padded to a multiple of STAGE_K */
     uint16_t *c;
+    float *partials;  /* [tile][PARTIAL_UNITS][float4 of a thread][thread], if there are helpers */
+    uint32_t *helped; /* [tile]: 1 when its partial sums are there */
     int64_t scale_batch_bytes;
     int32_t m, n;
+    int32_t tiles_n, tiles_m, batches;
+    struct helping helping;
     int32_t stages_k;         /* K in stages */
     int32_t scale_tiles_k;    /* scale tiles along K in memory */
     int32_t scales_made_here; /* by the kernel before this one: wait for it before reading them */
@@ -80,6 +96,8 @@ struct expand_params {
     int64_t code_row_bytes, scale_batch_bytes, scale_tile_step;
     uint32_t scale_quarter_step, scale_row_step;
     uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
+    uint32_t *cleared;                          /* words to set to zero, and how many */
+    uint32_t words_cleared;
     uint32_t units, whole_chunks; /* of a row: 16 bytes written; 128 elements of K, rounded down */
 };
 

@@ -65,12 +65,15 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_> struct tile {
     static constexpr int stage_size = scales_at + 2 * scale_bytes;
     static constexpr int barriers_at = stages * stage_size;
     static constexpr int output_pitch = features * 2 + OUTPUT_PAD_BYTES;
-    static constexpr int sums = tokens / 2; /* registers of a slab's sums */
+    static constexpr int sums = tokens / 2;                               /* registers of a slab's sums */
+    static constexpr int unit_vectors = slabs * sums / 4 / PARTIAL_UNITS; /* of four sums, of a thread */
+    static constexpr int partial_unit_bytes = unit_vectors * 16 * consumers;
 
     static_assert(stage_size % SHARED_ALIGNMENT == 0, "every stage starts a swizzle atom");
     static_assert(tokens % 32 == 0, "whole stmatrix instructions");
     static_assert(barriers_at + stages * 16 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
     static_assert(tokens * output_pitch <= barriers_at, "the staged output fits over the stages");
+    static_assert(partial_unit_bytes <= stage_size, "a unit of partial sums fits in a stage");
     static_assert(features % SLAB_FEATURES == 0 && features <= 256, "a TMA box has at most 256 rows");
 };
 
@@ -85,11 +88,41 @@ struct shared_map {
     }
 };
 
-/* Which tile of C this CTA computes. */
+/* A tile of C. */
 struct place {
     int32_t feature, token, batch; /* first ones */
     int32_t scale_row;             /* first row of scale tiles */
 };
+
+template <class T>
+static __device__ __forceinline__ struct place find_place(const struct dual_gemm_params &p, int32_t tile) {
+    struct place place;
+    place.feature = tile % p.tiles_n * T::features;
+    place.token = tile / p.tiles_n % p.tiles_m * T::tokens;
+    place.batch = tile / p.tiles_n / p.tiles_m;
+    place.scale_row = place.feature / SCALE_TILE_ROWS;
+    return place;
+}
+
+/* What this CTA multiplies: the same stages of K of one tile or, as a helper, of several. */
+struct work {
+    int32_t tile, tiles; /* first one; how many */
+    int32_t first_stage, stages;
+    bool helps;  /* leaves partial sums instead of outputs */
+    bool helped; /* has partial sums to add */
+};
+
+static __device__ __forceinline__ struct work find_work(const struct dual_gemm_params &p) {
+    int32_t block = blockIdx.x, own_stages = p.stages_k - p.helping.stages;
+    struct work work;
+    work.helps = block < p.helping.helpers;
+    work.helped = !work.helps && p.helping.helpers > 0;
+    work.tile = work.helps ? block * p.helping.tiles : block - p.helping.helpers;
+    work.tiles = work.helps ? min(p.helping.tiles, p.tiles_n * p.tiles_m * p.batches - work.tile) : 1;
+    work.first_stage = work.helps ? own_stages : 0;
+    work.stages = work.helps ? p.helping.stages : own_stages;
+    return work;
+}
 
 /* Weights: waits for nothing, signals full[stage] with this CTA's codes and scales. */
 template <class T>
@@ -126,28 +159,65 @@ load_activations(const struct shared_map &shared, const struct place &place, con
     }
 }
 
+/* Partial sums of a tile, when its helper has left them: signals full[stage] with unit `unit` of them. */
+template <class T>
+static __device__ __forceinline__ void load_partials(const struct shared_map &shared,
+                                                     const struct dual_gemm_params &p, int32_t tile, int unit,
+                                                     int stage) {
+    while (ld_acquire_gpu(p.helped + tile) == 0) {
+    }
+    fence_proxy_async(); /* a helper's ordinary stores, read by a copy */
+    struct mbarrier full = shared.full<T>(stage);
+    mbarrier_arrive_expect_tx(full, T::partial_unit_bytes);
+    cp_async_bulk(shared.base + stage * T::stage_size,
+                  (const uint8_t *)p.partials + ((int64_t)tile * PARTIAL_UNITS + unit) * T::partial_unit_bytes,
+                  T::partial_unit_bytes, full);
+}
+
+/* The next stage of this CTA's work: a tile, and one of its stages of K. */
+struct cursor {
+    int32_t tile, k_stage;
+    struct place place; /* of the tile: three divisions, too slow for every stage */
+};
+
+template <class T>
+static __device__ __forceinline__ void advance(struct cursor &cursor, const struct work &work,
+                                               const struct dual_gemm_params &p) {
+    if (++cursor.k_stage == work.first_stage + work.stages && cursor.tile + 1 < work.tile + work.tiles) {
+        cursor.k_stage = work.first_stage;
+        cursor.place = find_place<T>(p, ++cursor.tile);
+    }
+}
+
 /* Producer, one thread.  Waits for empty[s], fills stage s, which signals full[s].  The weights of the first
  * stages are on their way before the kernel that makes the activations is complete. */
 template <class T>
-static __device__ __forceinline__ void produce(const struct shared_map &shared, const struct place &place,
+static __device__ __forceinline__ void produce(const struct shared_map &shared, const struct work &work,
                                                const struct dual_gemm_params &p, const CUtensorMap *activations,
                                                const CUtensorMap *b1, const CUtensorMap *b2) {
     if (p.scales_made_here) {
         griddepcontrol_wait();
     }
-    int ahead = min(T::stages, p.stages_k);
-    for (int i = 0; i < ahead; i++) {
-        load_weights<T>(shared, place, p, b1, b2, i, i);
+    int32_t all = work.tiles * work.stages, ahead = min(T::stages, all);
+    struct cursor first = {work.tile, work.first_stage, find_place<T>(p, work.tile)}, next = first;
+    for (int i = 0; i < ahead; i++, advance<T>(next, work, p)) {
+        load_weights<T>(shared, next.place, p, b1, b2, i, next.k_stage);
     }
     griddepcontrol_wait();
-    for (int i = 0; i < ahead; i++) {
-        load_activations<T>(shared, place, activations, i, i);
+    next = first;
+    for (int i = 0; i < ahead; i++, advance<T>(next, work, p)) {
+        load_activations<T>(shared, next.place, activations, i, next.k_stage);
     }
-    struct ring ring = {0, 0};
-    for (int32_t i = ahead; i < p.stages_k; i++) {
+    struct ring ring = {ahead % T::stages, ahead < T::stages}; /* a lap that nothing was in counts as read */
+    for (int32_t i = ahead; i < all; i++, advance<T>(next, work, p)) {
         wait(shared.empty<T>(ring.stage), ring.parity);
-        load_weights<T>(shared, place, p, b1, b2, ring.stage, i);
-        load_activations<T>(shared, place, activations, ring.stage, i);
+        load_weights<T>(shared, next.place, p, b1, b2, ring.stage, next.k_stage);
+        load_activations<T>(shared, next.place, activations, ring.stage, next.k_stage);
+        advance<T::stages>(ring);
+    }
+    for (int unit = 0; work.helped && unit < PARTIAL_UNITS; unit++) {
+        wait(shared.empty<T>(ring.stage), ring.parity);
+        load_partials<T>(shared, p, work.tile, unit, ring.stage);
         advance<T::stages>(ring);
     }
 }
@@ -194,17 +264,16 @@ static __device__ __forceinline__ void expand_group(uint32_t (&fragment)[FRAGMEN
     }
 }
 
-/* Consumer warpgroup.  Waits for full[s]; expands a group of weights into one of two fragment buffers while the
- * tensor cores work on the other; signals empty[s] once nothing reads stage s any more. */
+/* Consumer warpgroup, one tile.  Waits for full[s]; expands a group of weights into one of two fragment buffers
+ * while the tensor cores work on the other; signals empty[s] once nothing reads stage s any more. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums],
                                                 const struct shared_map &shared, const struct place &place,
-                                                int32_t stages_k, int warpgroup) {
+                                                int32_t stages, int warpgroup, struct ring &ring) {
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     uint32_t fragments[2][FRAGMENT_STEPS][4];
-    struct ring ring = {0, 0};
     int previous = -1;
-    for (int32_t k = 0; k < stages_k; k++) {
+    for (int32_t k = 0; k < stages; k++) {
         wait(shared.full<T>(ring.stage), ring.parity);
         uint32_t stage = shared.base + ring.stage * T::stage_size;
         struct raw_slab raw[T::slabs];
@@ -238,12 +307,54 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
         advance<T::stages>(ring);
     }
     wgmma_wait_group<0>();
+    mbarrier_arrive(shared.empty<T>(previous));
 #pragma unroll
     for (int slab = 0; slab < T::slabs; slab++) {
 #pragma unroll
         for (int i = 0; i < T::sums; i++) {
             keep_after(sums[slab][i]);
         }
+    }
+}
+
+/* The sums of a helper: thread by thread, as the tile's own CTA will read them; then signals helped[tile]. */
+template <class T>
+static __device__ __forceinline__ void leave_partials(const float (&sums)[T::slabs][T::sums],
+                                                      const struct dual_gemm_params &p, int32_t tile) {
+    int thread = threadIdx.x - WARPGROUP_THREADS;
+    float4 *to = (float4 *)p.partials + (int64_t)tile * PARTIAL_UNITS * T::unit_vectors * T::consumers + thread;
+#pragma unroll
+    for (int i = 0; i < PARTIAL_UNITS * T::unit_vectors; i++) {
+        const float *sum = &sums[i * 4 / T::sums][i * 4 % T::sums];
+        to[i * T::consumers] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    }
+    __threadfence();
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+    if (thread == 0) {
+        st_release_gpu(p.helped + tile, 1);
+    }
+}
+
+/* Waits for full[s] of the partial sums and adds them. */
+template <class T>
+static __device__ __forceinline__ void add_partials(float (&sums)[T::slabs][T::sums],
+                                                    const struct shared_map &shared, struct ring &ring) {
+    int thread = threadIdx.x - WARPGROUP_THREADS;
+#pragma unroll
+    for (int unit = 0; unit < PARTIAL_UNITS; unit++) {
+        wait(shared.full<T>(ring.stage), ring.parity);
+        uint32_t from = shared.base + ring.stage * T::stage_size + thread * 16;
+#pragma unroll
+        for (int i = 0; i < T::unit_vectors; i++) {
+            uint4 vector = ld_shared_v4(from + i * T::consumers * 16);
+            int at = (unit * T::unit_vectors + i) * 4;
+            float *sum = &sums[at / T::sums][at % T::sums];
+            sum[0] += __uint_as_float(vector.x);
+            sum[1] += __uint_as_float(vector.y);
+            sum[2] += __uint_as_float(vector.z);
+            sum[3] += __uint_as_float(vector.w);
+        }
+        advance<T::stages>(ring);
     }
 }
 
@@ -300,14 +411,25 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
 
 template <class T>
 static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *output,
-                                               const struct place &place, const struct dual_gemm_params &p) {
+                                               const struct work &work, const struct dual_gemm_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
-    multiply<T>(sums, shared, place, p.stages_k, warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
-    stage_output<T>(sums, cvta_to_shared(output), warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::consumers);
-    store_output<T>(output, place, p);
+    struct ring ring = {0, 0};
+    for (int32_t tile = work.tile; tile < work.tile + work.tiles; tile++) {
+        struct place place = find_place<T>(p, tile);
+        multiply<T>(sums, shared, place, work.stages, warpgroup, ring);
+        if (work.helps) {
+            leave_partials<T>(sums, p, tile);
+            continue;
+        }
+        if (work.helped) {
+            add_partials<T>(sums, shared, ring);
+        }
+        bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+        stage_output<T>(sums, cvta_to_shared(output), warpgroup);
+        bar_sync(CONSUMER_BARRIER, T::consumers);
+        store_output<T>(output, place, p);
+    }
 }
 
 template <class T>
@@ -318,11 +440,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     uint32_t misaligned = cvta_to_shared(memory) % SHARED_ALIGNMENT;
     unsigned char *aligned = memory + (SHARED_ALIGNMENT - misaligned) % SHARED_ALIGNMENT;
     struct shared_map shared = {cvta_to_shared(aligned)};
-    struct place place;
-    place.feature = blockIdx.x * T::features;
-    place.token = blockIdx.y * T::tokens;
-    place.batch = blockIdx.z;
-    place.scale_row = place.feature / SCALE_TILE_ROWS;
+    struct work work = find_work(p);
 
     if (threadIdx.x == 0) {
         prefetch_tensormap(&activations);
@@ -340,11 +458,11 @@ static __global__ void __launch_bounds__(T::threads, 1)
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
-            produce<T>(shared, place, p, &activations, &b1, &b2);
+            produce<T>(shared, work, p, &activations, &b1, &b2);
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();
-        consume<T>(shared, aligned, place, p);
+        consume<T>(shared, aligned, work, p);
     }
 }
 

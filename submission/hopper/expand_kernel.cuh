@@ -51,6 +51,11 @@ static __global__ void __launch_bounds__(MAX_EXPAND_THREADS)
         pairs[lane] = expand_pair(words[lane], scale[0], (int)(unit % 4));
     }
     *to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    if (row == 0 && blockIdx.z == 0) {
+        for (uint32_t i = index; i < p.words_cleared; i += p.units) {
+            p.cleared[i] = 0;
+        }
+    }
 }
 
 #endif

@@ -149,20 +149,18 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t choose_config(const struct problem *problem, int *index) {
+static int32_t choose_config(const struct problem *problem, int sms, int *index) {
     const char *wanted = getenv(CONFIG_VARIABLE);
-    if (wanted != NULL && wanted[0] != '\0') {
-        *index = hopper_config_named(wanted);
-        if (*index < 0) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
-                               wanted);
-        }
+    if (wanted == NULL || wanted[0] == '\0') {
+        *index = hopper_choose(problem->m, problem->n, problem->l, sms);
         return CUSTOM_KERNEL_OK;
     }
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = hopper_choose(problem->m, problem->n, problem->l, sms);
+    *index = hopper_config_named(wanted);
+    if (*index < 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
+                           wanted);
+    }
     return CUSTOM_KERNEL_OK;
 }
 
@@ -209,35 +207,48 @@ struct plan {
     const struct hopper_config *config;
     int index;
     bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
-    int64_t stages_k, activation_bytes, scale_bytes;
+    int64_t stages_k, tiles;
+    int64_t activation_bytes, scale_bytes, partial_bytes, flag_bytes; /* of scratch, in this order */
+    struct helping helping;
 };
 
 static int32_t make_plan(const struct problem *problem, struct plan *plan) {
-    int32_t status = choose_config(problem, &plan->index);
+    int sms = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    int32_t status = choose_config(problem, sms, &plan->index);
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
     plan->config = &hopper_configs[plan->index];
     plan->stages_k = ceil_div(problem->k, STAGE_K);
     int64_t padded_k = plan->stages_k * STAGE_K, padded_n = round_up(problem->n, SCALE_TILE_ROWS);
-    int64_t token_tiles = ceil_div(problem->m, plan->config->tile_tokens);
     const int64_t limit = INT32_MAX / 2; /* coordinates are 32 bits, with a tile to spare */
+    int64_t batch_tiles =
+        ceil_div(problem->m, plan->config->tile_tokens) * ceil_div(problem->n, tile_features(plan->config));
     if (problem->m > limit || problem->n > limit || problem->k > limit || problem->l > MAX_GRID_YZ ||
-        token_tiles > MAX_GRID_YZ ||
-        plan->stages_k * UNITS_OF_CHUNK > (int64_t)MAX_GRID_YZ * MAX_EXPAND_THREADS) {
+        batch_tiles > limit / problem->l) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "m %lld, n %lld, k %lld, l %lld: expected n and k up to %lld, m up to %d tiles of %d and l "
-            "up to %d on the hopper back end",
+            "m %lld, n %lld, k %lld, l %lld: expected m, n, k and the number of %d x %d tiles up to "
+            "%lld and l up to %d on the hopper back end",
             (long long)problem->m, (long long)problem->n, (long long)problem->k, (long long)problem->l,
-            (long long)limit, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
+            plan->config->tile_tokens, tile_features(plan->config), (long long)limit, MAX_GRID_YZ);
     }
+    plan->tiles = batch_tiles * problem->l;
     plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+    plan->helping = hopper_helping(plan->tiles, plan->stages_k, sms);
+    bool helped = plan->helping.helpers > 0;
     plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
     plan->scale_bytes =
         plan->block_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
                            : 0;
+    plan->partial_bytes = helped ? plan->tiles * partial_bytes(plan->config) : 0;
+    plan->flag_bytes = helped ? plan->tiles * (int64_t)sizeof(uint32_t) : 0;
     return CUSTOM_KERNEL_OK;
+}
+
+static uint32_t *flags_at(const struct plan *plan, uint8_t *scratch) {
+    return (uint32_t *)(void *)(scratch + plan->activation_bytes + 2 * plan->scale_bytes + plan->partial_bytes);
 }
 
 /* Launch attribute: a kernel may start before the one in front of it is complete, and waits for that itself. */
@@ -265,6 +276,8 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
         .scale_row_step = blocked ? 16 : (uint32_t)groups,
         .scale_chunk_step = blocked ? 2 * SCALE_TILE_BYTES : 2 * SCALE_TILE_GROUPS,
         .scale_half_step = blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS,
+        .cleared = flags_at(plan, scratch),
+        .words_cleared = (uint32_t)(plan->flag_bytes / (int64_t)sizeof(uint32_t)),
         .units = (uint32_t)(plan->stages_k * UNITS_OF_CHUNK),
         .whole_chunks = (uint32_t)(problem->k / STAGE_K),
     };
@@ -356,15 +369,20 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .sfb2 = plan->block_scales ? blocked_sfb2 : problem->sfb2,
         .c = problem->c,
         .scale_batch_bytes = padded_n / SCALE_TILE_ROWS * scale_tiles_k * SCALE_TILE_BYTES,
+        .partials = (float *)(void *)(blocked_sfb2 + plan->scale_bytes),
+        .helped = flags_at(plan, scratch),
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
+        .tiles_n = (int32_t)ceil_div(problem->n, tile_features(config)),
+        .tiles_m = (int32_t)ceil_div(problem->m, config->tile_tokens),
+        .batches = (int32_t)problem->l,
+        .helping = plan->helping,
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_made_here = plan->block_scales,
     };
     cudaLaunchAttribute attribute = dependent_launch();
-    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
-                                  (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
+    cudaLaunchConfig_t launch = {{(unsigned)(plan->tiles + plan->helping.helpers), 1, 1},
                                  {(unsigned)block_threads(config), 1, 1},
                                  (size_t)shared_bytes(config),
                                  problem->queue,
@@ -384,7 +402,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
-    struct plan plan;
+    struct plan plan = {0};
     int32_t status = make_plan(problem, &plan);
     cudaMemPool_t pool = NULL;
     if (status == CUSTOM_KERNEL_OK) {
@@ -394,7 +412,8 @@ static int32_t run_on_current_device(const struct problem *problem) {
         return status;
     }
     void *scratch = NULL;
-    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes);
+    size_t bytes =
+        (size_t)(plan.activation_bytes + 2 * plan.scale_bytes + plan.partial_bytes + plan.flag_bytes);
     CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
     status = launch(problem, &plan, scratch);
     cudaError_t error = cudaFreeAsync(scratch, problem->queue);

@@ -6,6 +6,13 @@
  * benchmark shapes with every configuration. */
 #define EXPANSION_TOKENS 80
 
+/* What helping costs, in stages: a helper for each tile (writing its sums, filling the ring again), and a
+ * tile's own CTA (waiting for them, adding them); and what has to remain as gain to be worth 64 KB of traffic a
+ * tile. */
+#define HELPER_TILE_COST 1
+#define HELPED_COST      2
+#define LEAST_GAIN       2
+
 #define CONFIG(name, warpgroups, slabs, tokens, stages) {#name, warpgroups, slabs, tokens, stages},
 const struct hopper_config hopper_configs[] = {HOPPER_CONFIGS(CONFIG)};
 const int hopper_config_count = sizeof hopper_configs / sizeof *hopper_configs;
@@ -32,6 +39,22 @@ int hopper_choose(int64_t m, int64_t n, int64_t l, int sms) {
         }
     }
     return best;
+}
+
+struct helping hopper_helping(int64_t tiles, int64_t stages_k, int sms) {
+    struct helping none = {0, 0, 0};
+    if (tiles >= sms) {
+        return none;
+    }
+    /* Both finish together: stages_k - stages + HELPED_COST == tiles of a helper * (stages + HELPER_TILE_COST).
+     */
+    int64_t tiles_of_helper = ceil_div(tiles, sms - tiles);
+    int64_t stages = (stages_k + HELPED_COST - tiles_of_helper * HELPER_TILE_COST) / (tiles_of_helper + 1);
+    if (stages < HELPED_COST + LEAST_GAIN) {
+        return none;
+    }
+    return (struct helping){(int32_t)ceil_div(tiles, tiles_of_helper), (int32_t)tiles_of_helper,
+                            (int32_t)stages};
 }
 
 int hopper_config_named(const char *name) {

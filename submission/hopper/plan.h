@@ -17,6 +17,9 @@ int64_t hopper_plan_cost(const struct hopper_config *config, int64_t m, int64_t 
  * listed. */
 int hopper_choose(int64_t m, int64_t n, int64_t l, int sms);
 
+/* How idle SMs help where `tiles` tiles leave some of `sms` idle; no helpers where that gains nothing. */
+struct helping hopper_helping(int64_t tiles, int64_t stages_k, int sms);
+
 /* The index of a configuration by name, or -1. */
 int hopper_config_named(const char *name);
 
