@@ -1,0 +1,117 @@
+/* Asynchronous operations: queued at issue, performed in three steps whenever the launch's mode says.
+ *
+ *   read      takes the source (global or shared memory, registers, TMEM) into the operation
+ *   write     puts the result in its place
+ *   complete  signals: bytes to an mbarrier, an arrival, a group's count
+ *
+ * An operation is made with async_new, filled, and handed over with async_issue.  Operations that share a
+ * non-NULL `queue` run one after another in the order of issue; all others are unordered. */
+#ifndef SIM_ASYNC_H
+#define SIM_ASYNC_H
+
+#include "../hazard/hazard.h"
+#include "../vm/vm.h"
+
+struct async_kind {
+    const char *name;
+    void (*read)(struct async_op *op); /* NULL: nothing to do */
+    void (*write)(struct async_op *op);
+    void (*complete)(struct async_op *op);
+    void (*poison)(struct async_op *op);      /* fills the destination with a trap pattern at issue */
+    bool (*ready)(const struct async_op *op); /* may it start? */
+};
+
+enum async_stage { ASYNC_ISSUED, ASYNC_READ, ASYNC_WRITTEN, ASYNC_DONE };
+
+struct async_op {
+    const struct async_kind *kind;
+    struct async_op *next, *previous;
+    struct cluster *cluster;
+    struct cta *cta;
+    struct warp *warp;
+    int lane;
+    const struct insn *insn;
+    uint64_t number;
+    const void *queue;
+    enum async_stage stage;
+    uint8_t *data; /* what read has taken */
+    size_t data_bytes;
+    void *payload;
+};
+
+#define POISON_BYTE 0xad
+
+struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
+                           size_t data_bytes);
+void async_issue(struct run *run, struct async_op *op);
+/* One step of one operation, chosen by the mode; false where none can move. */
+bool async_progress(struct cluster *cluster);
+void async_clear(struct cluster *cluster);
+void async_warp_ended(struct run *run);
+void async_cluster_ended(struct cluster *cluster);
+/* A finding of an operation, at the instruction that issued it. */
+void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
+                  ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- mbarriers (async/mbarrier.c) ---- */
+
+struct mbarrier {
+    bool valid, fenced; /* its initialisation is visible to the async proxy */
+    uint32_t offset;
+    uint32_t expected, pending, phase; /* phase: how many are complete */
+    int64_t tx;
+    uint32_t slot;
+    uint32_t init_warp, init_time;
+    const struct insn *init_insn, *last_insn;
+    struct clockv *gathered, *released;
+    struct cta *cta;
+};
+
+struct mbarriers *mbarriers_make(uint32_t shared_bytes);
+void mbarriers_reset(struct mbarriers *barriers);
+void mbarriers_free(struct mbarriers *barriers);
+void mbarriers_fenced(struct cluster *cluster, const struct warp *warp);
+void mbarriers_at_end(struct cluster *cluster, struct cta *cta);
+/* The barrier at a shared address, which has to be initialised; NULL after a report.  `async`: an
+ * asynchronous operation will signal it. */
+struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async);
+void mbarrier_arrive(struct run *run, struct mbarrier *barrier, uint32_t count, bool publish);
+void mbarrier_expect_tx(struct run *run, struct mbarrier *barrier, int64_t bytes);
+/* From an asynchronous operation issued in barrier phase `phase`. */
+void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *barrier, uint32_t phase, int64_t bytes);
+/* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive); clock NULL: none. */
+void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier, const struct clockv *clock);
+void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split);
+/* The stamp of an operation that will complete on this phase of the barrier. */
+struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *barrier);
+
+/* ---- groups: cp.async, bulk stores and wgmma (async/groups.c) ---- */
+
+enum group_family { GROUP_CP_ASYNC, GROUP_BULK, GROUP_WGMMA, GROUP_FAMILIES };
+
+struct groups;
+struct groups *groups_make(void);
+void groups_free(struct groups *groups);
+void groups_reset(struct warp *warp);
+/* The clock slot of a family's completions; value: the group that the next commit closes. */
+struct stamp group_stamp(const struct run *run, enum group_family family, bool read);
+void group_add(struct run *run, enum group_family family);
+/* Called by the operations as they get on. */
+void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage);
+/* Read and complete at once. */
+void group_finish(struct warp *warp, enum group_family family, uint32_t group);
+uint32_t group_current(const struct warp *warp, enum group_family family);
+void groups_at_end(struct run *run);
+
+/* ---- warpgroups (async/wgmma.c) ---- */
+
+struct warpgroup *warpgroups_make(uint32_t count);
+void warpgroups_reset(struct warpgroup *groups, uint32_t count);
+void warpgroups_free(struct warpgroup *groups);
+/* Whether insn touches a register that a pending wgmma reads or writes: reports it. */
+enum next pending_registers(struct run *run, const struct insn *insn);
+
+/* ---- what simulator/tensor keeps in cta->tensor ---- */
+void tensor_free(struct cta *cta);
+
+#endif

@@ -1,0 +1,238 @@
+/* What bulk loads and stores do (PTX ISA: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk). */
+#include "bulk.h"
+
+#include "../ptx/opcodes.h"
+#include "../vm/half.h"
+#include "groups.h"
+
+/* ---- loads into shared memory ---- */
+
+static struct mbarrier *signalled(struct run *run, uint64_t address, const struct cta *target, int lane,
+                                  bool multicast, int cta_group) {
+    uint32_t rank = (uint32_t)(address >> RANK_SHIFT) & 0xff;
+    if (multicast) { /* the same offset in each destination, or in its pair's CTA of the given parity */
+        rank = cta_group == 2 ? (target->rank & ~1u) | (rank & 1) : target->rank;
+    } else if (rank != target->rank && !(cta_group == 2 && rank / 2 == target->rank / 2)) {
+        (void)sim_report(run, SIM_ERROR, "barrier-rank", lane,
+                         "the copy goes to CTA rank %u and its mbarrier is in rank %u", target->rank, rank);
+        return NULL;
+    }
+    address = (address & RANK_MASK) | (uint64_t)rank << RANK_SHIFT;
+    return mbarrier_at(run, address, lane, false, true);
+}
+
+bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
+                   uint32_t align, int lane, int64_t mask, int cta_group) {
+    uint32_t offset, targets = (uint32_t)mask;
+    struct cta *cta = shared_cta(run, to, bytes, align, lane, false, &offset);
+    if (cta == NULL) {
+        return false;
+    }
+    bool multicast = mask >= 0;
+    targets = multicast ? targets : 1u << cta->rank;
+    if (targets == 0 || targets >> run->cluster->nctas != 0) {
+        (void)sim_report(run, SIM_ERROR, "multicast-mask", lane, "multicast mask %#x in a cluster of %u CTAs",
+                         targets, run->cluster->nctas);
+        return false;
+    }
+    FOR_LANES(rest, targets) {
+        struct landing *landing = &load->landing[load->landings++];
+        landing->cta = &run->cluster->ctas[LANE(rest)];
+        landing->offset = offset;
+        landing->barrier = signalled(run, barrier, landing->cta, lane, multicast, cta_group);
+        if (landing->barrier == NULL) {
+            return false;
+        }
+        landing->phase = landing->barrier->phase;
+    }
+    return true;
+}
+
+void stamp_landings(struct run *run, const struct load *load, uint32_t span, uint32_t counted) {
+    run->worker->counters.tma_load_bytes += counted;
+    for (uint32_t i = 0; run->launch->checks && i < load->landings; i++) {
+        const struct landing *landing = &load->landing[i];
+        struct stamp stamp = mbarrier_stamp(run, landing->barrier);
+        (void)hazard_range(run, landing->cta, landing->offset, span, ACCESS_WRITE | ACCESS_ASYNC, &stamp);
+    }
+}
+
+static void load_read(struct async_op *op) {
+    const struct load *load = op->payload;
+    uint8_t packed[1024];
+    if (!load->tensor) {
+        const uint8_t *from = load->from_cta != NULL ? load->from_cta->shared + load->from
+                                                     : (const uint8_t *)(uintptr_t)load->from;
+        memcpy(op->data, from, load->bytes);
+        return;
+    }
+    const struct tensor_box *box = &load->box;
+    uint8_t fill = box->map.oob_fill ? 0xff : 0; /* all ones is a NaN in every floating-point type */
+    for (uint32_t i = 0; i < box->rows; i++) {
+        uint32_t first, bytes;
+        uint64_t address;
+        memset(packed, fill, box->row_bytes);
+        if (tensor_box_row(box, i, &first, &bytes, &address)) {
+            memcpy(packed + first, (const void *)(uintptr_t)address, bytes);
+        }
+        tensor_row_to_shared(box, packed, op->data + i * box->shared_row_bytes);
+    }
+}
+
+static void each_chunk(const struct tensor_box *box, uint8_t *shared, uint32_t offset, uint8_t *data,
+                       bool store) {
+    const uint32_t chunk = 16;
+    for (uint32_t i = 0; i < box->rows; i++) {
+        uint8_t *row = data + i * box->shared_row_bytes;
+        for (uint32_t at = 0; at < box->shared_row_bytes; at += chunk) {
+            uint8_t *place = shared + tensor_swizzle(box, offset + i * box->pitch + at);
+            memcpy(store ? place : row + at, store ? row + at : place, chunk);
+        }
+    }
+}
+
+static void load_write(struct async_op *op) {
+    const struct load *load = op->payload;
+    for (uint32_t i = 0; i < load->landings; i++) {
+        const struct landing *landing = &load->landing[i];
+        if (load->tensor) {
+            each_chunk(&load->box, landing->cta->shared, landing->offset, op->data, true);
+        } else {
+            memcpy(landing->cta->shared + landing->offset, op->data, load->bytes);
+        }
+    }
+}
+
+static void load_complete(struct async_op *op) {
+    const struct load *load = op->payload;
+    for (uint32_t i = 0; i < load->landings; i++) {
+        mbarrier_complete_tx(op, load->landing[i].barrier, load->landing[i].phase, load->bytes);
+    }
+}
+
+static void load_poison(struct async_op *op) {
+    const struct load *load = op->payload;
+    uint32_t span = load->tensor ? load->box.rows * load->box.pitch : load->bytes;
+    for (uint32_t i = 0; i < load->landings; i++) {
+        memset(load->landing[i].cta->shared + load->landing[i].offset, POISON_BYTE, span);
+    }
+}
+
+const struct async_kind load_kind = {"bulk load", load_read, load_write, load_complete, load_poison, NULL};
+
+/* ---- stores from shared memory ---- */
+
+static void reduce_float(uint8_t *to, const uint8_t *from, enum reduction reduction, unsigned type) {
+    if (type == T_F32) {
+        float a, b;
+        memcpy(&a, to, 4);
+        memcpy(&b, from, 4);
+        a += b;
+        memcpy(to, &a, 4);
+    } else if (type == T_F64) {
+        double a, b;
+        memcpy(&a, to, 8);
+        memcpy(&b, from, 8);
+        a += b;
+        memcpy(to, &a, 8);
+    } else {
+        uint16_t a, b;
+        memcpy(&a, to, 2);
+        memcpy(&b, from, 2);
+        bool bf16 = type == T_BF16;
+        float x = bf16 ? bf16_to_f32(a) : f16_to_f32(a), y = bf16 ? bf16_to_f32(b) : f16_to_f32(b);
+        float r = reduction == REDUCE_ADD ? x + y : (reduction == REDUCE_MIN) == (x < y) ? x : y;
+        a = bf16 ? f32_to_bf16(r) : f32_to_f16(r);
+        memcpy(to, &a, 2);
+    }
+}
+
+void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type) {
+    uint32_t size = ptx_type_bytes(type);
+    bool sign = type == T_S32 || type == T_S64;
+    for (uint32_t at = 0; at < bytes; at += size) {
+        if (is_float_type(type)) {
+            reduce_float(to + at, from + at, reduction, type);
+            continue;
+        }
+        uint64_t a = 0, b = 0;
+        memcpy(&a, to + at, size);
+        memcpy(&b, from + at, size);
+        int64_t sa = size == 4 ? (int32_t)a : (int64_t)a, sb = size == 4 ? (int32_t)b : (int64_t)b;
+        bool less = sign ? sa < sb : a < b;
+        a = reduction == REDUCE_ADD   ? a + b
+            : reduction == REDUCE_MIN ? (less ? a : b)
+            : reduction == REDUCE_MAX ? (less ? b : a)
+            : reduction == REDUCE_INC ? (a >= b ? 0 : a + 1)
+            : reduction == REDUCE_DEC ? (a == 0 || a > b ? b : a - 1)
+            : reduction == REDUCE_AND ? (a & b)
+            : reduction == REDUCE_OR  ? (a | b)
+                                      : (a ^ b);
+        memcpy(to + at, &a, size);
+    }
+}
+
+static void store_read(struct async_op *op) {
+    const struct store *store = op->payload;
+    if (store->tensor) {
+        each_chunk(&store->box, op->cta->shared, store->from, op->data, false);
+    } else {
+        memcpy(op->data, op->cta->shared + store->from, store->bytes);
+    }
+    group_advance(op, GROUP_BULK, store->group, ASYNC_READ);
+}
+
+static void put_global(const struct store *store, uint8_t *to, const uint8_t *from, uint32_t bytes) {
+    if (store->reduction == REDUCE_NONE) {
+        memcpy(to, from, bytes);
+    } else {
+        reduce(to, from, bytes, store->reduction, store->type);
+    }
+}
+
+static void store_write(struct async_op *op) {
+    const struct store *store = op->payload;
+    uint8_t packed[1024];
+    if (!store->tensor) {
+        put_global(store, (uint8_t *)(uintptr_t)store->to, op->data, store->bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < store->box.rows; i++) {
+        uint32_t first, bytes;
+        uint64_t address;
+        if (tensor_box_row(&store->box, i, &first, &bytes, &address)) {
+            tensor_row_from_shared(&store->box, op->data + i * store->box.shared_row_bytes, packed);
+            put_global(store, (uint8_t *)(uintptr_t)address, packed + first, bytes);
+        }
+    }
+}
+
+static void store_complete(struct async_op *op) {
+    const struct store *store = op->payload;
+    group_advance(op, GROUP_BULK, store->group, ASYNC_DONE);
+}
+
+const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete, NULL, NULL};
+
+void issue_store(struct run *run, const struct store *store, uint32_t span, int lane) {
+    struct async_op *op = async_new(run, &store_kind, lane, sizeof *store, store->bytes + 16);
+    struct family *family = &run->warp->groups->family[GROUP_BULK];
+    struct store *own = op->payload;
+    *own = *store;
+    own->group = group_current(run->warp, GROUP_BULK);
+    family->used = true;
+    family->last_used = own->group;
+    family->last_insn = run->insn;
+    group_add(run, GROUP_BULK);
+    run->worker->counters.tma_store_bytes += store->bytes;
+    if (run->launch->checks) {
+        struct stamp stamp = group_stamp(run, GROUP_BULK, true);
+        (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &stamp);
+    }
+    async_issue(run, op);
+}
+
+int decode_reduction(struct decoder *d) {
+    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", NULL};
+    return mod_of(d, names) + 1;
+}

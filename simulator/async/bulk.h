@@ -1,0 +1,59 @@
+/* What the bulk copies share. */
+#ifndef SIM_ASYNC_BULK_H
+#define SIM_ASYNC_BULK_H
+
+#include "tensor_map.h"
+
+struct decoder;
+
+/* A copy into shared memory of one or more CTAs, each with its barrier. */
+struct landing {
+    struct cta *cta;
+    uint32_t offset;
+    struct mbarrier *barrier;
+    uint32_t phase;
+};
+
+struct load {
+    uint64_t from; /* global address; shared source: from_cta and offset */
+    struct cta *from_cta;
+    uint32_t bytes;
+    struct tensor_box box;
+    bool tensor;
+    uint32_t landings;
+    struct landing landing[MAX_CLUSTER];
+};
+
+enum reduction {
+    REDUCE_NONE,
+    REDUCE_ADD,
+    REDUCE_MIN,
+    REDUCE_MAX,
+    REDUCE_INC,
+    REDUCE_DEC,
+    REDUCE_AND,
+    REDUCE_OR,
+    REDUCE_XOR
+};
+
+struct store {
+    uint64_t to;
+    uint32_t from, bytes, group;
+    struct tensor_box box;
+    bool tensor;
+    enum reduction reduction;
+    uint8_t type;
+};
+
+/* Finds the CTAs of a load's destination and their barriers, and checks them; false after a report. */
+bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
+                   uint32_t align, int lane, int64_t mask, int cta_group);
+/* Stamps the destination for the checks. */
+void stamp_landings(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
+extern const struct async_kind load_kind, store_kind;
+void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
+void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
+int decode_reduction(struct decoder *d);
+void skip_cache_hints(struct decoder *d);
+
+#endif

@@ -1,0 +1,153 @@
+/* The list of operations in flight and the modes. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "async.h"
+
+struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
+                           size_t data_bytes) {
+    struct async_op *op = calloc(1, sizeof *op + payload_bytes + data_bytes + 64);
+    if (op == NULL) {
+        (void)fputs("ptxsim: out of memory\n", stderr);
+        abort();
+    }
+    op->kind = kind;
+    op->cluster = run->cluster;
+    op->cta = run->cta;
+    op->warp = run->warp;
+    op->lane = lane;
+    op->insn = run->insn;
+    op->payload = op + 1;
+    op->data = (uint8_t *)(op + 1) + (payload_bytes + 15) / 16 * 16;
+    op->data_bytes = data_bytes;
+    return op;
+}
+
+static void unlink_op(struct async_op *op) {
+    struct cluster *cluster = op->cluster;
+    *(op->previous != NULL ? &op->previous->next : &cluster->ops_first) = op->next;
+    *(op->next != NULL ? &op->next->previous : &cluster->ops_last) = op->previous;
+    cluster->nops--;
+}
+
+/* The next step; frees the operation after its last one. */
+static void step(struct async_op *op) {
+    const struct async_kind *kind = op->kind;
+    void (*const actions[])(struct async_op *) = {kind->read, kind->write, kind->complete};
+    void (*action)(struct async_op *) = actions[op->stage];
+    op->stage++;
+    if (action != NULL) {
+        action(op);
+    }
+    op->cluster->events++;
+    if (op->stage == ASYNC_DONE) {
+        unlink_op(op);
+        free(op);
+    }
+}
+
+static bool can_move(const struct async_op *op) {
+    for (const struct async_op *other = op->previous; op->queue != NULL && other != NULL;
+         other = other->previous) {
+        if (other->queue == op->queue) {
+            return false;
+        }
+    }
+    return op->kind->ready == NULL || op->kind->ready(op);
+}
+
+static void run_to_end(struct async_op *op) {
+    for (int left = ASYNC_DONE - (int)op->stage; left > 0; left--) {
+        step(op);
+    }
+}
+
+static bool drain(struct cluster *cluster) {
+    bool any = false;
+    for (struct async_op *op = cluster->ops_first; op != NULL;) {
+        struct async_op *next = op->next;
+        if (can_move(op)) {
+            run_to_end(op);
+            any = true;
+            next = cluster->ops_first; /* something behind it may move now */
+        }
+        op = next;
+    }
+    return any;
+}
+
+void async_issue(struct run *run, struct async_op *op) {
+    struct cluster *cluster = run->cluster;
+    op->number = cluster->op_number++;
+    op->previous = cluster->ops_last;
+    *(cluster->ops_last != NULL ? &cluster->ops_last->next : &cluster->ops_first) = op;
+    cluster->ops_last = op;
+    cluster->nops++;
+    run->worker->counters.async_operations++;
+    if (run->launch->mode == SIM_POISON && op->kind->poison != NULL) {
+        op->kind->poison(op);
+    }
+    if (run->launch->mode == SIM_EAGER) {
+        (void)drain(cluster);
+    }
+}
+
+bool async_progress(struct cluster *cluster) {
+    enum sim_mode mode = cluster->launch->mode;
+    if (cluster->nops == 0) {
+        return false;
+    }
+    if (mode == SIM_EAGER) {
+        return drain(cluster);
+    }
+    if (mode == SIM_RANDOM) {
+        uint32_t skip = (uint32_t)(next_random(&cluster->random) % cluster->nops);
+        struct async_op *op = cluster->ops_first;
+        while (skip-- > 0) {
+            op = op->next;
+        }
+        if (can_move(op)) {
+            step(op);
+            return true;
+        }
+    }
+    bool reverse = mode == SIM_REVERSE;
+    for (struct async_op *op = reverse ? cluster->ops_last : cluster->ops_first; op != NULL;
+         op = reverse ? op->previous : op->next) {
+        if (can_move(op)) {
+            run_to_end(op);
+            return true;
+        }
+    }
+    return false;
+}
+
+void async_clear(struct cluster *cluster) {
+    while (cluster->ops_first != NULL) {
+        struct async_op *op = cluster->ops_first;
+        unlink_op(op);
+        free(op);
+    }
+}
+
+void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
+                  ...) {
+    char message[400];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    sim_note(op->cluster->launch, verdict, kind, op->cta, (int)op->warp->index, op->lane, op->insn, NULL,
+             message);
+}
+
+void async_warp_ended(struct run *run) {
+    groups_at_end(run);
+}
+
+void async_cluster_ended(struct cluster *cluster) {
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        mbarriers_at_end(cluster, &cluster->ctas[i]);
+    }
+}

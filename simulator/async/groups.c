@@ -1,0 +1,120 @@
+/* Groups of operations that a warp waits for by number.  Elected lanes and whole warps alike: a group belongs
+ * to the warp. */
+#include "groups.h"
+
+#include <stdlib.h>
+
+static struct family *family_of(const struct warp *warp, enum group_family family) {
+    return &warp->groups->family[family];
+}
+
+struct groups *groups_make(void) {
+    return calloc(1, sizeof(struct groups));
+}
+
+void groups_free(struct groups *groups) {
+    free(groups);
+}
+
+void groups_reset(struct warp *warp) {
+    memset(warp->groups, 0, sizeof *warp->groups);
+    for (int i = 0; i < GROUP_FAMILIES; i++) {
+        warp->groups->family[i].open = warp->groups->family[i].oldest_unread = warp->groups->family[i].oldest =
+            1;
+    }
+}
+
+uint32_t group_current(const struct warp *warp, enum group_family family) {
+    return family_of(warp, family)->open;
+}
+
+struct stamp group_stamp(const struct run *run, enum group_family family, bool read) {
+    struct family *f = family_of(run->warp, family);
+    uint32_t *slot = read ? &f->read_slot : &f->slot;
+    if (*slot == 0) {
+        *slot = clock_slot(run->cluster);
+    }
+    return (struct stamp){*slot, f->open, run->warp->clock, run->warp->number, run->insn};
+}
+
+void group_add(struct run *run, enum group_family family) {
+    struct family *f = family_of(run->warp, family);
+    f->unread[f->open % GROUPS_AHEAD]++;
+    f->unfinished[f->open % GROUPS_AHEAD]++;
+}
+
+void group_finish(struct warp *warp, enum group_family family, uint32_t group) {
+    struct family *f = family_of(warp, family);
+    f->unread[group % GROUPS_AHEAD]--;
+    f->unfinished[group % GROUPS_AHEAD]--;
+}
+
+void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage) {
+    struct family *f = family_of(op->warp, family);
+    if (stage == ASYNC_READ) {
+        f->unread[group % GROUPS_AHEAD]--;
+    } else {
+        f->unfinished[group % GROUPS_AHEAD]--;
+    }
+}
+
+bool groups_done(const struct warp *warp, enum group_family family, uint32_t upto, bool read) {
+    struct family *f = family_of(warp, family);
+    uint32_t *oldest = read ? &f->oldest_unread : &f->oldest;
+    const uint32_t *left = read ? f->unread : f->unfinished;
+    while (*oldest <= upto && left[*oldest % GROUPS_AHEAD] == 0) {
+        (*oldest)++;
+    }
+    return *oldest > upto;
+}
+
+enum next groups_commit(struct run *run, enum group_family family) {
+    struct family *f = family_of(run->warp, family);
+    uint32_t before = f->open >= GROUPS_AHEAD ? f->open - GROUPS_AHEAD + 1 : 0;
+    if (before > 0 && !groups_done(run->warp, family, before, false)) {
+        return sim_report(run, SIM_INCOMPLETE, "groups", -1, "more than %d groups in flight", GROUPS_AHEAD);
+    }
+    f->open++;
+    return NEXT;
+}
+
+static bool wait_over(struct warp *warp, const struct split *split) {
+    return groups_done(warp, (enum group_family)(split->wait.a >> 1), split->wait.b, split->wait.a & 1);
+}
+
+enum next groups_wait(struct run *run, enum group_family family, uint32_t pending, bool read) {
+    struct family *f = family_of(run->warp, family);
+    if (pending == UINT32_MAX) { /* all, committed or not */
+        f->open++;
+        pending = 0;
+    }
+    uint32_t upto = f->open - 1 > pending ? f->open - 1 - pending : 0;
+    if (!groups_done(run->warp, family, upto, read)) {
+        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
+                                           .a = (uint32_t)family << 1 | read,
+                                           .b = upto,
+                                           .ready = wait_over,
+                                           .what = "its own asynchronous operations"});
+    }
+    if (run->launch->checks && family != GROUP_WGMMA) {
+        uint32_t *seen = run->warp->clock->seen;
+        if (f->read_slot != 0 && seen[f->read_slot] < upto) {
+            seen[f->read_slot] = upto;
+        }
+        if (!read && f->slot != 0 && seen[f->slot] < upto) {
+            seen[f->slot] = upto;
+        }
+    }
+    f->waited_read = f->waited_read > upto ? f->waited_read : upto;
+    return NEXT;
+}
+
+/* Shared memory goes away with the CTA: a bulk store still reading it stores garbage. */
+void groups_at_end(struct run *run) {
+    const struct family *f = family_of(run->warp, GROUP_BULK);
+    if (f->used && f->waited_read < f->last_used) {
+        (void)sim_report_pair(run, SIM_ERROR, "unfinished-store", -1, f->last_insn,
+                              "a warp ends without having waited for its bulk stores to read shared memory "
+                              "(cp.async.bulk.wait_group.read 0)");
+    }
+}

@@ -1,0 +1,253 @@
+/* mbarrier objects (PTX ISA, Parallel Synchronization: mbarrier): phase, pending arrivals, tx-count. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "async.h"
+
+#define SLOT_BYTES 8
+#define MAX_COUNT  ((1u << 20) - 1) /* PTX ISA: ranges of the counts */
+
+struct mbarriers {
+    uint32_t slots, count, room;
+    uint16_t *index; /* 1 + number of the barrier at an 8-byte slot */
+    struct mbarrier *barriers;
+};
+
+struct mbarriers *mbarriers_make(uint32_t shared_bytes) {
+    struct mbarriers *all = calloc(1, sizeof *all);
+    if (all == NULL) {
+        return NULL;
+    }
+    all->slots = shared_bytes / SLOT_BYTES + 1;
+    all->index = calloc(all->slots, sizeof *all->index);
+    all->room = 512;
+    all->barriers = calloc(all->room, sizeof *all->barriers);
+    if (all->index == NULL || all->barriers == NULL) {
+        mbarriers_free(all);
+        return NULL;
+    }
+    return all;
+}
+
+void mbarriers_reset(struct mbarriers *all) {
+    memset(all->index, 0, all->slots * sizeof *all->index);
+    all->count = 0;
+}
+
+void mbarriers_free(struct mbarriers *all) {
+    if (all != NULL) {
+        free(all->index);
+        free(all->barriers);
+        free(all);
+    }
+}
+
+void mbarriers_fenced(struct cluster *cluster, const struct warp *warp) {
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        struct mbarriers *all = cluster->ctas[i].mbarriers;
+        for (uint32_t j = 0; j < all->count; j++) {
+            /* Whoever has seen the initialisation may fence it. */
+            const struct mbarrier *b = &all->barriers[j];
+            if (!b->fenced && warp->clock->seen[b->init_warp] >= b->init_time) {
+                all->barriers[j].fenced = true;
+            }
+        }
+    }
+}
+
+void mbarriers_at_end(struct cluster *cluster, struct cta *cta) {
+    for (uint32_t i = 0; i < cta->mbarriers->count; i++) {
+        const struct mbarrier *b = &cta->mbarriers->barriers[i];
+        if (b->valid && b->tx != 0) {
+            char message[200];
+            (void)snprintf(
+                message, sizeof message,
+                "the kernel ends with a tx-count of %lld bytes on the mbarrier at %#x, phase %u: expect_tx "
+                "and the copies' bytes disagree",
+                (long long)b->tx, b->offset, b->phase);
+            sim_note(cluster->launch, SIM_ERROR, "tx-count", cta, -1, -1, b->last_insn, b->init_insn, message);
+        }
+    }
+}
+
+enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane) {
+    uint32_t offset;
+    struct cta *cta = shared_cta(run, address, SLOT_BYTES, SLOT_BYTES, lane, true, &offset);
+    if (cta == NULL) {
+        return FAIL;
+    }
+    struct mbarriers *all = cta->mbarriers;
+    uint16_t number = all->index[offset / SLOT_BYTES];
+    if (count == 0 || count > MAX_COUNT) {
+        return sim_report(run, SIM_ERROR, "mbarrier-count", lane,
+                          "mbarrier.init with count %u; expected 1 to %u", count, MAX_COUNT);
+    }
+    if (number != 0 && all->barriers[number - 1].valid) {
+        return sim_report(run, SIM_ERROR, "mbarrier-init", lane,
+                          "mbarrier.init of a live mbarrier at %#x; it needs mbarrier.inval first", offset);
+    }
+    if (number == 0) {
+        if (all->count == all->room) {
+            return sim_report(run, SIM_INCOMPLETE, "mbarrier-init", lane, "more than %u mbarriers in a CTA",
+                              all->room);
+        }
+        number = (uint16_t)++all->count;
+        all->index[offset / SLOT_BYTES] = number;
+        memset(&all->barriers[number - 1], 0, sizeof(struct mbarrier));
+        all->barriers[number - 1].slot = run->launch->checks ? clock_slot(run->cluster) : 0;
+        if (run->launch->checks && all->barriers[number - 1].slot == 0) {
+            return sim_report(run, SIM_INCOMPLETE, "mbarrier-init", lane,
+                              "more mbarriers than the checks can follow");
+        }
+    }
+    struct mbarrier *b = &all->barriers[number - 1];
+    b->valid = true;
+    b->fenced = false;
+    b->offset = offset;
+    b->expected = b->pending = count;
+    b->tx = 0;
+    b->cta = cta;
+    b->init_insn = b->last_insn = run->insn;
+    b->init_warp = run->warp->number;
+    if (run->launch->checks) {
+        b->init_time = run->warp->clock->seen[run->warp->number];
+        if (b->gathered == NULL) {
+            b->gathered = clock_make(run->cluster);
+            b->released = clock_make(run->cluster);
+        }
+        /* The phase numbers go on after inval and a new init: stamps of the old life stay in the past. */
+    } else {
+        b->fenced = true;
+    }
+    return NEXT;
+}
+
+struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async) {
+    uint32_t offset;
+    struct cta *cta = shared_cta(run, address, SLOT_BYTES, SLOT_BYTES, lane, own_only, &offset);
+    if (cta == NULL) {
+        return NULL;
+    }
+    uint16_t number = cta->mbarriers->index[offset / SLOT_BYTES];
+    struct mbarrier *b = number == 0 ? NULL : &cta->mbarriers->barriers[number - 1];
+    if (b == NULL || !b->valid) {
+        (void)sim_report(run, SIM_ERROR, "no-mbarrier", lane,
+                         "there is no initialised mbarrier at %#x of CTA rank %u", offset, cta->rank);
+        return NULL;
+    }
+    if (run->launch->checks) {
+        if (run->warp->clock->seen[b->init_warp] < b->init_time) {
+            sim_note(run->launch, SIM_ERROR, "mbarrier-init-race", run->cta, (int)run->warp->index, lane,
+                     run->insn, b->init_insn,
+                     "uses an mbarrier without a synchronisation with the thread that initialised it");
+        }
+        if (async && !b->fenced) {
+            sim_note(run->launch, SIM_ERROR, "mbarrier-init-fence", run->cta, (int)run->warp->index, lane,
+                     run->insn, b->init_insn,
+                     "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
+                     "fence.mbarrier_init or fence.proxy.async");
+        }
+    }
+    b->last_insn = run->insn;
+    return b;
+}
+
+static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
+    if (b->pending != 0 || b->tx != 0) {
+        return;
+    }
+    b->phase++;
+    b->pending = b->expected;
+    if (b->gathered != NULL) {
+        clock_join(cluster, b->released, b->gathered);
+        b->released->seen[b->slot] = b->phase;
+        clock_clear(cluster, b->gathered);
+    }
+    cluster->events++;
+}
+
+void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool publish) {
+    if (count > b->pending) {
+        (void)sim_report(run, SIM_ERROR, "mbarrier-arrivals", -1,
+                         "%u arrivals at the mbarrier at %#x, whose phase %u has %u of %u pending", count,
+                         b->offset, b->phase, b->pending, b->expected);
+        return;
+    }
+    if (publish && b->gathered != NULL) {
+        clock_publish(run, b->gathered);
+    }
+    b->pending -= count;
+    complete_if_done(run->cluster, b);
+}
+
+void mbarrier_expect_tx(struct run *run, struct mbarrier *b, int64_t bytes) {
+    b->tx += bytes;
+    if (b->tx > (int64_t)MAX_COUNT || b->tx < -(int64_t)MAX_COUNT) {
+        (void)sim_report(run, SIM_ERROR, "tx-count", -1,
+                         "the tx-count of the mbarrier at %#x leaves its range: %lld", b->offset,
+                         (long long)b->tx);
+    }
+}
+
+/* mbarrier.complete_tx, and what an operation does at its end. */
+void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *b, int64_t bytes) {
+    b->tx -= bytes;
+    complete_if_done(cluster, b);
+}
+
+void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *b, uint32_t phase, int64_t bytes) {
+    if (!b->valid) {
+        async_report(op, SIM_ERROR, "no-mbarrier", "completes on an mbarrier that is no longer valid");
+        op->cluster->failed = true;
+        return;
+    }
+    if (b->phase != phase) {
+        async_report(
+            op, SIM_ERROR, "tx-count",
+            "its %lld bytes arrive in phase %u of the mbarrier at %#x, but it was issued in phase %u: that "
+            "phase did not expect them",
+            (long long)bytes, b->phase, b->offset, phase);
+    }
+    mbarrier_take_tx(op->cluster, b, bytes);
+}
+
+void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const struct clockv *clock) {
+    if (!b->valid || b->pending == 0) {
+        async_report(op, SIM_ERROR, "mbarrier-arrivals", "an arrival too many at the mbarrier at %#x",
+                     b->offset);
+        return;
+    }
+    if (clock != NULL && b->gathered != NULL) {
+        clock_join(op->cluster, b->gathered, clock);
+    }
+    b->pending--;
+    complete_if_done(op->cluster, b);
+}
+
+struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *b) {
+    return (struct stamp){b->slot, b->phase + 1, run->warp->clock, run->warp->number, run->insn};
+}
+
+void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
+    const struct mbarrier *b = split->wait.object;
+    (void)warp;
+    if (split->wait.b) { /* by parity */
+        (void)snprintf(
+            to, room, "mbarrier %#x of CTA rank %u, parity %u: in phase %u, %u of %u arrivals pending, tx %lld",
+            b->offset, b->cta->rank, split->wait.a, b->phase, b->pending, b->expected, (long long)b->tx);
+    } else {
+        (void)snprintf(
+            to, room, "mbarrier %#x of CTA rank %u, phase %u: in phase %u, %u of %u arrivals pending, tx %lld",
+            b->offset, b->cta->rank, split->wait.a, b->phase, b->pending, b->expected, (long long)b->tx);
+    }
+}
+
+/* mbarrier.inval: the memory may be used for something else. */
+enum next mbarrier_inval(struct run *run, uint64_t address, int lane) {
+    struct mbarrier *b = mbarrier_at(run, address, lane, true, false);
+    if (b == NULL) {
+        return FAIL;
+    }
+    b->valid = false;
+    return NEXT;
+}

@@ -1,0 +1,309 @@
+/* ptxsim: runs one kernel of a PTX file. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../sim.h"
+
+#define MAX_ARGUMENTS 64
+
+static const char usage[] =
+    "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
+    "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
+    "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
+    "  --json  --quiet  --parse (only check the file)\n"
+    "arguments, one a parameter:\n"
+    "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
+    "  buf:BYTES            a buffer of zeros      buf:BYTES=FILE   filled from a file\n"
+    "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX   a tensor map over buffer argument number BUFFER\n"
+    "                       (numbers as in the CUDA driver API; lists by commas, strides in bytes)\n"
+    "  --dump N=FILE        writes buffer argument N to a file after the run\n"
+    "exit status: 0 clean, 1 review, 2 error, 3 incomplete, 4 usage or PTX that cannot be read\n";
+
+enum { EXIT_USAGE = 4 };
+
+struct argument {
+    uint8_t bytes[128] __attribute__((aligned(64)));
+    void *buffer;
+    size_t buffer_bytes;
+    const char *dump;
+};
+
+struct job {
+    const char *file, *kernel;
+    struct sim_options options;
+    struct sim_launch_attributes launch;
+    bool json, quiet, parse_only;
+    struct argument arguments[MAX_ARGUMENTS];
+    size_t count;
+    const char *dumps[MAX_ARGUMENTS];
+    size_t ndumps;
+};
+
+static int complain(const char *what, const char *detail) {
+    (void)fprintf(stderr, "ptxsim: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
+    return EXIT_USAGE;
+}
+
+static void read_triple(const char *text, uint32_t triple[3]) {
+    for (int i = 0; i < 3; i++) {
+        triple[i] = 1;
+    }
+    for (int i = 0; i < 3 && *text != '\0'; i++) {
+        char *end;
+        triple[i] = (uint32_t)strtoul(text, &end, 0);
+        text = *end == ',' ? end + 1 : end;
+    }
+}
+
+static bool read_mode(const char *text, struct sim_options *options) {
+    static const char *const names[] = {"eager", "late", "reverse", "random", "poison"};
+    for (int i = 0; i < 5; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(text, names[i], length) == 0 && (text[length] == '\0' || text[length] == ':')) {
+            options->mode = (enum sim_mode)i;
+            options->seed = text[length] == ':' ? strtoull(text + length + 1, NULL, 0) : 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static char *read_file(const char *name, size_t *bytes) {
+    FILE *file = fopen(name, "rb");
+    if (file == NULL) {
+        return NULL;
+    }
+    size_t room = 1 << 16, used = 0;
+    char *text = malloc(room);
+    while (text != NULL) {
+        used += fread(text + used, 1, room - used, file);
+        if (used < room) {
+            break;
+        }
+        char *grown = realloc(text, room *= 2);
+        if (grown == NULL) {
+            free(text);
+        }
+        text = grown;
+    }
+    (void)fclose(file);
+    *bytes = used;
+    return text;
+}
+
+static size_t read_list(const char *text, uint64_t list[5]) {
+    size_t count = 0;
+    while (*text != '\0' && *text != ':' && count < 5) {
+        char *end;
+        list[count++] = strtoull(text, &end, 0);
+        if (end == text) {
+            return 0;
+        }
+        text = *end == ',' ? end + 1 : end;
+    }
+    return count;
+}
+
+static bool read_map(struct job *job, const char *text, struct argument *argument) {
+    struct sim_tensor_map map = {.rank = 0};
+    uint64_t fields[6][5] = {{0}};
+    size_t counts[6];
+    char message[200];
+    for (int i = 0; i < 6; i++) {
+        counts[i] = read_list(text, fields[i]);
+        text = strchr(text, ':');
+        if (text == NULL && i < 5) {
+            return false;
+        }
+        text = text == NULL ? "" : text + 1;
+    }
+    if (fields[0][0] >= job->count || job->arguments[fields[0][0]].buffer == NULL) {
+        return false;
+    }
+    map.address = job->arguments[fields[0][0]].buffer;
+    map.data_type = (uint32_t)fields[1][0];
+    map.swizzle = (uint32_t)fields[2][0];
+    map.rank = (uint32_t)counts[3];
+    for (int i = 0; i < 5; i++) {
+        map.sizes[i] = fields[3][i];
+        map.strides[i] = fields[4][i];
+        map.box[i] = (uint32_t)fields[5][i];
+        map.element_strides[i] = 1;
+    }
+    if (sim_encode_tensor_map(argument->bytes, &map, message, sizeof message) != 0) {
+        (void)complain("tensor map", message);
+        return false;
+    }
+    return true;
+}
+
+static bool read_buffer(struct sim *sim, const char *text, struct argument *argument) {
+    char *end;
+    argument->buffer_bytes = strtoull(text, &end, 0);
+    argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
+    if (argument->buffer == NULL) {
+        return false;
+    }
+    memset(argument->buffer, 0, argument->buffer_bytes);
+    memcpy(argument->bytes, &argument->buffer, sizeof argument->buffer);
+    if (*end == '=') {
+        size_t bytes;
+        char *content = read_file(end + 1, &bytes);
+        if (content == NULL) {
+            return false;
+        }
+        memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
+        free(content);
+    }
+    return true;
+}
+
+static bool read_argument(struct job *job, struct sim *sim, const char *text) {
+    struct argument *argument = &job->arguments[job->count];
+    const char *value = strchr(text, ':');
+    if (job->count == MAX_ARGUMENTS || value == NULL) {
+        return false;
+    }
+    value++;
+    int64_t integer = strtoll(value, NULL, 0);
+    uint64_t natural = strtoull(value, NULL, 0);
+    double real = strtod(value, NULL);
+    float narrow = (float)real;
+    bool known = true;
+    if (strncmp(text, "i32:", 4) == 0 || strncmp(text, "i64:", 4) == 0) {
+        memcpy(argument->bytes, &integer, 8);
+    } else if (strncmp(text, "u32:", 4) == 0 || strncmp(text, "u64:", 4) == 0) {
+        memcpy(argument->bytes, &natural, 8);
+    } else if (strncmp(text, "f32:", 4) == 0) {
+        memcpy(argument->bytes, &narrow, 4);
+    } else if (strncmp(text, "f64:", 4) == 0) {
+        memcpy(argument->bytes, &real, 8);
+    } else if (strncmp(text, "buf:", 4) == 0) {
+        known = read_buffer(sim, value, argument);
+    } else if (strncmp(text, "map:", 4) == 0) {
+        known = read_map(job, value, argument);
+    } else {
+        known = false;
+    }
+    job->count++;
+    return known;
+}
+
+/* Returns where the kernel's arguments start, or -1. */
+static int read_options(struct job *job, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(word, "--") == 0) {
+            return i + 1;
+        }
+        if (strcmp(word, "--json") == 0) {
+            job->json = true;
+        } else if (strcmp(word, "--quiet") == 0) {
+            job->quiet = true;
+        } else if (strcmp(word, "--parse") == 0) {
+            job->parse_only = true;
+        } else if (strcmp(word, "--no-checks") == 0) {
+            job->options.no_checks = 1;
+        } else if (word[0] != '-') {
+            *(job->file == NULL ? &job->file : &job->kernel) = word;
+        } else {
+            i++;
+            if (strcmp(word, "--grid") == 0) {
+                read_triple(value, job->launch.grid);
+            } else if (strcmp(word, "--block") == 0) {
+                read_triple(value, job->launch.block);
+            } else if (strcmp(word, "--cluster") == 0) {
+                read_triple(value, job->launch.cluster);
+            } else if (strcmp(word, "--shared") == 0) {
+                job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
+            } else if (strcmp(word, "--threads") == 0) {
+                job->options.threads = atoi(value);
+            } else if (strcmp(word, "--limit") == 0) {
+                job->options.max_instructions = strtoull(value, NULL, 0);
+            } else if (strcmp(word, "--dump") == 0 && job->ndumps < MAX_ARGUMENTS) {
+                job->dumps[job->ndumps++] = value;
+            } else if (strcmp(word, "--mode") != 0 || !read_mode(value, &job->options)) {
+                return -1;
+            }
+        }
+    }
+    return job->file == NULL ? -1 : argc;
+}
+
+static int dump_buffers(const struct job *job) {
+    for (size_t i = 0; i < job->ndumps; i++) {
+        char *end;
+        size_t number = strtoul(job->dumps[i], &end, 0);
+        if (*end != '=' || number >= job->count || job->arguments[number].buffer == NULL) {
+            return complain("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
+        }
+        FILE *file = fopen(end + 1, "wb");
+        if (file == NULL) {
+            return complain("cannot write", end + 1);
+        }
+        (void)fwrite(job->arguments[number].buffer, 1, job->arguments[number].buffer_bytes, file);
+        (void)fclose(file);
+    }
+    return 0;
+}
+
+static int run(struct job *job, struct sim *sim, int argc, char **argv, int first) {
+    size_t bytes;
+    char *text = read_file(job->file, &bytes);
+    if (text == NULL) {
+        return complain("cannot read", job->file);
+    }
+    struct sim_module *module = sim_load(sim, text, bytes);
+    free(text);
+    if (module == NULL) {
+        return complain(job->file, sim_message(sim));
+    }
+    if (job->parse_only) {
+        return 0;
+    }
+    if (job->kernel == NULL) {
+        job->kernel = sim_kernel_name(module, 0);
+    }
+    for (int i = first; i < argc; i++) {
+        if (!read_argument(job, sim, argv[i])) {
+            return complain("bad argument", argv[i]);
+        }
+    }
+    void *pointers[MAX_ARGUMENTS];
+    for (size_t i = 0; i < job->count; i++) {
+        pointers[i] = job->arguments[i].bytes;
+    }
+    job->launch.arguments = pointers;
+    job->launch.argument_count = job->count;
+    int status = job->kernel == NULL ? complain("no kernel in", job->file)
+                                     : sim_launch(sim, module, job->kernel, &job->launch);
+    if (status != SIM_OK && status != SIM_RUN_ERROR) {
+        return complain("launch refused", sim_message(sim));
+    }
+    status = dump_buffers(job);
+    if (job->json) {
+        sim_print_json(sim, stdout);
+    } else if (!job->quiet) {
+        sim_print_findings(sim, stdout);
+        sim_print_summary(sim, stdout);
+    }
+    return status != 0 ? status : (int)sim_verdict(sim);
+}
+
+int main(int argc, char **argv) {
+    static struct job job = {.launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}}};
+    int first = read_options(&job, argc, argv);
+    if (first < 0) {
+        (void)fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    struct sim *sim = sim_create(&job.options);
+    if (sim == NULL) {
+        return complain("out of memory", "");
+    }
+    int status = run(&job, sim, argc, argv, first);
+    sim_destroy(sim);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* Happens-before checks on shared memory, by vector clocks at issue time.
+ *
+ * A clock has a slot for each warp of the cluster (its own time), and for each thing whose completion a thread
+ * observes by waiting: a barrier's phases, a warpgroup's wgmma groups, a warp's bulk and cp.async groups.  An
+ * access is stamped (slot, value); a later, conflicting access is ordered behind it if its issuer's clock has
+ * reached that value.  A second vector says what the async proxy has been made to see (fence.proxy.async). */
+#ifndef SIM_HAZARD_H
+#define SIM_HAZARD_H
+
+#include "../vm/vm.h"
+
+/* Vectors of cluster->slots_room values, one after another: seen, and seen by the async proxy. */
+struct clockv {
+    struct clockv *next; /* of the free list */
+    struct clockv *all_next;
+    uint32_t *seen, *async;
+};
+
+/* Every clock of the cluster becomes free again. */
+void clocks_reset(struct cluster *cluster);
+void clocks_free(struct cluster *cluster);
+struct clockv *clock_make(struct cluster *cluster); /* zeros */
+void clock_release(struct cluster *cluster, struct clockv *clock);
+void clock_clear(const struct cluster *cluster, struct clockv *clock);
+void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+/* A new slot, or 0 where the cluster has too many. */
+uint32_t clock_slot(struct cluster *cluster);
+
+/* The warp's time moves on: what it did before is stamped before. */
+void warp_tick(struct warp *warp);
+/* gathered += what the warp has seen; then its time moves on. */
+void clock_publish(struct run *run, struct clockv *gathered);
+void clock_observe(struct run *run, const struct clockv *released);
+void fence_proxy_async(struct run *run);
+/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory. */
+void sync_location(struct run *run, uint32_t mask, bool release);
+
+enum access_flags {
+    ACCESS_READ = 0,
+    ACCESS_WRITE = 1,
+    ACCESS_ASYNC = 2,   /* by the async proxy */
+    ACCESS_ATOMIC = 4,  /* atomics do not race with each other */
+    ACCESS_BARRIER = 8, /* an mbarrier operation */
+    ACCESS_COPY = 16    /* later than its issue, but in the generic proxy: cp.async */
+};
+
+struct shadow;
+struct shadow *shadow_make(struct cta *cta);
+void shadow_reset(struct shadow *shadow);
+void shadow_free(struct shadow *shadow);
+
+/* A warp's access: offsets of its lanes, `bytes` each. */
+enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                       uint32_t bytes, unsigned flags);
+/* A range, stamped with another slot than the warp's own: what an asynchronous operation will do. */
+struct stamp {
+    uint32_t slot, value;
+    const struct clockv *clock; /* of the issuer */
+    uint32_t warp;              /* of the issuer, cluster wide */
+    const struct insn *insn;
+};
+enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
+                       const struct stamp *stamp);
+
+#endif

@@ -1,0 +1,163 @@
+/* From a mnemonic and its operands to an instruction; the families' decoders are listed here. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "opcodes.h"
+
+struct opcode {
+    const char *name;
+    void (*decode)(struct decoder *);
+    uint8_t cls;
+};
+
+static const struct opcode opcodes[] = {
+#define X(name, function, cls) {#name, decode_##function, CL_##cls},
+    OPCODES(X)
+#undef X
+};
+
+void decode_fail(struct decoder *d, const char *format, ...) {
+    char what[200];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    uint32_t length = d->mnemonic.length < 100 ? d->mnemonic.length : 100;
+    parse_fail(d->parser, d->mnemonic.line, "instruction '%.*s': %s", (int)length, d->mnemonic.text, what);
+}
+
+bool mod(struct decoder *d, const char *name) {
+    for (int i = 0; i < d->nmods; i++) {
+        if (!d->used[i] && strlen(name) == d->mods[i].length &&
+            memcmp(name, d->mods[i].text, d->mods[i].length) == 0) {
+            d->used[i] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+int mod_of(struct decoder *d, const char *const *names) {
+    for (int i = 0; names[i] != NULL; i++) {
+        if (mod(d, names[i])) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+unsigned mod_type_or(struct decoder *d, unsigned otherwise) {
+    for (int i = 0; i < d->nmods; i++) {
+        unsigned type = d->used[i] ? T_NONE : parse_type_name(d->mods[i].text, d->mods[i].length);
+        if (type != T_NONE) {
+            d->used[i] = true;
+            return type;
+        }
+    }
+    return otherwise;
+}
+
+unsigned mod_type(struct decoder *d) {
+    unsigned type = mod_type_or(d, T_NONE);
+    if (type == T_NONE) {
+        decode_fail(d, "no type");
+    }
+    return type;
+}
+
+unsigned mod_space(struct decoder *d, unsigned otherwise) {
+    static const char *const names[] = {"global", "shared",       "shared::cta", "shared::cluster", "local",
+                                        "param",  "param::entry", "param::func", "const",           NULL};
+    static const uint8_t spaces[] = {SP_GLOBAL, SP_SHARED, SP_SHARED, SP_SHARED_CLUSTER, SP_LOCAL,
+                                     SP_PARAM,  SP_PARAM,  SP_PARAM,  SP_CONST};
+    for (int i = 0; i < d->nmods; i++) { /* in the mnemonic's order: copies name two spaces */
+        for (int j = 0; !d->used[i] && names[j] != NULL; j++) {
+            if (strlen(names[j]) == d->mods[i].length &&
+                memcmp(names[j], d->mods[i].text, d->mods[i].length) == 0) {
+                d->used[i] = true;
+                return spaces[j];
+            }
+        }
+    }
+    return otherwise;
+}
+
+unsigned mod_rounding(struct decoder *d) {
+    static const char *const names[] = {"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", NULL};
+    return (unsigned)(mod_of(d, names) + 1);
+}
+
+void need_operands(struct decoder *d, int least, int most) {
+    if (d->nop < least || d->nop > most) {
+        decode_fail(d, "%d operands; expected %d%s", d->nop, least, least == most ? "" : " or more");
+    }
+}
+
+void emit(struct decoder *d, struct operand operand) {
+    if (d->nout == MAX_OPERANDS) {
+        decode_fail(d, "more than %d operands", MAX_OPERANDS);
+    }
+    d->out[d->nout++] = operand;
+}
+
+void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
+    need_operands(d, sources + 1, sources + 1);
+    d->insn->type = (uint8_t)type;
+    d->insn->fn = fns[type];
+    if (d->insn->fn == NULL) {
+        decode_fail(d, "not with type .%s", ptx_type_name(type));
+    }
+    emit(d, dst(d, &d->op[0], type));
+    for (int i = 1; i <= sources; i++) {
+        emit(d, src(d, &d->op[i], type));
+    }
+    d->insn->ndst = 1;
+}
+
+static void split_mnemonic(struct decoder *d, struct token *base) {
+    const char *at = d->mnemonic.text, *end = at + d->mnemonic.length;
+    const char *dot = memchr(at, '.', d->mnemonic.length);
+    *base = d->mnemonic;
+    base->length = (uint32_t)((dot == NULL ? end : dot) - at);
+    d->nmods = 0;
+    while (dot != NULL) {
+        const char *start = dot + 1;
+        dot = memchr(start, '.', (size_t)(end - start));
+        if (d->nmods == MAX_MODIFIERS) {
+            decode_fail(d, "too many modifiers");
+        }
+        d->mods[d->nmods] = (struct token){
+            .kind = TOK_NAME, .text = start, .length = (uint32_t)((dot == NULL ? end : dot) - start)};
+        d->used[d->nmods++] = false;
+    }
+}
+
+void decode(struct decoder *d) {
+    struct token base;
+    d->nout = 0;
+    split_mnemonic(d, &base);
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) {
+        if (!token_is(&base, opcodes[i].name)) {
+            continue;
+        }
+        struct insn *insn = d->insn;
+        insn->cls = opcodes[i].cls;
+        opcodes[i].decode(d);
+        for (int j = 0; j < d->nmods; j++) {
+            if (!d->used[j]) {
+                decode_fail(d, "unknown modifier '.%.*s'", (int)d->mods[j].length, d->mods[j].text);
+            }
+        }
+        struct operand *operands = parse_take(d->parser, (size_t)(d->nout + 1) * sizeof *operands);
+        memcpy(operands, d->out, (size_t)d->nout * sizeof *operands);
+        insn->op = operands;
+        insn->nop = (uint16_t)d->nout;
+        insn->name = arena_string(d->parser->arena, d->mnemonic.text, d->mnemonic.length);
+        if (insn->name == NULL || insn->fn == NULL) {
+            decode_fail(d, "not supported");
+        }
+        return;
+    }
+    decode_fail(d, "unknown instruction");
+}

@@ -1,0 +1,299 @@
+/* The decoded form of a PTX module: what the parser makes and the virtual machine runs. */
+#ifndef SIM_PTX_IR_H
+#define SIM_PTX_IR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LANES        32
+#define ROW32        128 /* bytes of a 32-bit register of 32 lanes */
+#define ROW64        256
+#define MAX_OPERANDS 300 /* wgmma m64n256 has 128 + 4 registers and a few more */
+
+enum ptx_type {
+    T_NONE,
+    T_PRED,
+    T_B8,
+    T_B16,
+    T_B32,
+    T_B64,
+    T_B128,
+    T_U8,
+    T_U16,
+    T_U32,
+    T_U64,
+    T_S8,
+    T_S16,
+    T_S32,
+    T_S64,
+    T_F16,
+    T_F16X2,
+    T_BF16,
+    T_BF16X2,
+    T_TF32,
+    T_F32,
+    T_F32X2,
+    T_F64,
+    T_U16X2,
+    T_S16X2,
+    T_E4M3,
+    T_E5M2,
+    T_E4M3X2,
+    T_E5M2X2,
+    T_E2M1X2,
+    T_E2M3X2,
+    T_E3M2X2,
+    T_UE8M0X2,
+    T_TYPES
+};
+
+enum space {
+    SP_GENERIC,
+    SP_GLOBAL,
+    SP_SHARED, /* shared::cta */
+    SP_SHARED_CLUSTER,
+    SP_LOCAL,
+    SP_PARAM,
+    SP_CONST
+};
+
+enum rounding { RND_NONE, RND_RN, RND_RZ, RND_RM, RND_RP, RND_RNA, RND_RNI, RND_RZI, RND_RMI, RND_RPI };
+
+/* Classes of the instruction counters. */
+enum insn_class {
+    CL_INT,
+    CL_FLOAT,
+    CL_CVT,
+    CL_MOVE,
+    CL_MEM_GLOBAL,
+    CL_MEM_SHARED,
+    CL_MEM_OTHER,
+    CL_ATOM,
+    CL_WARP,
+    CL_CONTROL,
+    CL_BARRIER,
+    CL_MBARRIER,
+    CL_ASYNC_COPY,
+    CL_TENSOR,
+    CL_FENCE,
+    CL_CLASSES
+};
+
+/* A register, constant or predicate: a row of lanes at a byte offset from one of the machine's bases.
+ * Predicates are one 32-bit word, a bit a lane. */
+struct operand {
+    uint32_t off;
+    uint8_t base; /* enum base */
+    uint8_t wide; /* 64-bit row */
+    uint8_t negated;
+    uint8_t sink;
+};
+
+enum base { BASE_REGS, BASE_CONST, BASE_PREDS, BASES };
+
+struct run;
+struct insn;
+/* What the interpreter does next. */
+enum next {
+    NEXT,   /* the instruction is done */
+    JUMP,   /* the split's pc is set */
+    BLOCK,  /* the split waits; the instruction is executed again when its wait ends */
+    BLOCKD, /* the split waits; the instruction is done */
+    YIELD,  /* done, and another warp's turn */
+    GONE,   /* the split has no lanes any more, or splits have changed */
+    FAIL    /* a finding ended the run */
+};
+typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t mask);
+
+/* One instruction.  op[] holds what the mnemonic's decoder documents; by default destination first. */
+struct insn {
+    exec_fn fn;
+    const struct operand *op;
+    int64_t imm; /* address offset, or what the decoder says */
+    uint32_t guard_off;
+    uint32_t target;
+    uint32_t line; /* in the PTX text */
+    uint32_t loc;  /* index of module->locs, 0: none */
+    uint16_t nop;
+    uint8_t guard; /* 0 none, 1 @p, 2 @!p */
+    uint8_t cls;
+    uint8_t type, stype;
+    uint8_t space;
+    uint8_t vec; /* elements of a vector load or store */
+    uint8_t rnd, cmp, boolop;
+    uint8_t ftz, sat;
+    uint8_t ndst;      /* how many of op[] are written, from op[0] on */
+    uint8_t aligned;   /* .aligned: every live lane of the warp has to be here */
+    uint8_t reg_async; /* touches registers of pending asynchronous operations legally (wgmma) */
+    uint32_t aux, aux2;
+    const void *ext;
+    const char *name;
+};
+
+/* Where an instruction comes from; inside an inlined function also where that was called. */
+struct source_loc {
+    uint32_t file, line, at_file, at_line;
+};
+
+struct source_file {
+    uint32_t index;
+    const char *name;
+};
+
+/* Special registers and shared symbols get a row that is filled when a warp starts. */
+struct special {
+    uint32_t kind; /* enum special_kind */
+    uint32_t off;
+    uint32_t wide;
+    int64_t value;
+};
+
+struct variable {
+    const char *name;
+    uint8_t space, defined, is_extern, visible;
+    uint32_t align;
+    uint64_t bytes;
+    uint64_t offset;       /* shared, const and local: offset in its window; global: offset in module memory */
+    const uint8_t *init;   /* NULL: zeros */
+    struct init_ref *refs; /* addresses inside the initialiser */
+};
+
+struct init_ref {
+    struct init_ref *next;
+    uint64_t at;
+    const char *symbol;
+    int64_t addend;
+    uint8_t bytes, generic;
+};
+
+struct parameter {
+    const char *name;
+    uint32_t offset, bytes, align;
+};
+
+struct function {
+    const char *name;
+    uint32_t index;
+    uint8_t is_entry, is_defined, builtin; /* enum builtin */
+    uint32_t line;
+    struct parameter *params, *returns;
+    uint32_t nparams, nreturns;
+    uint32_t param_bytes;
+    uint32_t first_pc, end_pc;
+    uint32_t reg_bytes, pred_bytes;
+    uint32_t local_bytes; /* a thread's local variables and call parameters */
+    uint32_t shared_bytes;
+    const struct special *specials;
+    uint32_t nspecials;
+    const struct function **calls;
+    uint32_t ncalls;
+    uint32_t maxntid[3], reqntid[3], cluster[3];
+    uint32_t maxnreg;
+};
+
+enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERTFAIL, BUILTIN_MALLOC, BUILTIN_FREE };
+
+struct call_info {
+    const struct function *callee;
+    /* Per-thread bytes to copy: caller's storage to the callee's and back. */
+    struct call_copy {
+        uint32_t caller, callee, bytes;
+    } *in, *out;
+    uint32_t nin, nout;
+};
+
+struct branch_targets {
+    uint32_t *pc;
+    uint32_t count;
+};
+
+struct arena;
+
+struct module {
+    struct arena *arena;
+    unsigned version;
+    char target[24];
+    unsigned sm; /* 90, 100 */
+    struct insn *code;
+    uint32_t ncode;
+    struct function **functions;
+    uint32_t nfunctions;
+    struct variable **variables;
+    uint32_t nvariables;
+    uint8_t *constants; /* rows for immediates */
+    uint64_t constant_bytes;
+    struct source_loc *locs;
+    uint32_t nlocs;
+    struct source_file *files;
+    uint32_t nfiles;
+    uint64_t global_bytes, const_bytes, shared_bytes;
+    int64_t dynamic_shared; /* index of the extern shared array, -1 without */
+    uint8_t *global_memory; /* the module's own variables, allocated by the loader */
+    uint8_t *const_memory;
+};
+
+enum special_kind {
+    SR_TID_X,
+    SR_TID_Y,
+    SR_TID_Z,
+    SR_NTID_X,
+    SR_NTID_Y,
+    SR_NTID_Z,
+    SR_CTAID_X,
+    SR_CTAID_Y,
+    SR_CTAID_Z,
+    SR_NCTAID_X,
+    SR_NCTAID_Y,
+    SR_NCTAID_Z,
+    SR_LANEID,
+    SR_WARPID,
+    SR_NWARPID,
+    SR_SMID,
+    SR_NSMID,
+    SR_GRIDID,
+    SR_CLUSTERID_X,
+    SR_CLUSTERID_Y,
+    SR_CLUSTERID_Z,
+    SR_NCLUSTERID_X,
+    SR_NCLUSTERID_Y,
+    SR_NCLUSTERID_Z,
+    SR_CLUSTER_CTAID_X,
+    SR_CLUSTER_CTAID_Y,
+    SR_CLUSTER_CTAID_Z,
+    SR_CLUSTER_NCTAID_X,
+    SR_CLUSTER_NCTAID_Y,
+    SR_CLUSTER_NCTAID_Z,
+    SR_CLUSTER_CTARANK,
+    SR_CLUSTER_NCTARANK,
+    SR_IS_EXPLICIT_CLUSTER,
+    SR_LANEMASK_EQ,
+    SR_LANEMASK_LE,
+    SR_LANEMASK_LT,
+    SR_LANEMASK_GE,
+    SR_LANEMASK_GT,
+    SR_DYNAMIC_SMEM_SIZE,
+    SR_TOTAL_SMEM_SIZE,
+    SR_RESERVED_SMEM_BEGIN,
+    SR_RESERVED_SMEM_END,
+    SR_RESERVED_SMEM_CAP,
+    SR_CLOCK,
+    SR_CLOCK_HI,
+    SR_CLOCK64,
+    SR_GLOBALTIMER,
+    SR_GLOBALTIMER_LO,
+    SR_GLOBALTIMER_HI,
+    SR_SHARED_SYMBOL, /* value: offset in the CTA's shared window */
+    SR_DYNAMIC_SYMBOL,
+    SR_LOCAL_SYMBOL, /* value: offset in the function's frame */
+    SR_KINDS
+};
+
+/* Parses PTX text.  NULL on error: then message holds "line N: ...". */
+struct module *ptx_parse(const char *text, size_t bytes, char *message, size_t message_bytes);
+void ptx_free(struct module *module);
+const struct function *ptx_find_entry(const struct module *module, const char *name);
+unsigned ptx_type_bytes(unsigned type);
+const char *ptx_type_name(unsigned type);
+
+#endif

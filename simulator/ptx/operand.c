@@ -1,0 +1,440 @@
+/* Operands: as written, and as rows of the machine. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parse.h"
+
+static const struct {
+    const char *name;
+    uint8_t kind;
+} specials[] = {
+    {"%tid.x", SR_TID_X},
+    {"%tid.y", SR_TID_Y},
+    {"%tid.z", SR_TID_Z},
+    {"%ntid.x", SR_NTID_X},
+    {"%ntid.y", SR_NTID_Y},
+    {"%ntid.z", SR_NTID_Z},
+    {"%ctaid.x", SR_CTAID_X},
+    {"%ctaid.y", SR_CTAID_Y},
+    {"%ctaid.z", SR_CTAID_Z},
+    {"%nctaid.x", SR_NCTAID_X},
+    {"%nctaid.y", SR_NCTAID_Y},
+    {"%nctaid.z", SR_NCTAID_Z},
+    {"%laneid", SR_LANEID},
+    {"%warpid", SR_WARPID},
+    {"%nwarpid", SR_NWARPID},
+    {"%smid", SR_SMID},
+    {"%nsmid", SR_NSMID},
+    {"%gridid", SR_GRIDID},
+    {"%clusterid.x", SR_CLUSTERID_X},
+    {"%clusterid.y", SR_CLUSTERID_Y},
+    {"%clusterid.z", SR_CLUSTERID_Z},
+    {"%nclusterid.x", SR_NCLUSTERID_X},
+    {"%nclusterid.y", SR_NCLUSTERID_Y},
+    {"%nclusterid.z", SR_NCLUSTERID_Z},
+    {"%cluster_ctaid.x", SR_CLUSTER_CTAID_X},
+    {"%cluster_ctaid.y", SR_CLUSTER_CTAID_Y},
+    {"%cluster_ctaid.z", SR_CLUSTER_CTAID_Z},
+    {"%cluster_nctaid.x", SR_CLUSTER_NCTAID_X},
+    {"%cluster_nctaid.y", SR_CLUSTER_NCTAID_Y},
+    {"%cluster_nctaid.z", SR_CLUSTER_NCTAID_Z},
+    {"%cluster_ctarank", SR_CLUSTER_CTARANK},
+    {"%cluster_nctarank", SR_CLUSTER_NCTARANK},
+    {"%is_explicit_cluster", SR_IS_EXPLICIT_CLUSTER},
+    {"%lanemask_eq", SR_LANEMASK_EQ},
+    {"%lanemask_le", SR_LANEMASK_LE},
+    {"%lanemask_lt", SR_LANEMASK_LT},
+    {"%lanemask_ge", SR_LANEMASK_GE},
+    {"%lanemask_gt", SR_LANEMASK_GT},
+    {"%dynamic_smem_size", SR_DYNAMIC_SMEM_SIZE},
+    {"%total_smem_size", SR_TOTAL_SMEM_SIZE},
+    {"%reserved_smem_offset_begin", SR_RESERVED_SMEM_BEGIN},
+    {"%reserved_smem_offset_end", SR_RESERVED_SMEM_END},
+    {"%reserved_smem_offset_cap", SR_RESERVED_SMEM_CAP},
+    {"%clock", SR_CLOCK},
+    {"%clock_hi", SR_CLOCK_HI},
+    {"%clock64", SR_CLOCK64},
+    {"%globaltimer", SR_GLOBALTIMER},
+    {"%globaltimer_lo", SR_GLOBALTIMER_LO},
+    {"%globaltimer_hi", SR_GLOBALTIMER_HI},
+};
+
+static int special_kind(const struct token *name) {
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
+        if (token_is(name, specials[i].name)) {
+            return specials[i].kind;
+        }
+    }
+    return -1;
+}
+
+/* ---- as written ---- */
+
+static void parse_elements(struct parser *parser, struct pop *pop, const char *end) {
+    struct pop list[MAX_OPERANDS];
+    uint32_t count = 0;
+    while (!parse_accept(parser, end)) {
+        if (count == MAX_OPERANDS) {
+            parse_fail(parser, parser->token.line, "more than %d elements", MAX_OPERANDS);
+        }
+        list[count++] = parse_operand(parser);
+        if (list[count - 1].kind == PO_VECTOR && pop->kind == PO_VECTOR) {
+            parse_fail(parser, parser->token.line, "a vector inside a vector");
+        }
+        if (!token_is(&parser->token, end)) {
+            parse_expect(parser, ",");
+        }
+    }
+    pop->count = count;
+    pop->sub = parse_take(parser, (count + 1) * sizeof *list);
+    memcpy(pop->sub, list, count * sizeof *list);
+}
+
+static void parse_offset(struct parser *parser, struct pop *pop) {
+    while (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+        pop->bits += parse_integer(parser);
+    }
+}
+
+static struct pop parse_named(struct parser *parser) {
+    struct pop pop = {.kind = PO_NAME, .name = parser->token};
+    parse_advance(parser);
+    if (token_is(&pop.name, "_")) {
+        pop.kind = PO_SINK;
+        return pop;
+    }
+    pop.symbol = parse_find(parser, pop.name);
+    if (pop.symbol != NULL && pop.symbol->kind == SYM_REG) {
+        pop.kind = PO_REG;
+        pop.type = pop.symbol->type;
+        pop.off = pop.symbol->off;
+    } else if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+        parse_offset(parser, &pop);
+    }
+    return pop;
+}
+
+struct pop parse_operand(struct parser *parser) {
+    struct pop pop = {.kind = PO_NONE};
+    struct token token = parser->token;
+    static const struct {
+        char open;
+        const char *close;
+        enum pop_kind kind;
+    } brackets[] = {{'{', "}", PO_VECTOR}, {'[', "]", PO_ADDRESS}, {'(', ")", PO_LIST}};
+    for (int i = 0; i < 3; i++) {
+        if (token.kind == TOK_PUNCT && token.value == (unsigned char)brackets[i].open) {
+            pop.kind = brackets[i].kind;
+            if (parser->depth > 60) {
+                parse_fail(parser, token.line, "brackets nested too deep");
+            }
+            parser->depth++; /* guards the recursion; no scope is opened */
+            parser->scopes[parser->depth] = (struct scope){NULL, parser->nfixups};
+            parse_advance(parser);
+            parse_elements(parser, &pop, brackets[i].close);
+            parser->depth--;
+            return pop;
+        }
+    }
+    if (token_is(&token, "!")) {
+        parse_advance(parser);
+        pop = parse_operand(parser);
+        pop.negated = !pop.negated;
+        return pop;
+    }
+    if (token.kind == TOK_NAME) {
+        pop = parse_named(parser);
+        if (pop.kind == PO_REG && token_is(&parser->token, "+")) { /* [%r1+4], [%r1+-4] */
+            parse_offset(parser, &pop);
+        } else if (parse_accept(parser, "|")) {
+            pop.second = parse_take(parser, sizeof pop);
+            *pop.second = parse_named(parser);
+        }
+        return pop;
+    }
+    if (token_is(&token, "-") || token_is(&token, "+") || token.kind == TOK_INT) {
+        struct lexer ahead = parser->lexer;
+        struct token next = token.kind == TOK_INT ? token : lex_next(&ahead);
+        if (next.kind == TOK_F64 || next.kind == TOK_F32) {
+            parse_advance(parser);
+            pop.kind = next.kind == TOK_F64 ? PO_F64 : PO_F32;
+            pop.bits = next.value ^
+                       (token_is(&token, "-") ? (next.kind == TOK_F64 ? (uint64_t)1 << 63 : 1u << 31) : 0);
+            parse_advance(parser);
+            return pop;
+        }
+        pop.kind = PO_INT;
+        pop.bits = parse_integer(parser);
+        parse_offset(parser, &pop);
+        return pop;
+    }
+    if (token.kind == TOK_F32 || token.kind == TOK_F64) {
+        pop.kind = token.kind == TOK_F32 ? PO_F32 : PO_F64;
+        pop.bits = token.value;
+        parse_advance(parser);
+        return pop;
+    }
+    parse_fail(parser, token.line, "'%.*s' where an operand was expected",
+               (int)(token.length < 60 ? token.length : 60), token.text);
+}
+
+/* ---- as rows ---- */
+
+static void const_store(uint8_t *row, uint64_t bits, bool wide) {
+    for (int lane = 0; lane < LANES; lane++) {
+        memcpy(row + lane * (wide ? 8 : 4), &bits, wide ? 8 : 4);
+    }
+}
+
+static uint32_t new_const_row(struct parser *parser, uint64_t bits, bool wide) {
+    struct module *module = parser->module;
+    uint64_t rows = module->constant_bytes / ROW32;
+    while (rows + 2 > parser->constants_room) {
+        module->constants =
+            parse_grow(parser, module->constants, parser->constants_room, &parser->constants_room, ROW32);
+    }
+    uint32_t off = (uint32_t)module->constant_bytes;
+    const_store(module->constants + off, bits, wide);
+    module->constant_bytes += wide ? ROW64 : ROW32;
+    if (module->constant_bytes > (uint64_t)1 << 30) {
+        parse_fail(parser, parser->token.line, "too many constants");
+    }
+    return off;
+}
+
+struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
+    struct parser *parser = d->parser;
+    bits = wide ? bits : (uint32_t)bits;
+    /* An open hash of 1 + offset; slots of width in the key's low bit. */
+    if (parser->const_count * 2 >= parser->const_index_size) {
+        uint32_t size = parser->const_index_size == 0 ? 1024 : parser->const_index_size * 2;
+        uint32_t *index = calloc(size, sizeof *index * 2);
+        if (index == NULL) {
+            parse_fail(parser, parser->token.line, "out of memory");
+        }
+        for (uint32_t i = 0; i < parser->const_index_size; i++) {
+            uint32_t key = parser->const_index[2 * i], wide_key = parser->const_index[2 * i + 1];
+            if (key != 0) {
+                uint64_t value = 0;
+                memcpy(&value, parser->module->constants + key - 1, wide_key ? 8 : 4);
+                uint32_t at = (uint32_t)((value * 0x9e3779b97f4a7c15u) >> 40) % size;
+                while (index[2 * at] != 0) {
+                    at = (at + 1) % size;
+                }
+                index[2 * at] = key;
+                index[2 * at + 1] = wide_key;
+            }
+        }
+        free(parser->const_index);
+        parser->const_index = index;
+        parser->const_index_size = size;
+    }
+    uint32_t at = (uint32_t)((bits * 0x9e3779b97f4a7c15u) >> 40) % parser->const_index_size;
+    for (; parser->const_index[2 * at] != 0; at = (at + 1) % parser->const_index_size) {
+        uint64_t value = 0;
+        uint32_t off = parser->const_index[2 * at] - 1;
+        memcpy(&value, parser->module->constants + off, wide ? 8 : 4);
+        if (parser->const_index[2 * at + 1] == wide && value == bits) {
+            return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
+        }
+    }
+    uint32_t off = new_const_row(parser, bits, wide);
+    parser->const_index[2 * at] = off + 1;
+    parser->const_index[2 * at + 1] = wide;
+    parser->const_count++;
+    return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
+}
+
+uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value) {
+    struct function *function = parser->function;
+    for (uint32_t i = 0; i < function->nspecials; i++) {
+        const struct special *known = &parser->specials[i];
+        if (known->kind == kind && known->wide == wide && known->value == value) {
+            return known->off;
+        }
+    }
+    parser->specials = parse_grow(parser, parser->specials, function->nspecials, &parser->specials_room,
+                                  sizeof *parser->specials);
+    uint32_t off = function->reg_bytes;
+    function->reg_bytes += wide ? ROW64 : ROW32;
+    parser->specials[function->nspecials++] = (struct special){kind, off, wide, value};
+    return off;
+}
+
+static bool is_wide(unsigned type) {
+    return ptx_type_bytes(type) == 8;
+}
+
+static struct operand register_row(struct decoder *d, const struct pop *pop, unsigned type, bool any) {
+    bool wide = is_wide(pop->type);
+    if ((pop->type == T_PRED) != (type == T_PRED) || (!any && wide != is_wide(type))) {
+        decode_fail(d, "'%.*s' is a .%s register, the operand is .%s", (int)pop->name.length, pop->name.text,
+                    ptx_type_name(pop->type), ptx_type_name(type));
+    }
+    return (struct operand){.off = pop->off,
+                            .base = type == T_PRED ? BASE_PREDS : BASE_REGS,
+                            .wide = wide,
+                            .negated = pop->negated};
+}
+
+struct operand dst(struct decoder *d, const struct pop *pop, unsigned type) {
+    struct parser *parser = d->parser;
+    if (pop->kind == PO_SINK) {
+        if (type == T_PRED) {
+            return (struct operand){.off = parser->sink_pred, .base = BASE_PREDS, .sink = 1};
+        }
+        return (struct operand){.off = parser->sink64, .base = BASE_REGS, .wide = is_wide(type), .sink = 1};
+    }
+    if (pop->kind != PO_REG || pop->negated) {
+        decode_fail(d, "the destination is no register");
+    }
+    return register_row(d, pop, type, type == T_NONE);
+}
+
+static uint64_t number_bits(struct decoder *d, const struct pop *pop, unsigned type) {
+    double value;
+    float narrow;
+    if (pop->kind == PO_INT) { /* narrow values live zero-extended in their rows */
+        uint32_t bytes = ptx_type_bytes(type);
+        return bytes == 1 ? pop->bits & 0xff : bytes == 2 ? pop->bits & 0xffff : pop->bits;
+    }
+    if (pop->kind == PO_F32) {
+        if (type == T_F64) {
+            uint32_t bits = (uint32_t)pop->bits;
+            memcpy(&narrow, &bits, sizeof narrow);
+            value = narrow;
+            uint64_t wide;
+            memcpy(&wide, &value, sizeof wide);
+            return wide;
+        }
+        return pop->bits;
+    }
+    memcpy(&value, &pop->bits, sizeof value);
+    if (type == T_F64 || type == T_B64) {
+        return pop->bits;
+    }
+    if (type != T_F32 && type != T_B32) {
+        decode_fail(d, "a floating-point number for a .%s operand", ptx_type_name(type));
+    }
+    narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    return bits;
+}
+
+/* The address a name stands for. */
+static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool wide) {
+    struct parser *parser = d->parser;
+    const struct symbol *symbol = pop->symbol;
+    if (symbol == NULL) {
+        int kind = special_kind(&pop->name);
+        if (kind < 0) {
+            decode_fail(d, "'%.*s' is not declared", (int)(pop->name.length < 60 ? pop->name.length : 60),
+                        pop->name.text);
+        }
+        return (struct operand){.off = special_row(parser, (unsigned)kind, wide, 0), .wide = wide};
+    }
+    int64_t offset = (int64_t)pop->bits;
+    if (symbol->kind == SYM_FRAME || (symbol->kind == SYM_PARAM && !parser->function->is_entry)) {
+        return (struct operand){.off = special_row(parser, SR_LOCAL_SYMBOL, wide, symbol->off + offset),
+                                .wide = wide};
+    }
+    if (symbol->kind == SYM_PARAM) {
+        return const_row(d, symbol->off + (uint64_t)offset, wide);
+    }
+    if (symbol->kind == SYM_FUNCTION) {
+        return const_row(d, symbol->function->index + 1, wide);
+    }
+    if (symbol->kind != SYM_VARIABLE) {
+        decode_fail(d, "'%.*s' has no address", (int)pop->name.length, pop->name.text);
+    }
+    const struct variable *variable = symbol->variable;
+    if (variable->space == SP_SHARED) {
+        unsigned kind = variable->is_extern ? SR_DYNAMIC_SYMBOL : SR_SHARED_SYMBOL;
+        int64_t value = (variable->is_extern ? 0 : (int64_t)variable->offset) + offset;
+        return (struct operand){.off = special_row(parser, kind, wide, value), .wide = wide};
+    }
+    struct operand row = {.off = new_const_row(parser, 0, wide), .base = BASE_CONST, .wide = wide};
+    parser->const_fixups = parse_grow(parser, parser->const_fixups, parser->nconst_fixups,
+                                      &parser->const_fixups_room, sizeof *parser->const_fixups);
+    parser->const_fixups[parser->nconst_fixups++] = (struct const_fixup){row.off, wide, 0, variable, offset};
+    return row;
+}
+
+struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
+    switch (pop->kind) {
+    case PO_REG:
+        return register_row(d, pop, type, false);
+    case PO_INT:
+    case PO_F32:
+    case PO_F64:
+        if (type == T_PRED) {
+            return (struct operand){.off = 0, .base = BASE_PREDS, .negated = pop->bits == 0};
+        }
+        return const_row(d, number_bits(d, pop, type), is_wide(type));
+    case PO_NAME:
+        if (type == T_PRED) {
+            decode_fail(d, "'%.*s' is no predicate", (int)pop->name.length, pop->name.text);
+        }
+        return symbol_row(d, pop, is_wide(type));
+    default:
+        decode_fail(d, "an operand of the wrong kind");
+    }
+}
+
+struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type) {
+    return pop->kind == PO_REG ? register_row(d, pop, type, true) : src(d, pop, type);
+}
+
+struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset) {
+    const struct pop *base = pop->kind == PO_ADDRESS && pop->count > 0 ? &pop->sub[0] : NULL;
+    if (base == NULL) {
+        decode_fail(d, "an address in brackets was expected");
+    }
+    *offset = 0;
+    if (base->kind == PO_REG && base->type != T_PRED && ptx_type_bytes(base->type) >= 4) {
+        *offset = (int64_t)base->bits;
+        return (struct operand){.off = base->off, .base = BASE_REGS, .wide = is_wide(base->type)};
+    }
+    if (base->kind == PO_INT) {
+        return const_row(d, base->bits, true);
+    }
+    if (base->kind == PO_NAME && base->symbol != NULL) {
+        return symbol_row(d, base, true);
+    }
+    if (base->kind == PO_NAME) {
+        decode_fail(d, "'%.*s' is not declared", (int)(base->name.length < 60 ? base->name.length : 60),
+                    base->name.text);
+    }
+    decode_fail(d, "an address has to be a register, a name or a number");
+}
+
+void emit_address(struct decoder *d, const struct pop *pop) {
+    struct operand base = address_base(d, pop, &d->insn->imm);
+    const struct pop *name = &pop->sub[0];
+    bool entry = d->parser->function->is_entry;
+    if (d->insn->space == SP_PARAM) {
+        bool frame = name->kind == PO_NAME && name->symbol->kind == SYM_FRAME;
+        if (frame || !entry) {
+            d->insn->space = SP_LOCAL;
+        }
+    } else if (d->insn->space == SP_GENERIC && name->kind == PO_NAME && name->symbol->kind == SYM_VARIABLE) {
+        /* A name without a space stands for its variable's own. */
+        d->insn->space = name->symbol->variable->space;
+    } else if (d->insn->space == SP_GENERIC && name->kind == PO_NAME && name->symbol->kind == SYM_FRAME) {
+        d->insn->space = SP_LOCAL;
+    }
+    emit(d, base);
+}
+
+int64_t immediate(struct decoder *d, const struct pop *pop) {
+    if (pop->kind != PO_INT) {
+        decode_fail(d, "an integer constant was expected");
+    }
+    return (int64_t)pop->bits;
+}
+
+const struct pop *elements(const struct pop *pop, uint32_t *count) {
+    *count = pop->kind == PO_VECTOR ? pop->count : 1;
+    return pop->kind == PO_VECTOR ? pop->sub : pop;
+}

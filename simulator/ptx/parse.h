@@ -1,0 +1,158 @@
+/* The parser's state, shared by its files.  Internal. */
+#ifndef SIM_PTX_PARSE_H
+#define SIM_PTX_PARSE_H
+
+#include <setjmp.h>
+
+#include "arena.h"
+#include "ir.h"
+#include "lex.h"
+
+#define SYMBOL_BUCKETS 4096
+#define MAX_MODIFIERS  24
+#define MAX_TOP        16 /* operands of an instruction, vectors counted as one */
+
+enum symbol_kind { SYM_REG, SYM_VARIABLE, SYM_PARAM, SYM_FRAME, SYM_LABEL, SYM_FUNCTION, SYM_TARGETS };
+
+struct symbol {
+    struct symbol *bucket_next, *scope_next;
+    const char *name;
+    uint32_t length, line;
+    enum symbol_kind kind;
+    uint8_t type;   /* of a register */
+    uint8_t range;  /* name<count> */
+    uint32_t count; /* of a range */
+    uint32_t off;   /* register row, parameter offset, frame offset, pc */
+    uint32_t bytes; /* of a parameter or a frame variable */
+    struct variable *variable;
+    struct function *function;
+    struct branch_targets *targets;
+};
+
+struct scope {
+    struct symbol *symbols;
+    uint32_t first_fixup;
+};
+
+struct fixup { /* a branch to a label that may come later */
+    const char *name;
+    uint32_t length, line;
+    uint32_t *target; /* NULL: that of instruction number pc */
+    uint32_t pc;
+};
+
+enum pop_kind { PO_NONE, PO_REG, PO_INT, PO_F32, PO_F64, PO_NAME, PO_VECTOR, PO_ADDRESS, PO_SINK, PO_LIST };
+
+/* An operand as it was written. */
+struct pop {
+    enum pop_kind kind;
+    bool negated;  /* !p */
+    uint8_t type;  /* of a register */
+    uint32_t off;  /* of a register */
+    uint64_t bits; /* of a number; an address's or name's offset */
+    struct token name;
+    struct symbol *symbol; /* of a name that is known */
+    struct pop *sub;       /* elements; an address's base and then what follows its comma */
+    uint32_t count;
+    struct pop *second; /* p|q */
+};
+
+struct const_fixup { /* a constant row that becomes a variable's address */
+    uint32_t off;
+    uint8_t wide, generic;
+    const struct variable *variable;
+    int64_t addend;
+};
+
+struct decoder;
+
+struct parser {
+    struct lexer lexer;
+    struct token token;
+    struct arena *arena;
+    struct module *module;
+    jmp_buf fail;
+    char *message;
+    size_t message_bytes;
+    struct symbol *buckets[SYMBOL_BUCKETS];
+    struct scope scopes[64];
+    int depth;
+    struct fixup *fixups;
+    uint32_t nfixups, fixups_room;
+    struct const_fixup *const_fixups;
+    uint32_t nconst_fixups, const_fixups_room;
+    uint32_t code_room, functions_room, variables_room, locs_room, files_room, constants_room, specials_room,
+        calls_room;
+    struct special *specials; /* of the function being read */
+    const struct function **calls;
+    uint32_t *const_index; /* open hash of constant rows */
+    uint32_t const_index_size, const_count;
+    struct function *function; /* whose body is being read */
+    uint32_t loc;
+    uint32_t sink64, sink_pred;
+    struct decoder *decoder;
+};
+
+struct decoder {
+    struct parser *parser;
+    struct insn *insn;
+    struct token mnemonic;
+    struct token mods[MAX_MODIFIERS];
+    bool used[MAX_MODIFIERS];
+    int nmods;
+    struct pop op[MAX_TOP];
+    int nop;
+    struct operand out[MAX_OPERANDS];
+    int nout;
+};
+
+/* Ends the parse with "line N: ..." */
+_Noreturn void parse_fail(struct parser *parser, uint32_t line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void *parse_take(struct parser *parser, size_t bytes);
+/* Makes room for one more in a malloc'ed array. */
+void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *room, size_t size);
+void parse_advance(struct parser *parser);
+bool parse_accept(struct parser *parser, const char *text);
+void parse_expect(struct parser *parser, const char *text);
+uint64_t parse_integer(struct parser *parser);             /* with sign */
+unsigned parse_type_name(const char *text, size_t length); /* T_NONE if it is none */
+
+struct symbol *parse_find(struct parser *parser, struct token name);
+struct symbol *parse_declare(struct parser *parser, struct token name, enum symbol_kind kind);
+void parse_open_scope(struct parser *parser);
+void parse_close_scope(struct parser *parser);
+
+void parse_module(struct parser *parser);
+void parse_body(struct parser *parser, struct function *function);
+void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible);
+struct pop parse_operand(struct parser *parser);
+
+/* Decodes d->mnemonic and d->op into d->insn. */
+void decode(struct decoder *d);
+
+/* For decoders. */
+bool mod(struct decoder *d, const char *name);
+unsigned mod_type(struct decoder *d); /* the next type modifier, else an error */
+unsigned mod_type_or(struct decoder *d, unsigned otherwise);
+int mod_of(struct decoder *d, const char *const *names); /* index in a NULL-ended list, or -1 */
+unsigned mod_space(struct decoder *d, unsigned otherwise);
+unsigned mod_rounding(struct decoder *d);
+_Noreturn void decode_fail(struct decoder *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void need_operands(struct decoder *d, int least, int most);
+void emit(struct decoder *d, struct operand operand);
+struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* register or sink */
+struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */
+struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type); /* of any width up to 64 */
+struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
+/* An address: emits its base row, adds its offset to insn->imm, corrects insn->space for parameters. */
+void emit_address(struct decoder *d, const struct pop *pop);
+struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
+uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value);
+int64_t immediate(struct decoder *d, const struct pop *pop);
+/* All elements of a vector, or the operand itself. */
+const struct pop *elements(const struct pop *pop, uint32_t *count);
+/* target NULL: insn->target */
+void branch_to(struct parser *parser, struct token label, uint32_t *target);
+
+#endif

@@ -1,0 +1,159 @@
+/* A PTX virtual machine for sm_90a and sm_100a kernels: the library's interface.
+ *
+ *     struct sim *sim = sim_create(&options);
+ *     struct sim_module *module = sim_load(sim, text, bytes);
+ *     void *buffer = sim_alloc(sim, bytes, "weights");
+ *     sim_launch(sim, module, "kernel", &launch);
+ *     sim_verdict(sim); sim_finding(sim, i);
+ *
+ * A device address is a host address: what sim_alloc returns may be read and written by the host between
+ * launches, and sim_register makes memory of the caller's known to kernels.  A kernel's access outside the
+ * registered ranges is an error.  A launch has run when sim_launch returns.  Not thread-safe: one thread a sim.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* When asynchronous operations take effect. */
+enum sim_mode {
+    SIM_EAGER,   /* at once */
+    SIM_LATE,    /* when nothing else can run, oldest first */
+    SIM_REVERSE, /* when nothing else can run, newest first */
+    SIM_RANDOM,  /* at moments drawn from the seed; warps take turns at random too */
+    SIM_POISON,  /* as late, and a destination is a trap pattern from issue on */
+};
+
+enum sim_verdict {
+    SIM_CLEAN,
+    SIM_REVIEW, /* not guaranteed by PTX, yet common practice relies on it */
+    SIM_ERROR,
+    SIM_INCOMPLETE, /* something the simulator does not model; never a success */
+};
+
+enum sim_status {
+    SIM_OK,
+    SIM_BAD_ARGUMENT,
+    SIM_BAD_PTX,
+    SIM_NO_MEMORY,
+    SIM_NO_KERNEL,
+    SIM_RUN_ERROR, /* the launch ended with an error finding */
+};
+
+struct sim_options {
+    enum sim_mode mode;
+    uint64_t seed;
+    int threads;               /* 0: one for each core */
+    int no_checks;             /* no happens-before checks: execution only */
+    unsigned sms;              /* what %nsmid and the occupancy of the stand-in runtime say; 0: 132 or 148 */
+    uint64_t max_instructions; /* of a warp in a launch; 0: 2^40 */
+};
+
+struct sim_finding {
+    enum sim_verdict verdict;
+    const char *kind;    /* stable name, e.g. "read-before-landing" */
+    const char *message; /* one sentence on the cause */
+    const char *kernel;
+    uint32_t cta[3];
+    int32_t warp, lane; /* -1: none in particular */
+    uint32_t ptx_line;
+    const char *source;      /* "file:line", "" if not known */
+    uint32_t other_ptx_line; /* of the other access, 0 without */
+    const char *other_source;
+    uint64_t times; /* how often it was seen */
+};
+
+struct sim_launch_attributes {
+    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: as the kernel says, else 1 */
+    uint32_t dynamic_shared_bytes;
+    int programmatic_dependent; /* may start before the launch in front of it is complete */
+    void *const *arguments;     /* one pointer a parameter, as cudaLaunchKernel takes them */
+    size_t argument_count;
+};
+
+/* Counters since sim_create or sim_reset_counters. */
+struct sim_counters {
+    uint64_t launches, ctas;
+    uint64_t instructions; /* of warps */
+    uint64_t by_class[16]; /* sim_class_name */
+    uint64_t tma_load_bytes, tma_store_bytes;
+    uint64_t global_load_bytes, global_store_bytes, shared_load_bytes, shared_store_bytes;
+    uint64_t global_load_sectors, global_store_sectors;  /* 32 bytes each */
+    uint64_t shared_wavefronts, shared_ideal_wavefronts; /* the difference: bank conflicts */
+    uint64_t tensor_instructions, tensor_macs;
+    uint64_t tensor_cycles; /* of an SM's tensor cores at the published rate */
+    uint64_t barrier_waits, barrier_waits_blocked;
+    uint64_t async_operations;
+    double seconds; /* of the host */
+};
+
+struct sim;
+struct sim_module;
+
+struct sim *sim_create(const struct sim_options *options); /* NULL: defaults */
+void sim_destroy(struct sim *sim);
+/* What the last failed call complains of. */
+const char *sim_message(const struct sim *sim);
+
+struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes); /* NULL: sim_message says why */
+/* Address and size of a module's global variable. */
+void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
+const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
+const char *sim_target(const struct sim_module *module);
+int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
+size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
+
+void *sim_alloc(struct sim *sim, size_t bytes,
+                const char *name); /* 256-byte aligned, filled with a trap pattern */
+int sim_free(struct sim *sim, void *address);
+int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
+int sim_unregister(struct sim *sim, void *address);
+int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
+int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
+
+int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
+               const struct sim_launch_attributes *attributes);
+void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
+
+enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
+size_t sim_finding_count(const struct sim *sim);
+const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
+void sim_clear_findings(struct sim *sim);
+void sim_print_findings(const struct sim *sim, FILE *to);
+const char *sim_verdict_name(enum sim_verdict verdict);
+
+const struct sim_counters *sim_counters(const struct sim *sim);
+void sim_reset_counters(struct sim *sim);
+const char *sim_class_name(int index); /* NULL past the end */
+void sim_print_json(const struct sim *sim, FILE *to);
+void sim_print_summary(const struct sim *sim, FILE *to);
+
+/* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */
+
+#define SIM_TENSOR_MAP_BYTES 128
+
+struct sim_tensor_map {
+    uint32_t data_type; /* CUtensorMapDataType */
+    uint32_t rank;
+    const void *address;
+    uint64_t sizes[5];
+    uint64_t strides[5]; /* bytes; strides[i] belongs to dimension i + 1 */
+    uint32_t box[5];
+    uint32_t element_strides[5];
+    uint32_t interleave, swizzle, l2_promotion, oob_fill;
+};
+
+/* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */
+int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message, size_t message_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,372 @@
+/* ld and st (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st, prefetch, createpolicy). */
+#include "../hazard/hazard.h"
+#include "../ptx/opcodes.h"
+#include "count.h"
+#include "vm.h"
+
+/* Sign- or zero-extends what a narrow load gives to its register. */
+static inline uint64_t extend(uint64_t value, unsigned type) {
+    switch (type) {
+    case T_S8:
+        return (uint64_t)(int64_t)(int8_t)(uint8_t)value;
+    case T_S16:
+        return (uint64_t)(int64_t)(int16_t)(uint16_t)value;
+    case T_S32:
+        return (uint64_t)(int64_t)(int32_t)(uint32_t)value;
+    default:
+        return value;
+    }
+}
+
+static inline void put(void *to, struct operand operand, int lane, uint64_t value, uint32_t reg_mask) {
+    if (operand.wide) {
+        ((uint64_t *)to)[lane] = value;
+    } else {
+        ((uint32_t *)to)[lane] = (uint32_t)value & reg_mask;
+    }
+}
+
+/* op: the vector's registers, then the address. */
+struct access {
+    uint32_t vec, element, bytes;
+    struct operand base;
+};
+
+static inline struct access access_of(const struct insn *insn) {
+    uint32_t element = insn->aux;
+    return (struct access){insn->vec, element, element * insn->vec, insn->op[insn->vec]};
+}
+
+static void move_in(struct run *run, const struct insn *insn, const struct access *a, const uint8_t *from,
+                    int lane) {
+    for (uint32_t i = 0; i < a->vec; i++) {
+        uint64_t value = 0;
+        memcpy(&value, from + i * a->element, a->element);
+        if (!insn->op[i].sink) {
+            put(row(run, insn->op[i]), insn->op[i], lane, extend(value, insn->type), insn->aux2);
+        }
+    }
+}
+
+static void move_out(struct run *run, const struct insn *insn, const struct access *a, uint8_t *to, int lane) {
+    for (uint32_t i = 0; i < a->vec; i++) {
+        uint64_t value = lane_u64(run, insn->op[i], lane);
+        memcpy(to + i * a->element, &value, a->element);
+    }
+}
+
+static enum next misaligned(struct run *run, int lane, uint64_t address, uint32_t bytes) {
+    return sim_report(run, SIM_ERROR, "misaligned", lane,
+                      "address %#llx is not aligned to the access's %u bytes", (unsigned long long)address,
+                      bytes);
+}
+
+static inline uint64_t lane_address(const struct run *run, const struct insn *insn, const struct access *a,
+                                    int lane) {
+    uint64_t base = lane_u64(run, a->base, lane);
+    return a->base.wide ? base + (uint64_t)insn->imm : (uint32_t)(base + (uint64_t)insn->imm);
+}
+
+/* Whether every lane's address is in one known allocation, so that no lane needs a search of its own. */
+static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mask, uint32_t bytes) {
+    uint64_t low = UINT64_MAX, high = 0;
+    FOR_LANES(rest, mask) {
+        uint64_t address = addresses[LANE(rest)];
+        low = address < low ? address : low;
+        high = address > high ? address : high;
+    }
+    return find_range(run->launch->sim, run->worker, low, high - low + bytes);
+}
+
+static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint64_t addresses[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        addresses[lane] = lane_address(run, insn, &a, lane);
+        if (addresses[lane] % a.bytes != 0) {
+            return misaligned(run, lane, addresses[lane], a.bytes);
+        }
+    }
+    if (!whole_range(run, addresses, mask, a.bytes)) {
+        FOR_LANES(rest, mask) {
+            if (global_memory(run, addresses[LANE(rest)], a.bytes, LANE(rest), write) == NULL) {
+                return FAIL;
+            }
+        }
+    }
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint8_t *at = (uint8_t *)(uintptr_t)addresses[lane];
+        if (write) {
+            move_out(run, insn, &a, at, lane);
+        } else {
+            move_in(run, insn, &a, at, lane);
+        }
+    }
+    count_global(run, addresses, mask, a.bytes, write);
+    return NEXT;
+}
+
+static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint32_t offsets[LANES];
+    struct cta *cta = run->cta;
+    bool same = true, own_only = insn->space == SP_SHARED;
+    struct cta *ctas[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_address(run, insn, &a, lane) & ~(a.base.wide ? WINDOW_MASK : 0);
+        struct cta *at = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
+        if (at == NULL) {
+            return FAIL;
+        }
+        ctas[lane] = at;
+        same &= at == cta;
+    }
+    if (write && !same) {
+        run->cluster->events++;
+    }
+    for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
+        struct cta *at = ctas[__builtin_ctz(left)];
+        uint32_t part = 0;
+        FOR_LANES(rest, left) {
+            part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
+        }
+        left &= ~part;
+        if (hazard_lanes(run, at, offsets, part, a.bytes, write ? ACCESS_WRITE : ACCESS_READ) == FAIL) {
+            return FAIL;
+        }
+    }
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint8_t *at = ctas[lane]->shared + offsets[lane];
+        if (write) {
+            move_out(run, insn, &a, at, lane);
+        } else {
+            move_in(run, insn, &a, at, lane);
+        }
+    }
+    count_shared(run, offsets, mask, a.bytes, write);
+    return NEXT;
+}
+
+static enum next other_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint64_t window = insn->space == SP_LOCAL ? LOCAL_WINDOW : insn->space == SP_PARAM ? PARAM_WINDOW : 0;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct cta *cta;
+        uint32_t offset = 0;
+        uint64_t address = lane_address(run, insn, &a, lane) | window;
+        if (address % a.bytes != 0) {
+            return misaligned(run, lane, address, a.bytes);
+        }
+        uint8_t *at = generic_memory(run, address, a.bytes, lane, write, &cta, &offset);
+        if (at == NULL) {
+            return FAIL;
+        }
+        if (cta != NULL && run->launch->checks) {
+            uint32_t offsets[LANES];
+            offsets[lane] = offset;
+            if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, write ? ACCESS_WRITE : ACCESS_READ) ==
+                FAIL) {
+                return FAIL;
+            }
+        }
+        if (write) {
+            move_out(run, insn, &a, at, lane);
+        } else {
+            move_in(run, insn, &a, at, lane);
+        }
+    }
+    return NEXT;
+}
+
+/* A generic access of one space all over the warp runs as an access of that space. */
+static enum next generic_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint32_t global = 0, shared = 0;
+    if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
+        return shared_access(run, insn, mask, write);
+    }
+    FOR_LANES(rest, mask) {
+        uint64_t window = lane_address(run, insn, &a, LANE(rest)) & WINDOW_MASK;
+        global |= (uint32_t)(window == 0) << LANE(rest);
+        shared |= (uint32_t)(window == SHARED_WINDOW) << LANE(rest);
+    }
+    return global == mask   ? global_access(run, insn, mask, write)
+           : shared == mask ? shared_access(run, insn, mask, write)
+                            : other_access(run, insn, mask, write);
+}
+
+#define FORMS(name, function)                                                                                  \
+    static enum next ld_##name(struct run *run, const struct insn *insn, uint32_t mask) {                      \
+        return function(run, insn, mask, false);                                                               \
+    }                                                                                                          \
+    static enum next st_##name(struct run *run, const struct insn *insn, uint32_t mask) {                      \
+        return function(run, insn, mask, true);                                                                \
+    }
+FORMS(global, global_access)
+FORMS(shared, shared_access)
+FORMS(generic, generic_access)
+FORMS(other, other_access)
+
+/* An acquiring load of a flag sees what the releasing store published; strong accesses of one warp in a loop
+ * are polls. */
+static enum next ld_strong(struct run *run, const struct insn *insn, uint32_t mask) {
+    enum next next = generic_access(run, insn, mask, false);
+    if (next != NEXT) {
+        return next;
+    }
+    sync_location(run, mask, false);
+    return YIELD; /* it may be polling for what another warp writes */
+}
+
+static enum next st_strong(struct run *run, const struct insn *insn, uint32_t mask) {
+    run->cluster->events++;
+    sync_location(run, mask, true);
+    return generic_access(run, insn, mask, true);
+}
+
+/* ---- decoding ---- */
+
+/* Everything that only advises caches. */
+void skip_cache_hints(struct decoder *d) {
+    static const char *const hints[] = {"ca",
+                                        "cg",
+                                        "cs",
+                                        "lu",
+                                        "cv",
+                                        "wb",
+                                        "wt",
+                                        "nc",
+                                        "volatile",
+                                        "L1::evict_normal",
+                                        "L1::evict_unchanged",
+                                        "L1::evict_first",
+                                        "L1::evict_last",
+                                        "L1::no_allocate",
+                                        "L2::evict_normal",
+                                        "L2::evict_first",
+                                        "L2::evict_last",
+                                        "L2::cache_hint",
+                                        "L2::64B",
+                                        "L2::128B",
+                                        "L2::256B",
+                                        "unified",
+                                        NULL};
+    while (mod_of(d, hints) >= 0) {
+    }
+}
+
+static void decode_access(struct decoder *d, bool write) {
+    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio", NULL};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
+    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    struct insn *insn = d->insn;
+    bool is_volatile = mod(d, "volatile");
+    bool hinted = mod(d, "L2::cache_hint");
+    int strength = mod_of(d, strengths);
+    (void)mod_of(d, scopes);
+    skip_cache_hints(d);
+    insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    int vector = mod_of(d, vectors);
+    unsigned type = mod_type(d);
+    need_operands(d, 2, hinted ? 3 : 2);
+    uint32_t bytes = ptx_type_bytes(type), count;
+    const struct pop *list = elements(&d->op[write ? 1 : 0], &count);
+    uint32_t wanted = vector < 0 ? 1 : 2u << vector;
+    if (count != wanted || type == T_PRED || bytes > 8 || bytes * count > 32) {
+        decode_fail(d, "%u elements of .%s; expected %u", count, ptx_type_name(type), wanted);
+    }
+    insn->type = (uint8_t)type;
+    insn->vec = (uint8_t)count;
+    insn->aux = bytes;
+    insn->aux2 = UINT32_MAX;
+    insn->ndst = write ? 0 : (uint8_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (write) {
+            emit(d, list[i].kind == PO_REG ? src_any(d, &list[i], type) : src(d, &list[i], type));
+        } else if (list[i].kind == PO_SINK) {
+            emit(d, dst(d, &list[i], type));
+        } else {
+            if (list[i].kind != PO_REG || ptx_type_bytes(list[i].type) < bytes) {
+                decode_fail(d, "a register is narrower than its type");
+            }
+            emit(d, dst(d, &list[i], ptx_type_bytes(list[i].type) == 8 ? T_B64 : T_B32));
+            insn->aux2 = ptx_type_bytes(list[i].type) == 2   ? 0xffff
+                         : ptx_type_bytes(list[i].type) == 1 ? 0xff
+                                                             : UINT32_MAX;
+        }
+        if (list[i].kind == PO_REG && ptx_type_bytes(list[i].type) < bytes) {
+            decode_fail(d, "a register is narrower than its type");
+        }
+    }
+    emit_address(d, &d->op[write ? 0 : 1]);
+    bool strong = (strength > 0 || is_volatile) && insn->space != SP_LOCAL && insn->space != SP_PARAM;
+    insn->rnd = (uint8_t)(strength == 2 || strength == 3); /* it orders */
+    insn->cls = insn->space == SP_GLOBAL || insn->space == SP_GENERIC          ? CL_MEM_GLOBAL
+                : insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER ? CL_MEM_SHARED
+                                                                               : CL_MEM_OTHER;
+    if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
+        insn->fn = write ? st_shared : ld_shared;
+    } else if (insn->space == SP_GLOBAL || insn->space == SP_CONST) {
+        insn->fn = write ? st_global : ld_global;
+    } else if (insn->space == SP_GENERIC) {
+        insn->fn = write ? st_generic : ld_generic;
+    } else {
+        insn->fn = write ? st_other : ld_other;
+    }
+    if (write && (insn->space == SP_CONST || insn->space == SP_PARAM)) {
+        decode_fail(d, "this space cannot be written");
+    }
+    if (strong) {
+        insn->fn = write ? st_strong : ld_strong;
+    }
+}
+
+void decode_st_async(struct decoder *d);
+
+void decode_ld(struct decoder *d) {
+    decode_access(d, false);
+}
+
+void decode_st(struct decoder *d) {
+    if (mod(d, "async")) {
+        decode_st_async(d);
+        return;
+    }
+    if (mod(d, "bulk")) {
+        decode_fail(d, "not supported");
+    }
+    decode_access(d, true);
+}
+
+static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)run;
+    (void)insn;
+    (void)mask;
+    return NEXT;
+}
+
+void decode_prefetch(struct decoder *d) {
+    d->nmods = 0; /* advice only, whatever it says */
+    d->insn->fn = exec_nothing;
+}
+
+static enum next exec_policy(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t *d = row(run, insn->op[0]);
+    LANEWISE(mask, d[l] = 0);
+    return NEXT;
+}
+
+void decode_createpolicy(struct decoder *d) {
+    d->nmods = 0;
+    if (d->nop < 1) {
+        decode_fail(d, "no destination");
+    }
+    emit(d, dst(d, &d->op[0], T_B64));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_policy;
+}
