@@ -13,14 +13,14 @@ SMS = 132
 
 @pytest.fixture(scope="module")
 def choose(root, tmp_path_factory):
-    """Configuration name, CTAs and shared memory for (m, n, l), by the library's own rule."""
+    """Configuration name, CTAs and shared memory for (m, n, k, l), by the library's own rule."""
     program = tmp_path_factory.mktemp("plan") / "plan_check"
     sources = [root / "tests/c/plan_check.c", root / "submission/hopper/plan.c"]
     flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     subprocess.run(["gcc", *flags, "-o", program, *sources], check=True)
 
-    def run(m, n, l=1, sms=SMS):  # noqa: E741
-        text = subprocess.run([program], input=f"{m} {n} {l} {sms}\n", capture_output=True, text=True, check=True)
+    def run(m, n, k, l=1, sms=SMS):  # noqa: E741
+        text = subprocess.run([program], input=f"{m} {n} {k} {l} {sms}\n", capture_output=True, text=True, check=True)
         *_, name, ctas, shared = text.stdout.split()
         return name, int(ctas), int(shared)
 
@@ -28,23 +28,24 @@ def choose(root, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "name", "ctas"),
+    ("m", "n", "k", "name", "ctas"),
     [
-        (256, 4096, "f64x128", 128),
-        (512, 4096, "f64x256", 128),
-        (256, 3072, "f64x128", 96),
-        (512, 3072, "f96x128", 128),
+        (256, 4096, 7168, "f64x128", 128),
+        (512, 4096, 7168, "f64x256", 128),
+        (256, 3072, 4096, "f96x128k2", 128),
+        (512, 3072, 7168, "f96x128", 128),
     ],
 )
-def test_each_benchmark_shape_runs_in_one_wave(choose, m, n, name, ctas):
-    assert choose(m, n)[:2] == (name, ctas)
+def test_each_benchmark_shape_runs_in_one_wave(choose, m, n, k, name, ctas):
+    assert choose(m, n, k)[:2] == (name, ctas)
     assert ctas <= SMS
 
 
 @pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
 @pytest.mark.parametrize("n", [1, 72, 384, 2304, 100000])
-def test_every_shape_gets_a_configuration_that_fits(choose, m, n):
-    _, ctas, shared = choose(m, n, 3)
+@pytest.mark.parametrize("k", [64, 7168])
+def test_every_shape_gets_a_configuration_that_fits(choose, m, n, k):
+    _, ctas, shared = choose(m, n, k, 3)
     assert ctas >= 3
     assert shared <= MAX_SHARED_BYTES
 
@@ -64,7 +65,7 @@ def compiled(root, tmp_path_factory):
 
 def test_no_kernel_spills_or_uses_local_memory(compiled):
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", compiled)
-    assert len(frames) >= 5  # four configurations and the expansion
+    assert len(frames) == 8  # six configurations, the expansion, the blocking of scale factors
     assert set(frames) == {("0", "0", "0")}
 
 

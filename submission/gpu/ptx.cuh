@@ -81,6 +81,29 @@ PTX void griddepcontrol_launch_dependents(void) {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+/* ---- clusters (barrier.cluster, mapa, distributed shared memory) ---- */
+
+PTX void barrier_cluster_arrive_release(void) {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+
+PTX void barrier_cluster_wait_acquire(void) {
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* The address, in the cluster's window, of what lies at `address` of this CTA in CTA `rank`. */
+PTX uint32_t mapa_shared_cluster(uint32_t address, uint32_t rank) {
+    uint32_t mapped;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+    return mapped;
+}
+
+PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
+                 "f"(four[2]), "f"(four[3])
+                 : "memory");
+}
+
 /* ---- registers, barriers, shared memory ---- */
 
 template <uint32_t registers> PTX void setmaxnreg_inc(void) {

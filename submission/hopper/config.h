@@ -23,12 +23,14 @@
 #define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
 #define OUTPUT_PAD_BYTES     16     /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name, warpgroups, slabs a warpgroup, tokens, stages */
+/* name, warpgroups, slabs a warpgroup, tokens, stages, CTAs that share a tile's K */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128, 2, 1, 128, 5)                                                                                   \
-    X(f64x256, 2, 1, 256, 3)                                                                                   \
-    X(f96x128, 3, 1, 128, 4)                                                                                   \
-    X(f96x64, 3, 1, 64, 6)
+    X(f64x128, 2, 1, 128, 5, 1)                                                                                \
+    X(f64x256, 2, 1, 256, 3, 1)                                                                                \
+    X(f96x128, 3, 1, 128, 4, 1)                                                                                \
+    X(f96x64, 3, 1, 64, 6, 1)                                                                                  \
+    X(f64x256k2, 2, 1, 256, 3, 2)                                                                              \
+    X(f96x128k2, 3, 1, 128, 4, 2)
 
 #define MAX_EXPAND_THREADS   1024 /* HW: of a CTA (CUDA programming guide) */
 #define UNITS_OF_CHUNK       16   /* a thread of the expansion writes 16 of a chunk's 256 bytes */
@@ -36,7 +38,7 @@
 
 struct hopper_config {
     const char *name;
-    int warpgroups, slabs, tile_tokens, stages;
+    int warpgroups, slabs, tile_tokens, stages, splits;
 };
 
 static inline int tile_features(const struct hopper_config *config) {

@@ -162,7 +162,7 @@ static int32_t choose_config(const struct problem *problem, int *index) {
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = hopper_choose(problem->m, problem->n, problem->l, sms);
+    *index = hopper_choose(problem->m, problem->n, ceil_div(problem->k, STAGE_K), problem->l, sms);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -362,14 +362,16 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_made_here = plan->block_scales,
     };
-    cudaLaunchAttribute attribute = dependent_launch();
-    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)),
+    unsigned splits = (unsigned)config->splits;
+    cudaLaunchAttribute attributes[2] = {
+        dependent_launch(), {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {splits, 1, 1}}};
+    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)) * splits,
                                   (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
                                  {(unsigned)block_threads(config), 1, 1},
                                  (size_t)shared_bytes(config),
                                  problem->queue,
-                                 &attribute,
-                                 1};
+                                 attributes,
+                                 splits > 1 ? 2 : 1};
     void *arguments[] = {&activations, &b1, &b2, &params};
     CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
     return CUSTOM_KERNEL_OK;

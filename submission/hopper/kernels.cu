@@ -7,8 +7,8 @@
 #include "dual_gemm_kernel.cuh"
 #include "expand_kernel.cuh"
 
-#define KERNEL(name, warpgroups, slabs, tokens, stages)                                                        \
-    (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, stages>>,
+#define KERNEL(name, warpgroups, slabs, tokens, stages, splits)                                                \
+    (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, stages, splits>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};

@@ -1,0 +1,100 @@
+/* The epilogue: sums to fp16 outputs in global memory. */
+#ifndef HOPPER_EPILOGUE_CUH
+#define HOPPER_EPILOGUE_CUH
+
+#include "expand.cuh"
+#include "tile.cuh"
+
+#define LOG2_E           1.442695041f
+#define HALVES_OF_VECTOR 8
+
+/* fp32 silu(gate) * up of sums that still carry 2^-14. */
+static __device__ __forceinline__ float silu_times(float gate, float up) {
+    gate *= PRODUCT_CORRECTION;
+    return gate * rcp_approx(1.0f + ex2_approx(-LOG2_E * gate)) * (up * PRODUCT_CORRECTION);
+}
+
+/* Of sums over a part of K: sends those of the other CTA's tokens to it, adds what it has for ours.  Behind it
+ * the stages are free, and sums[][0 .. output_sums - 1] are those of this CTA's tokens. */
+template <class T>
+static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], uint32_t buffer, int rank) {
+    uint32_t thread = threadIdx.x - WARPGROUP_THREADS, step = T::consumers * 16;
+    uint32_t mine = buffer + thread * 16, theirs = mapa_shared_cluster(mine, rank ^ 1);
+    barrier_cluster_arrive_release(); /* our stages are free */
+    barrier_cluster_wait_acquire();   /* theirs are */
+#pragma unroll
+    for (int slab = 0; slab < T::slabs; slab++) {
+#pragma unroll
+        for (int i = 0; i < T::output_sums; i++) {
+            float low = sums[slab][i], high = sums[slab][T::output_sums + i];
+            sums[slab][i] = rank == 0 ? low : high;
+            sums[slab][T::output_sums + i] = rank == 0 ? high : low;
+        }
+#pragma unroll
+        for (int i = 0; i < T::output_sums; i += 4) {
+            const float *sum = &sums[slab][T::output_sums + i];
+            st_shared_cluster_v4(theirs + (slab * T::output_sums + i) / 4 * step, sum);
+        }
+    }
+    barrier_cluster_arrive_release();
+    barrier_cluster_wait_acquire();
+#pragma unroll
+    for (int slab = 0; slab < T::slabs; slab++) {
+#pragma unroll
+        for (int i = 0; i < T::output_sums; i += 4) {
+            uint4 other = ld_shared_v4(mine + (slab * T::output_sums + i) / 4 * step);
+            sums[slab][i] += __uint_as_float(other.x);
+            sums[slab][i + 1] += __uint_as_float(other.y);
+            sums[slab][i + 2] += __uint_as_float(other.z);
+            sums[slab][i + 3] += __uint_as_float(other.w);
+        }
+    }
+}
+
+/* Sums -> fp16 outputs in shared memory, [token][feature], over the stages nobody uses any more. */
+template <class T>
+static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::sums], uint32_t output,
+                                                    int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+#pragma unroll
+    for (int slab = 0; slab < T::slabs; slab++) {
+        int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
+#pragma unroll
+        for (int token = 0; token < T::output_tokens; token += 32) {
+            uint32_t halves[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *sum = &sums[slab][(token / 8 + i) * 4]; /* gate, gate, up, up of two tokens */
+                halves[i] = cvt_rn_f16x2_f32(silu_times(sum[0], sum[2]), silu_times(sum[1], sum[3]));
+            }
+            stmatrix_x4_trans(output + (token + lane) * T::output_pitch + feature * 2, halves);
+        }
+    }
+}
+
+/* Shared memory -> C, by all consumers; 16 bytes at a time where rows of C allow it. */
+template <class T>
+static __device__ __forceinline__ void store_output(const unsigned char *output, const struct place &place,
+                                                    const struct dual_gemm_params &p) {
+    int32_t first_token = place.token + place.rank * T::output_tokens;
+    constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::consumers;
+    int thread = threadIdx.x - WARPGROUP_THREADS;
+    for (int i = thread; i < T::output_tokens * vectors; i += threads) {
+        int token = i / vectors, feature = i % vectors * HALVES_OF_VECTOR;
+        if (first_token + token >= p.m || place.feature + feature >= p.n) {
+            continue;
+        }
+        const unsigned char *from = output + token * T::output_pitch + feature * 2;
+        int64_t row = (int64_t)place.batch * p.m + first_token + token;
+        uint16_t *to = p.c + row * p.n + place.feature + feature;
+        if (p.n % HALVES_OF_VECTOR == 0) {
+            *(uint4 *)to = *(const uint4 *)from;
+        } else {
+            for (int half = 0; half < HALVES_OF_VECTOR && place.feature + feature + half < p.n; half++) {
+                to[half] = ((const uint16_t *)from)[half];
+            }
+        }
+    }
+}
+
+#endif
