@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 
 LIBRARY_NAME = "libcustom_kernel.so"
+SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # GPU back ends on the PTX simulator; takes CPU tensors
 ABI_MAJOR_VERSION = 1
 
 # struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
@@ -50,14 +51,16 @@ class _Info(ctypes.Structure):
 
 
 def _library_path() -> Path:
-    """The built library: NVFP4_LIBRARY if set, else build/ of the checkout."""
+    """The built library: NVFP4_LIBRARY if set, else that of build/ of the checkout; NVFP4_SIMULATE=1 the simulator's."""
     override = os.environ.get("NVFP4_LIBRARY")
-    return Path(override) if override else Path(__file__).resolve().parent.parent / "build" / LIBRARY_NAME
+    name = SIMULATED_LIBRARY_NAME if os.environ.get("NVFP4_SIMULATE") == "1" else LIBRARY_NAME
+    return Path(override) if override else Path(__file__).resolve().parent.parent / "build" / name
 
 
 def _load(path: Path) -> ctypes.CDLL:
     if not path.is_file():
-        raise ImportError(f"{path} does not exist; build it with `make build`")
+        target = "simulator" if path.name == SIMULATED_LIBRARY_NAME else "build"
+        raise ImportError(f"{path} does not exist; build it with `make {target}`")
     library = ctypes.CDLL(str(path))
     library.custom_kernel.argtypes = (ctypes.c_char_p,)
     library.custom_kernel.restype = ctypes.c_int32

@@ -14,3 +14,26 @@ $(PTXSIM): $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS) $(TENSOR_OBJS)
 
 .PHONY: simulator
 simulator: $(PTXSIM) ## build the PTX simulator (build/ptxsim)
+
+# The library whose GPU back ends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
+SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
+ifneq ($(filter hopper blackwell,$(GPU_PARTS)),)
+CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c))
+SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
+SIM_CORE := $(BUILD)/simulator/cudart/custom_kernel.o
+$(CUDART_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
+$(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+$(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(CUDART_OBJS) \
+                $(SIM_OBJS) $(TENSOR_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+-include $(CUDART_OBJS:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
+
+simulator: $(SIM_LIBRARY)
+endif

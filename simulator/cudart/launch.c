@@ -1,0 +1,141 @@
+/* Kernel attributes and launches of the stand-in runtime. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "registry.h"
+
+#define MAX_DYNAMIC_SHARED (227 * 1024)
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
+    cudaError_t error = cudaSuccess;
+    (void)runtime_lock();
+    struct kernel_entry *kernel = registry_kernel(function);
+    if (kernel == NULL) {
+        error = cudaErrorInvalidDeviceFunction;
+    } else if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        kernel->shared_limit = (size_t)value;
+        error = value > MAX_DYNAMIC_SHARED ? cudaErrorInvalidValue : cudaSuccess;
+    }
+    runtime_unlock();
+    return error;
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
+                                           const cudaLaunchConfig_t *config) {
+    unsigned size = 1;
+    (void)function;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) {
+            size = config->attrs[i].val.clusterDim.x * config->attrs[i].val.clusterDim.y *
+                   config->attrs[i].val.clusterDim.z;
+        }
+    }
+    *clusters = size == 0 ? 0 : runtime_sms() / (int)size;
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared) {
+    (void)function;
+    (void)threads;
+    (void)shared;
+    *blocks = 1;
+    return cudaSuccess;
+}
+
+static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {
+    struct sim *sim = runtime_lock();
+    struct kernel_entry *kernel = registry_kernel(function);
+    struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary);
+    cudaError_t error = kernel == NULL   ? cudaErrorInvalidDeviceFunction
+                        : module == NULL ? cudaErrorInvalidKernelImage
+                                         : cudaSuccess;
+    if (error == cudaSuccess && wanted->dynamic_shared_bytes > kernel->shared_limit) {
+        (void)fprintf(stderr, "simulator: %s: %u bytes of shared memory; cudaFuncSetAttribute allowed %zu\n",
+                      kernel->name, wanted->dynamic_shared_bytes, kernel->shared_limit);
+        error = cudaErrorInvalidValue;
+    }
+    if (error == cudaSuccess) {
+        struct sim_launch_attributes attributes = *wanted;
+        int count = sim_parameter_count(module, kernel->name);
+        attributes.arguments = arguments;
+        attributes.argument_count = count < 0 ? 0 : (size_t)count;
+        int status = sim_launch(sim, module, kernel->name, &attributes);
+        if (status != SIM_OK && status != SIM_RUN_ERROR) {
+            (void)fprintf(stderr, "simulator: %s\n", sim_message(sim));
+            error = cudaErrorInvalidConfiguration;
+        }
+        if (runtime_report(sim)) {
+            error = cudaErrorLaunchFailure;
+        }
+    }
+    runtime_unlock();
+    return error;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments) {
+    struct sim_launch_attributes attributes = {
+        .grid = {config->gridDim.x, config->gridDim.y, config->gridDim.z},
+        .block = {config->blockDim.x, config->blockDim.y, config->blockDim.z},
+        .dynamic_shared_bytes = (unsigned)config->dynamicSmemBytes};
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const cudaLaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id == cudaLaunchAttributeClusterDimension) {
+            attributes.cluster[0] = attribute->val.clusterDim.x;
+            attributes.cluster[1] = attribute->val.clusterDim.y;
+            attributes.cluster[2] = attribute->val.clusterDim.z;
+        } else if (attribute->id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+            attributes.programmatic_dependent = attribute->val.programmaticStreamSerializationAllowed;
+        }
+    }
+    return launch(function, &attributes, arguments);
+}
+
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
+                             cudaStream_t queue) {
+    struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
+                                               .block = {block.x, block.y, block.z},
+                                               .dynamic_shared_bytes = (unsigned)shared};
+    (void)queue;
+    return launch(function, &attributes, arguments);
+}
+
+/* ---- what the generated code calls for f<<<...>>>(...) ---- */
+
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function) {
+    memcpy(kernel, &function, sizeof function);
+    return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t queue);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t queue) {
+    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, shared, queue);
+}
+
+static _Thread_local struct {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t queue;
+} pushed;
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *queue);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *queue) {
+    pushed.grid = grid;
+    pushed.block = block;
+    pushed.shared = shared;
+    pushed.queue = queue;
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *queue);
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *queue) {
+    *grid = pushed.grid;
+    *block = pushed.block;
+    *shared = pushed.shared;
+    memcpy(queue, &pushed.queue, sizeof pushed.queue);
+    return cudaSuccess;
+}

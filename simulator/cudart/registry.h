@@ -1,0 +1,30 @@
+/* What nvcc's registration code has told: fat binaries, kernels by host address, variables. */
+#ifndef SIM_CUDART_REGISTRY_H
+#define SIM_CUDART_REGISTRY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "../sim.h"
+
+struct kernel_entry {
+    const void *host;
+    char *name;
+    void **binary;
+    size_t shared_limit; /* what cudaFuncSetAttribute has allowed */
+};
+
+/* One simulator for the process, made at the first use; every call holds the lock. */
+struct sim *runtime_lock(void);
+void runtime_unlock(void);
+/* The module of a fat binary, loaded at its first use; NULL: it has no readable PTX (said on stderr). */
+struct sim_module *registry_module(void **binary);
+struct kernel_entry *registry_kernel(const void *host);
+void *registry_variable(const void *host, size_t *bytes);
+/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP or NVFP4_BACKEND. */
+int runtime_major(void);
+int runtime_sms(void);
+/* Prints findings that are new; whether any is an error. */
+bool runtime_report(struct sim *sim);
+
+#endif
