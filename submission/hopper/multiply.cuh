@@ -63,23 +63,22 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
     for (int32_t k = 0; k < place.stages; k++) {
         wait(shared.full<T>(ring.stage), ring.parity);
         uint32_t stage = shared.base + ring.stage * T::stage_size;
-        struct raw_slab raw[T::slabs];
-#pragma unroll
-        for (int slab = 0; slab < T::slabs; slab++) {
-            int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
-            read_slab<T>(raw[slab], stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
-                         lane);
-        }
+        struct raw_slab raw;
 #pragma unroll
         for (int i = 0; i < 2 * T::slabs; i++) {
-            int group = i / T::slabs, slab = i % T::slabs;
+            int slab = i / 2, group = i % 2;
+            if (group == 0) {
+                int feature = (warpgroup * T::slabs + slab) * SLAB_FEATURES + warp * 8;
+                read_slab<T>(raw, stage, feature, place.feature - place.scale_row * SCALE_TILE_ROWS + feature,
+                             lane);
+            }
             uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
             if (i == 1 &&
                 previous >=
                     0) { /* only this stage's first group is still pending; each lane answers for its reads */
                 mbarrier_arrive(shared.empty<T>(previous));
             }
-            expand_group(fragment, raw[slab], group);
+            expand_group(fragment, raw, group);
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < FRAGMENT_STEPS; step++) {
