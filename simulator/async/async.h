@@ -113,5 +113,6 @@ enum next pending_registers(struct run *run, const struct insn *insn);
 
 /* ---- what simulator/tensor keeps in cta->tensor ---- */
 void tensor_free(struct cta *cta);
+void tensor_at_end(struct cluster *cluster, struct cta *cta);
 
 #endif

@@ -149,5 +149,6 @@ void async_warp_ended(struct run *run) {
 void async_cluster_ended(struct cluster *cluster) {
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         mbarriers_at_end(cluster, &cluster->ctas[i]);
+        tensor_at_end(cluster, &cluster->ctas[i]);
     }
 }

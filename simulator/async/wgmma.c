@@ -45,6 +45,13 @@ enum next pending_registers(struct run *run, const struct insn *insn) {
             continue;
         }
         const struct in_flight *first = &run->warp->in_flight[0];
+        if (first->group == UINT32_MAX) { /* tcgen05.ld: simulator/tensor/vm/access.c */
+            (void)sim_report_pair(
+                run, SIM_ERROR, "tcgen05-register", -1, first->insn,
+                "%s a register that a pending tcgen05.ld fills: tcgen05.wait::ld has to come first",
+                written ? "writes" : "reads");
+            break;
+        }
         (void)sim_report_pair(
             run, SIM_ERROR, "wgmma-register", -1, first->insn,
             written ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"

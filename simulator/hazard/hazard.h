@@ -62,5 +62,9 @@ struct stamp {
 };
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct stamp *stamp);
+/* The asynchronous write of the 16 bytes at offset that values of `seen` have not reached; NULL if they have.
+ */
+const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
+                                       const uint32_t *seen);
 
 #endif

@@ -185,3 +185,16 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
     }
     return NEXT;
 }
+
+const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
+                                       const uint32_t *seen) {
+    const struct shadow *shadow = cta->shadow;
+    uint32_t granule = offset >> GRANULE_SHIFT;
+    for (uint32_t i = 0; i < shadow->count[granule]; i++) {
+        const struct mark *mark = &shadow->marks[granule * MARKS + i];
+        if ((mark->flags & ACCESS_WRITE) && (mark->flags & ACCESS_ASYNC) && seen[mark->slot] < mark->value) {
+            return &launch->module->code[mark->pc];
+        }
+    }
+    return NULL;
+}

@@ -102,6 +102,7 @@
     X(movmatrix, movmatrix, WARP)                                                                              \
     X(mma, mma, TENSOR)                                                                                        \
     X(wgmma, wgmma, TENSOR)                                                                                    \
+    X(tcgen05, tcgen05, TENSOR)                                                                                \
     X(tensormap, tensormap, MEM_OTHER)
 
 #define X(name, function, cls) void decode_##function(struct decoder *d);

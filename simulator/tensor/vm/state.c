@@ -1,0 +1,93 @@
+/* A CTA's tensor state: made at its first tcgen05 instruction, cleared for each CTA that runs in its place. */
+#include "state.h"
+
+#include <stdlib.h>
+
+static void clear(struct tensor *tensor, const struct cluster *cluster) {
+    struct cell(*cells)[TMEM_COLUMNS] = tensor->cells;
+    uint32_t *ordered[MAX_WARPS];
+    for (int i = 0; i < MAX_WARPS; i++)
+        ordered[i] = tensor->warps[i].ordered;
+    memset(tensor->warps, 0, sizeof tensor->warps);
+    for (int i = 0; i < MAX_WARPS; i++) {
+        struct tensor_warp *warp = &tensor->warps[i];
+        warp->ordered = ordered[i];
+        warp->pipe.epoch = warp->loads.epoch = warp->stores.epoch = 1;
+        if (warp->ordered != NULL)
+            memset(warp->ordered, 0, cluster->slots_room * sizeof *warp->ordered);
+    }
+    if (cells != NULL)
+        memset(cells, 0, CELL_ROWS * sizeof *cells);
+    tmem_init(&tensor->tmem);
+    tensor->run = cluster->number;
+    tensor->used = true;
+}
+
+struct tensor *tensor_of(struct run *run, struct cta *cta) {
+    struct tensor *tensor = cta->tensor;
+    if (tensor == NULL) {
+        tensor = calloc(1, sizeof *tensor);
+        if (tensor != NULL && run->launch->checks)
+            tensor->cells = malloc(CELL_ROWS * sizeof *tensor->cells);
+        if (tensor == NULL || (run->launch->checks && tensor->cells == NULL)) {
+            free(tensor);
+            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1, "no memory for the CTA's tensor memory");
+            return NULL;
+        }
+        cta->tensor = tensor;
+    }
+    if (!tensor->used || tensor->run != cta->cluster->number)
+        clear(tensor, cta->cluster);
+    return tensor;
+}
+
+struct tensor_warp *tensor_warp(struct run *run) {
+    struct tensor *tensor = tensor_of(run, run->cta);
+    if (tensor == NULL)
+        return NULL;
+    struct tensor_warp *warp = &tensor->warps[run->warp->index];
+    if (run->launch->checks && warp->ordered == NULL) {
+        warp->ordered = calloc(run->cluster->slots_room, sizeof *warp->ordered);
+        if (warp->ordered == NULL) {
+            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1, "no memory for the checks");
+            return NULL;
+        }
+    }
+    return warp;
+}
+
+void tensor_free(struct cta *cta) {
+    struct tensor *tensor = cta->tensor;
+    if (tensor != NULL) {
+        for (int i = 0; i < MAX_WARPS; i++)
+            free(tensor->warps[i].ordered);
+        free(tensor->cells);
+        free(tensor);
+        cta->tensor = NULL;
+    }
+}
+
+void tensor_at_end(struct cluster *cluster, struct cta *cta) {
+    struct tensor *tensor = cta->tensor;
+    struct tc_why why;
+    if (tensor != NULL && tensor->used && tensor->run == cluster->number &&
+        !tmem_check_exit(&tensor->tmem, &why))
+        sim_note(cluster->launch, SIM_ERROR, "tensor-memory-leak", cta, -1, -1, NULL, NULL, why.text);
+    if (tensor != NULL)
+        tensor->used = false;
+}
+
+enum next tensor_refuse(struct run *run, const char *kind, const struct tc_why *why) {
+    return sim_report(run, why->unmodelled ? SIM_INCOMPLETE : SIM_ERROR, kind, -1, "%s", why->text);
+}
+
+bool tensor_uniform(struct run *run, struct operand operand, uint32_t mask, const char *what, uint64_t *value) {
+    *value = lane_u64(run, operand, __builtin_ctz(mask));
+    FOR_LANES(rest, mask) {
+        if (lane_u64(run, operand, LANE(rest)) != *value) {
+            (void)sim_report(run, SIM_ERROR, "divergent-operand", LANE(rest), "%s differs between lanes", what);
+            return false;
+        }
+    }
+    return true;
+}
