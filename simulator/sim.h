@@ -21,6 +21,8 @@
 extern "C" {
 #endif
 
+#define SIM_API __attribute__((visibility("default")))
+
 /* When asynchronous operations take effect. */
 enum sim_mode {
     SIM_EAGER,   /* at once */
@@ -96,43 +98,44 @@ struct sim_counters {
 struct sim;
 struct sim_module;
 
-struct sim *sim_create(const struct sim_options *options); /* NULL: defaults */
-void sim_destroy(struct sim *sim);
+SIM_API struct sim *sim_create(const struct sim_options *options); /* NULL: defaults */
+SIM_API void sim_destroy(struct sim *sim);
 /* What the last failed call complains of. */
-const char *sim_message(const struct sim *sim);
+SIM_API const char *sim_message(const struct sim *sim);
 
-struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes); /* NULL: sim_message says why */
+SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,
+                                    size_t bytes); /* NULL: sim_message says why */
 /* Address and size of a module's global variable. */
-void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
-const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
-const char *sim_target(const struct sim_module *module);
-int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
-size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
+SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
+SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
+SIM_API const char *sim_target(const struct sim_module *module);
+SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
+SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 
-void *sim_alloc(struct sim *sim, size_t bytes,
-                const char *name); /* 256-byte aligned, filled with a trap pattern */
-int sim_free(struct sim *sim, void *address);
-int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
-int sim_unregister(struct sim *sim, void *address);
-int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
-int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
+SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
+                        const char *name); /* 256-byte aligned, filled with a trap pattern */
+SIM_API int sim_free(struct sim *sim, void *address);
+SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
+SIM_API int sim_unregister(struct sim *sim, void *address);
+SIM_API int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
+SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
 
-int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
-               const struct sim_launch_attributes *attributes);
-void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
+SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
+                       const struct sim_launch_attributes *attributes);
+SIM_API void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
 
-enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
-size_t sim_finding_count(const struct sim *sim);
-const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
-void sim_clear_findings(struct sim *sim);
-void sim_print_findings(const struct sim *sim, FILE *to);
-const char *sim_verdict_name(enum sim_verdict verdict);
+SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
+SIM_API size_t sim_finding_count(const struct sim *sim);
+SIM_API const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
+SIM_API void sim_clear_findings(struct sim *sim);
+SIM_API void sim_print_findings(const struct sim *sim, FILE *to);
+SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
 
-const struct sim_counters *sim_counters(const struct sim *sim);
-void sim_reset_counters(struct sim *sim);
-const char *sim_class_name(int index); /* NULL past the end */
-void sim_print_json(const struct sim *sim, FILE *to);
-void sim_print_summary(const struct sim *sim, FILE *to);
+SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
+SIM_API void sim_reset_counters(struct sim *sim);
+SIM_API const char *sim_class_name(int index); /* NULL past the end */
+SIM_API void sim_print_json(const struct sim *sim, FILE *to);
+SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
 /* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */
 
@@ -150,7 +153,8 @@ struct sim_tensor_map {
 };
 
 /* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */
-int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message, size_t message_bytes);
+SIM_API int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
+                                  size_t message_bytes);
 
 #ifdef __cplusplus
 }

@@ -51,7 +51,7 @@ class _Info(ctypes.Structure):
 
 
 def _library_path() -> Path:
-    """The built library: NVFP4_LIBRARY if set, else that of build/ of the checkout; NVFP4_SIMULATE=1 the simulator's."""
+    """The built library: NVFP4_LIBRARY if set, else build/ of the checkout, with NVFP4_SIMULATE=1 the simulator's."""
     override = os.environ.get("NVFP4_LIBRARY")
     name = SIMULATED_LIBRARY_NAME if os.environ.get("NVFP4_SIMULATE") == "1" else LIBRARY_NAME
     return Path(override) if override else Path(__file__).resolve().parent.parent / "build" / name

@@ -12,8 +12,13 @@ $(PTXSIM): $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS) $(TENSOR_OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 -include $(SIM_OBJS:.o=.d) $(BUILD)/simulator/cli/ptxsim.d
 
+# The library alone, for the tests and for programs of others.
+SIM_SHARED := $(BUILD)/libptxsim.so
+$(SIM_SHARED): $(SIM_OBJS) $(TENSOR_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+
 .PHONY: simulator
-simulator: $(PTXSIM) ## build the PTX simulator (build/ptxsim)
+simulator: $(PTXSIM) $(SIM_SHARED) ## build the PTX simulator (build/ptxsim)
 
 # The library whose GPU back ends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
