@@ -53,13 +53,23 @@ def rule(family, a="e2m1", b="e2m1", d="f32", k=0, scale="ue4m3", scale_block=0,
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """Builds (in BUILD, default build) and loads the test library."""
-    build = os.environ.get("BUILD", "build")
-    target = f"{build}/libtensor_test.so"
+def built(name: str) -> Path:
+    """A file that make makes, in BUILD (default build)."""
+    target = f"{os.environ.get('BUILD', 'build')}/{name}"
     done = subprocess.run(["make", "-s", target], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    loaded = ctypes.CDLL(str(ROOT / target))
+    return ROOT / target
+
+
+def ptxsim() -> Path:
+    """The command-line simulator."""
+    return built("ptxsim")
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The test library."""
+    loaded = ctypes.CDLL(str(built("libtensor_test.so")))
     loaded.batch_row_bytes.restype = ctypes.c_int64
     return loaded
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 
@@ -11,19 +10,11 @@ import numpy as np
 import pytest
 from fused_sum import Rule, vectors
 from gemm_ptx import STEPS, kernel, mutate
-from tensor_kit import ROOT
+from tensor_kit import ptxsim
 
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "poison")
 RULE = Rule("e2m1", "e2m1", bits=35, scale="ue4m3", block=16, grouped=True)
 CHUNKS = 3
-
-
-@pytest.fixture(scope="module")
-def ptxsim():
-    build = os.environ.get("BUILD", "build")
-    done = subprocess.run(["make", "-s", f"{build}/ptxsim"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return ROOT / build / "ptxsim"
 
 
 def operand_image(codes):
@@ -77,14 +68,14 @@ class Problem:
             (folder / name).write_bytes(data.tobytes())
             self.sizes.append((name, data.size))
 
-    def run(self, ptxsim, text, mode="eager"):
+    def run(self, text, mode="eager"):
         """The verdict, the kinds of findings, and how many elements are wrong."""
         ptx, out = self.folder / "kernel.ptx", self.folder / "d"
         ptx.write_text(text)
         out.unlink(missing_ok=True)
         buffers = [f"buf:{size}={self.folder / name}" for name, size in self.sizes] + [f"buf:{self.want.size * 4}"]
         done = subprocess.run(
-            [ptxsim, ptx, "gemm", "--grid", str(self.group), "--cluster", str(self.group), "--block", "256",
+            [ptxsim(), ptx, "gemm", "--grid", str(self.group), "--cluster", str(self.group), "--block", "256",
              "--mode", mode, "--json", "--dump", f"4={out}", "--", *buffers],
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
@@ -101,24 +92,24 @@ def problem(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_correct_kernel_is_right_and_clean(ptxsim, problem, mode):
-    assert problem.run(ptxsim, kernel(chunks=CHUNKS), mode) == ("clean", set(), 0)
+def test_a_correct_kernel_is_right_and_clean(problem, mode):
+    assert problem.run(kernel(chunks=CHUNKS), mode) == ("clean", set(), 0)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_pair_of_ctas(ptxsim, tmp_path, mode):
+def test_a_pair_of_ctas(tmp_path, mode):
     pair = Problem(tmp_path, 64, pair=True)
-    assert pair.run(ptxsim, kernel(64, CHUNKS, pair=True), mode) == ("clean", set(), 0)
+    assert pair.run(kernel(64, CHUNKS, pair=True), mode) == ("clean", set(), 0)
 
 
-def test_n_beyond_a_tile_of_scales(ptxsim, tmp_path):
+def test_n_beyond_a_tile_of_scales(tmp_path):
     wide = Problem(tmp_path, 192)
-    assert wide.run(ptxsim, kernel(192, CHUNKS), "late") == ("clean", set(), 0)
+    assert wide.run(kernel(192, CHUNKS), "late") == ("clean", set(), 0)
 
 
-def test_scale_columns_shared_by_the_stages_are_a_review(ptxsim, problem):
+def test_scale_columns_shared_by_the_stages_are_a_review(problem):
     for mode in ("eager", "late"):
-        verdict, kinds, wrong = problem.run(ptxsim, kernel(chunks=CHUNKS, shared_scales=True), mode)
+        verdict, kinds, wrong = problem.run(kernel(chunks=CHUNKS, shared_scales=True), mode)
         assert (verdict, kinds, wrong) == ("review", {("review", "unpipelined-copy")}, 0)
 
 
@@ -147,8 +138,8 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.parametrize("mode", ["eager", "late", "random:3"])
-def test_each_mutant_is_found(ptxsim, problem, name, mode):
-    verdict, kinds, _ = problem.run(ptxsim, mutate(kernel(chunks=CHUNKS), name), mode)
+def test_each_mutant_is_found(problem, name, mode):
+    verdict, kinds, _ = problem.run(mutate(kernel(chunks=CHUNKS), name), mode)
     want, kind = MUTANTS[name]
     assert verdict == want
     assert kind is None or (want, kind) in kinds, kinds
@@ -166,9 +157,9 @@ ALTERED = [
 
 
 @pytest.mark.parametrize("case", ALTERED, ids=lambda case: f"{case[0]} {case[2]}")
-def test_altered_lines_are_found(ptxsim, problem, case):
+def test_altered_lines_are_found(problem, case):
     name, replacement, kind = case
-    verdict, kinds, _ = problem.run(ptxsim, mutate(kernel(chunks=CHUNKS), name, replacement), "late")
+    verdict, kinds, _ = problem.run(mutate(kernel(chunks=CHUNKS), name, replacement), "late")
     assert verdict == "error"
     assert kind is None or ("error", kind) in kinds, kinds
 
