@@ -45,8 +45,8 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
 
 /* A and B as read from shared memory: rows of all of the group's CTAs. */
 struct tc_mma_data {
-    _Alignas(64) uint8_t a[TC_MMA_MAX_M][TC_ROW_BYTES];
-    _Alignas(64) uint8_t b[TC_MMA_MAX_N][TC_ROW_BYTES];
+    uint8_t a[TC_MMA_MAX_M][TC_ROW_BYTES];
+    uint8_t b[TC_MMA_MAX_N][TC_ROW_BYTES];
 };
 
 /* The read of shared memory: CTA `rank` (0, or 0 and 1 in a pair) supplies its half of the rows of both. */
