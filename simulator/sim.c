@@ -40,6 +40,7 @@ void sim_destroy(struct sim *sim) {
             free((void *)(uintptr_t)sim->allocations[i].base);
         }
         free(sim->allocations[i].name);
+        free(sim->allocations[i].written);
     }
     free(sim->allocations);
     sim_clear_findings(sim);
@@ -90,7 +91,8 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
     memcpy(copy, name, strlen(name) + 1);
     memmove(&sim->allocations[at + 1], &sim->allocations[at],
             (sim->nallocations - at) * sizeof *sim->allocations);
-    sim->allocations[at] = (struct allocation){.base = base, .bytes = bytes, .name = copy, .owned = owned};
+    sim->allocations[at] = (struct allocation){
+        .base = base, .bytes = bytes, .name = copy, .owned = owned, .written = calloc(1, (bytes >> 7) + 1)};
     sim->nallocations++;
     return SIM_OK;
 }
@@ -118,6 +120,7 @@ static int remove_allocation(struct sim *sim, void *address) {
                 free(address);
             }
             free(allocation->name);
+            free(allocation->written);
             sim->nallocations--;
             memmove(allocation, allocation + 1, (sim->nallocations - i) * sizeof *allocation);
             return SIM_OK;

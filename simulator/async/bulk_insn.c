@@ -65,6 +65,7 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
             if (global_memory(run, load.from, bytes, lane, false) == NULL) {
                 return FAIL;
             }
+            touch_global(run, load.from, bytes, lane, false);
         }
         stamp_landings(run, &load, bytes, bytes);
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load, bytes);
@@ -92,6 +93,7 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
                               "the destination %#llx of a bulk copy is not aligned to 16 bytes",
                               (unsigned long long)store.to);
         }
+        touch_global(run, store.to, store.bytes, lane, true);
         issue_store(run, &store, store.bytes, lane);
     }
     return NEXT;

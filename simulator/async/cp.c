@@ -83,6 +83,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
             global_memory(run, copies.from[lane], copies.source_bytes[lane], lane, false) == NULL) {
             return FAIL;
         }
+        touch_global(run, copies.from[lane], copies.source_bytes[lane], lane, false);
     }
     group_add(run, GROUP_CP_ASYNC);
     if (run->launch->checks) {

@@ -62,10 +62,13 @@ static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, 
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
         uint64_t address;
-        if (tensor_box_row(box, i, &first, &bytes, &address) &&
-            global_memory(run, address, bytes, lane, write) == NULL) {
+        if (!tensor_box_row(box, i, &first, &bytes, &address)) {
+            continue;
+        }
+        if (global_memory(run, address, bytes, lane, write) == NULL) {
             return false;
         }
+        touch_global(run, address, bytes, lane, write);
     }
     return true;
 }

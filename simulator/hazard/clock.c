@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define SYNC_LOCATIONS 64
+#define VECTORS        3
 
 /* Flags in memory that strong accesses of this cluster use; the oldest is forgotten. */
 struct sync_table {
@@ -25,13 +26,14 @@ struct clockv *clock_make(struct cluster *cluster) {
     if (clock != NULL) {
         cluster->clock_free = clock->next;
     } else {
-        clock = malloc(sizeof *clock + 2 * room_bytes(cluster));
+        clock = malloc(sizeof *clock + VECTORS * room_bytes(cluster));
         if (clock == NULL) {
             (void)fputs("ptxsim: out of memory\n", stderr);
             abort();
         }
         clock->seen = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->seen + cluster->slots_room;
+        clock->strict = clock->async + cluster->slots_room;
         clock->all_next = cluster->clock_all;
         cluster->clock_all = clock;
     }
@@ -63,11 +65,11 @@ void clocks_free(struct cluster *cluster) {
 }
 
 void clock_clear(const struct cluster *cluster, struct clockv *clock) {
-    memset(clock->seen, 0, 2 * room_bytes(cluster));
+    memset(clock->seen, 0, VECTORS * room_bytes(cluster));
 }
 
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    memcpy(to->seen, from->seen, 2 * room_bytes(cluster));
+    memcpy(to->seen, from->seen, VECTORS * room_bytes(cluster));
 }
 
 static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
@@ -79,19 +81,57 @@ static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
 void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
     join(to->seen, from->seen, cluster->nslots);
     join(to->async, from->async, cluster->nslots);
+    join(to->strict, from->strict, cluster->nslots);
 }
 
 uint32_t clock_slot(struct cluster *cluster) {
     return cluster->nslots < cluster->slots_room ? cluster->nslots++ : 0;
 }
 
+static uint32_t single_slot(const struct warp *warp) {
+    const struct cluster *cluster = warp->cta->cluster;
+    return cluster->nctas * cluster->launch->warps + warp->number;
+}
+
+/* Accesses of a single lane have a time of their own: it may signal them whatever its siblings have done. */
+struct stamp warp_stamp(const struct run *run, uint32_t mask) {
+    const struct warp *warp = run->warp;
+    uint32_t slot = (mask & (mask - 1)) == 0 ? single_slot(warp) : warp->number;
+    return (struct stamp){slot, warp->clock->seen[slot], warp->clock, warp->number, run->insn};
+}
+
+bool own_slot(const struct warp *warp, uint32_t slot) {
+    return slot == warp->number || slot == single_slot(warp);
+}
+
 void warp_tick(struct warp *warp) {
-    warp->clock->seen[warp->number]++;
+    warp->clock->strict[warp->number] = ++warp->clock->seen[warp->number];
+    warp->clock->strict[single_slot(warp)] = ++warp->clock->seen[single_slot(warp)];
+}
+
+void warp_synced(struct run *run) {
+    run->warp->sync_epoch++;
+    if (run->launch->checks) {
+        run->warp->synced_time = run->warp->clock->seen[run->warp->number];
+        warp_tick(run->warp);
+    }
 }
 
 void clock_publish(struct run *run, struct clockv *gathered) {
-    clock_join(run->cluster, gathered, run->warp->clock);
-    warp_tick(run->warp);
+    struct warp *warp = run->warp;
+    uint32_t *own = &warp->clock->strict[warp->number], now = *own;
+    if (run->mask != warp->live) { /* some lanes only: the others have not signalled anything */
+        *own = warp->synced_time;
+    }
+    clock_join(run->cluster, gathered, warp->clock);
+    *own = now;
+    warp_tick(warp);
+}
+
+void clock_forget_own(const struct run *run, struct clockv *clock) {
+    uint32_t own = run->warp->number, single = single_slot(run->warp);
+    clock->seen[own] = clock->async[own] = clock->strict[own] = 0;
+    clock->seen[single] = clock->async[single] = clock->strict[single] = 0;
 }
 
 void clock_observe(struct run *run, const struct clockv *released) {

@@ -9,11 +9,13 @@
 
 #include "../vm/vm.h"
 
-/* Vectors of cluster->slots_room values, one after another: seen, and seen by the async proxy. */
+/* Vectors of cluster->slots_room values, one after another: seen, seen by the async proxy, strictly seen. */
 struct clockv {
     struct clockv *next; /* of the free list */
     struct clockv *all_next;
     uint32_t *seen, *async;
+    /* As seen, but what a lane signals without a warp-wide synchronisation tells nothing of its siblings. */
+    uint32_t *strict;
 };
 
 /* Every clock of the cluster becomes free again. */
@@ -29,8 +31,14 @@ uint32_t clock_slot(struct cluster *cluster);
 
 /* The warp's time moves on: what it did before is stamped before. */
 void warp_tick(struct warp *warp);
+/* All lanes of the warp have synchronised. */
+void warp_synced(struct run *run);
+/* Whether a slot is one of the warp's own two: all lanes, a single lane. */
+bool own_slot(const struct warp *warp, uint32_t slot);
 /* gathered += what the warp has seen; then its time moves on. */
 void clock_publish(struct run *run, struct clockv *gathered);
+/* Takes the running warp's own time out of a clock: for signals that do not release its accesses. */
+void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
 void fence_proxy_async(struct run *run);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory. */
@@ -42,6 +50,7 @@ enum access_flags {
     ACCESS_ASYNC = 2,   /* by the async proxy */
     ACCESS_ATOMIC = 4,  /* atomics do not race with each other */
     ACCESS_BARRIER = 8, /* an mbarrier operation */
+    ACCESS_MIXED = 32,  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
     ACCESS_COPY = 16    /* later than its issue, but in the generic proxy: cp.async */
 };
 
@@ -60,6 +69,8 @@ struct stamp {
     uint32_t warp;              /* of the issuer, cluster wide */
     const struct insn *insn;
 };
+/* The stamp of the running warp's own accesses by the lanes of a mask. */
+struct stamp warp_stamp(const struct run *run, uint32_t mask);
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct stamp *stamp);
 /* The asynchronous write of the 16 bytes at offset that values of `seen` have not reached; NULL if they have.

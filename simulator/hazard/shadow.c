@@ -5,12 +5,22 @@
 
 #define GRANULE       16
 #define GRANULE_SHIFT 4
+#define WORDS         4
+#define SEVERAL_LANES 0xff
 #define MARKS         6 /* remembered accesses of a granule; more readers than that push out the oldest */
 
 struct mark {
     uint32_t value, pc;
     uint16_t slot, bytes; /* a bit a byte of the granule */
-    uint8_t flags, warp_low, pad[2];
+    uint16_t epoch;       /* the warp's count of synchronisations */
+    uint8_t flags;
+    uint8_t lane[WORDS]; /* who touched each word */
+};
+
+/* What an access touches of a granule. */
+struct touch {
+    uint32_t bytes;
+    uint8_t lane[WORDS];
 };
 
 struct shadow {
@@ -89,79 +99,128 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
         "in between"};
 }
 
-static void accuse(struct run *run, const struct mark *mark, const struct verdict *verdict) {
+static void accuse(struct run *run, enum sim_verdict severity, const struct mark *mark,
+                   const struct verdict *verdict) {
     const struct insn *other = &run->launch->module->code[mark->pc];
-    sim_note(run->launch, SIM_ERROR, verdict->kind, run->cta, (int)run->warp->index, -1, run->insn, other,
+    sim_note(run->launch, severity, verdict->kind, run->cta, (int)run->warp->index, -1, run->insn, other,
              verdict->message);
 }
 
-static void check_granule(struct run *run, struct shadow *shadow, uint32_t granule, uint32_t bytes,
+/* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
+static bool lanes_race(const struct run *run, const struct mark *mark, const struct touch *touch) {
+    if (mark->epoch != (uint16_t)run->warp->sync_epoch || !own_slot(run->warp, mark->slot)) {
+        return false;
+    }
+    for (int word = 0; word < WORDS; word++) {
+        uint32_t both = mark->bytes & touch->bytes & 0xfu << (4 * word);
+        bool known = mark->lane[word] != SEVERAL_LANES && touch->lane[word] != SEVERAL_LANES;
+        if (both != 0 && known && mark->lane[word] != touch->lane[word]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_conflict(struct run *run, const struct mark *mark, const struct touch *touch, unsigned flags,
+                           const struct stamp *stamp) {
+    static const struct verdict fence = {"missing-proxy-fence",
+                                         "an asynchronous operation uses shared memory written by ordinary "
+                                         "stores, with no fence.proxy.async in between"};
+    static const struct verdict elected = {
+        "elected-signal", "one lane signals for its warp, with no __syncwarp between the other lanes' accesses "
+                          "and the signal that orders this access behind them"};
+    static const struct verdict lanes = {
+        "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
+    bool async = flags & ACCESS_ASYNC, warp_time = mark->slot < run->cluster->nctas * run->launch->warps;
+    if (stamp->clock->seen[mark->slot] < mark->value) {
+        struct verdict verdict = unordered(mark->flags, flags);
+        accuse(run, SIM_ERROR, mark, &verdict);
+    } else if (async && (mark->flags & ACCESS_WRITE) && !(mark->flags & (ACCESS_ASYNC | ACCESS_BARRIER)) &&
+               stamp->clock->async[mark->slot] < mark->value) {
+        accuse(run, SIM_ERROR, mark, &fence);
+    } else if (warp_time && !own_slot(run->warp, mark->slot) &&
+               stamp->clock->strict[mark->slot] < mark->value) {
+        accuse(run, SIM_REVIEW, mark, &elected);
+    } else if (!async && lanes_race(run, mark, touch)) {
+        accuse(run, SIM_REVIEW, mark, &lanes);
+    }
+}
+
+/* Room for one more: readers are forgotten before writers, the oldest first. */
+static uint32_t make_room(struct mark *marks, uint32_t count) {
+    if (count < MARKS) {
+        return count;
+    }
+    uint32_t victim = 0;
+    while (victim + 1 < MARKS && (marks[victim].flags & ACCESS_WRITE)) {
+        victim++;
+    }
+    memmove(&marks[victim], &marks[victim + 1], (MARKS - victim - 1) * sizeof *marks);
+    return count - 1;
+}
+
+static void check_granule(struct run *run, struct shadow *shadow, uint32_t granule, const struct touch *touch,
                           unsigned flags, const struct stamp *stamp) {
     struct mark *marks = &shadow->marks[granule * MARKS];
     uint32_t count = shadow->count[granule], kept = 0;
     bool write = flags & ACCESS_WRITE;
     for (uint32_t i = 0; i < count; i++) {
         struct mark mark = marks[i];
-        bool overlap = mark.bytes & bytes;
         bool both_atomic = mark.flags & flags & (ACCESS_ATOMIC | ACCESS_BARRIER);
-        bool conflict = overlap && (write || mark.flags & ACCESS_WRITE) && !both_atomic;
-        bool ordered = stamp->clock->seen[mark.slot] >= mark.value;
-        if (conflict && !ordered) {
-            struct verdict verdict = unordered(mark.flags, flags);
-            accuse(run, &mark, &verdict);
-        } else if (conflict && (flags & ACCESS_ASYNC) && (mark.flags & ACCESS_WRITE) &&
-                   !(mark.flags & (ACCESS_ASYNC | ACCESS_BARRIER)) &&
-                   stamp->clock->async[mark.slot] < mark.value) {
-            accuse(run, &mark,
-                   &(struct verdict){
-                       "missing-proxy-fence",
-                       "an asynchronous operation uses shared memory written by ordinary stores, with "
-                       "no fence.proxy.async in between"});
+        bool conflict = (mark.bytes & touch->bytes) && (write || mark.flags & ACCESS_WRITE) && !both_atomic;
+        if (conflict) {
+            check_conflict(run, &mark, touch, flags, stamp);
         }
         /* Who comes after the new access comes after this one too: it need not be remembered. */
-        bool covered = (mark.bytes & ~bytes) == 0 && (ordered || conflict) &&
+        bool ordered = conflict || stamp->clock->seen[mark.slot] >= mark.value;
+        bool covered = (mark.bytes & ~touch->bytes) == 0 && ordered &&
                        (write || (!(mark.flags & ACCESS_WRITE) && mark.slot == stamp->slot));
         if (!covered) {
             marks[kept++] = mark;
         }
     }
-    if (kept == MARKS) {
-        uint32_t victim = 0;
-        while (victim + 1 < MARKS && (marks[victim].flags & ACCESS_WRITE)) { /* readers first */
-            victim++;
-        }
-        memmove(&marks[victim], &marks[victim + 1], (MARKS - victim - 1) * sizeof *marks);
-        kept--;
-    }
-    marks[kept] = (struct mark){stamp->value,
-                                (uint32_t)(stamp->insn - run->launch->module->code),
-                                (uint16_t)stamp->slot,
-                                (uint16_t)bytes,
-                                (uint8_t)flags,
-                                0,
-                                {0, 0}};
+    kept = make_room(marks, kept);
+    struct mark *mark = &marks[kept];
+    *mark = (struct mark){.value = stamp->value,
+                          .pc = (uint32_t)(stamp->insn - run->launch->module->code),
+                          .slot = (uint16_t)stamp->slot,
+                          .bytes = (uint16_t)touch->bytes,
+                          .epoch = (uint16_t)run->warp->sync_epoch,
+                          .flags = (uint8_t)flags};
+    memcpy(mark->lane, touch->lane, sizeof mark->lane);
     shadow->count[granule] = (uint8_t)(kept + 1);
 }
 
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct stamp *stamp) {
-    struct shadow *shadow = cta->shadow;
     for (uint32_t at = offset, end = offset + bytes; at < end;) {
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
-        check_granule(run, shadow, granule, ((1u << size) - 1) << first, flags, stamp);
+        struct touch touch = {.bytes = ((1u << size) - 1) << first};
+        memset(touch.lane, SEVERAL_LANES, sizeof touch.lane);
+        check_granule(run, cta->shadow, granule, &touch, flags, stamp);
         at += size;
     }
     return NEXT;
 }
 
+/* A lane's bytes of a granule join those of its neighbours. */
+static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
+    for (int word = 0; word < WORDS; word++) {
+        uint32_t part = 0xfu << (4 * word);
+        if (bytes & part) {
+            touch->lane[word] = touch->bytes & part ? SEVERAL_LANES : (uint8_t)lane;
+        }
+    }
+    touch->bytes |= bytes;
+}
+
 enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
                        uint32_t bytes, unsigned flags) {
-    const struct clockv *clock = run->warp->clock;
-    struct stamp stamp = {run->warp->number, clock->seen[run->warp->number], clock, run->warp->number,
-                          run->insn};
-    uint32_t last = UINT32_MAX, gathered = 0;
-    if (bytes > GRANULE) {
+    struct stamp stamp = warp_stamp(run, mask);
+    uint32_t last = UINT32_MAX;
+    struct touch touch = {.bytes = 0};
+    if (bytes > GRANULE || (flags & ACCESS_MIXED)) {
         FOR_LANES(rest, mask) {
             (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &stamp);
         }
@@ -170,18 +229,17 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
     /* Lanes side by side share a granule: one check for all of them. */
     FOR_LANES(rest, mask) {
         uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
-        uint32_t touched = ((1u << bytes) - 1) << at % GRANULE;
         if (granule != last) {
-            if (gathered != 0) {
-                check_granule(run, cta->shadow, last, gathered, flags, &stamp);
+            if (touch.bytes != 0) {
+                check_granule(run, cta->shadow, last, &touch, flags, &stamp);
             }
             last = granule;
-            gathered = 0;
+            touch.bytes = 0;
         }
-        gathered |= touched;
+        touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
     }
-    if (gathered != 0) {
-        check_granule(run, cta->shadow, last, gathered, flags, &stamp);
+    if (touch.bytes != 0) {
+        check_granule(run, cta->shadow, last, &touch, flags, &stamp);
     }
     return NEXT;
 }

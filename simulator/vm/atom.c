@@ -139,6 +139,9 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
             hazard_lanes(run, cta, offsets, 1u << lane, bytes * vec, ACCESS_WRITE | ACCESS_ATOMIC) == FAIL) {
             return FAIL;
         }
+        if ((address & WINDOW_MASK) == 0) {
+            touch_global(run, address, bytes * vec, lane, true);
+        }
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
             uint64_t c = insn->aux == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;

@@ -94,7 +94,7 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
     if (run->launch->checks) {
         clock_observe(run, bar->released);
     }
-    run->warp->sync_epoch++;
+    warp_synced(run);
     if (insn->aux == BAR_RED && insn->type == T_PRED) {
         bool result = insn->aux2 == RED_AND ? bar->result_all : bar->result_any;
         set_pred(run, insn->op[0], mask, result ? ALL_LANES : 0);
@@ -130,7 +130,7 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
             other->pc++;
         }
     }
-    warp->sync_epoch++;
+    warp_synced(run);
     return NEXT;
 }
 
@@ -194,7 +194,7 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
     if (run->launch->checks) {
         clock_observe(run, run->cluster->cluster_released);
     }
-    warp->sync_epoch++;
+    warp_synced(run);
     return NEXT;
 }
 

@@ -68,7 +68,7 @@ struct cluster *cluster_make(struct worker *worker) {
     cluster->launch = launch;
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
     /* A slot for a warp's time and its kinds of groups, then barriers as they are made. */
-    cluster->slots_room = (cluster->nctas * launch->warps * 5 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
+    cluster->slots_room = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
     cluster->ctas = calloc(cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; cluster->ctas != NULL && i < cluster->nctas; i++) {
         if (!make_cta(&cluster->ctas[i], cluster, i)) {
@@ -231,7 +231,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->waited = warp->cluster_arrivals = warp->cluster_seen = warp->sync_epoch = 0;
+    warp->cluster_arrivals = warp->cluster_seen = warp->sync_epoch = warp->synced_time = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1; /* nothing is fenced before the first fence */
@@ -282,8 +282,9 @@ bool cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->failed = false;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
-    cluster->nslots = cluster->nctas * launch->warps;
+    cluster->nslots = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
     clocks_reset(cluster);
+    cluster->dependency_slot = launch->checks ? clock_slot(cluster) : 0;
     if (launch->checks) {
         cluster->cluster_gathered = clock_make(cluster);
         cluster->cluster_released = clock_make(cluster);

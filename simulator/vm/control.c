@@ -224,10 +224,13 @@ void decode_nanosleep(struct decoder *d) {
     d->insn->fn = exec_nanosleep;
 }
 
-/* The launch in front is complete before this one runs; what the check needs is whether the warp has waited. */
+/* The launch in front is complete before this one runs; the clock remembers that the thread has waited. */
 static enum next exec_dependency_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
-    run->warp->waited |= mask;
+    (void)mask;
+    if (run->launch->checks) {
+        run->warp->clock->seen[run->cluster->dependency_slot] = 1;
+    }
     return NEXT;
 }
 

@@ -138,6 +138,16 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
     memcpy(to, sums, sizeof sums);
 }
 
+/* What earlier launches have written matters to a launch that may overlap them, and to nobody else. */
+static void age_writes(struct sim *sim, bool dependent) {
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        for (uint64_t j = 0; allocation->written != NULL && j <= allocation->bytes >> 7; j++) {
+            allocation->written[j] = dependent && allocation->written[j] != 0;
+        }
+    }
+}
+
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct launch *launch = worker->launch;
@@ -213,7 +223,10 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     int status = check_shape(sim, &launch, attributes);
     status = status == SIM_OK ? lay_out(sim, &launch) : status;
     status = status == SIM_OK ? copy_parameters(sim, &launch, attributes) : status;
-    status = status == SIM_OK ? run_workers(sim, &launch) : status;
+    if (status == SIM_OK) {
+        age_writes(sim, launch.dependent);
+        status = run_workers(sim, &launch);
+    }
     free(launch.reg_base);
     free(launch.pred_base);
     free(launch.local_base);

@@ -20,8 +20,8 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
         }
     }
     uint32_t used = rows == LANES ? ALL_LANES : (1u << rows) - 1;
-    if (run->launch->checks &&
-        hazard_lanes(run, run->cta, offsets, used, ROW_BYTES, store ? ACCESS_WRITE : ACCESS_READ) == FAIL) {
+    if (run->launch->checks && hazard_lanes(run, run->cta, offsets, used, ROW_BYTES,
+                                            ACCESS_MIXED | (store ? ACCESS_WRITE : ACCESS_READ)) == FAIL) {
         return FAIL;
     }
     count_shared(run, offsets, used, ROW_BYTES, store);

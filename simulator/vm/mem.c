@@ -98,6 +98,7 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint8_t *at = (uint8_t *)(uintptr_t)addresses[lane];
+        touch_global(run, addresses[lane], a.bytes, lane, write);
         if (write) {
             move_out(run, insn, &a, at, lane);
         } else {

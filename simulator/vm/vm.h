@@ -99,9 +99,9 @@ struct warp {
     } in_flight[IN_FLIGHT];
     uint32_t npending;
     struct clockv *clock;
-    uint32_t waited;           /* lanes that have executed griddepcontrol.wait */
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
     uint32_t cluster_seen;     /* its generation before that */
+    uint32_t synced_time;      /* the clock's own value then */
     uint32_t sync_epoch;       /* times the whole warp has synchronised */
 };
 
@@ -145,6 +145,7 @@ struct cluster {
     uint64_t random;
     uint32_t events;             /* grows with everything that may end a wait */
     uint32_t nslots, slots_room; /* of vector clocks */
+    uint32_t dependency_slot;    /* of griddepcontrol.wait */
     struct clockv *clock_free, *clock_all;
     struct sync_table *sync; /* clocks of locations used by strong accesses */
     bool failed;
@@ -160,6 +161,7 @@ struct run {
     struct launch *launch;
     struct worker *worker;
     const struct insn *insn;
+    uint32_t mask; /* lanes that execute it */
 };
 
 struct allocation {
@@ -167,7 +169,7 @@ struct allocation {
     char *name;
     bool owned;
     uint64_t id;
-    uint8_t *written; /* a bit for 64 bytes: by the launch before this one (dependent launch) */
+    uint8_t *written; /* a byte for 128: by this launch and those it may overlap (dependent launch) */
 };
 
 struct launch {
@@ -306,6 +308,8 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
 /* Any generic address; *cta and *offset are set where it is shared memory. */
 uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int lane, bool write,
                         struct cta **cta, uint32_t *offset);
+/* Notes a write, and checks that a dependent launch has waited for what the launches in front of it write. */
+void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
 bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
 
 #endif

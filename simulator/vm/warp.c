@@ -197,6 +197,7 @@ static enum next execute(struct run *run, struct split *split) {
             }
         }
     }
+    run->mask = mask;
     run->worker->counters.instructions++;
     run->worker->counters.by_class[insn->cls]++;
     return insn->fn(run, insn, mask);

@@ -2,6 +2,7 @@
  * activemask). */
 #include <math.h>
 
+#include "../hazard/hazard.h"
 #include "../ptx/opcodes.h"
 #include "vm.h"
 
@@ -17,7 +18,7 @@ static enum next gather(struct run *run, struct operand members, uint32_t mask, 
         }
     }
     if ((mask & wanted) == wanted) {
-        run->warp->sync_epoch++;
+        warp_synced(run);
         return NEXT;
     }
     return wait_for(run, (struct wait){.kind = WAIT_CONVERGE, .a = *named, .what = "lanes of the member mask"});

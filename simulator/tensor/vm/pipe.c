@@ -376,7 +376,7 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
                 return FAIL;
             c.clock = clock_make(run->cluster);
             clock_join(run->cluster, c.clock, run->warp->clock);
-            c.clock->seen[run->warp->number] = c.clock->async[run->warp->number] = 0;
+            clock_forget_own(run, c.clock);
             c.clock->seen[warp->pipe.slot] = warp->pipe.epoch++;
         }
         struct async_op *op = async_new(run, &commit_kind, lane, sizeof c, 0);
