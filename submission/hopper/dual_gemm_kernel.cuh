@@ -29,7 +29,7 @@
 
 template <class T>
 static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
-                                               const struct place &place, const struct dual_gemm_params &p) {
+                                               const struct place &place, const struct dual_gemm_params &p, const CUtensorMap *cmap) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
     multiply<T>(sums, shared, place, warpgroup);
@@ -38,16 +38,21 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
     } else {
         bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
     }
-    unsigned char *output = memory + T::exchange_bytes;
-    stage_output<T>(sums, cvta_to_shared(output), warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::consumers);
-    store_output<T>(output, place, p);
+    uint32_t output = shared.base + (T::exchange_bytes + 1023) / 1024 * 1024;
+    stage_output<T>(sums, output, warpgroup);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    bar_sync(2 + warpgroup, WARPGROUP_THREADS);
+    if (threadIdx.x % WARPGROUP_THREADS == 0) {
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(cmap), "r"(place.feature + warpgroup * 32), "r"(place.token + place.rank * T::output_tokens), "r"(place.batch), "r"(output + warpgroup * T::output_tokens * 64) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
 }
 
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
     dual_gemm_kernel(const __grid_constant__ CUtensorMap activations, const __grid_constant__ CUtensorMap b1,
-                     const __grid_constant__ CUtensorMap b2, const __grid_constant__ dual_gemm_params p) {
+                     const __grid_constant__ CUtensorMap b2, const __grid_constant__ CUtensorMap cm, const __grid_constant__ dual_gemm_params p) {
     extern __shared__ unsigned char memory[];
     uint32_t misaligned = cvta_to_shared(memory) % SHARED_ALIGNMENT;
     unsigned char *aligned = memory + (SHARED_ALIGNMENT - misaligned) % SHARED_ALIGNMENT;
@@ -74,7 +79,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();
-        consume<T>(shared, aligned, place, p);
+        consume<T>(shared, aligned, place, p, &cm);
     }
 }
 

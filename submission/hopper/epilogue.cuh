@@ -79,6 +79,8 @@ static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::s
             for (int i = 0; i < 4; i++) {
                 halves[i] = silu_times(&sums[slab][(token / 8 + i) * 4]);
             }
+            if (T::boxed) { uint32_t row = output + warpgroup * T::output_tokens * 64 + (token + lane) * 64;
+            stmatrix_x4_trans(row + ((warp ^ (token + lane) / 2 % 4) * 16), halves); } else
             stmatrix_x4_trans(output + (token + lane) * T::output_pitch + feature * 2, halves);
         }
     }

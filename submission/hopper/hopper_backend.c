@@ -307,7 +307,7 @@ static int32_t launch_block_scales(const struct problem *problem, const struct p
 static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
     const struct hopper_config *config = plan->config;
     encode_tiled_function encode_tiled = NULL;
-    CUtensorMap activations, b1, b2;
+    CUtensorMap activations, b1, b2, cm;
     int32_t status = find_encode_tiled(&encode_tiled);
     struct tensor_3d activation_tensor = {
         .address = scratch,
@@ -336,6 +336,10 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
     }
     if (status == CUSTOM_KERNEL_OK) {
         status = encode(encode_tiled, "b1", &weight_tensor, &b1);
+    }
+    struct tensor_3d output_tensor = {.address = problem->c, .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16, .row_elems = problem->n, .rows = problem->m, .batches = problem->l, .element_bytes = 2, .box_elems = 32, .box_rows = (uint32_t)(config->tile_tokens / config->splits), .swizzle = CU_TENSOR_MAP_SWIZZLE_64B};
+    if (status == CUSTOM_KERNEL_OK) {
+        status = encode(encode_tiled, "c", &output_tensor, &cm);
     }
     weight_tensor.address = problem->b2;
     if (status == CUSTOM_KERNEL_OK) {
@@ -372,7 +376,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
                                  problem->queue,
                                  attributes,
                                  splits > 1 ? 2 : 1};
-    void *arguments[] = {&activations, &b1, &b2, &params};
+    void *arguments[] = {&activations, &b1, &b2, &cm, &params};
     CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
     return CUSTOM_KERNEL_OK;
 }
