@@ -127,6 +127,12 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     return value;
 }
 
+PTX void st_shared_v4(uint32_t address, uint4 value) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
 PTX uint16_t ld_shared_u16(uint32_t address) {
     uint16_t value;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));

@@ -38,7 +38,8 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
     } else {
         bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
     }
-    unsigned char *output = memory + T::exchange_bytes;
+    unsigned char *output = memory + (T::apart ? T::sums * T::consumers * 2 : T::exchange_bytes);
+    if constexpr (T::apart) { stage_apart<T>(sums, shared.base, cvta_to_shared(output), warpgroup); } else
     stage_output<T>(sums, cvta_to_shared(output), warpgroup);
     bar_sync(CONSUMER_BARRIER, T::consumers);
     store_output<T>(output, place, p);

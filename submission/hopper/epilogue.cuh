@@ -64,6 +64,42 @@ static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums]
     }
 }
 
+/* Hands over gates of the upper half of the tokens and ups of the lower; stages the outputs of both. */
+template <class T>
+static __device__ __forceinline__ void stage_apart(float (&sums)[T::slabs][T::sums], uint32_t buffer, uint32_t output, int warpgroup) {
+    constexpr int half = T::sums / 2;
+    int thread = threadIdx.x % WARPGROUP_THREADS, warp = thread / WARP_THREADS, lane = threadIdx.x % WARP_THREADS;
+    float mine[half], other[half];
+#pragma unroll
+    for (int i = 0; i < half; i++) {
+        mine[i] = warpgroup == 0 ? sums[0][i] : sums[0][half + i];
+        other[i] = warpgroup == 0 ? sums[0][half + i] : sums[0][i];
+    }
+#pragma unroll
+    for (int i = 0; i < half; i += 4)
+        st_shared_v4(buffer + ((warpgroup * half + i) / 4 * WARPGROUP_THREADS + thread) * 16, make_uint4(__float_as_uint(other[i]), __float_as_uint(other[i + 1]), __float_as_uint(other[i + 2]), __float_as_uint(other[i + 3])));
+    bar_sync(1, T::consumers);
+#pragma unroll
+    for (int i = 0; i < half; i += 4) {
+        uint4 v = ld_shared_v4(buffer + (((1 - warpgroup) * half + i) / 4 * WARPGROUP_THREADS + thread) * 16);
+        other[i] = __uint_as_float(v.x); other[i + 1] = __uint_as_float(v.y); other[i + 2] = __uint_as_float(v.z); other[i + 3] = __uint_as_float(v.w);
+    }
+#pragma unroll
+    for (int eight = 0; eight < 2; eight++)
+#pragma unroll
+        for (int token = 0; token < T::tokens / 2; token += 32) {
+            uint32_t halves[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *m = &mine[(token / 8 + i) * 4 + eight * 2], *o = &other[(token / 8 + i) * 4 + eight * 2];
+                const float *gate = warpgroup == 0 ? m : o, *up = warpgroup == 0 ? o : m;
+                float sum[4] = {gate[0], gate[1], up[0], up[1]};
+                halves[i] = silu_times(sum);
+            }
+            stmatrix_x4_trans(output + (warpgroup * (T::tokens / 2) + token + lane) * T::output_pitch + (warp * 16 + eight * 8) * 2, halves);
+        }
+}
+
 /* Sums -> fp16 outputs in shared memory, [token][feature], over the stages nobody uses any more. */
 template <class T>
 static __device__ __forceinline__ void stage_output(float (&sums)[T::slabs][T::sums], uint32_t output,

@@ -25,7 +25,17 @@ static __device__ __forceinline__ void read_slab(struct raw_slab &raw, uint32_t 
     uint32_t scales = stage + T::scales_at + feature / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
                       quad_lane / 2 * SCALE_TILE_BYTES + feature % 32 * 16 +
                       feature % SCALE_TILE_ROWS / 32 * 4 + quad_lane % 2 * 2;
-    for (int which = 0; which < 2; which++) {
+    if constexpr (T::apart) {
+        int matrix = threadIdx.x / WARPGROUP_THREADS - 1, warp = threadIdx.x / WARP_THREADS % 4;
+        int first = scale_feature - slab_feature; /* of the tile, in its row of scale tiles */
+        for (int which = 0; which < 2; which++) {
+            int local = warp * 16 + which * 8 + row, at = first + local;
+            raw.codes[which] = ld_shared_v4(stage + T::codes_at + matrix * T::code_bytes + local * STAGE_CODE_BYTES + quad_lane * 16);
+            expand_scales(ld_shared_u16(stage + T::scales_at + matrix * T::scale_bytes + at / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
+                      quad_lane / 2 * SCALE_TILE_BYTES + at % 32 * 16 +
+                      at % SCALE_TILE_ROWS / 32 * 4 + quad_lane % 2 * 2), raw.scales[which]);
+        }
+    } else for (int which = 0; which < 2; which++) {
         raw.codes[which] = ld_shared_v4(codes + which * T::code_bytes);
         expand_scales(ld_shared_u16(scales + which * T::scale_bytes), raw.scales[which]);
     }

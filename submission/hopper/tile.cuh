@@ -29,6 +29,7 @@ static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t pa
 
 template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> struct tile {
     static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, stages = stages_;
+    static constexpr bool apart = warpgroups_ == 2 && splits_ == 1;
     static constexpr int splits = splits_; /* CTAs of a cluster that share a tile's K, then its tokens */
     static constexpr int threads = (warpgroups + 1) * WARPGROUP_THREADS;
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS; /* threads */
