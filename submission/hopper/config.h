@@ -25,12 +25,12 @@
 
 /* name, warpgroups, slabs a warpgroup, tokens, stages, CTAs that share a tile's K */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128, 2, 1, 128, 5, 1)                                                                                \
-    X(f64x256, 2, 1, 256, 3, 1)                                                                                \
-    X(f96x128, 3, 1, 128, 4, 1)                                                                                \
-    X(f96x64, 3, 1, 64, 6, 1)                                                                                  \
-    X(f64x256k2, 2, 1, 256, 3, 2)                                                                              \
-    X(f96x128k2, 3, 1, 128, 4, 2)
+    X(f64x128, 2, 1, 128, 4, 1)                                                                                \
+    X(f64x256, 2, 1, 256, 2, 1)                                                                                \
+    X(f96x128, 3, 1, 128, 3, 1)                                                                                \
+    X(f96x64, 3, 1, 64, 5, 1)                                                                                  \
+    X(f64x256k2, 2, 1, 256, 2, 2)                                                                              \
+    X(f96x128k2, 3, 1, 128, 3, 2)
 
 #define MAX_EXPAND_THREADS   1024 /* HW: of a CTA (CUDA programming guide) */
 #define UNITS_OF_CHUNK       16   /* a thread of the expansion writes 16 of a chunk's 256 bytes */
@@ -60,7 +60,7 @@ static inline int stage_bytes(const struct hopper_config *config) {
 
 /* Two barriers a stage behind the stages, and room to align their start. */
 static inline int shared_bytes(const struct hopper_config *config) {
-    return config->stages * (stage_bytes(config) + 2 * 8) + SHARED_ALIGNMENT;
+    return config->stages * (stage_bytes(config) + 2 * 8) + SHARED_ALIGNMENT + config->warpgroups * 16384;
 }
 
 /* How many rows of each operand exist, and where the rest is.  Passed by value. */

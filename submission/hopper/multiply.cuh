@@ -80,11 +80,22 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
                 mbarrier_arrive(shared.empty<T>(previous));
             }
             expand_group(fragment, raw[slab], group);
+            uint32_t a_tile = shared.base + T::a_at + (warpgroup * 2 + i % 2) * 8192;
+#pragma unroll
+            for (int step = 0; step < FRAGMENT_STEPS; step++)
+#pragma unroll
+                for (int r = 0; r < 4; r++) {
+                    int arow = warp * 16 + lane / 4 + (r % 2) * 8;
+                    uint32_t at = a_tile + arow * 128 + (((step * 2 + r / 2) ^ (arow % 8)) * 16) + lane % 4 * 4;
+                    asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(fragment[step][r]) : "memory");
+                }
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            bar_sync(2 + warpgroup, WARPGROUP_THREADS);
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < FRAGMENT_STEPS; step++) {
                 uint64_t tokens = matrix_descriptor_128b_swizzle(stage + group * T::box_bytes + step * 32);
-                wgmma_m64k16<T::tokens>::mma_async(sums[slab], fragment[step], tokens,
+                wgmma_ss<T::tokens>::mma_async(sums[slab], matrix_descriptor_128b_swizzle(a_tile + step * 32), tokens,
                                                    k > 0 || group > 0 || step > 0);
             }
             wgmma_commit_group();

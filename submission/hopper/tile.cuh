@@ -42,7 +42,8 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> st
     static constexpr int codes_at = ACTIVATION_BOXES * box_bytes;
     static constexpr int scales_at = codes_at + 2 * code_bytes;
     static constexpr int stage_size = scales_at + 2 * scale_bytes;
-    static constexpr int barriers_at = stages * stage_size;
+    static constexpr int a_at = stages * stage_size;
+    static constexpr int barriers_at = a_at + warpgroups * 16384;
     static constexpr int output_pitch = features * 2 + OUTPUT_PAD_BYTES;
     static constexpr int sums = tokens / 2; /* registers of a slab's sums */
     static constexpr int output_tokens = tokens / splits, output_sums = sums / splits;
