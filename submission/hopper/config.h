@@ -49,7 +49,7 @@ static inline int tile_features(const struct hopper_config *config) {
 #define SCALE_TILE_ROWS_OF(features) (SCALE_TILE_ROWS % (features) == 0 ? 1 : 2)
 
 static inline int block_threads(const struct hopper_config *config) {
-    return (config->warpgroups + 1) * WARPGROUP_THREADS;
+    return config->warpgroups * WARPGROUP_THREADS;
 }
 
 static inline int stage_bytes(const struct hopper_config *config) {

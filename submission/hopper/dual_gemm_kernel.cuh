@@ -29,10 +29,10 @@
 
 template <class T>
 static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
-                                               const struct place &place, const struct dual_gemm_params &p) {
-    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+                                               const struct place &place, const struct dual_gemm_params &p, const CUtensorMap *activations, const CUtensorMap *b1, const CUtensorMap *b2) {
+    int warpgroup = threadIdx.x / WARPGROUP_THREADS;
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
-    multiply<T>(sums, shared, place, warpgroup);
+    multiply<T>(sums, shared, place, warpgroup, p, activations, b1, b2);
     if constexpr (T::splits > 1) {
         exchange<T>(sums, shared.base, place.rank);
     } else {
@@ -67,15 +67,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     __syncthreads();
     griddepcontrol_launch_dependents();
 
-    if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
-            produce<T>(shared, place, p, &activations, &b1, &b2);
-        }
-    } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();
-        consume<T>(shared, aligned, place, p);
-    }
+    consume<T>(shared, aligned, place, p, &activations, &b1, &b2);
 }
 
 #endif

@@ -31,7 +31,7 @@ static __device__ __forceinline__ uint32_t silu_times(const float *sum) {
  * the stages are free, and sums[][0 .. output_sums - 1] are those of this CTA's tokens. */
 template <class T>
 static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], uint32_t buffer, int rank) {
-    uint32_t thread = threadIdx.x - WARPGROUP_THREADS, step = T::consumers * 16;
+    uint32_t thread = threadIdx.x, step = T::consumers * 16;
     uint32_t mine = buffer + thread * 16, theirs = mapa_shared_cluster(mine, rank ^ 1);
     barrier_cluster_arrive_release(); /* our stages are free */
     barrier_cluster_wait_acquire();   /* theirs are */
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
                                                     const struct dual_gemm_params &p) {
     int32_t first_token = place.token + place.rank * T::output_tokens;
     constexpr int vectors = T::features / HALVES_OF_VECTOR, threads = T::consumers;
-    int thread = threadIdx.x - WARPGROUP_THREADS;
+    int thread = threadIdx.x;
     for (int i = thread; i < T::output_tokens * vectors; i += threads) {
         int token = i / vectors, feature = i % vectors * HALVES_OF_VECTOR;
         if (first_token + token >= p.m || place.feature + feature >= p.n) {

@@ -5,6 +5,7 @@
 #include "../gpu/wgmma.cuh"
 #include "expand.cuh"
 #include "tile.cuh"
+#include "produce.cuh"
 
 #define FRAGMENT_STEPS 4 /* k16 steps that one expansion feeds: a group of 16 elements a lane */
 
@@ -55,10 +56,13 @@ static __device__ __forceinline__ void expand_group(uint32_t (&fragment)[FRAGMEN
 template <class T>
 static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums],
                                                 const struct shared_map &shared, const struct place &place,
-                                                int warpgroup) {
+                                                int warpgroup, const struct dual_gemm_params &p, const CUtensorMap *activations, const CUtensorMap *b1, const CUtensorMap *b2) {
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     uint32_t fragments[2][FRAGMENT_STEPS][4];
-    struct ring ring = {0, 0};
+    struct ring ring = {0, 0}, refill = {0, 0};
+    if (threadIdx.x == 0) {
+        fill_ahead<T>(shared, place, p, activations, b1, b2);
+    }
     int previous = -1;
     for (int32_t k = 0; k < place.stages; k++) {
         wait(shared.full<T>(ring.stage), ring.parity);
@@ -78,6 +82,12 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
                 previous >=
                     0) { /* only this stage's first group is still pending; each lane answers for its reads */
                 mbarrier_arrive(shared.empty<T>(previous));
+                if (threadIdx.x == 0 && k - 1 + T::stages < place.stages) {
+                    wait(shared.empty<T>(refill.stage), refill.parity);
+                    load_weights<T>(shared, place, p, b1, b2, refill.stage, place.first_stage + k - 1 + T::stages);
+                    load_activations<T>(shared, place, activations, refill.stage, place.first_stage + k - 1 + T::stages);
+                    advance<T::stages>(refill);
+                }
             }
             expand_group(fragment, raw[slab], group);
             wgmma_fence();

@@ -42,7 +42,7 @@ load_activations(const struct shared_map &shared, const struct place &place, con
 /* Producer, one thread.  Waits for empty[s], fills stage s, which signals full[s].  The weights of the first
  * stages are on their way before the kernel that makes the activations is complete. */
 template <class T>
-static __device__ __forceinline__ void produce(const struct shared_map &shared, const struct place &place,
+static __device__ __forceinline__ void fill_ahead(const struct shared_map &shared, const struct place &place,
                                                const struct dual_gemm_params &p, const CUtensorMap *activations,
                                                const CUtensorMap *b1, const CUtensorMap *b2) {
     if (p.scales_made_here) {
@@ -55,13 +55,6 @@ static __device__ __forceinline__ void produce(const struct shared_map &shared, 
     griddepcontrol_wait();
     for (int i = 0; i < ahead; i++) {
         load_activations<T>(shared, place, activations, i, place.first_stage + i);
-    }
-    struct ring ring = {0, 0};
-    for (int32_t i = ahead; i < place.stages; i++) {
-        wait(shared.empty<T>(ring.stage), ring.parity);
-        load_weights<T>(shared, place, p, b1, b2, ring.stage, place.first_stage + i);
-        load_activations<T>(shared, place, activations, ring.stage, place.first_stage + i);
-        advance<T::stages>(ring);
     }
 }
 

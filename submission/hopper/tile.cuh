@@ -30,7 +30,7 @@ static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t pa
 template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> struct tile {
     static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, stages = stages_;
     static constexpr int splits = splits_; /* CTAs of a cluster that share a tile's K, then its tokens */
-    static constexpr int threads = (warpgroups + 1) * WARPGROUP_THREADS;
+    static constexpr int threads = warpgroups * WARPGROUP_THREADS;
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS; /* threads */
     static constexpr int features = warpgroups * slabs * SLAB_FEATURES;
     static constexpr int scale_tile_rows = SCALE_TILE_ROWS_OF(features);
