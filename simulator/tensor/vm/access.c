@@ -156,6 +156,13 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     struct tmem_access access = form->access;
     struct tensor *tensor = run->cta->tensor;
     access.address += (uint32_t)address; /* the form has the offset */
+    if (tmem_lane(access.address) >= TMEM_LANES) {
+        /* Kernels that run on real chips count the odd CTA's lanes from 128 on; PTX has lanes 0 to 127 only. */
+        (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
+                         "%s at lane %d, taken modulo 128: a CTA has 128 lanes", insn->name,
+                         tmem_lane(access.address));
+        access.address &= (uint32_t)(TMEM_LANES - 1) << 16 | 0xffff;
+    }
     int touched = tmem_check_access(&tensor->tmem, &access, (int)run->warp->index % 4, regions, &why);
     if (touched == 0)
         return tensor_refuse(run, "tensor-memory", &why);
