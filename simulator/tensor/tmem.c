@@ -123,6 +123,10 @@ int tmem_check_access(const struct tmem *t, const struct tmem_access *access, in
         tc_refuse(why, ".%s at lane %d: the lane must be a multiple of %d", name, lane, lanes);
         return 0;
     }
+    if (access->half_split >= TMEM_COLUMNS) {
+        tc_refuse(why, ".%s with an immHalfSplitoff of %u", name, access->half_split);
+        return 0;
+    }
     int count = access->shape == TMEM_16X32BX2 ? 2 : 1;
     for (int i = 0; i < count; i++) {
         int column = tmem_column(access->address) + (i ? (int)access->half_split : 0);
