@@ -90,7 +90,7 @@ static bool barrier_ready(struct warp *warp, const struct split *split) {
     return phase_over(split->wait.object, split->wait.b, split->wait.a);
 }
 
-/* op: p, value (state or parity), address.  try_wait that would fail suspends its lanes until it would not. */
+/* op: p, value (state or parity), address. */
 static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     bool parity = insn->aux2 & BY_PARITY;
     uint32_t done = 0;
@@ -119,7 +119,12 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         run->worker->counters.barrier_waits++;
         run->worker->counters.barrier_waits_blocked += done != mask;
     }
-    if (done == 0 && insn->aux == M_TRY_WAIT) {
+    /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
+     * asked again it suspends its lanes. */
+    uint32_t here = run->split->pc + 1;
+    bool again = run->split->failed_try == here;
+    run->split->failed_try = done == mask ? 0 : here;
+    if (done == 0 && again && insn->aux == M_TRY_WAIT) {
         return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,
                                            .a = wanted,
                                            .b = parity,

@@ -26,6 +26,7 @@ struct touch {
 struct shadow {
     uint32_t granules;
     uint8_t *count;
+    uint16_t *written; /* bytes that anything has written */
     struct mark *marks;
 };
 
@@ -36,8 +37,9 @@ struct shadow *shadow_make(struct cta *cta) {
     }
     shadow->granules = (cta->shared_bytes >> GRANULE_SHIFT) + 1;
     shadow->count = calloc(shadow->granules, 1);
+    shadow->written = calloc(shadow->granules, sizeof *shadow->written);
     shadow->marks = malloc(shadow->granules * MARKS * sizeof *shadow->marks);
-    if (shadow->count == NULL || shadow->marks == NULL) {
+    if (shadow->count == NULL || shadow->written == NULL || shadow->marks == NULL) {
         shadow_free(shadow);
         return NULL;
     }
@@ -46,11 +48,13 @@ struct shadow *shadow_make(struct cta *cta) {
 
 void shadow_reset(struct shadow *shadow) {
     memset(shadow->count, 0, shadow->granules);
+    memset(shadow->written, 0, shadow->granules * sizeof *shadow->written);
 }
 
 void shadow_free(struct shadow *shadow) {
     if (shadow != NULL) {
         free(shadow->count);
+        free(shadow->written);
         free(shadow->marks);
         free(shadow);
     }
@@ -121,6 +125,12 @@ static bool lanes_race(const struct run *run, const struct mark *mark, const str
     return false;
 }
 
+/* One lane starts an asynchronous operation on what all lanes have just used. */
+static bool lane_takes_all(const struct run *run, const struct mark *mark) {
+    return mark->slot == run->warp->number && mark->epoch == (uint16_t)run->warp->sync_epoch &&
+           run->mask != run->warp->live;
+}
+
 static void check_conflict(struct run *run, const struct mark *mark, const struct touch *touch, unsigned flags,
                            const struct stamp *stamp) {
     static const struct verdict fence = {"missing-proxy-fence",
@@ -141,7 +151,7 @@ static void check_conflict(struct run *run, const struct mark *mark, const struc
     } else if (warp_time && !own_slot(run->warp, mark->slot) &&
                stamp->clock->strict[mark->slot] < mark->value) {
         accuse(run, SIM_REVIEW, mark, &elected);
-    } else if (!async && lanes_race(run, mark, touch)) {
+    } else if (async ? lane_takes_all(run, mark) : lanes_race(run, mark, touch)) {
         accuse(run, SIM_REVIEW, mark, &lanes);
     }
 }
@@ -164,6 +174,12 @@ static void check_granule(struct run *run, struct shadow *shadow, uint32_t granu
     struct mark *marks = &shadow->marks[granule * MARKS];
     uint32_t count = shadow->count[granule], kept = 0;
     bool write = flags & ACCESS_WRITE;
+    if (write) {
+        shadow->written[granule] |= (uint16_t)touch->bytes;
+    } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)shadow->written[granule]) != 0) {
+        sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
+                 NULL, "reads shared memory that nothing has written");
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct mark mark = marks[i];
         bool both_atomic = mark.flags & flags & (ACCESS_ATOMIC | ACCESS_BARRIER);

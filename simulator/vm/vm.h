@@ -67,8 +67,9 @@ struct split {
     uint32_t mask, pc;
     const struct function *function;
     uint32_t depth;
-    uint32_t steps; /* since it was last chosen */
-    bool resumed;   /* executing again the instruction it waited in; wait says for what */
+    uint32_t steps;      /* since it was last chosen */
+    uint32_t failed_try; /* 1 + pc of the try_wait that said no just now */
+    bool resumed;        /* executing again the instruction it waited in; wait says for what */
     struct wait wait;
     struct frame stack[MAX_CALL_DEPTH];
 };
