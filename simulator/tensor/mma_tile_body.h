@@ -22,6 +22,17 @@ static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, u
                 out[j] = tc_round_sum(rule, (int64_t)sum[j], (int)unit[j]);
 }
 
+/* The same to f16, to nearest even: the double's fraction loses 42 bits. */
+static inline void finish_half(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
+    i64h bits = (i64h)(sum * power_of_two(unit)), magnitude = bits & INT64_MAX;
+    const int64_t smallest = (int64_t)(1023 - 14) << 52, too_large = (int64_t)(1023 + 15) << 52 | 0x3ffll << 42;
+    i64h rounded = (magnitude + ((1ll << 41) - 1) + (magnitude >> 42 & 1)) >> 42;
+    i64h code = (rounded - ((1023 - 15) << 10)) | (bits >> 48 & 0x8000);
+    i64h unusual = (magnitude < smallest) | (magnitude > too_large);
+    for (int j = 0; j < HALF; j++)
+        out[j] = unusual[j] ? tc_round_sum(rule, (int64_t)sum[j], (int)unit[j]) : (uint32_t)code[j];
+}
+
 /* ---- one term a product ---- */
 
 /* One row: values divided by 2^shift, shift being the largest exponent of a number that is not zero, so that
@@ -173,11 +184,7 @@ static void wide_lanes(const struct tc_mma_rule *rule, const struct wide_row *a,
         magnitude = ((magnitude << (c_left > 0 ? c_left : 0)) >> ((right & ~far) | (far & 62)));
         sum[h] += __builtin_convertvector((magnitude ^ sign) - sign, f64h);
         i64h unit = __builtin_convertvector(HALF_OF(largest, h), i64h) - rule->fraction_bits;
-        if (rule->d == TC_F32)
-            finish(rule, sum[h], unit, out + HALF * h);
-        else
-            for (int j = 0; j < HALF; j++)
-                out[HALF * h + j] = tc_round_sum(rule, (int64_t)sum[h][j], (int)unit[j]);
+        (rule->d == TC_F32 ? finish : finish_half)(rule, sum[h], unit, out + HALF * h);
     }
     *redo = 0;
     if (__builtin_expect(a->special || any_i32(special), 0))

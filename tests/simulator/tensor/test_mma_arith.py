@@ -13,7 +13,7 @@ M, N = 256, 128  # elements of a round: 32768 vectors
 WIDE = [
     # label, C rule, restated rule, rounds
     ("wgmma f16", c_rule("wgmma", "f16", "f16"), Rule("f16", "f16"), 8),
-    ("wgmma f16 to f16", c_rule("wgmma", "f16", "f16", "f16"), Rule("f16", "f16", "f16", keep=10), 2),
+    ("wgmma f16 to f16", c_rule("wgmma", "f16", "f16", "f16"), Rule("f16", "f16", "f16", keep=10), 8),
     ("wgmma bf16", c_rule("wgmma", "bf16", "bf16"), Rule("bf16", "bf16"), 4),
     ("wgmma tf32", c_rule("wgmma", "tf32", "tf32"), Rule("tf32", "tf32"), 3),
     ("wgmma e4m3 e5m2", c_rule("wgmma", "e4m3", "e5m2"), Rule("e4m3", "e5m2", bits=13, keep=13), 3),
