@@ -62,6 +62,7 @@ struct mbarrier {
     int64_t tx;
     uint32_t slot;
     uint32_t init_warp, init_time;
+    uint32_t fence_generation; /* of the cluster barrier when the initialisation was fenced */
     const struct insn *init_insn, *last_insn;
     struct clockv *gathered, *released;
     struct cta *cta;

@@ -50,6 +50,7 @@ void mbarriers_fenced(struct cluster *cluster, const struct warp *warp) {
             const struct mbarrier *b = &all->barriers[j];
             if (!b->fenced && warp->clock->seen[b->init_warp] >= b->init_time) {
                 all->barriers[j].fenced = true;
+                all->barriers[j].fence_generation = cluster->cluster_generation;
             }
         }
     }
@@ -136,7 +137,9 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
         return NULL;
     }
     if (run->launch->checks) {
-        if (run->warp->clock->seen[b->init_warp] < b->init_time) {
+        /* PTX ISA, fence.mbarrier_init: a relaxed arrive on the cluster barrier is enough behind it. */
+        bool by_cluster = b->fenced && run->cluster->cluster_generation > b->fence_generation;
+        if (run->warp->clock->seen[b->init_warp] < b->init_time && !by_cluster) {
             sim_note(run->launch, SIM_ERROR, "mbarrier-init-race", run->cta, (int)run->warp->index, lane,
                      run->insn, b->init_insn,
                      "uses an mbarrier without a synchronisation with the thread that initialised it");

@@ -102,6 +102,16 @@ def test_a_pair_of_ctas(tmp_path, mode):
     assert pair.run(kernel(64, CHUNKS, pair=True), mode) == ("clean", set(), 0)
 
 
+def test_a_relaxed_cluster_barrier_is_enough_for_fenced_mbarriers(tmp_path):
+    """PTX ISA, fence.mbarrier_init; without the fence it is a race."""
+    pair = Problem(tmp_path, 64, pair=True)
+    relaxed = "  bar.sync 0; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+    text = mutate(kernel(64, CHUNKS, pair=True), "first_sync", relaxed)
+    assert pair.run(text, "late") == ("clean", set(), 0)
+    verdict, kinds, _ = pair.run(mutate(text, "init_fence"), "late")
+    assert verdict == "error" and ("error", "mbarrier-init-race") in kinds
+
+
 def test_n_beyond_a_tile_of_scales(tmp_path):
     wide = Problem(tmp_path, 192)
     assert wide.run(kernel(192, CHUNKS), "late") == ("clean", set(), 0)
