@@ -38,7 +38,7 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
     } else {
         bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
     }
-    unsigned char *output = memory + T::exchange_bytes;
+    unsigned char *output = memory + T::output_at;
     stage_output<T>(sums, cvta_to_shared(output), warpgroup);
     bar_sync(CONSUMER_BARRIER, T::consumers);
     store_output<T>(output, place, p);

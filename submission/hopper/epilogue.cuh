@@ -31,8 +31,8 @@ static __device__ __forceinline__ uint32_t silu_times(const float *sum) {
  * the stages are free, and sums[][0 .. output_sums - 1] are those of this CTA's tokens. */
 template <class T>
 static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], uint32_t buffer, int rank) {
-    uint32_t thread = threadIdx.x - WARPGROUP_THREADS, step = T::consumers * 16;
-    uint32_t mine = buffer + thread * 16, theirs = mapa_shared_cluster(mine, rank ^ 1);
+    uint32_t mine = buffer + (threadIdx.x - WARPGROUP_THREADS) * 16,
+             theirs = mapa_shared_cluster(mine, rank ^ 1);
     barrier_cluster_arrive_release(); /* our stages are free */
     barrier_cluster_wait_acquire();   /* theirs are */
 #pragma unroll
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums]
 #pragma unroll
         for (int i = 0; i < T::output_sums; i += 4) {
             const float *sum = &sums[slab][T::output_sums + i];
-            st_shared_cluster_v4(theirs + (slab * T::output_sums + i) / 4 * step, sum);
+            st_shared_cluster_v4(theirs + T::exchange_at((slab * T::output_sums + i) / 4), sum);
         }
     }
     barrier_cluster_arrive_release();
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums]
     for (int slab = 0; slab < T::slabs; slab++) {
 #pragma unroll
         for (int i = 0; i < T::output_sums; i += 4) {
-            uint4 other = ld_shared_v4(mine + (slab * T::output_sums + i) / 4 * step);
+            uint4 other = ld_shared_v4(mine + T::exchange_at((slab * T::output_sums + i) / 4));
             sums[slab][i] += __uint_as_float(other.x);
             sums[slab][i + 1] += __uint_as_float(other.y);
             sums[slab][i + 2] += __uint_as_float(other.z);

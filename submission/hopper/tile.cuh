@@ -46,14 +46,20 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> st
     static constexpr int output_pitch = features * 2 + OUTPUT_PAD_BYTES;
     static constexpr int sums = tokens / 2; /* registers of a slab's sums */
     static constexpr int output_tokens = tokens / splits, output_sums = sums / splits;
-    /* Where another CTA leaves its sums of our tokens; the staged output goes behind it. */
-    static constexpr int exchange_bytes =
-        splits == 1 ? 0 : slabs * output_sums * (int)sizeof(float) * consumers;
+    /* Another CTA leaves its sums of our tokens, so many float4 a thread, where activations were; the staged
+     * output goes behind them. */
+    static constexpr int exchange_vectors = splits == 1 ? 0 : slabs * output_sums / 4;
+    static constexpr int stage_vectors = codes_at / (16 * consumers);
+    static constexpr int output_at = (exchange_vectors + stage_vectors - 1) / stage_vectors * stage_size;
+
+    static constexpr __device__ __forceinline__ int exchange_at(int vector) {
+        return vector / stage_vectors * stage_size + vector % stage_vectors * 16 * consumers;
+    }
 
     static_assert(stage_size % SHARED_ALIGNMENT == 0, "every stage starts a swizzle atom");
     static_assert(tokens % 32 == 0, "whole stmatrix instructions");
     static_assert(barriers_at + stages * 16 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
-    static_assert(exchange_bytes + output_tokens * output_pitch <= barriers_at, "both fit over the stages");
+    static_assert(output_at + output_tokens * output_pitch <= barriers_at, "both fit over the stages");
     static_assert(splits <= 2, "each CTA sends half of its sums to the one other CTA");
     static_assert(features % SLAB_FEATURES == 0 && features <= 256, "a TMA box has at most 256 rows");
 };
