@@ -115,5 +115,8 @@ enum next pending_registers(struct run *run, const struct insn *insn);
 /* ---- what simulator/tensor keeps in cta->tensor ---- */
 void tensor_free(struct cta *cta);
 void tensor_at_end(struct cluster *cluster, struct cta *cta);
+/* What `from` knows of tcgen05 operations: relaxed barriers order those too (PTX ISA, tcgen05.fence: execution
+ * ordering instructions). */
+void tensor_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 
 #endif

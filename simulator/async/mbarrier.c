@@ -178,6 +178,8 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     }
     if (publish && b->gathered != NULL) {
         clock_publish(run, b->gathered);
+    } else if (b->gathered != NULL) {
+        tensor_join(run->cluster, b->gathered, run->warp->clock);
     }
     b->pending -= count;
     complete_if_done(run->cluster, b);

@@ -109,6 +109,8 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
             done |= 1u << lane;
             if (run->launch->checks && !(insn->aux2 & RELAXED)) {
                 clock_observe(run, barrier->released);
+            } else if (run->launch->checks) {
+                tensor_join(run->cluster, run->warp->clock, barrier->released);
             }
         } else {
             waited = barrier;

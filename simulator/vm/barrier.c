@@ -1,4 +1,5 @@
 /* Barriers of a CTA, a warp and a cluster (PTX ISA: bar, barrier, bar.warp.sync, barrier.cluster). */
+#include "../async/async.h"
 #include "../hazard/hazard.h"
 #include "../ptx/opcodes.h"
 #include "vm.h"
@@ -152,6 +153,8 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     run->warp->cluster_arrivals |= mask;
     if (run->launch->checks && !insn->aux /* .relaxed */) {
         clock_publish(run, cluster->cluster_gathered);
+    } else if (run->launch->checks) {
+        tensor_join(cluster, cluster->cluster_gathered, run->warp->clock);
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         live += cluster->ctas[i].live_threads;

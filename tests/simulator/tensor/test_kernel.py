@@ -112,6 +112,20 @@ def test_a_relaxed_cluster_barrier_is_enough_for_fenced_mbarriers(tmp_path):
     assert verdict == "error" and ("error", "mbarrier-init-race") in kinds
 
 
+def test_relaxed_barriers_order_tcgen05(tmp_path):
+    """PTX ISA: tcgen05.fence works with execution ordering instructions, relaxed ones too."""
+    pair = Problem(tmp_path, 64, pair=True)
+    text = kernel(64, CHUNKS, pair=True)
+    relaxed = "  barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+    assert pair.run(mutate(text, "last_sync", relaxed), "late") == ("clean", set(), 0)
+    one = mutate(kernel(64, CHUNKS, pair=True), "before_end")
+    verdict, kinds, _ = pair.run(mutate(one, "last_sync", relaxed), "late")
+    assert (verdict, kinds) == ("review", {("review", "missing-tcgen05-fence")})
+    wait = "  mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %pw, [%r0], 0;\n  @!%pw bra epilogue_done_W;"
+    once = text.replace("@!%pw bra epilogue_done_W;  //@epilogue_done", "")
+    assert pair.run(mutate(once, "epilogue_done", wait), "late") == ("clean", set(), 0)
+
+
 def test_n_beyond_a_tile_of_scales(tmp_path):
     wide = Problem(tmp_path, 192)
     assert wide.run(kernel(192, CHUNKS), "late") == ("clean", set(), 0)
