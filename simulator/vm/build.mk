@@ -42,3 +42,7 @@ $(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_C
 
 simulator: $(SIM_LIBRARY)
 endif
+
+# The fuzz driver takes the objects themselves, as the one of the ABI does.
+$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx_fuzz.o $(SIM_OBJS) $(TENSOR_OBJS)
+	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
