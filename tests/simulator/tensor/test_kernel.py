@@ -169,6 +169,27 @@ def test_each_mutant_is_found(problem, name, mode):
     assert kind is None or (want, kind) in kinds, kinds
 
 
+# of the pair
+PAIR_MUTANTS = {
+    "peer_landed": ("error", "read-before-landing"),
+    "arrive_leader": ("error", "deadlock"),
+    "first_sync": ("error", None),
+    "last_sync": ("error", None),
+    "before_end": ("review", "missing-tcgen05-fence"),
+    "commit_empty": ("error", "deadlock"),
+}
+
+
+@pytest.mark.parametrize("name", PAIR_MUTANTS)
+@pytest.mark.parametrize("mode", ["eager", "late"])
+def test_each_mutant_of_the_pair_is_found(tmp_path, name, mode):
+    pair = Problem(tmp_path, 64, pair=True)
+    verdict, kinds, _ = pair.run(mutate(kernel(64, CHUNKS, pair=True), name), mode)
+    want, kind = PAIR_MUTANTS[name]
+    assert verdict == want
+    assert kind is None or (want, kind) in kinds, kinds
+
+
 # what stands for a line: the finding that has to be there
 ALTERED = [
     ("issuer_full", "  mbarrier.try_wait.parity.shared::cta.b64 %pw, [%fb], 0;\n  @!%pw bra issuer_full_W;", None),
