@@ -70,7 +70,25 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to, "%s\"%s\": %llu", i == 0 ? "" : ", ", class_names[i],
                       (unsigned long long)c->by_class[i]);
     }
-    (void)fputs("}}, \"findings\": [", to);
+    (void)fputs("}, \"instructions_by_warp\": [", to);
+    for (int warp = 0, printed = 0; warp < MAX_WARPS; warp++) {
+        uint64_t total = 0;
+        for (int i = 0; i < CL_CLASSES; i++) {
+            total += c->by_warp[warp][i];
+        }
+        if (total == 0) {
+            continue;
+        }
+        (void)fprintf(to, "%s{\"warp\": %d, \"instructions\": %llu", printed++ == 0 ? "" : ", ", warp,
+                      (unsigned long long)total);
+        for (int i = 0; i < CL_CLASSES; i++) {
+            if (c->by_warp[warp][i] > 0) {
+                (void)fprintf(to, ", \"%s\": %llu", class_names[i], (unsigned long long)c->by_warp[warp][i]);
+            }
+        }
+        (void)fputc('}', to);
+    }
+    (void)fputs("]}, \"findings\": [", to);
     for (size_t i = 0; i < sim->nfindings; i++) {
         const struct sim_finding *f = &sim->findings[i].finding;
         (void)fprintf(to, "%s{\"verdict\": \"%s\", \"kind\": \"%s\", \"message\": ", i == 0 ? "" : ", ",
@@ -97,6 +115,15 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
     for (int i = 0; i < CL_CLASSES; i++) {
         if (c->by_class[i] > 0) {
             (void)fprintf(to, "  %-24s %15llu\n", class_names[i], (unsigned long long)c->by_class[i]);
+        }
+    }
+    for (int warp = 0; warp < MAX_WARPS; warp++) {
+        uint64_t total = 0;
+        for (int i = 0; i < CL_CLASSES; i++) {
+            total += c->by_warp[warp][i];
+        }
+        if (total > 0) {
+            (void)fprintf(to, "  instructions of warp %-3d %15llu\n", warp, (unsigned long long)total);
         }
     }
     (void)fprintf(to, "  %-24s %15.3f\n", "seconds", c->seconds);

@@ -82,8 +82,9 @@ struct sim_launch_attributes {
 /* Counters since sim_create or sim_reset_counters. */
 struct sim_counters {
     uint64_t launches, ctas;
-    uint64_t instructions; /* of warps */
-    uint64_t by_class[16]; /* sim_class_name */
+    uint64_t instructions;    /* of warps */
+    uint64_t by_class[16];    /* sim_class_name */
+    uint64_t by_warp[32][16]; /* the same by a warp's place in its CTA */
     uint64_t tma_load_bytes, tma_store_bytes;
     uint64_t global_load_bytes, global_store_bytes, shared_load_bytes, shared_store_bytes;
     uint64_t global_load_sectors, global_store_sectors;  /* 32 bytes each */

@@ -280,6 +280,7 @@ bool cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
     cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
     cluster->failed = false;
+    cluster->idle = 0;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
     cluster->nslots = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */

@@ -1,4 +1,5 @@
 /* A launch: checks, layout of the functions' registers and frames, worker threads. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -136,6 +137,11 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
         sums[i] += more[i];
     }
     memcpy(to, sums, sizeof sums);
+    for (int i = 0; i < MAX_WARPS; i++) {
+        for (int j = 0; j < CL_CLASSES; j++) {
+            to->by_class[j] += from->by_warp[i][j];
+        }
+    }
 }
 
 /* What earlier launches have written matters to a launch that may overlap them, and to nobody else. */
@@ -148,28 +154,79 @@ static void age_writes(struct sim *sim, bool dependent) {
     }
 }
 
+/* Starts the next cluster of the grid; false where there is none, or no memory. */
+static bool start_next(struct worker *worker) {
+    struct launch *launch = worker->launch;
+    uint64_t number = atomic_fetch_add(&launch->next_cluster, 1);
+    if (number >= launch->ncluster) {
+        return false;
+    }
+    if (worker->active == worker->made) {
+        worker->resident[worker->made] = cluster_make(worker);
+        if (worker->resident[worker->made] == NULL) {
+            worker->failed = true;
+            return false;
+        }
+        worker->made++;
+    }
+    (void)cluster_start(worker->resident[worker->active], number);
+    worker->active++;
+    return true;
+}
+
+/* Runs every resident cluster as far as it gets; whether one of them has ended. */
+static bool run_residents(struct worker *worker) {
+    bool ended = false;
+    for (uint32_t i = 0; i < worker->active;) {
+        struct cluster *cluster = worker->resident[i];
+        if (run_cluster(cluster) == CLUSTER_IDLE) {
+            i++;
+            continue;
+        }
+        worker->counters.ctas += cluster->nctas;
+        if (cluster->failed) {
+            atomic_store(&worker->launch->stop, true);
+        }
+        worker->resident[i] = worker->resident[--worker->active];
+        worker->resident[worker->active] = cluster;
+        ended = true;
+    }
+    return ended;
+}
+
+/* One cluster at a time, and another beside it where all can only poll: as many as the chip holds. */
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct launch *launch = worker->launch;
-    worker->cluster = cluster_make(worker);
-    if (worker->cluster == NULL) {
-        worker->failed = true;
-        atomic_store(&launch->stop, true);
-        return NULL;
-    }
-    while (!atomic_load(&launch->stop)) {
-        uint64_t number = atomic_fetch_add(&launch->next_cluster, 1);
-        if (number >= launch->ncluster || !cluster_start(worker->cluster, number)) {
+    bool more = true;
+    while (!worker->failed && !atomic_load(&launch->stop)) {
+        if (more && worker->active < worker->room) {
+            more = start_next(worker);
+        }
+        if (worker->active == 0) {
             break;
         }
-        run_cluster(worker->cluster);
-        worker->counters.ctas += worker->cluster->nctas;
-        if (worker->cluster->failed) {
-            atomic_store(&launch->stop, true);
+        if (!run_residents(worker) && (!more || worker->active == worker->room)) {
+            (void)sched_yield(); /* what is polled may come from another worker */
         }
     }
-    cluster_free(worker->cluster);
+    while (worker->active > 0) { /* stopped by another worker */
+        (void)run_residents(worker);
+    }
+    if (worker->failed) {
+        atomic_store(&launch->stop, true);
+    }
+    for (uint32_t i = 0; i < worker->made; i++) {
+        cluster_free(worker->resident[i]);
+    }
+    free(worker->resident);
     return NULL;
+}
+
+static uint32_t resident_room(const struct launch *launch, int workers) {
+    uint32_t ctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    uint32_t room = launch->sim->options.sms / ctas / (uint32_t)workers;
+    return room == 0 ? 1 : room;
 }
 
 static int run_workers(struct sim *sim, struct launch *launch) {
@@ -184,6 +241,9 @@ static int run_workers(struct sim *sim, struct launch *launch) {
     for (int i = 0; i < count; i++) {
         workers[i].launch = launch;
         workers[i].index = (uint32_t)i;
+        workers[i].room = resident_room(launch, count);
+        workers[i].resident = calloc(workers[i].room, sizeof(struct cluster *));
+        workers[i].failed = workers[i].resident == NULL;
         if (i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             break;
         }

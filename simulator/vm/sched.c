@@ -95,27 +95,32 @@ static bool run_round(struct cluster *cluster, bool *polling) {
     return progress;
 }
 
-void run_cluster(struct cluster *cluster) {
-    uint32_t idle = 0;
-    while (!cluster->failed && live(cluster) && !atomic_load(&cluster->launch->stop)) {
-        bool polling = false;
-        if (run_round(cluster, &polling) || cluster->failed) {
-            idle = 0;
-            continue;
-        }
-        if (async_progress(cluster)) {
-            continue;
-        }
-        if (polling && ++idle < IDLE_ROUNDS) { /* another cluster may set what is polled */
-            (void)sched_yield();
-            continue;
-        }
-        report_deadlock(cluster);
-    }
+static void finish(struct cluster *cluster) {
     while (!cluster->failed && async_progress(cluster)) { /* what is still in flight at the end */
     }
     if (!cluster->failed) {
         async_cluster_ended(cluster);
     }
     async_clear(cluster);
+}
+
+enum cluster_state run_cluster(struct cluster *cluster) {
+    for (;;) {
+        bool polling = false;
+        if (cluster->failed || !live(cluster) || atomic_load(&cluster->launch->stop)) {
+            finish(cluster);
+            return CLUSTER_DONE;
+        }
+        if (run_round(cluster, &polling) || cluster->failed) {
+            cluster->idle = 0;
+            continue;
+        }
+        if (async_progress(cluster)) {
+            continue;
+        }
+        if (polling && ++cluster->idle < IDLE_ROUNDS) { /* another cluster may set what is polled */
+            return CLUSTER_IDLE;
+        }
+        report_deadlock(cluster);
+    }
 }

@@ -149,6 +149,7 @@ struct cluster {
     uint32_t dependency_slot;    /* of griddepcontrol.wait */
     struct clockv *clock_free, *clock_all;
     struct sync_table *sync; /* clocks of locations used by strong accesses */
+    uint32_t idle;           /* rounds of polling and nothing else */
     bool failed;
 };
 
@@ -201,7 +202,8 @@ struct worker {
     uint32_t index;
     struct sim_counters counters;
     const struct allocation *last[2];
-    struct cluster *cluster;
+    struct cluster **resident; /* running or polling; the first `active`, then some to be used again */
+    uint32_t active, made, room;
     bool failed;
 };
 
@@ -287,7 +289,9 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
 /* ---- scheduling (vm/sched.c, vm/warp.c) ---- */
 
 enum next wait_for(struct run *run, struct wait wait);
-void run_cluster(struct cluster *cluster);
+/* Runs until the cluster has ended, or can only poll for what another one may write. */
+enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };
+enum cluster_state run_cluster(struct cluster *cluster);
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
 void add_split(struct run *run, uint32_t mask, uint32_t pc);
 void end_lanes(struct run *run, uint32_t mask);

@@ -199,7 +199,7 @@ static enum next execute(struct run *run, struct split *split) {
     }
     run->mask = mask;
     run->worker->counters.instructions++;
-    run->worker->counters.by_class[insn->cls]++;
+    run->worker->counters.by_warp[run->warp->index][insn->cls]++;
     return insn->fn(run, insn, mask);
 }
 

@@ -258,3 +258,23 @@ def test_refused_launches():
         assert sim.launch("k", 0, **wrong) not in (0, RUN_ERROR), wrong
         assert sim.message()
     assert sim.launch("absent", 0) not in (0, RUN_ERROR)
+
+
+def test_ctas_that_wait_for_ctas_not_yet_started():
+    """Every CTA adds to a counter and spins until all have: they have to be resident together."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %nctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;",
+        "atom.add.release.gpu.global.u32 %r3, [%rd1], 1;",
+        "SPIN: ld.acquire.gpu.global.u32 %r4, [%rd1]; setp.lt.u32 %p2, %r4, %r2; @%p2 bra SPIN;",
+        "mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd2, %r5, 4; add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2+4], %r4;",
+        "END:",
+    )
+    for threads in (1, 2):
+        sim = Sim(text, threads=threads)
+        out = sim.buffer(np.zeros(41, np.uint32))
+        assert sim.launch("k", out, grid=40) == 0, sim.findings
+        assert (out == 40).all()
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(501, np.uint32))
+    assert sim.launch("k", out, grid=500) == RUN_ERROR  # more than a chip holds
+    assert "deadlock" in sim.kinds
