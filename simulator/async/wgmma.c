@@ -115,13 +115,14 @@ static void mma_read(struct async_op *op) {
 static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool out) {
     const struct wgmma *mma = op->payload;
     bool half = mma->rule.d == TC_F16;
+    int n = (int)op->insn->aux;
     for (int warp = 0; warp < 4; warp++) {
         for (int reg = 0; reg < op->insn->ndst; reg++) {
             uint32_t *lanes = reg_lanes(mma, warp, reg);
             for (int t = 0; t < LANES; t++) {
                 int row = warp * 16 + t / 4 + (half ? reg % 2 : reg / 2 % 2) * 8;
                 int column = (half ? reg / 2 : reg / 4) * 8 + t % 4 * 2 + (half ? 0 : reg % 2);
-                uint32_t *d = &data->d[row][column];
+                uint32_t *d = &data->d[row * n + column];
                 if (half && out) {
                     lanes[t] = (d[0] & 0xffff) | d[1] << 16;
                 } else if (half) {
@@ -142,7 +143,7 @@ static void mma_write(struct async_op *op) {
     struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
     uint32_t *rows[64];
     for (int i = 0; i < 64; i++) {
-        rows[i] = data->d[i];
+        rows[i] = data->d + (uint32_t)i * op->insn->aux;
     }
     if (mma->accumulate) {
         move_accumulators(op, data, false);
@@ -269,7 +270,8 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     struct wgmma *mma;
     check_fence(run, insn);
     if (*place == NULL) {
-        struct async_op *op = async_new(run, &wgmma_kind, -1, sizeof *mma, sizeof(struct wgmma_data));
+        struct async_op *op = async_new(run, &wgmma_kind, -1, sizeof *mma,
+                                        sizeof(struct wgmma_data) + 64 * sizeof(uint32_t) * insn->aux);
         mma = op->payload;
         mma->owner = group;
         mma->number = number;

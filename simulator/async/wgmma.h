@@ -41,7 +41,7 @@ struct wgmma {
 
 struct wgmma_data {
     _Alignas(16) uint8_t a[64][32], b[256][32];
-    uint32_t d[64][256];
+    uint32_t d[]; /* 64 rows of N */
 };
 
 static inline struct operand op_of(const struct wgmma *mma, int at) {

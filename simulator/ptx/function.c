@@ -14,16 +14,6 @@ static uint32_t align_up(uint32_t value, uint32_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-static struct token body_name(struct parser *parser) {
-    struct token name = parser->token;
-    if (name.kind != TOK_NAME) {
-        parse_fail(parser, name.line, "'%.*s' where a name was expected",
-                   (int)(name.length < 60 ? name.length : 60), name.text);
-    }
-    parse_advance(parser);
-    return name;
-}
-
 static void parse_registers(struct parser *parser) {
     struct function *function = parser->function;
     struct token word = parser->token;
@@ -34,7 +24,7 @@ static void parse_registers(struct parser *parser) {
     }
     parse_advance(parser);
     do {
-        struct token name = body_name(parser);
+        struct token name = parse_name(parser);
         uint64_t count = 1;
         bool range = parse_accept(parser, "<");
         if (range) {
@@ -78,7 +68,7 @@ static void parse_frame_variable(struct parser *parser) {
         parse_fail(parser, parser->token.line, "alignment %u is no power of two", align);
     }
     do {
-        struct token name = body_name(parser);
+        struct token name = parse_name(parser);
         uint64_t count = 1;
         while (parse_accept(parser, "[")) {
             uint64_t extent = parse_integer(parser);
@@ -104,7 +94,7 @@ static void parse_loc(struct parser *parser) {
     (void)parse_integer(parser);
     while (parse_accept(parser, ",")) {
         if (parse_accept(parser, "function_name")) {
-            (void)body_name(parser);
+            (void)parse_name(parser);
             if (token_is(&parser->token, "+")) {
                 (void)parse_integer(parser);
             }
@@ -135,7 +125,7 @@ static void parse_targets(struct parser *parser, struct token label) {
         if (targets->count == sizeof names / sizeof *names) {
             parse_fail(parser, label.line, "more than %zu branch targets", sizeof names / sizeof *names);
         }
-        names[targets->count++] = body_name(parser);
+        names[targets->count++] = parse_name(parser);
     } while (parse_accept(parser, ","));
     parse_expect(parser, ";");
     targets->pc = parse_take(parser, targets->count * sizeof *targets->pc);

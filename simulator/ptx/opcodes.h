@@ -112,6 +112,9 @@ OPCODES(X)
 /* dst, then `sources` operands, all of one type whose function is in the table. */
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 
+/* add.cc and its kin; the modifiers .cc has been taken. */
+void carry_form(struct decoder *d, bool in, bool subtract, bool set);
+
 /* Floating-point twins of mnemonics that integers share; the type has been taken. */
 void decode_float_binary(struct decoder *d, const char *name, unsigned type);
 bool is_float_type(unsigned type);

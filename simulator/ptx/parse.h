@@ -123,6 +123,11 @@ struct symbol *parse_declare(struct parser *parser, struct token name, enum symb
 void parse_open_scope(struct parser *parser);
 void parse_close_scope(struct parser *parser);
 
+struct token parse_name(struct parser *parser);
+/* `.align N`, `.ptr`, a space and a type in any order, as declarations have them. */
+unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector);
+/* [4][8]...; `[]` is open and gives 0. */
+uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);
 void parse_module(struct parser *parser);
 void parse_body(struct parser *parser, struct function *function);
 void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible);
@@ -148,6 +153,7 @@ struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
 /* An address: emits its base row, adds its offset to insn->imm, corrects insn->space for parameters. */
 void emit_address(struct decoder *d, const struct pop *pop);
 struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
+int special_kind(const struct token *name); /* of a special register, -1 if it is none */
 uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value);
 int64_t immediate(struct decoder *d, const struct pop *pop);
 /* All elements of a vector, or the operand itself. */

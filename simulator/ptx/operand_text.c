@@ -1,0 +1,176 @@
+/* Operands as they are written. */
+#include <string.h>
+
+#include "parse.h"
+
+static const struct {
+    const char *name;
+    uint8_t kind;
+} specials[] = {
+    {"%tid.x", SR_TID_X},
+    {"%tid.y", SR_TID_Y},
+    {"%tid.z", SR_TID_Z},
+    {"%ntid.x", SR_NTID_X},
+    {"%ntid.y", SR_NTID_Y},
+    {"%ntid.z", SR_NTID_Z},
+    {"%ctaid.x", SR_CTAID_X},
+    {"%ctaid.y", SR_CTAID_Y},
+    {"%ctaid.z", SR_CTAID_Z},
+    {"%nctaid.x", SR_NCTAID_X},
+    {"%nctaid.y", SR_NCTAID_Y},
+    {"%nctaid.z", SR_NCTAID_Z},
+    {"%laneid", SR_LANEID},
+    {"%warpid", SR_WARPID},
+    {"%nwarpid", SR_NWARPID},
+    {"%smid", SR_SMID},
+    {"%nsmid", SR_NSMID},
+    {"%gridid", SR_GRIDID},
+    {"%clusterid.x", SR_CLUSTERID_X},
+    {"%clusterid.y", SR_CLUSTERID_Y},
+    {"%clusterid.z", SR_CLUSTERID_Z},
+    {"%nclusterid.x", SR_NCLUSTERID_X},
+    {"%nclusterid.y", SR_NCLUSTERID_Y},
+    {"%nclusterid.z", SR_NCLUSTERID_Z},
+    {"%cluster_ctaid.x", SR_CLUSTER_CTAID_X},
+    {"%cluster_ctaid.y", SR_CLUSTER_CTAID_Y},
+    {"%cluster_ctaid.z", SR_CLUSTER_CTAID_Z},
+    {"%cluster_nctaid.x", SR_CLUSTER_NCTAID_X},
+    {"%cluster_nctaid.y", SR_CLUSTER_NCTAID_Y},
+    {"%cluster_nctaid.z", SR_CLUSTER_NCTAID_Z},
+    {"%cluster_ctarank", SR_CLUSTER_CTARANK},
+    {"%cluster_nctarank", SR_CLUSTER_NCTARANK},
+    {"%is_explicit_cluster", SR_IS_EXPLICIT_CLUSTER},
+    {"%lanemask_eq", SR_LANEMASK_EQ},
+    {"%lanemask_le", SR_LANEMASK_LE},
+    {"%lanemask_lt", SR_LANEMASK_LT},
+    {"%lanemask_ge", SR_LANEMASK_GE},
+    {"%lanemask_gt", SR_LANEMASK_GT},
+    {"%dynamic_smem_size", SR_DYNAMIC_SMEM_SIZE},
+    {"%total_smem_size", SR_TOTAL_SMEM_SIZE},
+    {"%reserved_smem_offset_begin", SR_RESERVED_SMEM_BEGIN},
+    {"%reserved_smem_offset_end", SR_RESERVED_SMEM_END},
+    {"%reserved_smem_offset_cap", SR_RESERVED_SMEM_CAP},
+    {"%clock", SR_CLOCK},
+    {"%clock_hi", SR_CLOCK_HI},
+    {"%clock64", SR_CLOCK64},
+    {"%globaltimer", SR_GLOBALTIMER},
+    {"%globaltimer_lo", SR_GLOBALTIMER_LO},
+    {"%globaltimer_hi", SR_GLOBALTIMER_HI},
+};
+
+int special_kind(const struct token *name) {
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
+        if (token_is(name, specials[i].name)) {
+            return specials[i].kind;
+        }
+    }
+    return -1;
+}
+
+static void parse_elements(struct parser *parser, struct pop *pop, const char *end) {
+    struct pop list[MAX_OPERANDS];
+    uint32_t count = 0;
+    while (!parse_accept(parser, end)) {
+        if (count == MAX_OPERANDS) {
+            parse_fail(parser, parser->token.line, "more than %d elements", MAX_OPERANDS);
+        }
+        list[count++] = parse_operand(parser);
+        if (list[count - 1].kind == PO_VECTOR && pop->kind == PO_VECTOR) {
+            parse_fail(parser, parser->token.line, "a vector inside a vector");
+        }
+        if (!token_is(&parser->token, end)) {
+            parse_expect(parser, ",");
+        }
+    }
+    pop->count = count;
+    pop->sub = parse_take(parser, (count + 1) * sizeof *list);
+    memcpy(pop->sub, list, count * sizeof *list);
+}
+
+static void parse_offset(struct parser *parser, struct pop *pop) {
+    while (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+        pop->bits += parse_integer(parser);
+    }
+}
+
+static struct pop parse_named(struct parser *parser) {
+    struct pop pop = {.kind = PO_NAME, .name = parser->token};
+    parse_advance(parser);
+    if (token_is(&pop.name, "_")) {
+        pop.kind = PO_SINK;
+        return pop;
+    }
+    pop.symbol = parse_find(parser, pop.name);
+    if (pop.symbol != NULL && pop.symbol->kind == SYM_REG) {
+        pop.kind = PO_REG;
+        pop.type = pop.symbol->type;
+        pop.off = pop.symbol->off;
+    } else if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+        parse_offset(parser, &pop);
+    }
+    return pop;
+}
+
+struct pop parse_operand(struct parser *parser) {
+    struct pop pop = {.kind = PO_NONE};
+    struct token token = parser->token;
+    static const struct {
+        char open;
+        const char *close;
+        enum pop_kind kind;
+    } brackets[] = {{'{', "}", PO_VECTOR}, {'[', "]", PO_ADDRESS}, {'(', ")", PO_LIST}};
+    for (int i = 0; i < 3; i++) {
+        if (token.kind == TOK_PUNCT && token.value == (unsigned char)brackets[i].open) {
+            pop.kind = brackets[i].kind;
+            if (parser->depth > 60) {
+                parse_fail(parser, token.line, "brackets nested too deep");
+            }
+            parser->depth++; /* guards the recursion; no scope is opened */
+            parser->scopes[parser->depth] = (struct scope){NULL, parser->nfixups};
+            parse_advance(parser);
+            parse_elements(parser, &pop, brackets[i].close);
+            parser->depth--;
+            return pop;
+        }
+    }
+    if (token_is(&token, "!")) {
+        parse_advance(parser);
+        pop = parse_operand(parser);
+        pop.negated = !pop.negated;
+        return pop;
+    }
+    if (token.kind == TOK_NAME) {
+        pop = parse_named(parser);
+        if (pop.kind == PO_REG && token_is(&parser->token, "+")) { /* [%r1+4], [%r1+-4] */
+            parse_offset(parser, &pop);
+        } else if (parse_accept(parser, "|")) {
+            pop.second = parse_take(parser, sizeof pop);
+            *pop.second = parse_named(parser);
+        }
+        return pop;
+    }
+    if (token_is(&token, "-") || token_is(&token, "+") || token.kind == TOK_INT) {
+        struct lexer ahead = parser->lexer;
+        struct token next = token.kind == TOK_INT ? token : lex_next(&ahead);
+        if (next.kind == TOK_F64 || next.kind == TOK_F32) {
+            parse_advance(parser);
+            pop.kind = next.kind == TOK_F64 ? PO_F64 : PO_F32;
+            pop.bits = next.value ^
+                       (token_is(&token, "-") ? (next.kind == TOK_F64 ? (uint64_t)1 << 63 : 1u << 31) : 0);
+            parse_advance(parser);
+            return pop;
+        }
+        pop.kind = PO_INT;
+        pop.bits = parse_integer(parser);
+        parse_offset(parser, &pop);
+        return pop;
+    }
+    if (token.kind == TOK_F32 || token.kind == TOK_F64) {
+        pop.kind = token.kind == TOK_F32 ? PO_F32 : PO_F64;
+        pop.bits = token.value;
+        parse_advance(parser);
+        return pop;
+    }
+    parse_fail(parser, token.line, "'%.*s' where an operand was expected",
+               (int)(token.length < 60 ? token.length : 60), token.text);
+}

@@ -1,0 +1,223 @@
+/* Declarations of variables, with their initialisers. */
+#include <string.h>
+
+#include "parse.h"
+
+#define MAX_VARIABLE_BYTES ((uint64_t)1 << 30)
+#define MAX_SHARED_WINDOW  ((uint64_t)1 << 20)
+
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+static uint32_t take_align(struct parser *parser) {
+    uint32_t line = parser->token.line;
+    uint64_t align = parse_integer(parser);
+    if (align == 0 || align > 4096 || (align & (align - 1)) != 0) {
+        parse_fail(parser, line, "alignment %llu is no power of two up to 4096", (unsigned long long)align);
+    }
+    return (uint32_t)align;
+}
+
+/* `.align N`, `.ptr`, a space and a type in any order, as declarations have them. */
+unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector) {
+    unsigned type = T_NONE;
+    *align = 0;
+    *vector = 1;
+    while (parser->token.kind == TOK_DIRECTIVE) {
+        struct token token = parser->token;
+        unsigned found = parse_type_name(token.text + 1, token.length - 1);
+        parse_advance(parser);
+        if (token_is(&token, ".align")) {
+            uint32_t stated = take_align(parser);
+            *align = type == T_NONE ? stated : *align; /* behind the type it is the pointee's (.ptr) */
+        } else if (token_is(&token, ".v2") || token_is(&token, ".v4")) {
+            *vector = (uint32_t)(token.text[2] - '0');
+        } else if (found != T_NONE) {
+            type = found;
+        } else if (!token_is(&token, ".ptr") && !token_is(&token, ".global") && !token_is(&token, ".shared") &&
+                   !token_is(&token, ".const") && !token_is(&token, ".local")) {
+            parse_fail(parser, token.line, "unknown directive '%.*s' in a declaration", (int)token.length,
+                       token.text);
+        }
+    }
+    if (type == T_NONE || type == T_PRED) {
+        parse_fail(parser, parser->token.line, "a declaration without a type");
+    }
+    uint32_t natural = ptx_type_bytes(type) * *vector;
+    *align = *align == 0 ? natural : *align;
+    return type;
+}
+
+struct token parse_name(struct parser *parser) {
+    struct token name = parser->token;
+    if (name.kind != TOK_NAME) {
+        parse_fail(parser, name.line, "'%.*s' where a name was expected",
+                   (int)(name.length < 60 ? name.length : 60), name.text);
+    }
+    parse_advance(parser);
+    return name;
+}
+
+/* [4][8]...; `[]` gives 0. */
+uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open) {
+    uint64_t count = 1;
+    *is_array = *open = false;
+    while (parse_accept(parser, "[")) {
+        *is_array = true;
+        if (parse_accept(parser, "]")) {
+            *open = true;
+            count = 0;
+            continue;
+        }
+        uint64_t extent = parse_integer(parser);
+        if (extent > MAX_VARIABLE_BYTES || count * extent > MAX_VARIABLE_BYTES) {
+            parse_fail(parser, parser->token.line, "an array of more than %llu elements",
+                       (unsigned long long)MAX_VARIABLE_BYTES);
+        }
+        count *= extent;
+        parse_expect(parser, "]");
+    }
+    return count;
+}
+
+/* ---- initialisers ---- */
+
+static void put_value(struct parser *parser, uint8_t *to, unsigned type, struct init_ref ***tail, uint64_t at) {
+    uint32_t bytes = ptx_type_bytes(type);
+    struct token token = parser->token;
+    if (token.kind == TOK_F64 || token.kind == TOK_F32) {
+        double value;
+        parse_advance(parser);
+        if (token.kind == TOK_F32 || type == T_F64) {
+            memcpy(to, &token.value, bytes < 8 ? bytes : 8);
+            return;
+        }
+        memcpy(&value, &token.value, sizeof value);
+        float narrow = (float)value;
+        memcpy(to, &narrow, bytes < 4 ? bytes : 4);
+        return;
+    }
+    if (token.kind == TOK_NAME) {
+        bool generic = token_is(&token, "generic");
+        parse_advance(parser);
+        if (generic) {
+            parse_expect(parser, "(");
+            token = parse_name(parser);
+        }
+        struct init_ref *ref = parse_take(parser, sizeof *ref);
+        ref->symbol = arena_string(parser->arena, token.text, token.length);
+        ref->at = at;
+        ref->bytes = (uint8_t)bytes;
+        if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+            ref->addend = (int64_t)parse_integer(parser);
+        }
+        if (generic) {
+            parse_expect(parser, ")");
+            if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
+                ref->addend += (int64_t)parse_integer(parser);
+            }
+        }
+        **tail = ref;
+        *tail = &ref->next;
+        return;
+    }
+    uint64_t value = parse_integer(parser);
+    memcpy(to, &value, bytes < 8 ? bytes : 8);
+}
+
+static void put_values(struct parser *parser, uint8_t *bytes, uint64_t size, unsigned type, uint64_t *at,
+                       struct init_ref ***tail, int depth) {
+    if (depth > 8) {
+        parse_fail(parser, parser->token.line, "an initialiser nested too deep");
+    }
+    if (!parse_accept(parser, "{")) {
+        if (*at + ptx_type_bytes(type) > size) {
+            parse_fail(parser, parser->token.line, "more initialisers than elements");
+        }
+        put_value(parser, bytes + *at, type, tail, *at);
+        *at += ptx_type_bytes(type);
+        return;
+    }
+    while (!parse_accept(parser, "}")) {
+        put_values(parser, bytes, size, type, at, tail, depth + 1);
+        if (!token_is(&parser->token, "}")) {
+            parse_expect(parser, ",");
+        }
+    }
+}
+
+/* Counts what an open array `x[] = {...}` holds by reading it twice. */
+static uint64_t count_values(struct parser *parser) {
+    struct lexer lexer = parser->lexer;
+    uint64_t count = 0;
+    int depth = 0;
+    for (struct token token = parser->token; token.kind != TOK_END && token.kind != TOK_BAD;
+         token = lex_next(&lexer)) {
+        depth += token_is(&token, "{") - token_is(&token, "}");
+        if (depth <= 0) {
+            break;
+        }
+        count += token_is(&token, ",") || (count == 0 && !token_is(&token, "{"));
+    }
+    return count + 1;
+}
+
+void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible) {
+    uint32_t align, vector;
+    unsigned type = parse_declared_type(parser, &align, &vector);
+    do {
+        struct token name = parse_name(parser);
+        bool is_array, open;
+        uint64_t count = parse_extents(parser, &is_array, &open);
+        bool initialised = parse_accept(parser, "=");
+        if (open && initialised) {
+            count = count_values(parser);
+        }
+        struct module *module = parser->module;
+        module->variables = parse_grow(parser, module->variables, module->nvariables, &parser->variables_room,
+                                       sizeof *module->variables);
+        struct variable *variable = parse_take(parser, sizeof *variable);
+        variable->name = arena_string(parser->arena, name.text, name.length);
+        variable->space = (uint8_t)space;
+        variable->align = align;
+        variable->is_extern = is_extern || (open && !initialised);
+        variable->defined = !variable->is_extern;
+        variable->visible = visible;
+        variable->bytes = count * ptx_type_bytes(type) * vector;
+        if (variable->bytes > MAX_VARIABLE_BYTES ||
+            (space == SP_SHARED && variable->bytes > MAX_SHARED_WINDOW)) {
+            parse_fail(parser, name.line, "'%s' has %llu bytes, too many", variable->name,
+                       (unsigned long long)variable->bytes);
+        }
+        module->variables[module->nvariables++] = variable;
+        uint64_t in_function = parser->function != NULL ? parser->function->shared_bytes : 0;
+        uint64_t *end = space == SP_SHARED  ? (parser->function != NULL ? &in_function : &module->shared_bytes)
+                        : space == SP_CONST ? &module->const_bytes
+                                            : &module->global_bytes;
+        if (!variable->is_extern) {
+            variable->offset = round_up(*end, align);
+            *end = variable->offset + variable->bytes;
+            if (space == SP_SHARED && parser->function != NULL) {
+                parser->function->shared_bytes = (uint32_t)in_function;
+            }
+            if (*end > MAX_VARIABLE_BYTES) {
+                parse_fail(parser, name.line, "the module's variables have too many bytes");
+            }
+        } else if (space == SP_SHARED) {
+            module->dynamic_shared = module->nvariables - 1;
+        } else {
+            parse_fail(parser, name.line, "'%s' is external; only shared memory may be", variable->name);
+        }
+        struct symbol *symbol = parse_declare(parser, name, SYM_VARIABLE);
+        symbol->variable = variable;
+        if (initialised) {
+            uint8_t *bytes = parse_take(parser, variable->bytes + 16);
+            struct init_ref **tail = &variable->refs;
+            uint64_t at = 0;
+            put_values(parser, bytes, variable->bytes, type, &at, &tail, 0);
+            variable->init = bytes;
+        }
+    } while (parse_accept(parser, ","));
+    parse_expect(parser, ";");
+}
