@@ -188,11 +188,12 @@ cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
 
 /* ---- driver entry points ---- */
 
-static CUresult encode_tiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
-                             const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
-                             const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
-                             CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                             CUtensorMapFloatOOBfill fill) {
+/* Programs linked against libcuda call it by name. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                CUtensorMapFloatOOBfill fill) {
     struct sim_tensor_map in = {.data_type = (uint32_t)type,
                                 .rank = rank,
                                 .address = address,
@@ -219,7 +220,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, u
                                              enum cudaDriverEntryPointQueryResult *found) {
     CUresult (*function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                          const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                         CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) = encode_tiled;
+                         CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) =
+        cuTensorMapEncodeTiled;
     (void)version;
     (void)flags;
     bool known = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;

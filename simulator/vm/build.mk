@@ -38,6 +38,9 @@ $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_
 $(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(CUDART_OBJS) \
                 $(SIM_OBJS) $(TENSOR_OBJS)
 	$(CC) $(LDFLAGS) -o $@ $^ -lm
+# For programs of others: link this in the place of cudart and libcuda.
+$(BUILD)/libcudart_sim.a: $(filter-out %/entry.o,$(CUDART_OBJS)) $(SIM_OBJS) $(TENSOR_OBJS)
+	rm -f $@ && ar rcs $@ $^
 -include $(CUDART_OBJS:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
 
 simulator: $(SIM_LIBRARY)
