@@ -234,7 +234,7 @@ static void start_warp(struct warp *warp) {
     warp->cluster_arrivals = warp->cluster_seen = warp->sync_epoch = warp->synced_time = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
-        warp->reg_written[i] = 1; /* nothing is fenced before the first fence */
+        warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
     }
     warp->fence_epoch = 1;
     warp->npending = 0;

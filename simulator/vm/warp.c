@@ -193,7 +193,7 @@ static enum next execute(struct run *run, struct split *split) {
         uint32_t *written = run->warp->reg_written + run->launch->reg_base[split->function->index] / ROW32;
         for (uint32_t i = 0; i < insn->ndst; i++) {
             if (insn->op[i].base == BASE_REGS) {
-                written[insn->op[i].off / ROW32] = run->warp->fence_epoch;
+                written[insn->op[i].off / ROW32] = run->warp->fence_epoch << 1 | (insn->cls == CL_MOVE);
             }
         }
     }
