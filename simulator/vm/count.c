@@ -23,6 +23,17 @@ void count_shared(struct run *run, const uint32_t *offsets, uint32_t mask, uint3
     uint32_t words = bytes <= 4 ? 1 : bytes / 4, group = LANES / words;
     *(write ? &counters->shared_store_bytes : &counters->shared_load_bytes) +=
         (uint64_t)__builtin_popcount(mask) * bytes;
+    if (mask == ALL_LANES && bytes >= 4) { /* a row of neighbours has no conflict */
+        uint32_t straight = 1;
+        for (uint32_t l = 1; l < LANES; l++) {
+            straight &= offsets[l] == offsets[0] + l * bytes;
+        }
+        if (straight) {
+            counters->shared_wavefronts += words;
+            counters->shared_ideal_wavefronts += words;
+            return;
+        }
+    }
     for (uint32_t first = 0; first < LANES; first += group) {
         uint32_t part = mask & (group == LANES ? ALL_LANES : ((1u << group) - 1) << first);
         if (part == 0) {

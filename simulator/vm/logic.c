@@ -65,10 +65,10 @@ void decode_cnot(struct decoder *d) {
         return NEXT;                                                                                           \
     }
 SHIFT(shl_16, uint32_t, uint32_t, 16u, (uint16_t)(a << s))
-SHIFT(shl_32, uint32_t, uint64_t, 32u, a << s)
+SHIFT(shl_32, uint32_t, uint32_t, 32u, (a << (s & 31)) & (s > 31 ? 0 : UINT32_MAX))
 SHIFT(shl_64, uint64_t, uint64_t, 64u, s == 64 ? 0 : a << s)
 SHIFT(shr_u16, uint32_t, uint32_t, 16u, a >> s)
-SHIFT(shr_u32, uint32_t, uint64_t, 32u, a >> s)
+SHIFT(shr_u32, uint32_t, uint32_t, 32u, (a >> (s & 31)) & (s > 31 ? 0 : UINT32_MAX))
 SHIFT(shr_u64, uint64_t, uint64_t, 64u, s == 64 ? 0 : a >> s)
 SHIFT(shr_s16, uint32_t, int16_t, 15u, (uint16_t)(a >> s))
 SHIFT(shr_s32, uint32_t, int32_t, 31u, a >> s)
@@ -108,9 +108,9 @@ void decode_shr(struct decoder *d) {
         return NEXT;                                                                                           \
     }
 /* The 64 bits b:a shifted, the high or low word of it. */
-TERNARY(shf_l_wrap, (uint32_t)(((uint64_t)b << 32 | a) << (c & 31) >> 32))
+TERNARY(shf_l_wrap, b << (c & 31) | a >> 1 >> (31 - (c & 31)))
 TERNARY(shf_l_clamp, (uint32_t)(c >= 32 ? a : ((uint64_t)b << 32 | a) << c >> 32))
-TERNARY(shf_r_wrap, (uint32_t)(((uint64_t)b << 32 | a) >> (c & 31)))
+TERNARY(shf_r_wrap, a >> (c & 31) | b << 1 << (31 - (c & 31)))
 TERNARY(shf_r_clamp, (uint32_t)(((uint64_t)b << 32 | a) >> (c >= 32 ? 32 : c)))
 
 void decode_shf(struct decoder *d) {

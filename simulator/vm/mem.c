@@ -37,21 +37,52 @@ static inline struct access access_of(const struct insn *insn) {
     return (struct access){insn->vec, element, element * insn->vec, insn->op[insn->vec]};
 }
 
-static void move_in(struct run *run, const struct insn *insn, const struct access *a, const uint8_t *from,
-                    int lane) {
-    for (uint32_t i = 0; i < a->vec; i++) {
+/* One element of all lanes; with a constant size the copies are single instructions. */
+static inline void element_in(const struct insn *insn, void *to, struct operand operand,
+                              uint8_t *const at[LANES], uint32_t skip, uint32_t mask, const uint32_t bytes) {
+    FOR_LANES(rest, mask) {
         uint64_t value = 0;
-        memcpy(&value, from + i * a->element, a->element);
-        if (!insn->op[i].sink) {
-            put(row(run, insn->op[i]), insn->op[i], lane, extend(value, insn->type), insn->aux2);
-        }
+        memcpy(&value, at[LANE(rest)] + skip, bytes);
+        put(to, operand, LANE(rest), extend(value, insn->type), insn->aux2);
     }
 }
 
-static void move_out(struct run *run, const struct insn *insn, const struct access *a, uint8_t *to, int lane) {
+static inline void element_out(const void *from, struct operand operand, uint8_t *const at[LANES],
+                               uint32_t skip, uint32_t mask, const uint32_t bytes) {
+    FOR_LANES(rest, mask) {
+        uint64_t value =
+            operand.wide ? ((const uint64_t *)from)[LANE(rest)] : ((const uint32_t *)from)[LANE(rest)];
+        memcpy(at[LANE(rest)] + skip, &value, bytes);
+    }
+}
+
+/* Between the registers and each lane's place in memory. */
+static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
+                     uint32_t mask, bool write) {
     for (uint32_t i = 0; i < a->vec; i++) {
-        uint64_t value = lane_u64(run, insn->op[i], lane);
-        memcpy(to + i * a->element, &value, a->element);
+        struct operand operand = insn->op[i];
+        void *lanes = row(run, operand);
+        uint32_t skip = i * a->element;
+        if (!write && operand.sink) {
+            continue;
+        }
+        switch (a->element) {
+        case 1:
+            write ? element_out(lanes, operand, at, skip, mask, 1)
+                  : element_in(insn, lanes, operand, at, skip, mask, 1);
+            break;
+        case 2:
+            write ? element_out(lanes, operand, at, skip, mask, 2)
+                  : element_in(insn, lanes, operand, at, skip, mask, 2);
+            break;
+        case 4:
+            write ? element_out(lanes, operand, at, skip, mask, 4)
+                  : element_in(insn, lanes, operand, at, skip, mask, 4);
+            break;
+        default:
+            write ? element_out(lanes, operand, at, skip, mask, 8)
+                  : element_in(insn, lanes, operand, at, skip, mask, 8);
+        }
     }
 }
 
@@ -95,16 +126,13 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
             }
         }
     }
+    uint8_t *places[LANES];
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint8_t *at = (uint8_t *)(uintptr_t)addresses[lane];
+        places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
         touch_global(run, addresses[lane], a.bytes, lane, write);
-        if (write) {
-            move_out(run, insn, &a, at, lane);
-        } else {
-            move_in(run, insn, &a, at, lane);
-        }
     }
+    transfer(run, insn, &a, places, mask, write);
     count_global(run, addresses, mask, a.bytes, write);
     return NEXT;
 }
@@ -118,12 +146,18 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t address = lane_address(run, insn, &a, lane) & ~(a.base.wide ? WINDOW_MASK : 0);
-        struct cta *at = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
-        if (at == NULL) {
-            return FAIL;
+        uint32_t place = (uint32_t)address & RANK_MASK;
+        bool plain = address >> RANK_SHIFT == cta->rank && place >= SHARED_RESERVED &&
+                     place + a.bytes <= cta->shared_bytes && (place & (a.bytes - 1)) == 0;
+        ctas[lane] = cta;
+        offsets[lane] = place;
+        if (!plain) { /* another CTA's, or wrong */
+            ctas[lane] = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
+            if (ctas[lane] == NULL) {
+                return FAIL;
+            }
+            same &= ctas[lane] == cta;
         }
-        ctas[lane] = at;
-        same &= at == cta;
     }
     if (write && !same) {
         run->cluster->events++;
@@ -139,15 +173,11 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             return FAIL;
         }
     }
+    uint8_t *places[LANES];
     FOR_LANES(rest, mask) {
-        int lane = LANE(rest);
-        uint8_t *at = ctas[lane]->shared + offsets[lane];
-        if (write) {
-            move_out(run, insn, &a, at, lane);
-        } else {
-            move_in(run, insn, &a, at, lane);
-        }
+        places[LANE(rest)] = ctas[LANE(rest)]->shared + offsets[LANE(rest)];
     }
+    transfer(run, insn, &a, places, mask, write);
     count_shared(run, offsets, mask, a.bytes, write);
     return NEXT;
 }
@@ -155,6 +185,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
 static enum next other_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t window = insn->space == SP_LOCAL ? LOCAL_WINDOW : insn->space == SP_PARAM ? PARAM_WINDOW : 0;
+    uint8_t *places[LANES];
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct cta *cta;
@@ -175,12 +206,9 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
                 return FAIL;
             }
         }
-        if (write) {
-            move_out(run, insn, &a, at, lane);
-        } else {
-            move_in(run, insn, &a, at, lane);
-        }
+        places[lane] = at;
     }
+    transfer(run, insn, &a, places, mask, write);
     return NEXT;
 }
 
