@@ -58,7 +58,7 @@ class Target:
 
 def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
     sources = tuple(f"submission/{part}/*{end}" for part, end in ((folder, ".c"), (folder, ".cu"), (folder, ".h")))
-    headers = (f"submission/{folder}/*.cuh", "submission/gpu/*.cuh")
+    headers = (f"submission/{folder}/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
     return Target(
         gpu,
         (*CORE, *CPU_PORTABLE, *sources, *headers),

@@ -50,6 +50,14 @@ int32_t set_message(int32_t status, const char *format, ...) __attribute__((form
 #define ON_HOST_AND_DEVICE
 #endif
 
+static inline ON_HOST_AND_DEVICE int64_t ceil_div(int64_t x, int64_t y) {
+    return x / y + (x % y != 0);
+}
+
+static inline ON_HOST_AND_DEVICE int64_t round_up(int64_t x, int64_t unit) {
+    return ceil_div(x, unit) * unit;
+}
+
 /* Offset in bytes of the scale factor of (row, group) of batch 0; `groups` = K / 16. */
 static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t row, int64_t group,
                                                       int64_t groups) {

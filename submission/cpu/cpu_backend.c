@@ -67,10 +67,6 @@ struct worker {
     void *memory;
 };
 
-static int64_t ceil_div(int64_t x, int64_t y) {
-    return x / y + (x % y != 0);
-}
-
 static int64_t min(int64_t x, int64_t y) {
     return x < y ? x : y;
 }

@@ -74,9 +74,8 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
         for (int i = 0; i < 2 * T::slabs; i++) {
             int group = i / T::slabs, slab = i % T::slabs;
             uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
-            if (i == 1 &&
-                previous >=
-                    0) { /* only this stage's first group is still pending; each lane answers for its reads */
+            /* Only this stage's first group is still pending; each lane answers for its own reads. */
+            if (i == 1 && previous >= 0) {
                 mbarrier_arrive(shared.empty<T>(previous));
             }
             expand_group(fragment, raw[slab], group);

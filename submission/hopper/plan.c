@@ -16,10 +16,6 @@
 const struct hopper_config hopper_configs[] = {HOPPER_CONFIGS(CONFIG)};
 const int hopper_config_count = sizeof hopper_configs / sizeof *hopper_configs;
 
-static int64_t ceil_div(int64_t x, int64_t y) {
-    return x / y + (x % y != 0);
-}
-
 int64_t hopper_plan_cost(const struct hopper_config *config, int64_t m, int64_t n, int64_t stages_k, int64_t l,
                          int sms) {
     int64_t ctas = ceil_div(n, tile_features(config)) * ceil_div(m, config->tile_tokens) * l * config->splits;
