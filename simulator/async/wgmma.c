@@ -33,6 +33,27 @@ static void mark_registers(struct warp *warp, const struct function *function, c
     }
 }
 
+/* Of all groups, the open one included. */
+static bool all_done(struct warp *warp, const struct split *split) {
+    uint32_t open = group_current(warp, GROUP_WGMMA);
+    (void)split;
+    return groups_done(warp, GROUP_WGMMA, open - 1, false) &&
+           warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
+}
+
+/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits in front of
+ * it. */
+static enum next move_pending(struct run *run, const struct insn *first) {
+    (void)sim_report_pair(
+        run, SIM_REVIEW, "wgmma-register", -1, first,
+        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait in front of it");
+    if (all_done(run->warp, run->split)) {
+        return NEXT;
+    }
+    return wait_for(
+        run, (struct wait){.kind = WAIT_ASYNC, .ready = all_done, .what = "a wgmma whose registers it copies"});
+}
+
 enum next pending_registers(struct run *run, const struct insn *insn) {
     for (uint32_t i = 0; i < insn->nop; i++) {
         struct operand operand = insn->op[i];
@@ -51,6 +72,9 @@ enum next pending_registers(struct run *run, const struct insn *insn) {
                 "%s a register that a pending tcgen05.ld fills: tcgen05.wait::ld has to come first",
                 written ? "writes" : "reads");
             break;
+        }
+        if (insn->cls == CL_MOVE) {
+            return move_pending(run, first->insn);
         }
         (void)sim_report_pair(
             run, SIM_ERROR, "wgmma-register", -1, first->insn,

@@ -186,8 +186,11 @@ static enum next execute(struct run *run, struct split *split) {
         }
         return wait_for(run, (struct wait){.kind = WAIT_CONVERGE, .what = "the warp's other lanes (.aligned)"});
     }
-    if (run->warp->npending != 0 && !insn->reg_async && pending_registers(run, insn) == FAIL) {
-        return FAIL;
+    if (run->warp->npending != 0 && !insn->reg_async) {
+        enum next next = pending_registers(run, insn);
+        if (next != NEXT) {
+            return next;
+        }
     }
     if (run->launch->uses_wgmma && !insn->reg_async) {
         uint32_t *written = run->warp->reg_written + run->launch->reg_base[split->function->index] / ROW32;
