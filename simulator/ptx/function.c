@@ -18,8 +18,8 @@ static void parse_registers(struct parser *parser) {
     struct function *function = parser->function;
     struct token word = parser->token;
     unsigned type = word.kind == TOK_DIRECTIVE ? parse_type_name(word.text + 1, word.length - 1) : T_NONE;
-    uint32_t bytes = type == T_PRED ? 4 : ptx_type_bytes(type) == 8 ? ROW64 : ROW32;
-    if (type == T_NONE || ptx_type_bytes(type) > 8) {
+    uint32_t bytes = register_bytes(type);
+    if (type == T_NONE) {
         parse_fail(parser, word.line, "'.reg %.*s' is not supported", (int)word.length, word.text);
     }
     parse_advance(parser);

@@ -9,6 +9,7 @@
 #define LANES        32
 #define ROW32        128 /* bytes of a 32-bit register of 32 lanes */
 #define ROW64        256
+#define ROW128       512 /* two 64-bit rows, the low one first */
 #define MAX_OPERANDS 300 /* wgmma m64n256 has 128 + 4 registers and a few more */
 
 enum ptx_type {

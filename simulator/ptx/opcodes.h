@@ -103,6 +103,7 @@
     X(mma, mma, TENSOR)                                                                                        \
     X(wgmma, wgmma, TENSOR)                                                                                    \
     X(tcgen05, tcgen05, TENSOR)                                                                                \
+    X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
     X(tensormap, tensormap, MEM_OTHER)
 
 #define X(name, function, cls) void decode_##function(struct decoder *d);

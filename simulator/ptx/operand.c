@@ -90,8 +90,9 @@ static bool is_wide(unsigned type) {
 }
 
 static struct operand register_row(struct decoder *d, const struct pop *pop, unsigned type, bool any) {
-    bool wide = is_wide(pop->type);
-    if ((pop->type == T_PRED) != (type == T_PRED) || (!any && wide != is_wide(type))) {
+    bool wide = is_wide(pop->type), quad = pop->type == T_B128;
+    if ((pop->type == T_PRED) != (type == T_PRED) || quad != (type == T_B128) ||
+        (!any && wide != is_wide(type))) {
         decode_fail(d, "'%.*s' is a .%s register, the operand is .%s", (int)pop->name.length, pop->name.text,
                     ptx_type_name(pop->type), ptx_type_name(type));
     }
@@ -192,6 +193,9 @@ struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
     case PO_INT:
     case PO_F32:
     case PO_F64:
+        if (type == T_B128) {
+            decode_fail(d, "a number for a .b128 operand");
+        }
         if (type == T_PRED) {
             return (struct operand){.off = 0, .base = BASE_PREDS, .negated = pop->bits == 0};
         }
@@ -249,6 +253,13 @@ void emit_address(struct decoder *d, const struct pop *pop) {
         d->insn->space = SP_LOCAL;
     }
     emit(d, base);
+}
+
+void emit_halves(struct decoder *d, struct operand quad) {
+    quad.wide = 1;
+    emit(d, quad);
+    quad.off += quad.sink ? 0 : ROW64;
+    emit(d, quad);
 }
 
 int64_t immediate(struct decoder *d, const struct pop *pop) {

@@ -136,6 +136,11 @@ static struct symbol *find_exact(struct parser *parser, const char *name, uint32
     return NULL;
 }
 
+uint32_t register_bytes(unsigned type) {
+    uint32_t bytes = ptx_type_bytes(type);
+    return type == T_PRED ? 4 : bytes == 16 ? ROW128 : bytes == 8 ? ROW64 : ROW32;
+}
+
 /* Of a register of a range (`.reg .b32 %r<9>`) a symbol of its own. */
 static struct symbol *find_in_range(struct parser *parser, struct token name) {
     uint32_t digits = 0, number = 0, unit = 1;
@@ -149,8 +154,7 @@ static struct symbol *find_in_range(struct parser *parser, struct token name) {
         if (range != NULL && number < range->count) {
             struct symbol *found = parse_take(parser, sizeof *found);
             *found = *range;
-            uint32_t row = range->type == T_PRED ? 4 : ptx_type_bytes(range->type) == 8 ? ROW64 : ROW32;
-            found->off = range->off + number * row;
+            found->off = range->off + number * register_bytes(range->type);
             return found;
         }
     }

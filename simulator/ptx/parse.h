@@ -118,6 +118,7 @@ void parse_expect(struct parser *parser, const char *text);
 uint64_t parse_integer(struct parser *parser);             /* with sign */
 unsigned parse_type_name(const char *text, size_t length); /* T_NONE if it is none */
 
+uint32_t register_bytes(unsigned type); /* what it takes of the register file */
 struct symbol *parse_find(struct parser *parser, struct token name);
 struct symbol *parse_declare(struct parser *parser, struct token name, enum symbol_kind kind);
 void parse_open_scope(struct parser *parser);
@@ -149,6 +150,8 @@ void emit(struct decoder *d, struct operand operand);
 struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* register or sink */
 struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */
 struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type); /* of any width up to 64 */
+/* A .b128 register as its two 64-bit rows. */
+void emit_halves(struct decoder *d, struct operand quad);
 struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
 /* An address: emits its base row, adds its offset to insn->imm, corrects insn->space for parameters. */
 void emit_address(struct decoder *d, const struct pop *pop);

@@ -306,6 +306,14 @@ static void decode_access(struct decoder *d, bool write) {
     uint32_t bytes = ptx_type_bytes(type), count;
     const struct pop *list = elements(&d->op[write ? 1 : 0], &count);
     uint32_t wanted = vector < 0 ? 1 : 2u << vector;
+    bool quad = type == T_B128 && count == 1 && vector < 0 && list->kind == PO_REG;
+    if (quad) { /* two halves */
+        type = T_B64;
+        bytes = 8;
+        count = 2;
+        emit_halves(d, write ? src(d, list, T_B128) : dst(d, list, T_B128));
+        wanted = 2;
+    }
     if (count != wanted || type == T_PRED || bytes > 8 || bytes * count > 32) {
         decode_fail(d, "%u elements of .%s; expected %u", count, ptx_type_name(type), wanted);
     }
@@ -314,7 +322,7 @@ static void decode_access(struct decoder *d, bool write) {
     insn->aux = bytes;
     insn->aux2 = UINT32_MAX;
     insn->ndst = write ? 0 : (uint8_t)count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !quad; i++) {
         if (write) {
             emit(d, list[i].kind == PO_REG ? src_any(d, &list[i], type) : src(d, &list[i], type));
         } else if (list[i].kind == PO_SINK) {

@@ -100,6 +100,35 @@ static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     }
 }
 
+/* op: the two halves of d, those of a */
+static enum next mov_128(struct run *run, const struct insn *insn, uint32_t mask) {
+    for (int half = 0; half < 2; half++) {
+        uint64_t *d = row(run, insn->op[half]);
+        const uint64_t *a = row(run, insn->op[2 + half]);
+        LANEWISE(mask, d[l] = a[l]);
+    }
+    return NEXT;
+}
+
+static void decode_mov_128(struct decoder *d) {
+    for (int i = 0; i < 2; i++) {
+        uint32_t count;
+        const struct pop *pieces = elements(&d->op[i], &count);
+        if (d->op[i].kind != PO_VECTOR) {
+            emit_halves(d, i == 0 ? dst(d, &d->op[i], T_B128) : src(d, &d->op[i], T_B128));
+            continue;
+        }
+        if (count != 2) {
+            decode_fail(d, "%u pieces of .b128; expected 2", count);
+        }
+        for (uint32_t j = 0; j < 2; j++) {
+            emit(d, i == 0 ? dst(d, &pieces[j], T_B64) : src(d, &pieces[j], T_B64));
+        }
+    }
+    d->insn->ndst = 2;
+    d->insn->fn = mov_128;
+}
+
 void decode_mov(struct decoder *d) {
     static const struct {
         const char *name;
@@ -113,6 +142,10 @@ void decode_mov(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     d->insn->type = (uint8_t)type;
+    if (type == T_B128) {
+        decode_mov_128(d);
+        return;
+    }
     if (d->op[0].kind == PO_VECTOR || d->op[1].kind == PO_VECTOR) {
         decode_pieces(d, type, d->op[0].kind == PO_VECTOR ? 0 : 1);
         return;

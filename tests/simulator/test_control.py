@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sim_kit import HEADER, MODES, RUN_ERROR, Sim, body
+from sim_kit import HEADER, MODES, PTX, RUN_ERROR, Sim, body
 
 STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;"
 
@@ -278,3 +278,13 @@ def test_ctas_that_wait_for_ctas_not_yet_started():
     out = sim.buffer(np.zeros(501, np.uint32))
     assert sim.launch("k", out, grid=500) == RUN_ERROR  # more than a chip holds
     assert "deadlock" in sim.kinds
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_requests_to_cancel_a_launch_fail(mode):
+    """A request may always fail; 128-bit registers carry its answer."""
+    sim = Sim((PTX / "launch_control.ptx").read_text(), mode)
+    out = sim.buffer(np.zeros((32, 2), np.uint64))
+    assert sim.launch("k", out) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out == [0, 5]).all()
