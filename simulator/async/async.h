@@ -62,7 +62,7 @@ struct mbarrier {
     int64_t tx;
     uint32_t slot;
     uint32_t init_warp, init_time;
-    uint32_t fence_generation; /* of the cluster barrier when the initialisation was fenced */
+    uint32_t init_generation, fence_generation; /* of the cluster barrier, at the init and at its fence */
     const struct insn *init_insn, *last_insn;
     struct clockv *gathered, *released;
     struct cta *cta;
@@ -115,6 +115,8 @@ enum next pending_registers(struct run *run, const struct insn *insn);
 /* ---- what simulator/tensor keeps in cta->tensor ---- */
 void tensor_free(struct cta *cta);
 void tensor_at_end(struct cluster *cluster, struct cta *cta);
+/* An instruction reads or writes a register that a tcgen05.ld is still to fill. */
+enum next tensor_register_use(struct run *run, const struct insn *load, bool written);
 /* What `from` knows of tcgen05 operations: relaxed barriers order those too (PTX ISA, tcgen05.fence: execution
  * ordering instructions). */
 void tensor_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);

@@ -109,11 +109,12 @@ enum next groups_wait(struct run *run, enum group_family family, uint32_t pendin
     return NEXT;
 }
 
-/* Shared memory goes away with the CTA: a bulk store still reading it stores garbage. */
+/* Shared memory goes away with the CTA, and PTX promises nothing to a bulk store still reading it.  CUTLASS's
+ * epilogues without a source tensor end so, hence for review. */
 void groups_at_end(struct run *run) {
     const struct family *f = family_of(run->warp, GROUP_BULK);
     if (f->used && f->waited_read < f->last_used) {
-        (void)sim_report_pair(run, SIM_ERROR, "unfinished-store", -1, f->last_insn,
+        (void)sim_report_pair(run, SIM_REVIEW, "unfinished-store", -1, f->last_insn,
                               "a warp ends without having waited for its bulk stores to read shared memory "
                               "(cp.async.bulk.wait_group.read 0)");
     }

@@ -66,12 +66,8 @@ enum next pending_registers(struct run *run, const struct insn *insn) {
             continue;
         }
         const struct in_flight *first = &run->warp->in_flight[0];
-        if (first->group == UINT32_MAX) { /* tcgen05.ld: simulator/tensor/vm/access.c */
-            (void)sim_report_pair(
-                run, SIM_ERROR, "tcgen05-register", -1, first->insn,
-                "%s a register that a pending tcgen05.ld fills: tcgen05.wait::ld has to come first",
-                written ? "writes" : "reads");
-            break;
+        if (first->group == UINT32_MAX) {
+            return tensor_register_use(run, first->insn, written);
         }
         if (insn->cls == CL_MOVE) {
             return move_pending(run, first->insn);

@@ -209,6 +209,17 @@ static enum next wait_stream(struct run *run, struct stream *stream, const char 
     return NEXT;
 }
 
+static void release_rows(struct warp *warp) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < warp->npending; i++) {
+        if (warp->in_flight[i].group == UINT32_MAX)
+            mark_rows(warp, warp->in_flight[i].function, warp->in_flight[i].insn, -1);
+        else
+            warp->in_flight[kept++] = warp->in_flight[i];
+    }
+    warp->npending = kept;
+}
+
 static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
@@ -218,15 +229,25 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
     enum next next = wait_stream(run, &warp->loads, "its tcgen05.ld (tcgen05.wait::ld)");
     if (next != NEXT)
         return next;
-    struct warp *w = run->warp;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < w->npending; i++) {
-        if (w->in_flight[i].group == UINT32_MAX)
-            mark_rows(w, w->in_flight[i].function, w->in_flight[i].insn, -1);
-        else
-            w->in_flight[kept++] = w->in_flight[i];
-    }
-    w->npending = kept;
+    release_rows(run->warp);
+    return NEXT;
+}
+
+/* CUTLASS's epilogues use registers ahead of wait::ld, and nvcc moves uses there: chips seem to hold such a use
+ * back.  It waits for the data here, but learns nothing of the load's being complete. */
+enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
+    struct tensor_warp *warp = tensor_warp(run);
+    if (warp == NULL)
+        return FAIL;
+    (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,
+                          "%s a register that a pending tcgen05.ld fills: PTX wants tcgen05.wait::ld first",
+                          written ? "writes" : "reads");
+    if (warp->loads.pending != 0)
+        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
+                                           .object = &warp->loads,
+                                           .ready = nothing_pending,
+                                           .what = "the tcgen05.ld whose register it uses"});
+    release_rows(run->warp);
     return NEXT;
 }
 

@@ -203,7 +203,7 @@ MUTANTS = {
     "before": ("review", "missing-tcgen05-fence"),
     "after": ("review", "missing-tcgen05-fence"),
     "sync": ("error", "tensor-memory-race"),
-    "wait_ld": ("error", "tcgen05-register"),
+    "wait_ld": ("error", "tensor-memory-freed"),
 }
 
 
