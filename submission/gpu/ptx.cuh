@@ -65,6 +65,23 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
+/* The same from a CTA of a pair, whose barrier may lie in the other CTA (sm_100a). */
+PTX void cp_async_bulk_tensor_3d_pair(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
+                                      struct mbarrier barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 "
+        "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+        "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address)
+        : "memory");
+}
+
+/* A box to L2, where all of the device sees the same bytes, so that it cannot become stale. */
+PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, int32_t y, int32_t z) {
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(tensor_map),
+                 "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
@@ -114,6 +131,14 @@ template <uint32_t registers> PTX void setmaxnreg_dec(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+/* One lane of the warp, the same each time; all of it executes this. */
+PTX bool elect_sync(void) {
+    uint32_t elected;
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(elected));
+    return elected != 0;
+}
+
 /* Named barrier among `threads` threads of the CTA; 0 is __syncthreads. */
 PTX void bar_sync(uint32_t barrier, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -124,6 +149,12 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(address));
+    return value;
+}
+
+PTX uint32_t ld_shared_u32(uint32_t address) {
+    uint32_t value;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
     return value;
 }
 

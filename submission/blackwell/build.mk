@@ -1,0 +1,19 @@
+# The Blackwell back end: kernels by nvcc, host side by the C compiler against the toolkit's headers, static cudart.
+ifneq ($(NVCC),)
+include submission/gpu/cuda.mk
+BLACKWELL_ARCHS := $(if $(CUDA_LIB),$(filter compute_100 compute_103,$(shell $(NVCC) --list-gpu-arch)))
+ifneq ($(filter compute_100,$(BLACKWELL_ARCHS)),)
+GPU_PARTS += blackwell
+override CPPFLAGS += -DNVFP4_HAVE_BLACKWELL
+ifneq ($(filter compute_103,$(BLACKWELL_ARCHS)),)
+BLACKWELL_103 := -gencode=arch=compute_103a,code=sm_103a
+$(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -DNVFP4_HAVE_SM_103
+endif
+OBJS += $(BUILD)/submission/blackwell/plan.o $(BUILD)/submission/blackwell/blackwell_backend.o $(BUILD)/submission/blackwell/kernels.o
+$(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
+$(BUILD)/submission/blackwell/kernels.o: submission/blackwell/kernels.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_100a,code=sm_100a $(BLACKWELL_103) -Werror all-warnings \
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+endif
+endif

@@ -1,0 +1,65 @@
+/* The load warp: copies of codes and scale factors. */
+#ifndef BLACKWELL_LOAD_CUH
+#define BLACKWELL_LOAD_CUH
+
+#include "tile.cuh"
+
+/* Where a stage's boxes start: rows of A and of B, and scale tiles; the stages follow each other along K. */
+struct boxes {
+    int32_t token, feature, batch;
+    int32_t sfa_tile, sfb_tile;
+};
+
+template <class T>
+static __device__ __forceinline__ struct boxes find_boxes(const struct place &place, int32_t tiles_k) {
+    return {place.token, place.feature + place.rank * T::cta_features, place.batch,
+            place.token / SCALE_TILE_ROWS * tiles_k, place.feature / SCALE_TILE_ROWS * tiles_k};
+}
+
+/* Weights of the first stages to L2, while the kernel in front still runs.  Whoever writes them before that
+ * kernel ends writes through the same L2. */
+template <class T>
+static __device__ __forceinline__ void prefetch_weights(const struct boxes &boxes,
+                                                        const struct dual_gemm_params &p, int32_t stages_k) {
+    for (int32_t i = 0; i < min(T::stages, stages_k); i++) {
+        int32_t k = i * STAGE_CODE_BYTES;
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, k, boxes.feature, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, k, boxes.feature, boxes.batch);
+        if (!p.scales_made_here) {
+            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
+            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
+        }
+    }
+}
+
+/* Load warp, one thread.  Waits for empty[s], fills stage s, which signals full[s]: one arrival and the stage's
+ * bytes, of both CTAs of a pair at the first one's barrier.  Boxes past the end of a tensor are filled with
+ * zeros, or with the next rows' scale factors, which no MMA reads. */
+template <class T>
+static __device__ __forceinline__ void load(const struct shared_map &shared, const struct place &place,
+                                            const struct dual_gemm_params &p) {
+    int32_t stages_k = (p.steps_k + STAGE_STEPS - 1) / STAGE_STEPS;
+    struct boxes boxes = find_boxes<T>(place, p.steps_k);
+    prefetch_weights<T>(boxes, p, stages_k);
+    griddepcontrol_wait();
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < stages_k; i++) {
+        struct mbarrier full = shared.full<T>(ring.stage);
+        uint32_t to = shared.base + ring.stage * T::stage_size;
+        int32_t k = i * STAGE_CODE_BYTES, tile = i * STAGE_STEPS;
+        if (i >= T::stages) {
+            wait(shared.empty<T>(ring.stage), ring.parity ^ 1);
+        }
+        mbarrier_arrive_expect_tx(full, T::stage_size);
+        cp_async_bulk_tensor_3d(to + T::b1_at, &p.b1, k, boxes.feature, boxes.batch, full);
+        cp_async_bulk_tensor_3d(to + T::b2_at, &p.b2, k, boxes.feature, boxes.batch, full);
+        cp_async_bulk_tensor_3d(to, &p.a, k, boxes.token, boxes.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfb1_at, &p.sfb1, 0, boxes.sfb_tile + tile, boxes.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfb2_at, &p.sfb2, 0, boxes.sfb_tile + tile, boxes.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + tile, boxes.batch, full);
+        advance<T::stages>(ring);
+    }
+}
+
+#endif

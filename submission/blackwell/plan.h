@@ -1,0 +1,24 @@
+/* Choosing a configuration: host only, pure, tested without a GPU. */
+#ifndef BLACKWELL_PLAN_H
+#define BLACKWELL_PLAN_H
+
+#include "config.h"
+
+extern const struct blackwell_config blackwell_configs[];
+extern const int blackwell_config_count;
+
+/* CTAs of a configuration: whole pairs, the last one maybe half outside. */
+int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l);
+
+/* What a plan is predicted to cost, in picoseconds: waves of CTAs, one an SM, times the stages of one, each as
+ * long as its copies or its products take, whichever is longer, and a start and an end for each wave. */
+int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                            int sms);
+
+/* The index of the cheapest configuration, of equals the first one listed. */
+int blackwell_choose(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+
+/* The index of a configuration by name, or -1. */
+int blackwell_config_named(const char *name);
+
+#endif
