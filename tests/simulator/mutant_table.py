@@ -126,7 +126,7 @@ def main() -> int:
         "",
         "Written by `tests/simulator/mutant_table.py`. Each mutant is a correct kernel with one synchronisation",
         f"removed or altered, run in the modes {', '.join(MODES)} (the Hopper back end in the",
-        "first three). A false alarm is a finding on the kernel as it is. `wrong values` includes runs that did not end:",
+        "first three). A false alarm is a finding on the kernel as it is. `wrong values` includes runs without an end:",
         "a comparison of outputs would have shown these, and only these.",
         "",
         *summary,
