@@ -9,12 +9,14 @@
  *              '-----empty-----------'
  *
  *   barrier    arrivals                bytes        complete when
- *   full[s]    1 (load warp)           stage_size   stage s holds codes and scale factors (of all its CTAs)
- *   empty[s]   1 (tcgen05.commit)      0            no MMA and no copy reads stage s any more
+ *   full[s]    1 (load warp)           stage_size   stage s holds codes and scale factors, in a pair that of
+ *                                      a CTA        both CTAs (only the first one's barrier is used)
+ *   empty[s]   1 (tcgen05.commit)      0            no MMA and no copy reads stage s, in both CTAs, any more
  *   gate_full  1 (tcgen05.commit)      0            A B1^T is complete
  *   up_full    1 (tcgen05.commit)      0            A B2^T is complete
  *
- * The stages of the tail are not given back: nothing is loaded after them. */
+ * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both.  The
+ * last stages are not given back: nothing is loaded after them. */
 #ifndef BLACKWELL_DUAL_GEMM_KERNEL_CUH
 #define BLACKWELL_DUAL_GEMM_KERNEL_CUH
 
@@ -43,6 +45,16 @@ static __device__ __forceinline__ void prefetch_maps(const struct dual_gemm_para
     prefetch_tensormap(&p.sfa);
 }
 
+/* All threads of the CTA, or of the pair. */
+template <class T> static __device__ __forceinline__ void sync_ctas(void) {
+    if constexpr (T::ctas == 1) {
+        __syncthreads();
+    } else {
+        barrier_cluster_arrive_release();
+        barrier_cluster_wait_acquire();
+    }
+}
+
 template <class T>
 static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     dual_gemm_kernel(const __grid_constant__ dual_gemm_params p) {
@@ -62,7 +74,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tcgen05_relinquish_alloc_permit<T::ctas>();
     }
     tcgen05_fence_before_thread_sync();
-    __syncthreads();
+    sync_ctas<T>();
     tcgen05_fence_after_thread_sync();
     griddepcontrol_launch_dependents();
     struct tensor_address sums = {ld_shared_u32(shared.base + T::slot_at)};
@@ -72,14 +84,14 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             load<T>(shared, place, p);
         }
     } else if (warp == MMA_WARP) {
-        if (elect_sync()) {
+        if (place.rank == 0 && elect_sync()) {
             multiply<T>(shared, sums, place, p.steps_k);
         }
         __syncwarp();
     } else {
         finish<T>(shared, sums, place, p);
     }
-    __syncthreads();
+    sync_ctas<T>();
     if (warp == MMA_WARP) {
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(sums, TENSOR_COLUMNS);

@@ -32,9 +32,36 @@ static __device__ __forceinline__ void prefetch_weights(const struct boxes &boxe
     }
 }
 
+/* Copies a box to this CTA, signalling `full`. */
+template <class T>
+static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
+                                                int32_t z, struct mbarrier full) {
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(to, map, x, y, z, full);
+    } else {
+        cp_async_bulk_tensor_3d_pair(to, map, x, y, z, full);
+    }
+}
+
+/* Scale factors of B1 and B2.  Each CTA of a pair needs both, of all features: each copies one, to both. */
+template <class T>
+static __device__ __forceinline__ void copy_weight_scales(uint32_t to, const struct dual_gemm_params &p,
+                                                          const struct place &place, int32_t tile,
+                                                          struct mbarrier full) {
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(to + T::sfb1_at, &p.sfb1, 0, tile, place.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfb2_at, &p.sfb2, 0, tile, place.batch, full);
+    } else {
+        const uint16_t both = 3;
+        cp_async_bulk_tensor_3d_pair_multicast(to + (place.rank == 0 ? T::sfb1_at : T::sfb2_at),
+                                               place.rank == 0 ? &p.sfb1 : &p.sfb2, 0, tile, place.batch, full,
+                                               both);
+    }
+}
+
 /* Load warp, one thread.  Waits for empty[s], fills stage s, which signals full[s]: one arrival and the stage's
- * bytes, of both CTAs of a pair at the first one's barrier.  Boxes past the end of a tensor are filled with
- * zeros, or with the next rows' scale factors, which no MMA reads. */
+ * bytes, in a pair those of both CTAs at the first one's barrier.  Boxes past the end of a tensor are filled
+ * with zeros, or with the next rows' scale factors, which no MMA reads. */
 template <class T>
 static __device__ __forceinline__ void load(const struct shared_map &shared, const struct place &place,
                                             const struct dual_gemm_params &p) {
@@ -51,13 +78,17 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
         if (i >= T::stages) {
             wait(shared.empty<T>(ring.stage), ring.parity ^ 1);
         }
-        mbarrier_arrive_expect_tx(full, T::stage_size);
-        cp_async_bulk_tensor_3d(to + T::b1_at, &p.b1, k, boxes.feature, boxes.batch, full);
-        cp_async_bulk_tensor_3d(to + T::b2_at, &p.b2, k, boxes.feature, boxes.batch, full);
-        cp_async_bulk_tensor_3d(to, &p.a, k, boxes.token, boxes.batch, full);
-        cp_async_bulk_tensor_3d(to + T::sfb1_at, &p.sfb1, 0, boxes.sfb_tile + tile, boxes.batch, full);
-        cp_async_bulk_tensor_3d(to + T::sfb2_at, &p.sfb2, 0, boxes.sfb_tile + tile, boxes.batch, full);
-        cp_async_bulk_tensor_3d(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + tile, boxes.batch, full);
+        if (place.rank == 0) {
+            mbarrier_arrive_expect_tx(full, T::ctas * T::stage_size);
+        }
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, 0);
+        }
+        copy_box<T>(to + T::b1_at, &p.b1, k, boxes.feature, boxes.batch, full);
+        copy_box<T>(to + T::b2_at, &p.b2, k, boxes.feature, boxes.batch, full);
+        copy_box<T>(to, &p.a, k, boxes.token, boxes.batch, full);
+        copy_weight_scales<T>(to, p, place, boxes.sfb_tile + tile, full);
+        copy_box<T>(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + tile, boxes.batch, full);
         advance<T::stages>(ring);
     }
 }

@@ -4,35 +4,88 @@
 
 #include "tile.cuh"
 
-/* Where one step's operands are. */
-struct step {
-    uint64_t a, b1, b2;                     /* descriptors */
-    struct tensor_address sfa, sfb1, sfb2;  /* as tcgen05.cp fills them */
-    struct tensor_address gate_sfb, up_sfb; /* as tcgen05.mma reads them */
+/* Where a stage's operands are: descriptors of its first step, and its columns of scale factors. */
+struct operands {
+    uint64_t a, b1, b2, sfa, sfb1, sfb2;
+    struct tensor_address scales;
 };
 
-/* Features that start half a scale tile in, two columns of 32 rows, read from there. */
 template <class T>
-static __device__ __forceinline__ struct step find_step(uint32_t stage, struct tensor_address scales, int step,
-                                                        uint32_t sfb_column) {
-    struct step s;
-    s.a = swizzled_tile_descriptor(stage + step * STEP_CODE_BYTES);
-    s.b1 = swizzled_tile_descriptor(stage + T::b1_at + step * STEP_CODE_BYTES);
-    s.b2 = swizzled_tile_descriptor(stage + T::b2_at + step * STEP_CODE_BYTES);
-    s.sfa = tensor_column(scales, step * STEP_COLUMNS);
-    s.sfb1 = tensor_column(s.sfa, SCALE_TILE_COLUMNS);
-    s.sfb2 = tensor_column(s.sfb1, SCALE_TILE_COLUMNS);
-    s.gate_sfb = tensor_column(s.sfb1, sfb_column);
-    s.up_sfb = tensor_column(s.sfb2, sfb_column);
-    return s;
+static __device__ __forceinline__ struct operands find_operands(const struct shared_map &shared,
+                                                                struct tensor_address sums, int stage) {
+    uint32_t at = shared.base + stage * T::stage_size;
+    return {swizzled_tile_descriptor(at),
+            swizzled_tile_descriptor(at + T::b1_at),
+            swizzled_tile_descriptor(at + T::b2_at),
+            scale_tile_descriptor(at + T::sfa_at),
+            scale_tile_descriptor(at + T::sfb1_at),
+            scale_tile_descriptor(at + T::sfb2_at),
+            tensor_column(sums, T::scales_at + stage * STAGE_COLUMNS)};
+}
+
+/* What both products have in common. */
+struct products {
+    struct tensor_address gate, up;
+    uint32_t instruction;
+    uint32_t sfb_column; /* of a scale tile's four: where the tile's features start */
+};
+
+static __device__ __forceinline__ struct tensor_address sfa_of(const struct operands &o, int step) {
+    return tensor_column(o.scales, step * STEP_COLUMNS);
+}
+
+template <int ctas> static __device__ __forceinline__ void copy_scales(const struct operands &o, int step) {
+    struct tensor_address to = sfa_of(o, step);
+    uint64_t tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    tcgen05_cp_32x128b_warpx4<ctas>(to, o.sfa + tile);
+    tcgen05_cp_32x128b_warpx4<ctas>(tensor_column(to, SCALE_TILE_COLUMNS), o.sfb1 + tile);
+    tcgen05_cp_32x128b_warpx4<ctas>(tensor_column(to, 2 * SCALE_TILE_COLUMNS), o.sfb2 + tile);
+}
+
+/* A stage's part of the work.  With both products, A stays in the collector for the second one. */
+enum part { BOTH_PRODUCTS, COPIES_AND_GATE, UP };
+
+template <int ctas, enum part part>
+static __device__ __forceinline__ void multiply_step(const struct products &p, const struct operands &o,
+                                                     int step, int accumulate) {
+    const enum collector first = part == BOTH_PRODUCTS ? COLLECTOR_FILL : COLLECTOR_DISCARD;
+    const enum collector second = part == BOTH_PRODUCTS ? COLLECTOR_LASTUSE : COLLECTOR_DISCARD;
+    uint64_t codes = descriptor_advance(step * STEP_CODE_BYTES),
+             tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    struct tensor_address sfa = tensor_column(o.scales, step * STEP_COLUMNS);
+    struct tensor_address sfb1 = tensor_column(sfa, SCALE_TILE_COLUMNS);
+    struct tensor_address sfb2 = tensor_column(sfb1, SCALE_TILE_COLUMNS);
+    if (part != UP) {
+        tcgen05_cp_32x128b_warpx4<ctas>(sfa, o.sfa + tile);
+        tcgen05_cp_32x128b_warpx4<ctas>(sfb1, o.sfb1 + tile);
+        tcgen05_cp_32x128b_warpx4<ctas>(sfb2, o.sfb2 + tile);
+        tcgen05_mma_mxf4nvf4<ctas, first>(p.gate, o.a + codes, o.b1 + codes, p.instruction, sfa,
+                                          tensor_column(sfb1, p.sfb_column), accumulate);
+    }
+    if (part != COPIES_AND_GATE) {
+        tcgen05_mma_mxf4nvf4<ctas, second>(p.up, o.a + codes, o.b2 + codes, p.instruction, sfa,
+                                           tensor_column(sfb2, p.sfb_column), accumulate);
+    }
+}
+
+/* The steps of stage number `i` that K has. */
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_stage(const struct products &p, const struct shared_map &shared,
+                                                      int stage, int32_t i, int32_t steps_k) {
+    struct operands o = find_operands<T>(shared, p.gate, stage);
+#pragma unroll
+    for (int step = 0; step < STAGE_STEPS; step++) {
+        if (i * STAGE_STEPS + step < steps_k) {
+            multiply_step<T::ctas, part>(p, o, step, i > 0 || step > 0);
+        }
+    }
 }
 
 template <class T>
-static __device__ __forceinline__ void copy_scales(const struct step &s, uint32_t stage, int step) {
-    uint32_t at = stage + step * SCALE_TILE_BYTES;
-    tcgen05_cp_32x128b_warpx4<T::ctas>(s.sfa, scale_tile_descriptor(at + T::sfa_at));
-    tcgen05_cp_32x128b_warpx4<T::ctas>(s.sfb1, scale_tile_descriptor(at + T::sfb1_at));
-    tcgen05_cp_32x128b_warpx4<T::ctas>(s.sfb2, scale_tile_descriptor(at + T::sfb2_at));
+static __device__ __forceinline__ void wait_for_stage(const struct shared_map &shared,
+                                                      const struct ring &ring) {
+    wait(shared.full<T>(ring.stage), ring.parity);
+    tcgen05_fence_after_thread_sync();
 }
 
 /* MMA warp, one thread (of the first CTA of a pair).  Waits for full[s]; copies the scale factors, multiplies;
@@ -41,56 +94,34 @@ static __device__ __forceinline__ void copy_scales(const struct step &s, uint32_
 template <class T>
 static __device__ __forceinline__ void multiply(const struct shared_map &shared, struct tensor_address sums,
                                                 const struct place &place, int32_t steps_k) {
-    const uint32_t instruction = nvfp4_instruction_descriptor(TILE_TOKENS * T::ctas, T::features);
-    const struct tensor_address gate = sums, up = tensor_column(sums, T::up_at);
-    const uint32_t sfb_column = place.feature % SCALE_TILE_ROWS / (SCALE_TILE_ROWS / SCALE_TILE_COLUMNS);
-    int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, together = max(stages_k - T::tail, 0);
-    struct ring ring = {0, 0}, tail;
+    const uint32_t half_tile = place.feature % SCALE_TILE_ROWS,
+                   column_rows = SCALE_TILE_ROWS / SCALE_TILE_COLUMNS;
+    const struct products p = {sums, tensor_column(sums, T::up_at),
+                               nvfp4_instruction_descriptor(TILE_TOKENS * T::ctas, T::features),
+                               half_tile / column_rows};
+    const int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, together = max(stages_k - T::tail, 0);
+    struct ring ring = {0, 0};
 #pragma unroll 1
-    for (int32_t i = 0; i < stages_k; i++) {
-        int steps = min(STAGE_STEPS, steps_k - i * STAGE_STEPS);
-        uint32_t stage = shared.base + ring.stage * T::stage_size;
-        struct tensor_address scales = tensor_column(sums, T::scales_at + ring.stage * STAGE_COLUMNS);
-        tail = i <= together ? ring : tail;
-        wait(shared.full<T>(ring.stage), ring.parity);
-        tcgen05_fence_after_thread_sync();
-#pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) {
-            if (step < steps) {
-                struct step s = find_step<T>(stage, scales, step, sfb_column);
-                copy_scales<T>(s, stage, step);
-                int accumulate = i > 0 || step > 0;
-                if (i < together) {
-                    tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_FILL>(gate, s.a, s.b1, instruction, s.sfa,
-                                                                  s.gate_sfb, accumulate);
-                    tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_LASTUSE>(up, s.a, s.b2, instruction, s.sfa,
-                                                                     s.up_sfb, accumulate);
-                } else {
-                    tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(gate, s.a, s.b1, instruction, s.sfa,
-                                                                     s.gate_sfb, accumulate);
-                }
-            }
-        }
-        if (i < together) {
+    for (int32_t i = 0; i < together; i++) {
+        wait_for_stage<T>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps_k);
+        if (i + T::stages < stages_k) { /* an arrival that nobody waits for could come after the CTA's end */
             tcgen05_commit<T::ctas>(shared.empty<T>(ring.stage));
         }
         advance<T::stages>(ring);
     }
+    struct ring tail = ring;
+#pragma unroll 1
+    for (int32_t i = together; i < stages_k; i++) {
+        wait_for_stage<T>(shared, tail);
+        multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps_k);
+        advance<T::stages>(tail);
+    }
     tcgen05_commit<T::ctas>(shared.gate_full<T>());
 #pragma unroll 1
     for (int32_t i = together; i < stages_k; i++) {
-        int steps = min(STAGE_STEPS, steps_k - i * STAGE_STEPS);
-        uint32_t stage = shared.base + tail.stage * T::stage_size;
-        struct tensor_address scales = tensor_column(sums, T::scales_at + tail.stage * STAGE_COLUMNS);
-#pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) {
-            if (step < steps) {
-                struct step s = find_step<T>(stage, scales, step, sfb_column);
-                tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(up, s.a, s.b2, instruction, s.sfa, s.up_sfb,
-                                                                 i > 0 || step > 0);
-            }
-        }
-        advance<T::stages>(tail);
+        multiply_stage<T, UP>(p, shared, ring.stage, i, steps_k);
+        advance<T::stages>(ring);
     }
     tcgen05_commit<T::ctas>(shared.up_full<T>());
 }

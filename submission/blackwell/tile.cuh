@@ -7,8 +7,7 @@
 #include "kernels.h"
 
 /* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
- * lap.  The producer fills the first lap without waiting, so it too starts with the parity of the barriers'
- * first phase. */
+ * lap.  The load warp fills the first lap without waiting, and from then on waits for the phase before. */
 struct ring {
     int stage;
     uint32_t parity;

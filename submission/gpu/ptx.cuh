@@ -75,6 +75,15 @@ PTX void cp_async_bulk_tensor_3d_pair(uint32_t to, const void *tensor_map, int32
         : "memory");
 }
 
+/* The same to each CTA in the mask, at the same place; in a pair they all signal the barrier's CTA. */
+PTX void cp_async_bulk_tensor_3d_pair_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y,
+                                                int32_t z, struct mbarrier barrier, uint16_t ctas) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.cta_group::2 [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+                 "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address), "h"(ctas)
+                 : "memory");
+}
+
 /* A box to L2, where all of the device sees the same bytes, so that it cannot become stale. */
 PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, int32_t y, int32_t z) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(tensor_map),

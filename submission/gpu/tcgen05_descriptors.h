@@ -33,6 +33,12 @@ DESCRIPTOR uint64_t scale_tile_descriptor(uint32_t address) {
     return shared_matrix_descriptor(address, unused, core_matrix_bytes, swizzle_none);
 }
 
+/* What to add to a descriptor for a start so many bytes further on; inside a swizzle atom this moves along K.
+ */
+DESCRIPTOR uint64_t descriptor_advance(uint32_t bytes) {
+    return bytes >> 4;
+}
+
 /* HW: Instruction descriptor of kind::mxf4nvf4: bits 7-9 and 10-11 formats of A and B (e2m1 is 1), 17-22 N / 8,
  * 23 scale format (ue4m3 is 0), 27-28 M / 128; K-major operands, K = 64 and scale-factor ids 0 are zeros. */
 DESCRIPTOR uint32_t nvfp4_instruction_descriptor(uint32_t m, uint32_t n) {
