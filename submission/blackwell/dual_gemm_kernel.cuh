@@ -83,6 +83,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         if (elect_sync()) {
             load<T>(shared, place, p);
         }
+        __syncwarp();
     } else if (warp == MMA_WARP) {
         if (place.rank == 0 && elect_sync()) {
             multiply<T>(shared, sums, place, p.steps_k);

@@ -1,0 +1,138 @@
+"""The Blackwell back end without a GPU: its plans and descriptors, and what the compiler makes of its kernels."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
+TENSOR_COLUMNS = 512
+MAX_REGISTERS = 255
+SMS = 148
+CONFIGS, KERNELS = 4, 5  # and the blocking of scale factors
+
+
+@pytest.fixture(scope="module")
+def ask(root, tmp_path_factory):
+    """A line of answer to a line of question, by the library's own code."""
+    program = tmp_path_factory.mktemp("check") / "blackwell_check"
+    sources = [root / "tests/c/blackwell_check.c", root / "submission/blackwell/plan.c"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", program, *sources], check=True)
+
+    def run(*words):
+        line = " ".join(str(word) for word in words)
+        return subprocess.run([program], input=line, capture_output=True, text=True, check=True).stdout.split()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "name", "ctas"),
+    [
+        (256, 4096, 7168, "m256n64", 128),
+        (512, 4096, 7168, "m256n128", 128),
+        (256, 3072, 4096, "m256n64", 96),
+        (512, 3072, 7168, "m256n128", 96),
+    ],
+)
+def test_each_benchmark_shape_runs_in_one_wave_of_pairs(ask, m, n, k, name, ctas):
+    chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
+    assert (chosen, int(count)) == (name, ctas)
+
+
+@pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
+@pytest.mark.parametrize("n", [1, 72, 384, 100000])
+@pytest.mark.parametrize("k", [64, 7168])
+def test_every_shape_gets_a_configuration_that_fits(ask, m, n, k):
+    _, ctas, shared, columns = ask("plan", m, n, k, 3, SMS)
+    assert int(ctas) >= 3
+    assert int(shared) <= MAX_SHARED_BYTES
+    assert int(columns) <= TENSOR_COLUMNS
+
+
+@pytest.mark.parametrize("address", [0, 1024, 37 * 1024, 226 * 1024])
+@pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128)])
+def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
+    tile, scale, instruction = (int(word, 16) for word in ask("descriptors", address, m, n))
+
+    def field(bits, low, width):
+        return bits >> low & (1 << width) - 1
+
+    for descriptor, stride, swizzle in ((tile, 1024, 2), (scale, 128, 0)):
+        assert field(descriptor, 0, 14) == address // 16
+        assert field(descriptor, 32, 14) == stride // 16
+        assert field(descriptor, 46, 3) == 1  # version
+        assert field(descriptor, 49, 12) == 0  # base offset, leading-offset mode, reserved
+        assert field(descriptor, 61, 3) == swizzle
+    assert (field(instruction, 7, 3), field(instruction, 10, 2)) == (1, 1)  # e2m1
+    assert (field(instruction, 17, 6), field(instruction, 27, 2)) == (n // 8, m // 128)
+    assert instruction & ~(7 << 7 | 3 << 10 | 63 << 17 | 3 << 27) == 0  # ue4m3, K-major, ids 0, K = 64
+
+
+@pytest.fixture(scope="module")
+def nvcc(root):
+    found = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip(found.stderr.strip())
+    return found.stdout.strip()
+
+
+@pytest.fixture(scope="module", params=["100a", "103a"])
+def compiled(request, nvcc, root, tmp_path_factory):
+    """ptxas' report of the kernels, and the cubin."""
+    known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
+    if f"compute_{request.param[:-1]}" not in known:
+        pytest.skip(f"{nvcc} does not know sm_{request.param}")
+    target = tmp_path_factory.mktemp("ptxas") / "kernels.cubin"
+    arch = f"-gencode=arch=compute_{request.param},code=sm_{request.param}"
+    command = [nvcc, "-std=c++17", "-O3", arch, "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin", "-o", target]
+    done = subprocess.run([*command, root / "submission/blackwell/kernels.cu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr, target
+
+
+def test_no_kernel_spills_and_registers_fit(compiled):
+    report, _ = compiled
+    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert frames == [("0", "0", "0")] * KERNELS
+    registers = [int(used) for used in re.findall(r"Used (\d+) registers", report)]
+    assert len(registers) == KERNELS
+    assert max(registers) <= MAX_REGISTERS
+    assert "warning" not in report
+
+
+def nvdisasm() -> str:
+    """NVIDIA's disassembler: in PATH, or of the nvidia-cuda-nvdisasm wheel."""
+    wheels = [Path(folder) for folder in sys.path if folder]
+    found = [shutil.which("nvdisasm"), *(path for folder in wheels for path in folder.glob("nvidia/*/bin/nvdisasm"))]
+    path = next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
+    if path is None:
+        pytest.skip("no nvdisasm in PATH or the nvidia-cuda-nvdisasm wheel")
+    return path
+
+
+def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
+    _, cubin = compiled
+    done = subprocess.run([nvdisasm(), cubin], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"nvdisasm cannot read this cubin: {done.stderr.strip()}")
+    kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
+    assert len(kernels) == CONFIGS
+    for code in kernels:
+        pair = re.search(r"tileILi\d+ELi\d+ELi(\d)E", code)[1] == "2"
+        group = r"\.2CTA" if pair else ""
+        # A stage has four steps: both products, the gate alone, up alone; copies with the first two.
+        assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == 4 * (2 + 1 + 1)
+        assert len(re.findall(r"\.A_KEEP\b", code)) == 4  # the collector
+        assert len(re.findall(r"\bUTCCP\.", code)) == 4 * 2 * 3
+        assert len(re.findall(r"\bUTMALDG\.3D", code)) == 6 - pair
+        assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.128\b", code)
+        assert not re.search(r"\b[HIQ]MMA\b", code)
+        assert not re.search(r"\b(LDL|STL)\b", code)
