@@ -25,7 +25,7 @@ JUDGED = {
     "tensor-memory-lane": "A CTA has lanes 0 to 127; in a pair these authors use 128 to 255. Review is right",
     "tensor-memory": (
         "With dealloc at once: warps read columns that warp 0 gave back, since the barrier in front of dealloc is "
-        "commented out. In s_128t and sub_tcgen2: a warp names lane 0 for lanes 32 and up, which PTX does not allow; the "
+        "commented out. In s_128t and sub_tcgen2: a warp names lane 0 for lanes 32 and up, which PTX forbids; the "
         "author's log beside s_128t has a benchmark on a B200 passing, so the chip seems to take the warp's own lanes. "
         "The simulator is right by PTX"
     ),
@@ -39,7 +39,7 @@ JUDGED = {
         "and everybody's practice. Review is right"
     ),
     "tensor-memory-race": "The same cp from another thread, with no order between the two (equal bytes). Right by PTX",
-    "tcgen05-register": "A register of tcgen05.ld moved before wait::ld, by nvcc: asm without dependence. Review is right",
+    "tcgen05-register": "tcgen05.ld's register moved before wait::ld by nvcc: asm without dependence. Review is right",
     "out-of-bounds": "A pointer that the driver did not fill, or a pipeline longer than K",
     "mbarrier-init-fence": "No fence between mbarrier.init and the first TMA on it. Right by PTX; chips forgive it",
     "missing-proxy-fence": "Ordinary stores, then a TMA store of them, without fence.proxy.async. Right by PTX",
@@ -61,8 +61,8 @@ MISSED = """
   builds them, are refused for want of shared memory. The trial compiles each alone.
 - A launch that is refused leaves the verdict `clean` and cudaGetLastError at success; the trial counts the CTAs.
 - The stand-in runtime has no cuGetErrorString; the trial's wrapper brings one.
-- A chip seems to take a warp's own lanes whatever the lane in tcgen05.ld's address says (s_128t, 128 to 255 in pairs). An
-  error that ends the launch is strict; with the lanes put right (`lanes`) the results are.
+- A chip seems to take a warp's own lanes whatever the lane in tcgen05.ld's address says (s_128t; 128 to 255 in pairs).
+  An error that ends the launch is strict; with the lanes put right (`lanes`) the results are.
 """
 
 
