@@ -8,7 +8,7 @@ Public kernels that their authors ran on real chips, compiled from their own fil
 host code on `build/libcudart_sim.a`. Nothing of them is kept here. `scripts/foreign_kernels.py NAME=CHECKOUT ...`
 repeats the trial and writes this file; `simulator/foreign.json` has every finding's sentence.
 
-Right: every element within half a unit of its type and what fp32 accumulation may lose, against float64. A cell is
+Right: every element within half a unit of bf16, or one of fp16, and 1e-4 sqrt(K), of the float64 result. A cell is
 the number of wrong elements, then the verdict. Inputs: normal bf16, or the leaderboard's NVFP4 data.
 """
 # What a finding means for the kernels here, and who is right; only those that occur are printed.
