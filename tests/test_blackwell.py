@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import account
+
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TENSOR_COLUMNS = 512
 MAX_REGISTERS = 255
@@ -74,6 +76,13 @@ def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
     assert (field(instruction, 7, 3), field(instruction, 10, 2)) == (1, 1)  # e2m1
     assert (field(instruction, 17, 6), field(instruction, 27, 2)) == (n // 8, m // 128)
     assert instruction & ~(7 << 7 | 3 << 10 | 63 << 17 | 3 << 27) == 0  # ue4m3, K-major, ids 0, K = 64
+
+
+def test_the_account_reads_the_configurations_and_fits_a_line():
+    assert account.configs("blackwell")["m256n64"] == [64, 7, 2, 3]
+    assert len(account.configs("blackwell")) == CONFIGS
+    assert account.blackwell_config(256, 4096, 128) == "m256n64"
+    assert account.fit([1.0, 2.0, 4.0], [5.0, 7.0, 11.0]) == pytest.approx((3.0, 2.0))
 
 
 @pytest.fixture(scope="module")
