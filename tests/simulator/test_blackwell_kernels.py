@@ -139,11 +139,14 @@ SPARED = {"no fence after a wait": 1, "no fence at the end": 1}
 SAMPLED = {"no copy of scale factors": 7}  # all steps of a stage are alike
 OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself", "no cluster barrier"}
 OF_ONE_CTA = {"no __syncthreads"}
+ENOUGH = OF_ONE_CTA | {"no wait for a barrier", "no commit", "too few bytes"}  # with one CTA: the rest is the same
 
 
 def mutants(name: str, text: str):
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
+        if CONFIGS[name][1] == 1 and what not in ENOUGH:
+            continue
         assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name][1] == 2 else OF_A_PAIR)), what
         for match in found[SPARED.get(what, 0) :: SAMPLED.get(what, 1)]:
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
@@ -160,4 +163,4 @@ def test_each_synchronisation_is_missed(name):
         assert kernel.verdict in (verdict, "error"), (what, kernel.findings)
         assert kinds & kernel.kinds, (what, kernel.findings)
         count += 1
-    assert count >= 25
+    assert count >= (25 if CONFIGS[name][1] == 2 else 10)
