@@ -61,14 +61,10 @@ def judge(row: dict) -> str:
         return "they differ"
     if theirs in ACCUSES and ours in ("error", "review"):
         if "elected-signal" in kinds:
-            return "both accuse it, for other reasons: it overlooks the count of arrive"
+            return "agree: lanes that lag behind the one that arrives can miss a phase"
         return "agree"
-    if theirs in ACCUSES and ours == "clean":
-        return (
-            "simulator: a false alarm, it overlooks the count of arrive"
-            if "one arrival" in row["kernel"]
-            else "they differ"
-        )
+    if "barrier_initialized_multiple_times" in said:
+        return "simulator: one elected lane initialises them, once; each of its modes and the source say so"
     return "they differ"
 
 
