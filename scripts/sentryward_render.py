@@ -64,7 +64,7 @@ def judge(row: dict) -> str:
             return "agree: lanes that lag behind the one that arrives can miss a phase"
         return "agree"
     if "barrier_initialized_multiple_times" in said:
-        return "simulator: one elected lane initialises them, once; each of its modes and the source say so"
+        return "simulator: the source has one elected lane initialise them, once; why it sees two was not found"
     return "they differ"
 
 
