@@ -1,9 +1,9 @@
 # The features' program, for the card and, where the simulator runs kernels, for the simulator.
-FEATURES := main copies barriers matrices scalars
+FEATURES := main copies barriers matrices scalars approximations
 FEATURE_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
 ifneq ($(filter hopper,$(GPU_PARTS)),)
 $(BUILD)/features_h200: $(FEATURES:%=$(BUILD)/features/card/%.o)
-	$(NVCC) -o $@ $^
+	$(NVCC) -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
 $(BUILD)/features_sim: $(FEATURES:%=$(BUILD)/features/sim/%.o) $(BUILD)/libcudart_sim.a
 	$(CXX) -o $@ $^ -lpthread -lm
 $(BUILD)/features/card/%.o: tests/simulator/h200/%.cu $(FLAGS_STAMP)

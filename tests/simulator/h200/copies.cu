@@ -21,10 +21,11 @@ struct place {
 };
 
 /* A tensor of 80 bytes a row plus padding, 24 rows, 3 of each further dimension. */
-static CUtensorMap encode(const struct tiles &tiles, const struct buffers &buffers) {
+static CUtensorMap encode(const char *name, const struct tiles &tiles, const struct buffers &buffers) {
     void *entry = NULL;
     enum cudaDriverEntryPointQueryResult result;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
+    check(name, cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault,
+                                                 &result));
     cuuint64_t sizes[5] = {(cuuint64_t)(tiles.rank == 1 ? 400 : 208) / tiles.element_bytes, 24, 3, 3, 3};
     cuuint64_t strides[4] = {224, 224 * 24, 224 * 24 * 3, 224 * 24 * 9};
     CUtensorMap map;
@@ -33,7 +34,7 @@ static CUtensorMap encode(const struct tiles &tiles, const struct buffers &buffe
         strides, tiles.box, tiles.steps, CU_TENSOR_MAP_INTERLEAVE_NONE, tiles.swizzle,
         CU_TENSOR_MAP_L2_PROMOTION_NONE, tiles.fill);
     if (status != CUDA_SUCCESS) {
-        fprintf(stderr, "cuTensorMapEncodeTiled: %d\n", (int)status);
+        fprintf(stderr, "%s: cuTensorMapEncodeTiled: %d\n", name, (int)status);
         exit(1);
     }
     return map;
@@ -141,7 +142,7 @@ static void tma(const char *name, struct tiles tiles, struct place p) {
     for (uint32_t i = 0; i < tiles.rank; i++) {
         p.bytes *= (tiles.box[i] + tiles.steps[i] - 1) / tiles.steps[i];
     }
-    feature(name, tiles.to_global ? tma_store : tma_load, 1, 128, 1, encode(tiles, buffers), p);
+    feature(name, tiles.to_global ? tma_store : tma_load, 1, 128, 1, encode(name, tiles, buffers), p);
 }
 
 void copies(void) {

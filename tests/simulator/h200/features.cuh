@@ -1,8 +1,8 @@
 /* Small kernels, one a feature, whose outputs a real H200 and the simulator must agree on to the bit.
  *
  * The same program is linked twice: with the CUDA runtime for the card, and with the simulator's stand-in for
- * it. It prints a line a feature, "name hash"; test_features.py compares the simulator's with the card's,
- * committed as features.json. */
+ * it. It prints a line a feature, "name hash words"; test_features.py compares the simulator's with the card's,
+ * which record.py keeps in features.json. */
 #ifndef FEATURES_CUH
 #define FEATURES_CUH
 
@@ -54,11 +54,13 @@ static __device__ __forceinline__ void dump_shared(uint32_t *out, const unsigned
 /* Launches `kernel` on fresh buffers and prints the hash of what it left in them. */
 void run(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments);
 struct buffers fresh_buffers(void);
+void check(const char *what, cudaError_t error); /* ends the program, saying what failed, but for success */
 
 void copies(void);
 void barriers(void);
 void matrices(void);
 void scalars(void);
+void approximations(void);
 
 /* run() for a kernel of (struct buffers, further arguments...). */
 template <class... Further>

@@ -1,13 +1,34 @@
 #include "features.cuh"
 
-static struct buffers made;
-static const char *only; /* a feature whose output is printed word by word */
+#include <signal.h>
+#include <unistd.h>
 
-static void check(const char *what, cudaError_t error) {
+#define SECONDS_TO_START  60 /* the driver's start, with other programs' on the card */
+#define SECONDS_A_FEATURE 10 /* a thousand times what any takes */
+#define EXIT_FAILED       1
+#define EXIT_NEVER_ENDED  3
+
+static struct buffers made;
+static const char *only;  /* a feature whose output is printed word by word */
+static int first, number; /* the first feature to run, and the one at hand */
+static FILE *words_file;
+static const char *at_hand = "cudaMalloc";
+
+void check(const char *what, cudaError_t error) {
     if (error != cudaSuccess) {
         fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
+        exit(EXIT_FAILED);
     }
+}
+
+/* Nothing but what a signal handler may call: the main thread waits inside the driver. */
+static void never_ended(int signal) {
+    (void)signal;
+    static const char said[] = ": has not ended\n";
+    ssize_t ignored = write(STDERR_FILENO, at_hand, strlen(at_hand));
+    ignored = write(STDERR_FILENO, said, sizeof said - 1);
+    (void)ignored;
+    _exit(EXIT_NEVER_ENDED);
 }
 
 struct buffers fresh_buffers(void) {
@@ -26,11 +47,7 @@ struct buffers fresh_buffers(void) {
     return made;
 }
 
-void run(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments) {
-    static uint32_t words[OUT_WORDS];
-    if (only != NULL && strcmp(only, name) != 0) {
-        return;
-    }
+static void launch(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments) {
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = (unsigned)cluster;
@@ -45,7 +62,21 @@ void run(const char *name, const void *kernel, int ctas, int threads, int cluste
     check(name, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES));
     check(name, cudaLaunchKernelExC(&config, kernel, arguments));
     check(name, cudaDeviceSynchronize());
+}
+
+void run(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments) {
+    static uint32_t words[OUT_WORDS];
+    if (number++ < first || (only != NULL && strcmp(only, name) != 0)) {
+        return;
+    }
+    at_hand = name;
+    alarm(SECONDS_A_FEATURE);
+    launch(name, kernel, ctas, threads, cluster, arguments);
     check(name, cudaMemcpy(words, made.out, sizeof words, cudaMemcpyDeviceToHost));
+    if (words_file != NULL && fwrite(words, sizeof words, 1, words_file) + (size_t)fflush(words_file) != 1) {
+        perror("the words");
+        exit(EXIT_FAILED);
+    }
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     uint32_t used = 0;
     for (int i = 0; i < OUT_WORDS * 4; i++) {
@@ -61,11 +92,25 @@ void run(const char *name, const void *kernel, int ctas, int threads, int cluste
     fflush(stdout);
 }
 
+/* features [--from NUMBER] [--words FILE] [NAME]: all features, or those from a number on, or the one named. */
 int main(int count, char **arguments) {
-    only = count > 1 ? arguments[1] : NULL;
+    int option = 1;
+    for (; option + 1 < count && strncmp(arguments[option], "--", 2) == 0; option += 2) {
+        if (strcmp(arguments[option], "--from") == 0) {
+            first = atoi(arguments[option + 1]);
+        } else if (strcmp(arguments[option], "--words") != 0 ||
+                   (words_file = fopen(arguments[option + 1], "wb")) == NULL) {
+            perror(arguments[option]);
+            return EXIT_FAILED;
+        }
+    }
+    only = option < count ? arguments[option] : NULL;
+    signal(SIGALRM, never_ended);
+    alarm(SECONDS_TO_START);
     copies();
     barriers();
     matrices();
     scalars();
-    return 0;
+    approximations();
+    return words_file != NULL && fclose(words_file) != 0 ? EXIT_FAILED : 0;
 }
