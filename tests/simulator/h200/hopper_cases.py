@@ -71,7 +71,7 @@ def cases() -> list[Case]:
     edges = (
         (1, 1, 64, 1),
         (40, 72, 64, 3),
-        (129, 200, 448, 3),
+        (129, 200, 192, 3),
         (200, 1000, 192, 1),
         (1000, 40, 256, 1),
         (300, 7, 320, 2),
@@ -80,17 +80,16 @@ def cases() -> list[Case]:
     found += [
         Case(*shape, kind, "", layout)
         for shape in edges
-        for kind in ("full", "board")
-        for layout in ("blocked", "rows")
+        for kind, layout in (("full", "blocked"), ("full", "rows"), ("board", "blocked"))
     ]
-    found += [Case(200, 200, 448, 1, "nan"), Case(256, 512, 7168, 1, "residue"), Case(129, 200, 3072, 2, "residue")]
+    found += [Case(200, 200, 448, 1, "nan"), Case(256, 512, 7168, 1, "residue"), Case(248, 184, 3072, 2, "residue")]
     for config in configs():
         found += [
-            Case(129, 200, 3072, 1, "full", config),
-            Case(129, 200, 3072, 1, "board", config),
-            Case(40, 72, 2112, 2, "full", config, "rows"),
-            Case(40, 72, 2112, 2, "residue", config, "rows"),
-            Case(256, 264, 2048, 1, "residue", config),
+            Case(248, 184, 1280, 1, "full", config),
+            Case(248, 184, 1280, 1, "board", config),
+            Case(248, 184, 704, 2, "full", config, "rows"),
+            Case(248, 184, 704, 2, "residue", config, "rows"),
+            Case(256, 248, 2048, 1, "residue", config),
         ]
     return found
 
