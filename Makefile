@@ -81,7 +81,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare sanitize
+.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare first-day sanitize
 FORCE:
 
 help: ## list the targets (the default)
@@ -138,6 +138,10 @@ history: ## render the rounds as one page, build/history/index.html, with plots
 
 compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Triton
 	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
+
+FIRST_DAY_ARGS ?=
+first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
+	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU back end

@@ -1,15 +1,12 @@
 """Times the GPU back end against its peers, side by side in one run on a CUDA device.
 
-Variants: `auto` (the library's own choice), names of submission/hopper/config.h, and any of them with `+again` (the
+Variants: `auto` (the library's own choice), names of the back end's config.h, and any of them with `+again` (the
 same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take the
-library given by --library NAME=FILE instead of this checkout's.  Peers:
-  cublas_one_gemm   cuBLAS fp16, one [2N, K] GEMM on operands expanded beforehand; no SiLU, no expansion
-  cublas_two_gemms  two cuBLAS GEMMs on expanded operands, then silu * mul
-  expand_cublas     from NVFP4: expand the three operands, one [2N, K] GEMM, silu * mul
-  triton            a fused Triton kernel from NVFP4 (scripts/compare_triton.py)
+library given by --library NAME=FILE instead of this checkout's.  Peers: scripts/compare_peers.py.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
+--device cpu tries all of it without a GPU (with NVFP4_SIMULATE=1, on the simulator): its times say nothing.
 """
 
 from __future__ import annotations
@@ -38,30 +35,29 @@ from eval.report import print_table  # noqa: E402
 from eval.stats import ratio_interval, relative_spread  # noqa: E402
 from reference import nvfp4  # noqa: E402
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel  # noqa: E402
+from scripts.compare_peers import PEERS, ROUNDED, UNGATED, Call, gated, peer  # noqa: E402
 from submission.submission import custom_kernel  # noqa: E402
 
-PEERS = ("cublas_one_gemm", "cublas_two_gemms", "expand_cublas", "triton")
+BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
 FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
 SEED = 1111
 HALF_TOLERANCE = 2e-2  # of the peers that round the two products to fp16, relative to the largest output
 
-Call = Callable[[int], object]
-
 
 class Problem:
     """One shape with its inputs, expanded operands and the variants' outputs."""
 
-    def __init__(self, m: int, n: int, k: int, inputs: int) -> None:
+    def __init__(self, m: int, n: int, k: int, inputs: int, device: str) -> None:
         self.m, self.n, self.k = m, n, k
-        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device="cuda") for i in range(inputs)]
+        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device=device) for i in range(inputs)]
         self.expanded = [
             tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
             for d in self.data
         ]
         self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.expanded]
         self.expanded = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.expanded, self.stacked, strict=True)]
-        self.both = torch.empty((m, 2 * n), dtype=torch.half, device="cuda")
+        self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
 
     def output(self, i: int) -> torch.Tensor:
         """The tensor c of input i, as (M, N)."""
@@ -91,50 +87,18 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Ten
         kernel(problem.data[i])
 
     def prepare() -> None:
-        os.environ["NVFP4_HOPPER_CONFIG"] = "" if config == "auto" else config
-        os.environ["NVFP4_HOPPER_DEPENDENT_LAUNCH"] = dependent
+        for backend in BACKENDS:
+            os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
+            os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
 
     call.prepare = prepare
     return call
 
 
-def gated(both: torch.Tensor, n: int, out: torch.Tensor) -> None:
-    """silu * mul of the two halves of a [M, 2N] product."""
-    torch.mul(torch.nn.functional.silu(both[:, :n]), both[:, n:], out=out)
-
-
-def fast_expand(codes: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-    """NVFP4 to fp16 in two torch operations: a table look-up of both values of a byte, and the scale factor."""
-    values = pairs[codes.view(torch.uint8).int()].view(torch.half)
-    grouped = values.view(codes.shape[0], -1, nvfp4.GROUP_ELEMS)
-    return (grouped * scales.half().unsqueeze(-1)).view(codes.shape[0], -1)
-
-
-def peer(problem: Problem, name: str) -> Call:
-    """A peer's call."""
-    n = problem.n
-    if name == "cublas_one_gemm":
-        return lambda i: torch.mm(problem.expanded[i][0], problem.stacked[i].t(), out=problem.both)
-    if name == "cublas_two_gemms":
-
-        def two(i: int) -> None:
-            a, b1, b2 = problem.expanded[i]
-            torch.mul(torch.nn.functional.silu(a @ b1.t()), a @ b2.t(), out=problem.output(i))
-
-        return two
-    if name == "expand_cublas":
-        byte = torch.arange(256, dtype=torch.uint8, device="cuda")
-        pairs = nvfp4.decode_e2m1(byte.unsqueeze(-1)).half().view(torch.int32).flatten()
-
-        def expand(i: int) -> None:
-            data = problem.data[i]
-            a, b1, b2 = (fast_expand(data[j][..., 0], data[j + 3][..., 0], pairs) for j in range(3))
-            gated(a @ torch.cat((b1, b2)).t(), n, problem.output(i))
-
-        return expand
-    from scripts.compare_triton import dual_gemm
-
-    return lambda i: dual_gemm(problem.data[i])
+def synchronize(device: str) -> None:
+    """Waits for a CUDA device; others have nothing in flight."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
@@ -143,11 +107,11 @@ def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) ->
         problem.data[i][-1].fill_(float("nan"))
         problem.both.fill_(float("nan"))
         call(i)
-        torch.cuda.synchronize()
-        if name == "cublas_one_gemm":
+        synchronize(problem.both.device.type)
+        if name in UNGATED:
             gated(problem.both, problem.n, problem.output(i))
         output = problem.data[i][-1]
-        if name.startswith(("cublas", "expand")):
+        if name in ROUNDED:
             error = (output.float() - wants[i].float()).abs().max() / wants[i].float().abs().max()
             if not error < HALF_TOLERANCE:
                 return f"{name}: relative error {error:g}"
@@ -161,15 +125,22 @@ def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) ->
 class Timer:
     """Rounds of back-to-back calls from a cold cache."""
 
-    def __init__(self) -> None:
-        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        self._clock = chip.Clock(torch.device("cuda", torch.cuda.current_device()))
+    def __init__(self, device: str) -> None:
+        self._cuda = device == "cuda"
         self.clock_mhz: list[int] = []
+        if self._cuda:
+            self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self._clock = chip.Clock(torch.device("cuda", torch.cuda.current_device()))
 
     def round_us(self, call: Call, count: int) -> float:
         """Mean time of count calls; the flush lasts long enough for all of them to be queued behind it."""
         getattr(call, "prepare", lambda: None)()
+        if not self._cuda:
+            begin = time.perf_counter()
+            for i in range(count):
+                call(i)
+            return (time.perf_counter() - begin) * 1e6 / count
         for i in range(FLUSH_FILLS):
             self._flush.fill_(i)
         self._events[0].record()
@@ -193,7 +164,7 @@ def nvidia_smi(query: str) -> str:
         return f"unknown ({type(error).__name__})"
 
 
-def environment(commit: str, clock_mhz: float | None) -> dict[str, object]:
+def environment(commit: str, clock_mhz: float | None, device: str) -> dict[str, object]:
     """What a reader has to know of the machine and the code."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "submission").rglob("*")):
@@ -201,7 +172,7 @@ def environment(commit: str, clock_mhz: float | None) -> dict[str, object]:
             digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
     return {
-        "chip": torch.cuda.get_device_name(),
+        "chip": chip.name(torch.device(device)),
         "driver": nvidia_smi("driver_version"),
         "versions": versions,
         "clocks": {
@@ -209,7 +180,7 @@ def environment(commit: str, clock_mhz: float | None) -> dict[str, object]:
             "sm_mhz_max": nvidia_smi("clocks.max.sm"),
             "memory_mhz": nvidia_smi("clocks.mem"),
         },
-        "flags": "nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a",
+        "flags": "nvcc -O3 -lineinfo, sm_90a and sm_100a (submission/*/build.mk)",
         "digests": {"submission": digest.hexdigest()},
         "commit": commit,
     }
@@ -219,7 +190,7 @@ def run_shape(
     shape: tuple[int, int, int], variants: list[str], options: argparse.Namespace, timer: Timer
 ) -> tuple[list[dict[str, object]], dict[str, str]]:
     """The samples of one shape, and the variants that were left out with the reason."""
-    problem = Problem(*shape, options.inputs)
+    problem = Problem(*shape, options.inputs, options.device)
     wants = [ref_kernel(data) for data in problem.data]
     ok, message = check_against_oracle(problem.data[0], wants[0])
     if not ok:
@@ -252,11 +223,14 @@ def run_shape(
         getattr(call, "prepare", lambda: None)()
         wrong = check(problem, name, call, wants)
         if wrong:
-            raise RuntimeError(f"wrong after timing: {wrong}")
-    return samples, left_out
+            left_out[name] = f"wrong after timing: {wrong}"
+            print(f"left out at {shape}: {left_out[name]}", flush=True)
+    return [sample for sample in samples if sample["variant"] not in left_out], left_out
 
 
-def report(samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]]) -> None:
+def report(
+    samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]], chip_name: str
+) -> None:
     """One table: medians, and each variant against the first peer and the first variant."""
     header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
     header += [f"/ {variants[0]}", "/ cublas_one_gemm"]
@@ -279,7 +253,7 @@ def report(samples: list[dict[str, object]], variants: list[str], shapes: list[t
         else:
             row += ["-"] * 4
         rows.append(row)
-    print_table(f"{torch.cuda.get_device_name()}: us a call, medians of interleaved rounds", header, rows)
+    print_table(f"{chip_name}: us a call, medians of interleaved rounds", header, rows)
 
 
 def main() -> int:
@@ -292,12 +266,13 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
     parser.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
     parser.add_argument("--samples", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--env", type=Path, metavar="FILE.json")
     parser.add_argument("--json", type=Path, metavar="FILE.json")
     options = parser.parse_args()
-    if not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         print("compare.py: no CUDA device", file=sys.stderr)
         return 1
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -310,13 +285,13 @@ def main() -> int:
     if not commit:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
         commit = git.stdout.strip()
-    timer, samples, left_out = Timer(), [], {}
+    timer, samples, left_out = Timer(options.device), [], {}
     for shape in shapes:
         of_shape, left = run_shape(shape, variants, options, timer)
         samples += of_shape
         left_out |= left
         torch.cuda.empty_cache()
-    env = environment(commit, median(timer.clock_mhz) if timer.clock_mhz else None)
+    env = environment(commit, median(timer.clock_mhz) if timer.clock_mhz else None, options.device)
     if options.samples:
         options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     if options.env:
@@ -331,11 +306,11 @@ def main() -> int:
             for name in variants
         }
         options.json.write_text(json.dumps({**env, "median_us": medians, "left_out": left_out}, indent=2) + "\n")
-    report(samples, variants, shapes)
+    report(samples, variants, shapes, str(env["chip"]))
     print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
     for reason in left_out.values():
         print(f"left out: {reason}")
-    return 0
+    return 1 if any(name not in PEERS for name in left_out) else 0
 
 
 if __name__ == "__main__":

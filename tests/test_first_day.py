@@ -1,0 +1,147 @@
+"""The first-day protocol without a GPU: all of it on the CPU back end; steps that fail, hang or are cut off."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import jsonschema
+import pytest
+
+from scripts import first_day, first_day_steps
+from scripts.first_day_steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Session, Step
+
+SCHEMA = json.loads(first_day.SCHEMA.read_text())
+
+
+def python(text):
+    return (sys.executable, "-c", text)
+
+
+def session(folder, seconds=60.0):
+    return Session(folder, seconds, lambda: None, lambda name: None)
+
+
+def options(folder, **changes):
+    given = {"json": folder / "report.json", "folder": folder, "minutes": 5.0, "configs": "", "skip": [], "dry": None}
+    return argparse.Namespace(**given | changes)
+
+
+def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_day_steps, "TERMINATE_S", 0.3)
+    steps = session(tmp_path)
+    child = tmp_path / "child.py"
+    child.write_text(f"import time; time.sleep(2); open({str(tmp_path / 'alive')!r}, 'w')")
+    hang = tmp_path / "hang.py"  # ignores the polite signal, and has a child that would outlive it
+    hang.write_text(
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"subprocess.Popen([sys.executable, {str(child)!r}])\n"
+        "print('started', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    begin = time.monotonic()
+    outcomes = [
+        steps.run(Step("breaks", python("import sys; print('the reason'); sys.exit(3)"), 20)),
+        steps.run(Step("hangs", (sys.executable, str(hang)), 1.0)),
+        steps.run(Step("is missing", ("/no/such/program",), 20)),
+        steps.run(Step("dies", python("import os; os.abort()"), 20)),
+        steps.run(Step("works", python("print('fine')"), 20)),
+    ]
+    assert [found.outcome for found in outcomes] == [FAILED, TIMED_OUT, FAILED, FAILED, PASSED]
+    assert (outcomes[0].exit_status, outcomes[0].log_tail) == (3, "the reason\n")
+    assert outcomes[1].exit_status is None and outcomes[1].log_tail == "started\n"
+    assert "FileNotFoundError" in outcomes[2].log_tail
+    assert outcomes[3].exit_status == -6
+    time.sleep(max(0.0, begin + 4.0 - time.monotonic()))  # by now the child would have written
+    assert not (tmp_path / "alive").exists()
+
+
+def test_the_json_a_step_left_is_kept_even_where_it_failed_and_never_that_of_an_earlier_step(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text('"stale"')
+    steps = session(tmp_path)
+    assert steps.run(Step("writes none", python("pass"), 20, result=path)).result is None
+    write = f"open({str(path)!r}, 'w').write('[1, 2]'); raise SystemExit(1)"
+    outcome = steps.run(Step("writes and fails", python(write), 20, result=path))
+    assert (outcome.outcome, outcome.result) == (FAILED, [1, 2])
+    broken = f"open({str(path)!r}, 'w').write('[1, ')"
+    assert steps.run(Step("writes half", python(broken), 20, result=path)).result is None
+
+
+def test_what_does_not_fit_into_the_time_is_skipped_and_says_so(tmp_path):
+    steps = session(tmp_path, seconds=1.0)
+    outcome = steps.run(Step("late", python("pass"), 20))
+    assert (outcome.outcome, outcome.log_tail) == (SKIPPED, "no time left")
+
+
+def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_stays_whole(tmp_path, monkeypatch):
+    day = first_day.Day(options(tmp_path), lambda name: None)
+    commands = {}
+
+    def step(name, kind, *command, skip="", result=False, **environment):
+        commands[name] = command
+        kinds = {"check m256n64": (TIMED_OUT, None), "check auto": (FAILED, {"checks": []})}
+        state, found = kinds.get(name, (PASSED, {"checks": [{"check": "edges", "passed": 2, "failures": ["x"]}]}))
+        done = day.session.run(Step(name, python("pass"), 20))
+        done.outcome, done.result = state, found
+        return done
+
+    monkeypatch.setattr(day, "step", step)
+    day.report["configs"] = ["m256n64", "m128n64"]
+    good = day.check()
+    assert good == ["m128n64"]
+    assert "check auto without dependent launch" in commands  # asked because auto failed
+    day.time(good)
+    variants = commands["time 256x4096x7168"][commands["time 256x4096x7168"].index("--variants") + 1]
+    assert variants == "auto,auto+again,auto+plain,m128n64"
+    assert [check["outcome"] for check in day.report["checks"]] == [FAILED, PASSED, TIMED_OUT, PASSED]
+    assert day.report["checks"][-1]["failures"] == ["edges: x"]
+    day.save()
+    jsonschema.validate(json.loads((tmp_path / "report.json").read_text()), SCHEMA)
+
+
+def test_times_are_set_against_the_account_s_intervals(tmp_path, monkeypatch):
+    account = {"predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0}}}}
+    monkeypatch.setattr(first_day, "ACCOUNT", tmp_path / "account.json")
+    first_day.ACCOUNT.write_text(json.dumps(account))
+    times = [
+        {"shape": "1x2x3", "variant": "auto", "median_us": 12.5},
+        {"shape": "1x2x3", "variant": "auto+again", "median_us": 10.0},
+        {"shape": "4x5x6", "variant": "auto", "median_us": 1.0},
+    ]
+    rows = first_day.against_account(times, "blackwell")
+    assert [(row["shape"], row["inside"], row["measured_over_predicted"]) for row in rows] == [("1x2x3", False, 1.25)]
+    assert first_day.against_account(times, "hopper") == []
+    first_day.ACCOUNT.unlink()
+    assert first_day.against_account(times, "blackwell") == []
+
+
+def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
+    tmp_path, library_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
+    path = tmp_path / "report.json"
+    words = ["--dry", "cpu", "--skip", "build,eval benchmark", "--json", str(path), "--folder", str(tmp_path / "logs")]
+    assert first_day.main(words) == 0, capsys.readouterr().out
+    report = json.loads(path.read_text())
+    jsonschema.validate(report, SCHEMA)
+    outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
+    assert {outcomes[name] for name in ("build", "eval benchmark", "sanitizer memcheck")} == {SKIPPED}
+    assert {outcomes[name] for name in ("environment", "library", "check auto", "eval test")} == {PASSED}
+    assert report["checks"][0]["passed"] == 10
+    assert {entry["variant"] for entry in report["times"]} == {"auto", "auto+again", "cublas_one_gemm"}
+    assert all(len(entry["samples_us"]) == 3 for entry in report["times"])
+    assert "dry: they say nothing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["steps", "times", "environment"])
+def test_the_schema_refuses_a_report_that_lost_a_part(place, tmp_path):
+    day = first_day.Day(options(tmp_path, dry="cpu"), lambda name: None)
+    day.session.run(Step("one", python("pass"), 20))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert first_day.schema_problems(report) == []
+    del report[place]
+    assert first_day.schema_problems(report) != []
