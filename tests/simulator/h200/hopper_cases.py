@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = 1 << 16  # outputs kept of a case
 SECONDS_A_CASE = 30 if os.environ.get("NVFP4_SIMULATE") != "1" else 600
-MAX_FINITE_SCALE, NAN_SCALE, SMALLEST_SCALE, ONE_SCALE = 0x7E, 0x7F, 0x01, 0x38  # e4m3 bytes
+MAX_FINITE_SCALE, NAN_SCALE, SMALL_SCALE, ONE_SCALE = 0x7E, 0x7F, 0x04, 0x38  # e4m3 bytes
 LARGEST_OF_ROW = (MAX_FINITE_SCALE, ONE_SCALE, 0x30, 0x28)  # the largest, 1, 1/2, 1/4
 LEADERBOARD_CODES = 0xBB
 MAGNITUDES = 0x77  # of the two codes in a byte
@@ -119,7 +119,7 @@ def inputs(case: Case) -> tuple[list[np.ndarray], list[np.ndarray]]:
         elif case.kind == "residue":
             quarter = case.k // 4
             code = code if operand == 2 else code & MAGNITUDES
-            scale = scale % (MAX_FINITE_SCALE + 1) if operand != 1 else scale % 2 + SMALLEST_SCALE
+            scale = scale % (MAX_FINITE_SCALE + 1) if operand != 1 else scale % 2 + SMALL_SCALE
             for start in (0, 2 * quarter):
                 first, second = (slice(at // 2, (at + quarter) // 2) for at in (start, start + quarter))
                 code[:, :, second] = code[:, :, first] ^ (SIGNS if operand == 2 else 0)
