@@ -55,6 +55,12 @@ void async_report(const struct async_op *op, enum sim_verdict verdict, const cha
 
 /* ---- mbarriers (async/mbarrier.c) ---- */
 
+/* A warp's last wait that found its phase complete: what the barrier's phase had to be, and when that was. */
+struct looked {
+    const struct insn *insn; /* NULL: none */
+    uint32_t phase, time;
+};
+
 struct mbarrier {
     bool valid, fenced; /* its initialisation is visible to the async proxy */
     uint32_t offset;
@@ -66,6 +72,9 @@ struct mbarrier {
     const struct insn *init_insn, *last_insn;
     struct clockv *gathered, *released;
     struct cta *cta;
+    uint32_t first_phase;
+    bool awaits_async;               /* this phase: more than threads' arrivals */
+    struct looked looked[MAX_WARPS]; /* by warp of the CTA */
 };
 
 struct mbarriers *mbarriers_make(uint32_t shared_bytes);
@@ -83,6 +92,17 @@ void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *barrier, u
 /* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive); clock NULL: none. */
 void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier, const struct clockv *clock);
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split);
+/* ---- waits that may miss a phase (async/phase.c) ---- */
+
+/* The running warp tests for the phase in front of `phase`, the barrier's own or the next one. */
+void phase_tested(struct run *run, struct mbarrier *barrier, uint32_t phase, bool by_parity);
+/* A phase is over; called before its clock is passed on. */
+void phase_completes(const struct mbarrier *barrier);
+/* Whether `count` arrivals now end the phase in every schedule: all others, of threads alone, came first. */
+bool phase_ends_here(const struct run *run, const struct mbarrier *barrier, uint32_t count);
+/* An asynchronous operation that is issued now will bring this phase of the barrier bytes. */
+void phase_needs(struct run *run, struct mbarrier *barrier);
+
 /* The stamp of an operation that will complete on this phase of the barrier. */
 struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *barrier);
 

@@ -53,6 +53,7 @@ void stamp_landings(struct run *run, const struct load *load, uint32_t span, uin
     for (uint32_t i = 0; run->launch->checks && i < load->landings; i++) {
         const struct landing *landing = &load->landing[i];
         struct stamp stamp = mbarrier_stamp(run, landing->barrier);
+        phase_needs(run, landing->barrier);
         (void)hazard_range(run, landing->cta, landing->offset, span, ACCESS_WRITE | ACCESS_ASYNC, &stamp);
     }
 }

@@ -281,6 +281,7 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
         }
         if (run->launch->checks) {
             struct stamp stamp = mbarrier_stamp(run, remote.barrier);
+            phase_needs(run, remote.barrier);
             unsigned flags =
                 ACCESS_WRITE | ACCESS_ASYNC | (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
             (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &stamp);

@@ -103,7 +103,9 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     }
     struct mbarrier *b = &all->barriers[number - 1];
     b->valid = true;
-    b->fenced = false;
+    b->fenced = b->awaits_async = false;
+    b->first_phase = b->phase = b->phase + (b->phase & 1); /* parities start anew */
+    memset(b->looked, 0, sizeof b->looked);
     b->offset = offset;
     b->expected = b->pending = count;
     b->tx = 0;
@@ -165,11 +167,15 @@ static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
     if (b->pending != 0 || b->tx != 0) {
         return;
     }
+    if (b->gathered != NULL) {
+        phase_completes(b);
+    }
     b->phase++;
+    b->awaits_async = false;
     b->pending = b->expected;
     if (b->gathered != NULL) {
         clock_join(cluster, b->released, b->gathered);
-        b->released->seen[b->slot] = b->phase;
+        b->released->seen[b->slot] = b->released->caused[b->slot] = b->phase;
         clock_clear(cluster, b->gathered);
     }
     cluster->events++;
@@ -182,13 +188,18 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
                          b->offset, b->phase, b->pending, b->expected);
         return;
     }
+    bool last = phase_ends_here(run, b, count);
     if (publish && b->gathered != NULL) {
         clock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
         tensor_join(run->cluster, b->gathered, run->warp->clock);
+        cause_join(run->cluster, b->gathered, run->warp->clock);
     }
     b->pending -= count;
     complete_if_done(run->cluster, b);
+    if (last) {
+        run->warp->clock->caused[b->slot] = b->phase;
+    }
 }
 
 void mbarrier_expect_tx(struct run *run, struct mbarrier *b, int64_t bytes) {
@@ -231,6 +242,7 @@ void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const 
     if (clock != NULL && b->gathered != NULL) {
         clock_join(op->cluster, b->gathered, clock);
     }
+    b->awaits_async = true;
     b->pending--;
     complete_if_done(op->cluster, b);
 }

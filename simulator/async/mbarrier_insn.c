@@ -90,28 +90,42 @@ static bool barrier_ready(struct warp *warp, const struct split *split) {
     return phase_over(split->wait.object, split->wait.b, split->wait.a);
 }
 
+/* What a lane's test of a barrier tells its warp. */
+static void look(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
+                 uint32_t phase, bool over) {
+    phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
+    if (over && !(insn->aux2 & RELAXED)) {
+        clock_observe(run, barrier->released);
+    } else if (over) {
+        tensor_join(run->cluster, run->warp->clock, barrier->released);
+        cause_join(run->cluster, run->warp->clock, barrier->released);
+    }
+}
+
 /* op: p, value (state or parity), address. */
 static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     bool parity = insn->aux2 & BY_PARITY;
     uint32_t done = 0;
     struct mbarrier *waited = NULL;
+    const struct mbarrier *looked = NULL; /* the lane before's, and what it found */
+    bool looked_over = false;
     uint32_t wanted = 0;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct mbarrier *barrier =
-            mbarrier_at(run, address_lane(run, insn, lane), lane, insn->space != SP_SHARED_CLUSTER, false);
+        struct mbarrier *barrier = mbarrier_at(run, address_lane(run, insn, lane), lane, true, false);
         if (barrier == NULL) {
             return FAIL;
         }
         uint64_t value = lane_u64(run, insn->op[1], lane);
         uint32_t phase = parity ? (uint32_t)value : (uint32_t)(value >> 32);
-        if (phase_over(barrier, parity, phase)) {
+        bool over = phase_over(barrier, parity, phase);
+        if (run->launch->checks && (barrier != looked || over != looked_over)) {
+            look(run, insn, barrier, parity, phase, over);
+            looked = barrier;
+            looked_over = over;
+        }
+        if (over) {
             done |= 1u << lane;
-            if (run->launch->checks && !(insn->aux2 & RELAXED)) {
-                clock_observe(run, barrier->released);
-            } else if (run->launch->checks) {
-                tensor_join(run->cluster, run->warp->clock, barrier->released);
-            }
         } else {
             waited = barrier;
             wanted = phase;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define SYNC_LOCATIONS 64
-#define VECTORS        3
+#define VECTORS        4
 
 /* Flags in memory that strong accesses of this cluster use; the oldest is forgotten. */
 struct sync_table {
@@ -15,6 +15,7 @@ struct sync_table {
         struct clockv *clock;
     } entry[SYNC_LOCATIONS];
     uint32_t next;
+    struct clockv *relaxed;
 };
 
 static size_t room_bytes(const struct cluster *cluster) {
@@ -34,6 +35,7 @@ struct clockv *clock_make(struct cluster *cluster) {
         clock->seen = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->seen + cluster->slots_room;
         clock->strict = clock->async + cluster->slots_room;
+        clock->caused = clock->strict + cluster->slots_room;
         clock->all_next = cluster->clock_all;
         cluster->clock_all = clock;
     }
@@ -82,6 +84,11 @@ void clock_join(const struct cluster *cluster, struct clockv *to, const struct c
     join(to->seen, from->seen, cluster->nslots);
     join(to->async, from->async, cluster->nslots);
     join(to->strict, from->strict, cluster->nslots);
+    join(to->caused, from->caused, cluster->nslots);
+}
+
+void cause_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+    join(to->caused, from->caused, cluster->nslots);
 }
 
 uint32_t clock_slot(struct cluster *cluster) {
@@ -105,8 +112,11 @@ bool own_slot(const struct warp *warp, uint32_t slot) {
 }
 
 void warp_tick(struct warp *warp) {
-    warp->clock->strict[warp->number] = ++warp->clock->seen[warp->number];
-    warp->clock->strict[single_slot(warp)] = ++warp->clock->seen[single_slot(warp)];
+    uint32_t slots[] = {warp->number, single_slot(warp)};
+    for (int i = 0; i < 2; i++) {
+        uint32_t now = ++warp->clock->seen[slots[i]];
+        warp->clock->strict[slots[i]] = warp->clock->caused[slots[i]] = now;
+    }
 }
 
 void warp_synced(struct run *run) {
@@ -147,14 +157,18 @@ void fence_proxy_async(struct run *run) {
     }
 }
 
-static struct clockv *location(struct cluster *cluster, uint64_t address) {
+static struct sync_table *sync_table(struct cluster *cluster) {
     if (cluster->sync == NULL) {
         cluster->sync = calloc(1, sizeof *cluster->sync);
-        if (cluster->sync == NULL) {
-            return NULL;
-        }
     }
-    struct sync_table *table = cluster->sync;
+    return cluster->sync;
+}
+
+static struct clockv *location(struct cluster *cluster, uint64_t address) {
+    struct sync_table *table = sync_table(cluster);
+    if (table == NULL) {
+        return NULL;
+    }
     for (uint32_t i = 0; i < SYNC_LOCATIONS; i++) {
         if (table->entry[i].clock != NULL && table->entry[i].address == address) {
             return table->entry[i].clock;
@@ -169,9 +183,25 @@ static struct clockv *location(struct cluster *cluster, uint64_t address) {
     return entry->clock;
 }
 
+static void sync_relaxed(struct run *run, bool write) {
+    struct sync_table *table = sync_table(run->cluster);
+    if (table == NULL) {
+        return;
+    }
+    if (table->relaxed == NULL) {
+        table->relaxed = clock_make(run->cluster);
+    }
+    cause_join(run->cluster, write ? table->relaxed : run->warp->clock,
+               write ? run->warp->clock : table->relaxed);
+}
+
 void sync_location(struct run *run, uint32_t mask, bool release) {
     const struct insn *insn = run->insn;
-    if (!run->launch->checks || !insn->rnd) { /* relaxed: no order */
+    if (!run->launch->checks) {
+        return;
+    }
+    if (!(insn->rnd & MEMORY_ORDERS)) {
+        sync_relaxed(run, release);
         return;
     }
     struct operand base = insn->op[insn->nop - 1];

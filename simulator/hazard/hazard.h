@@ -9,13 +9,17 @@
 
 #include "../vm/vm.h"
 
-/* Vectors of cluster->slots_room values, one after another: seen, seen by the async proxy, strictly seen. */
+/* Vectors of cluster->slots_room values, one after another: seen, seen by the async proxy, strictly seen,
+ * caused. */
 struct clockv {
     struct clockv *next; /* of the free list */
     struct clockv *all_next;
     uint32_t *seen, *async;
     /* As seen, but what a lane signals without a warp-wide synchronisation tells nothing of its siblings. */
     uint32_t *strict;
+    /* What had to happen first, be it through signals that order no memory: relaxed arrivals, strong relaxed
+     * accesses, the bytes of a copy. */
+    uint32_t *caused;
 };
 
 /* Every clock of the cluster becomes free again. */
@@ -26,6 +30,8 @@ void clock_release(struct cluster *cluster, struct clockv *clock);
 void clock_clear(const struct cluster *cluster, struct clockv *clock);
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+/* Of `from`, only that it came first: no memory is ordered. */
+void cause_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 /* A new slot, or 0 where the cluster has too many. */
 uint32_t clock_slot(struct cluster *cluster);
 
@@ -41,7 +47,8 @@ void clock_publish(struct run *run, struct clockv *gathered);
 void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
 void fence_proxy_async(struct run *run);
-/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory. */
+/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory.  A relaxed
+ * one only tells what came first, and all locations count as one for that. */
 void sync_location(struct run *run, uint32_t mask, bool release);
 
 enum access_flags {
@@ -53,6 +60,9 @@ enum access_flags {
     ACCESS_MIXED = 32,  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
     ACCESS_COPY = 16    /* later than its issue, but in the generic proxy: cp.async */
 };
+
+/* insn->rnd of ld, st, atom and red. */
+enum { MEMORY_ORDERS = 1 /* .acquire, .release */, MEMORY_STRONG = 2 /* .relaxed, .volatile and those */ };
 
 struct shadow;
 struct shadow *shadow_make(struct cta *cta);

@@ -137,6 +137,11 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     return NEXT;
 }
 
+/* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
+static unsigned access_flags(const struct insn *insn, bool write) {
+    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->rnd & MEMORY_STRONG ? ACCESS_ATOMIC : 0u);
+}
+
 static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint32_t offsets[LANES];
@@ -169,7 +174,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
         }
         left &= ~part;
-        if (hazard_lanes(run, at, offsets, part, a.bytes, write ? ACCESS_WRITE : ACCESS_READ) == FAIL) {
+        if (hazard_lanes(run, at, offsets, part, a.bytes, access_flags(insn, write)) == FAIL) {
             return FAIL;
         }
     }
@@ -201,8 +206,7 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
         if (cta != NULL && run->launch->checks) {
             uint32_t offsets[LANES];
             offsets[lane] = offset;
-            if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, write ? ACCESS_WRITE : ACCESS_READ) ==
-                FAIL) {
+            if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write)) == FAIL) {
                 return FAIL;
             }
         }
@@ -342,7 +346,7 @@ static void decode_access(struct decoder *d, bool write) {
     }
     emit_address(d, &d->op[write ? 0 : 1]);
     bool strong = (strength > 0 || is_volatile) && insn->space != SP_LOCAL && insn->space != SP_PARAM;
-    insn->rnd = (uint8_t)(strength == 2 || strength == 3); /* it orders */
+    insn->rnd = (uint8_t)((strength == 2 || strength == 3 ? MEMORY_ORDERS : 0) | (strong ? MEMORY_STRONG : 0));
     insn->cls = insn->space == SP_GLOBAL || insn->space == SP_GENERIC          ? CL_MEM_GLOBAL
                 : insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER ? CL_MEM_SHARED
                                                                                : CL_MEM_OTHER;

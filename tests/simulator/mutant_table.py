@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/simulator"), str(ROOT / "tests/simu
 
 import test_hopper_kernels as hopper  # noqa: E402
 import test_kernel as tensor  # noqa: E402
+import test_missed_phase as phases  # noqa: E402
 import test_pipeline as pipeline  # noqa: E402
 from rich.progress import track  # noqa: E402
 
@@ -46,6 +47,13 @@ def _pipeline(name: str | None, mode: str) -> Result:
     kind, _, seed = mode.partition(":")
     sim, status, right = pipeline.run(text, kind, int(seed or 1))
     return Result(sim.verdict, set(sim.kinds), right if status == 0 else None)
+
+
+def _phases(name: str | None, mode: str) -> Result:
+    kind, _, seed = mode.partition(":")
+    text = phases.SAFE["an mbarrier back"] if name is None else phases.UNSAFE[name]
+    sim = phases.run(text, kind, int(seed or 1), phases.THREADS.get(name, 64))
+    return Result(sim.verdict, set(sim.kinds), "deadlock" not in sim.kinds or None)
 
 
 def _tensor(folder: Path, pair: bool) -> Callable[[str | None, str], Result]:
@@ -79,6 +87,7 @@ def suites(folder: Path) -> Iterator[Suite]:
     for name in ("one", "pair", "hopper"):
         (folder / name).mkdir()
     yield Suite("TMA pipeline (sm_90a)", list(pipeline.MUTANTS), MODES, _pipeline)
+    yield Suite("warps that wait for one mbarrier (sm_90a)", list(phases.UNSAFE), MODES, _phases)
     yield Suite("block-scaled GEMM, one CTA (sm_100a)", list(tensor.MUTANTS), MODES, _tensor(folder / "one", False))
     yield Suite(
         "block-scaled GEMM, CTA pair (sm_100a)", list(tensor.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True)

@@ -48,6 +48,17 @@ MUTANTS = {
         "    mbarrier.arrive.shared::cta.b64 _, [%r15];\n    ld.shared.v4.u32 {%r21, %r22, %r23, %r24}, [%r20];",
         {"overwrite-while-read", "read-before-landing"},
     ),
+    "arrival at empty before the wait": (
+        TEXT[TEXT.index("WAIT_FULL:") : TEXT.index("    add.u32 %r21, %r21, 1;")],
+        "    mbarrier.arrive.shared::cta.b64 _, [%r15];\n"
+        + TEXT[TEXT.index("WAIT_FULL:") : TEXT.index("    mbarrier.arrive.shared::cta.b64 _, [%r15];")],
+        {"missed-phase"},
+    ),
+    "parity of the tile, not of the lap": (
+        "    shr.u32 %r12, %r10, 1;\n    and.b32 %r12, %r12, 1;\n    shl.b32 %r14",
+        "    and.b32 %r12, %r10, 1;\n    shl.b32 %r14",
+        {"deadlock", "missed-phase", "read-before-landing"},
+    ),
     "too few arrivals expected": (
         "mbarrier.init.shared::cta.b64 [%r5], 32;",
         "mbarrier.init.shared::cta.b64 [%r5], 1;",

@@ -1,0 +1,96 @@
+/* Waits that may miss a phase of their mbarrier.
+ *
+ * A wait tells a phase only from its neighbours: by parity, or by a state of the current or the preceding phase
+ * (PTX ISA, mbarrier.test_wait).  So a phase must not end before everybody who waits for the one in front of it
+ * has looked.  Both sides are checked, each when it happens, so that one of them speaks up in every schedule:
+ * the end of a phase has to come after the waits for the preceding one; and who waits has to know that the
+ * phases in front of the awaited one are over. */
+#include <stdio.h>
+
+#include "async.h"
+
+static const char kind[] = "missed-phase";
+
+void phase_needs(struct run *run, struct mbarrier *b) {
+    b->awaits_async = true;
+    if (b->gathered != NULL) {
+        cause_join(run->cluster, b->gathered, run->warp->clock);
+    }
+}
+
+bool phase_ends_here(const struct run *run, const struct mbarrier *b, uint32_t count) {
+    if (b->gathered == NULL || b->awaits_async || b->tx != 0 || count != b->pending) {
+        return false;
+    }
+    for (uint32_t i = 0; i < run->cluster->nslots; i++) {
+        if (b->gathered->caused[i] > run->warp->clock->caused[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Had the warp looked a phase earlier, the answer would have been another. */
+static bool knows(const struct run *run, const struct mbarrier *b, uint32_t phase, bool by_parity) {
+    if (!by_parity) {
+        return b->phase <= phase; /* the state's own phase or the next one */
+    }
+    return phase <= b->first_phase + 1 || run->warp->clock->caused[b->slot] + 1 >= phase;
+}
+
+static void check_known(struct run *run, const struct mbarrier *b, uint32_t phase, bool by_parity) {
+    char message[300];
+    if (knows(run, b, phase, by_parity)) {
+        return;
+    }
+    (void)snprintf(
+        message, sizeof message,
+        by_parity ? "waits by parity for phase %u of the mbarrier at %#x, and nothing tells this thread that "
+                    "the phase before is over: it may have missed one"
+                  : "waits with the state of phase %u of the mbarrier at %#x, which is neither the current "
+                    "nor the preceding phase",
+        phase - 1 - b->first_phase, b->offset);
+    sim_note(run->launch, SIM_ERROR, kind, run->cta, (int)run->warp->index, -1, run->insn, b->last_insn,
+             message);
+}
+
+void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_parity) {
+    check_known(run, b, phase, by_parity);
+    if (b->phase == phase) {
+        warp_tick(run->warp); /* what was signalled before does not tell of this wait */
+        b->looked[run->warp->index] =
+            (struct looked){run->insn, phase, run->warp->clock->caused[run->warp->number]};
+    }
+}
+
+static void accuse(const struct mbarrier *b, const struct warp *warp, const struct insn *wait) {
+    char message[300];
+    (void)snprintf(
+        message, sizeof message,
+        "nothing orders this wait for a phase of the mbarrier at %#x in front of the end of the next "
+        "one, phase %u: a thread that comes later misses its phase",
+        b->offset, b->phase - b->first_phase);
+    sim_note(b->cta->cluster->launch, SIM_ERROR, kind, b->cta, (int)warp->index, -1, wait, b->last_insn,
+             message);
+}
+
+/* A wait that could go on now, and has slept too long. */
+static bool overslept(struct warp *warp, const struct split *split, const struct mbarrier *b) {
+    return split->wait.kind == WAIT_MBARRIER && split->wait.object == b && split->wait.ready(warp, split);
+}
+
+void phase_completes(const struct mbarrier *b) {
+    for (uint32_t i = 0; i < b->cta->nwarps; i++) {
+        struct warp *warp = &b->cta->warps[i];
+        const struct looked *looked = &b->looked[i];
+        if (looked->insn != NULL && looked->phase == b->phase &&
+            b->gathered->caused[warp->number] < looked->time) {
+            accuse(b, warp, looked->insn);
+        }
+        for (uint32_t j = 0; j < warp->nsplits; j++) {
+            if (overslept(warp, warp->splits[j], b)) {
+                accuse(b, warp, &warp->cta->cluster->launch->module->code[warp->splits[j]->pc]);
+            }
+        }
+    }
+}
