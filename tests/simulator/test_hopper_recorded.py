@@ -12,8 +12,7 @@ from sim_kit import built, nvcc
 
 HERE = Path(__file__).parent / "h200"
 sys.path.insert(0, str(HERE))
-from hopper_cases import SIGNS, cases, configs, inputs, sample  # noqa: E402
-from record import COMMITTED_SAMPLE, simulate, ulps  # noqa: E402
+from hopper_cases import COMMITTED_SAMPLE, SIGNS, cases, configs, inputs, sample, simulate, ulps  # noqa: E402
 
 RECORDED = HERE / "recorded.json"
 MOST_MACS = 4e8  # larger cases: record.py compare

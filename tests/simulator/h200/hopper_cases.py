@@ -12,6 +12,7 @@ import faulthandler
 import hashlib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = 1 << 16  # outputs kept of a case
+SAMPLE, COMMITTED_SAMPLE = 1 << 16, 1 << 12  # outputs kept of a case: of a record, of the tests' fixture
 SECONDS_A_CASE = 30 if os.environ.get("NVFP4_SIMULATE") != "1" else 600
 MAX_FINITE_SCALE, NAN_SCALE, SMALL_SCALE, ONE_SCALE = 0x7E, 0x7F, 0x04, 0x38  # e4m3 bytes
 LARGEST_OF_ROW = (MAX_FINITE_SCALE, ONE_SCALE, 0x30, 0x28)  # the largest, 1, 1/2, 1/4
@@ -171,6 +172,19 @@ def run(case: Case) -> dict[str, np.ndarray | str]:
 def sample(output: np.ndarray, most: int) -> np.ndarray:
     """Evenly spread elements, or all of a small output."""
     return output if output.size <= most else output[np.arange(most) * output.size // most]
+
+
+def simulate(folder: Path, wanted: list[Case]) -> None:
+    """Runs calls on the simulator; a .npz each in the folder."""
+    environment = os.environ | {"NVFP4_SIMULATE": "1"}
+    command = [sys.executable, __file__, folder, *(case.name for case in wanted)]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
+def ulps(halves: np.ndarray) -> np.ndarray:
+    """fp16 bits as integers whose difference counts the values between; zeros are one value, NaNs are one."""
+    magnitude = (halves & 0x7FFF).astype(np.int32)
+    return np.where(magnitude > 0x7C00, 0x10000, np.where(halves & 0x8000, -magnitude, magnitude))
 
 
 def main(arguments: list[str]) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from hopper_cases import Case, cases, sample
+from hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -33,7 +33,6 @@ APPROXIMATE_WORDS = 4096
 FEATURE_SECONDS, HOPPER_SECONDS = 40, 70  # for all of them
 SECONDS_TO_DIE = 5
 RESTARTS = 8  # behind a feature or case that failed
-COMMITTED_SAMPLE = 4096
 MESSAGE_KEPT = 500
 SHOWN = 5
 SOURCES = ("tests/simulator/h200/*.cu*", "submission/core/*.h", "submission/gpu/*", "submission/hopper/*")
@@ -183,19 +182,6 @@ def simulated_words() -> dict[str, np.ndarray]:
         )
         words = np.fromfile(path, np.uint32).reshape(-1, OUT_WORDS)
     return dict(zip((line.split()[0] for line in done.stdout.splitlines()), words, strict=True))
-
-
-def simulate(folder: Path, wanted: list[Case]) -> None:
-    """Runs calls on the simulator; a .npz each in the folder."""
-    environment = os.environ | {"NVFP4_SIMULATE": "1"}
-    command = [sys.executable, HERE / "hopper_cases.py", folder, *(case.name for case in wanted)]
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-
-
-def ulps(halves: np.ndarray) -> np.ndarray:
-    """fp16 bits as integers whose difference counts the values between; zeros are one value, NaNs are one."""
-    magnitude = (halves & 0x7FFF).astype(np.int32)
-    return np.where(magnitude > 0x7C00, 0x10000, np.where(halves & 0x8000, -magnitude, magnitude))
 
 
 def compare(out: Path) -> int:
