@@ -14,7 +14,6 @@ import datetime
 import hashlib
 import json
 import lzma
-import os
 import subprocess
 import sys
 import tempfile
