@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The optimisation rounds: new, predict, measure, close, check, render, rerun. See shark_tank/RULES.md."""
+"""The optimisation rounds: new, predict, measure, simulate, close, check, render, rerun. See shark_tank/RULES.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts import rounds_check, rounds_render, rounds_rerun, rounds_stats
+from scripts import rounds_check, rounds_render, rounds_rerun, rounds_simulation, rounds_stats
 from scripts.rounds_model import (
     FINAL,
     TRANSITIONS,
@@ -70,6 +70,7 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
         if other != number:
             tank.find(other)
     kind = "noise-floor" if args.noise_floor else "change"
+    rule = "noise-floor-v1" if args.noise_floor else "unmeasured-v1" if args.unmeasured else "faster-v1"
     data: dict[str, Any] = {
         "number": number,
         "slug": args.slug,
@@ -80,8 +81,8 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
         "state": "draft",
         "evidence": "predicted",
         "rule": {
-            "name": "noise-floor-v1" if args.noise_floor else "faster-v1",
-            "noise_round": None if args.noise_floor else args.noise_round,
+            "name": rule,
+            "noise_round": args.noise_round if rule == "faster-v1" else None,
         },
         "base": {"commit": None, "variant": args.base},
         "candidate": {"commit": None, "variant": args.candidate},
@@ -139,7 +140,7 @@ def predict(tank: Tank, args: argparse.Namespace) -> None:
             prediction["viewpoints"][name] = _viewpoint(getattr(args, name))
     data["prediction"] = prediction
     problems = prediction_problems(data, shapes) + rounds_check.text_problems(tank, data, upto="predicted")
-    if data["kind"] == "change" and data["rule"]["noise_round"] is None:
+    if data["rule"]["name"] == "faster-v1" and data["rule"]["noise_round"] is None:
         problems.append("rule: no noise_round; name the A/A round (`new --noise-round N`, or edit round.json)")
     if problems:
         raise RoundError("\n".join(problems))
@@ -195,6 +196,8 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     if commit is None:
         raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then measure")
     noise = None
+    if data["rule"]["name"] == "unmeasured-v1":
+        raise RoundError(f"round {args.number} is to end without times; measure the idea in a new round")
     if data["rule"]["name"] == "faster-v1":
         noise = rounds_check.noise_measurement(tank, data)
     run = store_run(tank, args.samples, args.env, args.run)
@@ -229,6 +232,26 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     write_round(tank, data)
     print(f"round {args.number}: {state}: {reason}")
     print("Now fill Verdict, Cost and reopen_if, run `rounds.py render` and `rounds.py check`, and commit.")
+
+
+def simulate(tank: Tank, args: argparse.Namespace) -> None:
+    """Take in the simulator's counts (scripts/account_counters.py); `close` then ends the round."""
+    data = tank.get(args.number)
+    if data["state"] != "predicted" or data["rule"]["name"] != "unmeasured-v1":
+        raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
+    commit = tank.prediction_commit(data)
+    if commit is None:
+        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
+    rounds_simulation.store(tank, args.counters, args.run)
+    data["simulation"] = rounds_simulation.simulation_of(tank, data, args.run, commit)
+    data["evidence"] = "simulated"
+    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
+        found = tank.commit(given or "HEAD")
+        if found is None:
+            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
+        data[side]["commit"] = found
+    write_round(tank, data)
+    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
 
 
 def close(tank: Tank, args: argparse.Namespace) -> None:
@@ -287,6 +310,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
+    sub.add_argument("--unmeasured", action="store_true", help="no chip: to be judged on the simulator's counts")
 
     sub = command("predict", predict)
     sub.add_argument("--all", metavar="LOW:HIGH", help="one interval for every benchmark shape")
@@ -305,6 +329,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--command", help="how to measure again; placeholders as in round.schema.json")
     sub.add_argument("--build", default=DEFAULT_BUILD)
     sub.add_argument("--why", help="one line for the tables")
+
+    sub = command("simulate", simulate)
+    sub.add_argument("--counters", type=Path, required=True, help="JSON of scripts/account_counters.py")
+    sub.add_argument("--run", required=True, help="name under shark_tank/runs")
+    sub.add_argument("--base-commit", help="default: HEAD")
+    sub.add_argument("--candidate-commit", help="likewise")
 
     sub = command("close", close)
     sub.add_argument("--state", required=True, choices=FINAL)

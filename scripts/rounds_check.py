@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from scripts import rounds_render, rounds_stats
+from scripts import rounds_render, rounds_simulation, rounds_stats
 from scripts.history_data import png_digest, series_digest, shape_series
 from scripts.rounds_figures import link_problems, prose_problems
 from scripts.rounds_model import (
@@ -139,6 +139,8 @@ def _evidence_problems(data: dict[str, Any]) -> list[str]:
         return [] if evidence == expected else [f"evidence is {evidence}, expected {expected}"]
     if evidence.startswith("measured:") or evidence == "inherited":
         return [f"evidence is {evidence} without such a measurement"]
+    if (evidence == "simulated") != ("simulation" in data):
+        return ["evidence simulated and a simulation come together"]
     verdict = rounds_render.verdict_state(data)
     if verdict in ("adopted", "rejected", "inconclusive") and evidence == "predicted":
         return [f"{verdict} on a prediction alone"]
@@ -156,9 +158,11 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
             problems.append(f"{name} is {number}, expected an earlier round")
     if data.get("superseded_by") is not None and data["superseded_by"] not in numbers:
         problems.append(f"superseded_by {data['superseded_by']} does not exist")
-    expected = "noise-floor-v1" if data["kind"] == "noise-floor" else "faster-v1"
-    if data["rule"]["name"] != expected:
-        problems.append(f"rule is {data['rule']['name']}, expected {expected} for kind {data['kind']}")
+    expected = ("noise-floor-v1",) if data["kind"] == "noise-floor" else ("faster-v1", "unmeasured-v1")
+    if data["rule"]["name"] not in expected:
+        problems.append(f"rule is {data['rule']['name']}, expected {' or '.join(expected)} for kind {data['kind']}")
+    if data["rule"]["name"] == "unmeasured-v1" and data["backend"] != "blackwell":
+        problems.append(f"rule unmeasured-v1 is for the back end without a chip, not for {data['backend']}")
     return problems
 
 
@@ -244,11 +248,11 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
     if "inherited" not in data and data["state"] not in ("draft", "blocked"):
         problems += prediction_problems(data, benchmark_shapes(tank.root))
     try:
-        problems += measurement_problems(tank, data)
+        problems += measurement_problems(tank, data) + rounds_simulation.simulation_problems(tank, data)
     except (RoundError, ValueError) as error:
         problems.append(str(error))
     if history:
-        problems += git_problems(tank, data)
+        problems += git_problems(tank, data) + rounds_simulation.git_problems(tank, data)
     problems += text_problems(tank, data)
     return problems
 
@@ -264,7 +268,7 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
         problems += [f"{folder.name}: {problem}" for problem in round_problems(tank, folder, history)]
     numbers = [folder.name[:4] for folder in tank.round_dirs()]
     problems += [f"round number {n} is used twice" for n in sorted({n for n in numbers if numbers.count(n) > 1})]
-    used = {data["measurement"]["run"] for data in tank.all() if data.get("measurement")}
+    used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation") if data.get(kind)}
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
     if problems:

@@ -8,6 +8,7 @@ import re
 from statistics import geometric_mean, median
 from typing import Any
 
+from scripts import rounds_simulation
 from scripts.rounds_model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
 from scripts.rounds_stats import noise_band, shape_key
 
@@ -195,6 +196,8 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
         rows.append(["geomean", "", "", f"{inherited_ratio(data):.3f}"])
         return table(["case (inherited)", "before, us", "after, us", "ratio"], rows, 3)
     found = data["measurement"]
+    if "simulation" in data:
+        return rounds_simulation.block(data)
     if not found:
         return "None yet."
     predicted = data["prediction"]["shapes"]
