@@ -214,7 +214,12 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     uint32_t pending = (uint32_t)insn->imm, open = group_current(run->warp, GROUP_WGMMA);
     enum next next = groups_wait(run, GROUP_WGMMA, pending, false);
     if (next == NEXT) {
+        uint32_t before = run->warp->npending;
         release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
+        const struct clockv *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
+        if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
+            cause_join(run->cluster, run->warp->clock, issuers);
+        }
     }
     return next;
 }
@@ -337,11 +342,14 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {
         clock_join(run->cluster, mma->clock, warp->clock);
+        warp_tick(warp); /* a wait that comes later is not before this */
     }
     if (mma->issued == 0xf) {
         if (run->launch->checks) {
             stamp_operand(run, mma, mma->a_chunks, mma->na);
             stamp_operand(run, mma, mma->b_chunks, mma->nb);
+            group->issuers = group->issuers == NULL ? clock_make(run->cluster) : group->issuers;
+            cause_join(run->cluster, group->issuers, mma->clock);
             clock_release(run->cluster, mma->clock);
         }
         run->worker->counters.tensor_instructions++;

@@ -15,6 +15,7 @@ struct warpgroup {
     uint32_t issued[4]; /* by warp */
     uint32_t slot;      /* of the clock: operations waited for */
     struct async_op *slot_of[WGMMA_AHEAD];
+    struct clockv *issuers; /* what came before the issue of a wgmma by its four warps */
 };
 
 /* What the mnemonic says; insn->aux is N, insn->vec 4 where A is in registers. */

@@ -53,6 +53,24 @@ SAFE = {
     ),
     "relaxed cluster barriers": kernel(ARRIVE, "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"),
 }
+# A wgmma is over when its four warps have issued it: whoever waits for it knows that they were there.
+WGMMA = (
+    "wgmma.fence.sync.aligned;"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd5, %p5, 1, 1, 0, 0;"
+    "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+)
+OPERANDS = (
+    "READY: shl.b32 %r20, %r1, 4; mov.u32 %r21, tile; add.u32 %r20, %r21, %r20; mov.u32 %r22, 0;"
+    "st.shared.v4.u32 [%r20], {%r22, %r22, %r22, %r22}; fence.proxy.async; shr.u32 %r21, %r21, 4;"
+    "cvt.u64.u32 %rd5, %r21; or.b64 %rd5, %rd5, 0x0000000800080000; setp.ne.u32 %p5, %r22, 0;"
+    "mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;"
+)
+SAFE["a wgmma of four warps"] = (
+    kernel(ARRIVE, WGMMA)
+    .replace("READY:", OPERANDS)
+    .replace(".shared .align 4", ".shared .align 128 .b8 tile[2048]; .shared .align 4")
+)
+THREADS = {"only one other warp tells": 96, "a wgmma of four warps": 128}
 UNSAFE = {
     "nobody tells the arriver": kernel(ARRIVE, "bar.warp.sync -1;"),
     "only one other warp tells": kernel(
@@ -64,7 +82,6 @@ UNSAFE = {
     .replace("WAIT: ", "WAIT: mbarrier.arrive.shared.b64 _, [%r3]; AGAIN: ", 1)
     .replace("@!%p2 bra WAIT;", "@!%p2 bra AGAIN;"),
 }
-THREADS = {"only one other warp tells": 96}
 
 
 def run(text: str, mode: str, seed: int, threads: int = 64) -> Sim:
@@ -77,7 +94,7 @@ def run(text: str, mode: str, seed: int, threads: int = 64) -> Sim:
 def test_a_wait_that_the_next_phase_comes_after_is_not_accused(name):
     for mode in MODES:
         for seed in range(3 if mode == "random" else 1):
-            sim = run(SAFE[name], mode, seed)
+            sim = run(SAFE[name], mode, seed, THREADS.get(name, 64))
             assert sim.verdict == "clean", (mode, seed, sim.findings)
 
 
