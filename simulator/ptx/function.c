@@ -267,7 +267,6 @@ void parse_body(struct parser *parser, struct function *function) {
     function->reg_bytes = ROW64;
     /* A function's own parameters open its frame; a kernel's lie in the parameter space. */
     function->local_bytes = function->is_entry ? 0 : function->param_bytes;
-    function->shared_bytes = (uint32_t)parser->module->shared_bytes;
     for (;;) {
         if (parser->token.kind == TOK_END) {
             parse_fail(parser, parser->token.line, "'%s' has no end", function->name);

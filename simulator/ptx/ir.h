@@ -148,14 +148,16 @@ struct special {
     uint32_t off;
     uint32_t wide;
     int64_t value;
+    const struct variable *variable; /* SR_SHARED_SYMBOL: whose address; else NULL */
 };
 
 struct variable {
     const char *name;
+    uint32_t index; /* in the module */
     uint8_t space, defined, is_extern, visible;
     uint32_t align;
     uint64_t bytes;
-    uint64_t offset;       /* shared, const and local: offset in its window; global: offset in module memory */
+    uint64_t offset;       /* const and global: in the module's memory; a launch places shared ones */
     const uint8_t *init;   /* NULL: zeros */
     struct init_ref *refs; /* addresses inside the initialiser */
 };
@@ -184,7 +186,6 @@ struct function {
     uint32_t first_pc, end_pc;
     uint32_t reg_bytes, pred_bytes;
     uint32_t local_bytes; /* a thread's local variables and call parameters */
-    uint32_t shared_bytes;
     const struct special *specials;
     uint32_t nspecials;
     const struct function **calls;
@@ -228,7 +229,7 @@ struct module {
     uint32_t nlocs;
     struct source_file *files;
     uint32_t nfiles;
-    uint64_t global_bytes, const_bytes, shared_bytes;
+    uint64_t global_bytes, const_bytes;
     int64_t dynamic_shared; /* index of the extern shared array, -1 without */
     uint8_t *global_memory; /* the module's own variables, allocated by the loader */
     uint8_t *const_memory;
@@ -284,7 +285,7 @@ enum special_kind {
     SR_GLOBALTIMER,
     SR_GLOBALTIMER_LO,
     SR_GLOBALTIMER_HI,
-    SR_SHARED_SYMBOL, /* value: offset in the CTA's shared window */
+    SR_SHARED_SYMBOL, /* value: to be added to the variable's address */
     SR_DYNAMIC_SYMBOL,
     SR_LOCAL_SYMBOL, /* value: offset in the function's frame */
     SR_KINDS

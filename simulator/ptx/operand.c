@@ -69,11 +69,13 @@ struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
 }
 
-uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value) {
+uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
+                     const struct variable *variable) {
     struct function *function = parser->function;
     for (uint32_t i = 0; i < function->nspecials; i++) {
         const struct special *known = &parser->specials[i];
-        if (known->kind == kind && known->wide == wide && known->value == value) {
+        if (known->kind == kind && known->wide == wide && known->value == value &&
+            known->variable == variable) {
             return known->off;
         }
     }
@@ -81,7 +83,7 @@ uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t va
                                   sizeof *parser->specials);
     uint32_t off = function->reg_bytes;
     function->reg_bytes += wide ? ROW64 : ROW32;
-    parser->specials[function->nspecials++] = (struct special){kind, off, wide, value};
+    parser->specials[function->nspecials++] = (struct special){kind, off, wide, value, variable};
     return off;
 }
 
@@ -157,11 +159,11 @@ static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool 
             decode_fail(d, "'%.*s' is not declared", (int)(pop->name.length < 60 ? pop->name.length : 60),
                         pop->name.text);
         }
-        return (struct operand){.off = special_row(parser, (unsigned)kind, wide, 0), .wide = wide};
+        return (struct operand){.off = special_row(parser, (unsigned)kind, wide, 0, NULL), .wide = wide};
     }
     int64_t offset = (int64_t)pop->bits;
     if (symbol->kind == SYM_FRAME || (symbol->kind == SYM_PARAM && !parser->function->is_entry)) {
-        return (struct operand){.off = special_row(parser, SR_LOCAL_SYMBOL, wide, symbol->off + offset),
+        return (struct operand){.off = special_row(parser, SR_LOCAL_SYMBOL, wide, symbol->off + offset, NULL),
                                 .wide = wide};
     }
     if (symbol->kind == SYM_PARAM) {
@@ -176,8 +178,9 @@ static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool 
     const struct variable *variable = symbol->variable;
     if (variable->space == SP_SHARED) {
         unsigned kind = variable->is_extern ? SR_DYNAMIC_SYMBOL : SR_SHARED_SYMBOL;
-        int64_t value = (variable->is_extern ? 0 : (int64_t)variable->offset) + offset;
-        return (struct operand){.off = special_row(parser, kind, wide, value), .wide = wide};
+        return (struct operand){
+            .off = special_row(parser, kind, wide, offset, variable->is_extern ? NULL : variable),
+            .wide = wide};
     }
     struct operand row = {.off = new_const_row(parser, 0, wide), .base = BASE_CONST, .wide = wide};
     parser->const_fixups = parse_grow(parser, parser->const_fixups, parser->nconst_fixups,

@@ -157,7 +157,8 @@ struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
 void emit_address(struct decoder *d, const struct pop *pop);
 struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
 int special_kind(const struct token *name); /* of a special register, -1 if it is none */
-uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value);
+uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
+                     const struct variable *variable);
 int64_t immediate(struct decoder *d, const struct pop *pop);
 /* All elements of a vector, or the operand itself. */
 const struct pop *elements(const struct pop *pop, uint32_t *count);

@@ -190,23 +190,18 @@ void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool 
             parse_fail(parser, name.line, "'%s' has %llu bytes, too many", variable->name,
                        (unsigned long long)variable->bytes);
         }
+        variable->index = module->nvariables;
         module->variables[module->nvariables++] = variable;
-        uint64_t in_function = parser->function != NULL ? parser->function->shared_bytes : 0;
-        uint64_t *end = space == SP_SHARED  ? (parser->function != NULL ? &in_function : &module->shared_bytes)
-                        : space == SP_CONST ? &module->const_bytes
-                                            : &module->global_bytes;
-        if (!variable->is_extern) {
+        uint64_t *end = space == SP_CONST ? &module->const_bytes : &module->global_bytes;
+        if (!variable->is_extern && space != SP_SHARED) {
             variable->offset = round_up(*end, align);
             *end = variable->offset + variable->bytes;
-            if (space == SP_SHARED && parser->function != NULL) {
-                parser->function->shared_bytes = (uint32_t)in_function;
-            }
             if (*end > MAX_VARIABLE_BYTES) {
                 parse_fail(parser, name.line, "the module's variables have too many bytes");
             }
-        } else if (space == SP_SHARED) {
+        } else if (space == SP_SHARED && variable->is_extern) {
             module->dynamic_shared = module->nvariables - 1;
-        } else {
+        } else if (variable->is_extern) {
             parse_fail(parser, name.line, "'%s' is external; only shared memory may be", variable->name);
         }
         struct symbol *symbol = parse_declare(parser, name, SYM_VARIABLE);

@@ -198,7 +198,8 @@ static void fill_specials(struct warp *warp, const struct function *function) {
         for (uint32_t lane = 0; lane < LANES; lane++) {
             uint64_t value;
             if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
-                uint64_t start = special->kind == SR_DYNAMIC_SYMBOL ? warp->cta->dynamic_at : SHARED_RESERVED;
+                uint64_t start = special->variable == NULL ? warp->cta->dynamic_at
+                                                           : launch->shared_at[special->variable->index];
                 value = ((uint64_t)warp->cta->rank << RANK_SHIFT) + start + (uint64_t)special->value;
             } else if (special->kind == SR_LOCAL_SYMBOL) {
                 value = launch->local_base[function->index] + (uint64_t)special->value;

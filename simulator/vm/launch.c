@@ -7,10 +7,11 @@
 
 #include "vm.h"
 
-#define MAX_WORKERS 64
+#define MAX_WORKERS       64
+#define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */
 
 static int refuse(struct sim *sim, int status, const char *kernel, const char *why) {
-    (void)snprintf(sim->message, sizeof sim->message, "%s: %s", kernel, why);
+    (void)snprintf(sim->message, sizeof sim->message, "%s (kernel %s)", why, kernel);
     return status;
 }
 
@@ -32,8 +33,6 @@ static bool place_function(struct launch *launch, const struct function *functio
     launch->reg_bytes += function->reg_bytes;
     launch->pred_bytes += round_up(function->pred_bytes, 16);
     launch->local_bytes += round_up(function->local_bytes, 16);
-    launch->static_shared =
-        function->shared_bytes > launch->static_shared ? function->shared_bytes : launch->static_shared;
     for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
         launch->uses_wgmma |= launch->module->code[pc].reg_async;
     }
@@ -45,6 +44,28 @@ static bool place_function(struct launch *launch, const struct function *functio
     }
     open[function->index] = 0;
     return true;
+}
+
+/* The static shared variables that the placed functions name, in the order of their declarations. */
+static void place_shared(struct launch *launch) {
+    const struct module *module = launch->module;
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        const struct function *function = module->functions[i];
+        for (uint32_t j = 0; launch->reg_base[i] != UINT32_MAX && j < function->nspecials; j++) {
+            if (function->specials[j].variable != NULL) {
+                launch->shared_at[function->specials[j].variable->index] = 1;
+            }
+        }
+    }
+    uint32_t end = SHARED_RESERVED;
+    for (uint32_t i = 0; i < module->nvariables; i++) {
+        const struct variable *variable = module->variables[i];
+        if (launch->shared_at[i] != 0 && end < MAX_SHARED_WINDOW) {
+            launch->shared_at[i] = round_up(end, variable->align);
+            end = launch->shared_at[i] + (uint32_t)variable->bytes;
+        }
+    }
+    launch->static_shared = end - SHARED_RESERVED;
 }
 
 static int check_shape(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
@@ -104,17 +125,19 @@ static int lay_out(struct sim *sim, struct launch *launch) {
     launch->reg_base = malloc((n + 1) * sizeof(uint32_t));
     launch->pred_base = calloc(n + 1, sizeof(uint32_t));
     launch->local_base = calloc(n + 1, sizeof(uint32_t));
-    if (open == NULL || launch->reg_base == NULL || launch->pred_base == NULL || launch->local_base == NULL) {
+    launch->shared_at = calloc(launch->module->nvariables + 1, sizeof(uint32_t));
+    if (open == NULL || launch->reg_base == NULL || launch->pred_base == NULL || launch->local_base == NULL ||
+        launch->shared_at == NULL) {
         free(open);
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
     memset(launch->reg_base, 0xff, (n + 1) * sizeof(uint32_t));
-    launch->static_shared = (uint32_t)launch->module->shared_bytes;
     bool placed = place_function(launch, launch->kernel, open);
     free(open);
     if (!placed) {
         return refuse(sim, SIM_NO_KERNEL, launch->name, "it calls itself, or a function without a body");
     }
+    place_shared(launch);
     /* Dynamic shared memory starts aligned as its declaration asks. */
     uint32_t align = 16;
     if (launch->module->dynamic_shared >= 0) {
@@ -290,6 +313,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     free(launch.reg_base);
     free(launch.pred_base);
     free(launch.local_base);
+    free(launch.shared_at);
     free(launch.params);
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     sim->counters.launches++;

@@ -182,6 +182,7 @@ struct launch {
     uint32_t grid[3], block[3], cluster[3], clusters[3];
     uint32_t threads, warps; /* a CTA */
     uint32_t static_shared, dynamic_shared, shared_bytes;
+    uint32_t *shared_at; /* by variable's index: its offset in the shared window, 0: not used */
     uint8_t *params;
     uint32_t param_bytes;
     /* Every reachable function's block of registers, by function index. */

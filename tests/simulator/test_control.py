@@ -179,7 +179,7 @@ def test_aligned_instructions_of_a_part_of_a_warp():
         ("mov.u64 %rd5, 0; ld.global.u32 %r3, [%rd5];", "out-of-bounds"),
         ("ld.global.u32 %r3, [%rd1+2];", "misaligned"),
         ("st.global.u32 [%rd1+4096], %r1;", "out-of-bounds"),
-        ("mov.u32 %r2, 1024; mbarrier.arrive.shared::cta.b64 _, [%r2];", "no-mbarrier"),
+        ("mov.u32 %r2, cell; mbarrier.arrive.shared::cta.b64 _, [%r2];", "no-mbarrier"),
         ("bar.sync 3, 64;", "deadlock"),
         ("LOOP: bra LOOP;", "runaway"),
         ("shfl.sync.idx.b32 %r2, %r1, 0, 31, 1;", "member-mask"),
@@ -288,3 +288,27 @@ def test_requests_to_cancel_a_launch_fail(mode):
     assert sim.launch("k", out) == 0, sim.findings
     assert sim.verdict == "clean", sim.findings
     assert (out == [0, 5]).all()
+
+
+def test_a_kernel_has_the_static_shared_memory_that_it_and_its_callees_name():
+    shared = "".join(f".shared .align 16 .b8 v{i}[{120 << 10}];\n" for i in range(4))
+    function = ".func touch()\n{ .reg .b32 %r<3>; mov.u32 %r1, v2; mov.u32 %r2, 7; st.shared.u32 [%r1], %r2; ret; }\n"
+    kernel = ".visible .entry {}(.param .u64 p)\n{{ .reg .b32 %r<9>; .reg .b64 %rd<9>;\n{} ret; }}\n"
+    size = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %total_smem_size; st.global.u32 [%rd1], %r1;"
+    text = (
+        HEADER
+        + shared
+        + function
+        + kernel.format("none", size)
+        + kernel.format("own", "mov.u32 %r2, v3; st.shared.u32 [%r2+8], %r2;" + size)
+        + kernel.format("called", "call touch, ();" + size)
+        + kernel.format("both", "mov.u32 %r2, v0; st.shared.u32 [%r2], %r2; call touch, ();" + size)
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(1, np.uint32))
+    for name, variables in {"none": 0, "own": 1, "called": 1}.items():
+        assert sim.launch(name, out) == 0, sim.message()
+        assert out[0] == 1024 + variables * (120 << 10)
+    assert sim.launch("both", out) == 1
+    assert sim.message().startswith("more than 227 KB of shared memory"), sim.message()
+    assert sim.verdict == "clean", sim.findings
