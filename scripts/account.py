@@ -95,7 +95,7 @@ def memory_bytes(m: int, n: int, k: int) -> int:
 
 def blackwell_config(m: int, n: int, ctas: int) -> str:
     """Which configuration launches so many CTAs."""
-    for name, (features, _, group, _) in configs("blackwell").items():
+    for name, (features, _, group, *_) in configs("blackwell").items():
         if -(-m // (128 * group)) * group * -(-n // features) == ctas:
             return name
     raise RuntimeError(f"no configuration makes {ctas} CTAs of {m} x {n}")
@@ -106,7 +106,7 @@ def account_blackwell(shape: tuple[int, int, int]) -> Account:
     chip, counted = CHIPS["blackwell"], counters("blackwell", shape)
     ctas = int(counted["ctas"])
     config = blackwell_config(m, n, ctas)
-    features, _, group, _ = configs("blackwell")[config]
+    features, _, group, *_ = configs("blackwell")[config]
     waves, stages = -(-ctas // (chip.sms // group * group)), -(-k // 256)
     codes_a, codes_b, scales = 128 * 128, features // group * 128, 2048
     sm_bytes = waves * stages * (codes_a + 2 * codes_b + 3 * scales)

@@ -17,7 +17,7 @@ MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TENSOR_COLUMNS = 512
 MAX_REGISTERS = 255
 SMS = 148
-CONFIGS, KERNELS = 4, 5  # and the blocking of scale factors
+CONFIGS, KERNELS = 7, 8  # and the blocking of scale factors
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,13 @@ def ask(root, tmp_path_factory):
 @pytest.mark.parametrize(
     ("m", "n", "k", "name", "ctas"),
     [
-        (256, 4096, 7168, "m256n64", 128),
+        (256, 4096, 7168, "m256n128k2", 128),
         (512, 4096, 7168, "m256n128", 128),
-        (256, 3072, 4096, "m256n64", 96),
-        (512, 3072, 7168, "m256n128", 96),
+        (256, 3072, 4096, "m256n192k4", 128),
+        (512, 3072, 7168, "m256n192k2", 128),
     ],
 )
-def test_each_benchmark_shape_runs_in_one_wave_of_pairs(ask, m, n, k, name, ctas):
+def test_each_benchmark_shape_runs_in_one_wave_on_128_sms(ask, m, n, k, name, ctas):
     chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
     assert (chosen, int(count)) == (name, ctas)
 
@@ -53,14 +53,16 @@ def test_each_benchmark_shape_runs_in_one_wave_of_pairs(ask, m, n, k, name, ctas
 @pytest.mark.parametrize("n", [1, 72, 384, 100000])
 @pytest.mark.parametrize("k", [64, 7168])
 def test_every_shape_gets_a_configuration_that_fits(ask, m, n, k):
-    _, ctas, shared, columns = ask("plan", m, n, k, 3, SMS)
-    assert int(ctas) >= 3
+    name, ctas, shared, columns = ask("plan", m, n, k, 3, SMS)
+    splits = account.configs("blackwell")[name][4]
+    assert splits <= -(-k // 256)  # no share of K is empty
+    assert int(ctas) >= 3 * splits
     assert int(shared) <= MAX_SHARED_BYTES
     assert int(columns) <= TENSOR_COLUMNS
 
 
 @pytest.mark.parametrize("address", [0, 1024, 37 * 1024, 226 * 1024])
-@pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128)])
+@pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128), (256, 192)])
 def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
     tile, scale, instruction = (int(word, 16) for word in ask("descriptors", address, m, n))
 
@@ -79,7 +81,7 @@ def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
 
 
 def test_the_account_reads_the_configurations_and_fits_a_line():
-    assert account.configs("blackwell")["m256n64"] == [64, 7, 2, 3]
+    assert account.configs("blackwell")["m256n64"] == [64, 7, 2, 3, 1]
     assert len(account.configs("blackwell")) == CONFIGS
     assert account.blackwell_config(256, 4096, 128) == "m256n64"
     assert account.fit([1.0, 2.0, 4.0], [5.0, 7.0, 11.0]) == pytest.approx((3.0, 2.0))
@@ -135,13 +137,16 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
     kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
     assert len(kernels) == CONFIGS
     for code in kernels:
-        pair = re.search(r"tileILi\d+ELi\d+ELi(\d)E", code)[1] == "2"
+        features, _, ctas, tail, splits = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
+        pair, tiles = ctas == 2, 1 if 128 % features == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
-        # A stage has four steps: both products, the gate alone, up alone; copies with the first two.
-        assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == 4 * (2 + 1 + 1)
+        # A stage has four steps: both products; with a tail also the gate alone, up alone.  Copies with the first two.
+        assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == 4 * (4 if tail else 2)
         assert len(re.findall(r"\.A_KEEP\b", code)) == 4  # the collector
-        assert len(re.findall(r"\bUTCCP\.", code)) == 4 * 2 * 3
-        assert len(re.findall(r"\bUTMALDG\.3D", code)) == 6 - pair
+        assert len(re.findall(r"\bUTCCP\.", code)) == 4 * (2 if tail else 1) * (1 + 2 * tiles)
+        assert len(re.findall(r"\bUTMALDG\.3D", code)) == 4 + (tiles if pair else 2 * tiles)
+        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair else 0)
+        assert bool(re.search(r"\bST\.E\.128\b", code)) == (splits > 1)  # sums to another CTA
         assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.128\b", code)
         assert not re.search(r"\b[HIQ]MMA\b", code)
         assert not re.search(r"\b(LDL|STL)\b", code)

@@ -83,6 +83,11 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
                            (long long)problem->l, MAX_DIMENSION, MAX_GRID_YZ, plan->config->features,
                            MAX_GRID_YZ);
     }
+    if (ceil_div(problem->k, STAGE_K) < plan->config->splits) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                           "k is %lld; expected more than %d for configuration %s", (long long)problem->k,
+                           (plan->config->splits - 1) * STAGE_K, plan->config->name);
+    }
     plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
     plan->sfa_bytes = plan->block_scales ? round_up(blocked_bytes(problem, problem->m), SCRATCH_ALIGNMENT) : 0;
     plan->sfb_bytes = plan->block_scales ? round_up(blocked_bytes(problem, problem->n), SCRATCH_ALIGNMENT) : 0;
@@ -188,16 +193,18 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
+    int cluster = config->ctas * config->splits;
     cudaLaunchAttribute attributes[2] = {
         gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE),
-        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {(unsigned)config->ctas, 1, 1}}};
-    cudaLaunchConfig_t launch = {{(unsigned)round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas),
-                                  (unsigned)ceil_div(problem->n, config->features), (unsigned)problem->l},
-                                 {BLOCK_THREADS, 1, 1},
-                                 (size_t)shared_bytes(config),
-                                 problem->queue,
-                                 attributes,
-                                 config->ctas > 1 ? 2 : 1};
+        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {(unsigned)cluster, 1, 1}}};
+    cudaLaunchConfig_t launch = {
+        {(unsigned)(round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas) * config->splits),
+         (unsigned)ceil_div(problem->n, config->features), (unsigned)problem->l},
+        {BLOCK_THREADS, 1, 1},
+        (size_t)shared_bytes(config),
+        problem->queue,
+        attributes,
+        cluster > 1 ? 2 : 1};
     void *arguments[] = {&params};
     CHECK_CUDA(cudaLaunchKernelExC(&launch, blackwell_dual_gemm_kernel(plan->index), arguments));
     return CUSTOM_KERNEL_OK;

@@ -16,7 +16,7 @@ int main(void) {
         if (strcmp(word, "plan") == 0 && scanf("%lld %lld %lld %lld %d", &m, &n, &k, &l, &sms) == 5) {
             const struct blackwell_config *config = &blackwell_configs[blackwell_choose(m, n, k, l, sms)];
             printf("%s %lld %d %d\n", config->name, (long long)blackwell_ctas(config, m, n, l),
-                   shared_bytes(config), 2 * config->features + config->stages * STAGE_COLUMNS);
+                   shared_bytes(config), tensor_columns(config));
         } else if (strcmp(word, "descriptors") == 0 && scanf("%u %u %u", &address, &rows, &columns) == 3) {
             printf("%llx %llx %x\n", (unsigned long long)swizzled_tile_descriptor(address),
                    (unsigned long long)scale_tile_descriptor(address),
