@@ -151,7 +151,7 @@ static int32_t encode_scales(const char *name, const struct problem *problem, co
 
 static int32_t encode_maps(const struct problem *problem, const struct plan *plan, const struct scales *scales,
                            struct dual_gemm_params *params) {
-    int b_rows = plan->config->features / plan->config->ctas;
+    int b_rows = plan->config->features;
     int32_t status = encode_codes("a", problem, problem->a, problem->m, TILE_TOKENS, &params->a);
     if (status == CUSTOM_KERNEL_OK) {
         status = encode_codes("b1", problem, problem->b1, problem->n, b_rows, &params->b1);

@@ -12,19 +12,24 @@ struct boxes {
 
 template <class T>
 static __device__ __forceinline__ struct boxes find_boxes(const struct place &place, int32_t tiles_k) {
-    return {place.token, place.feature + place.rank * T::cta_features, place.batch,
-            place.token / SCALE_TILE_ROWS * tiles_k, place.feature / SCALE_TILE_ROWS * tiles_k};
+    return {place.token, place.feature, place.batch, place.token / SCALE_TILE_ROWS * tiles_k,
+            place.feature / SCALE_TILE_ROWS * tiles_k};
+}
+
+/* The first CTA of a pair holds B1's rows of the stacked N, the second B2's. */
+static __device__ __forceinline__ const CUtensorMap *weights_of(const struct dual_gemm_params &p,
+                                                                int32_t rank) {
+    return rank == 0 ? &p.b1 : &p.b2;
 }
 
 /* Weights of the first stages to L2, while the kernel in front still runs.  Whoever writes them before that
  * kernel ends writes through the same L2. */
 template <class T>
-static __device__ __forceinline__ void prefetch_weights(const struct boxes &boxes,
-                                                        const struct dual_gemm_params &p, int32_t stages_k) {
+static __device__ __forceinline__ void
+prefetch_weights(const struct boxes &boxes, const struct dual_gemm_params &p, int32_t rank, int32_t stages_k) {
     for (int32_t i = 0; i < min(T::stages, stages_k); i++) {
         int32_t k = i * STAGE_CODE_BYTES;
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, k, boxes.feature, boxes.batch);
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, k, boxes.feature, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(weights_of(p, rank), k, boxes.feature, boxes.batch);
         if (!p.scales_made_here) {
             cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
             cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
@@ -67,7 +72,7 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
                                             const struct dual_gemm_params &p) {
     int32_t stages_k = (p.steps_k + STAGE_STEPS - 1) / STAGE_STEPS;
     struct boxes boxes = find_boxes<T>(place, p.steps_k);
-    prefetch_weights<T>(boxes, p, stages_k);
+    prefetch_weights<T>(boxes, p, place.rank, stages_k);
     griddepcontrol_wait();
     struct ring ring = {0, 0};
 #pragma unroll 1
@@ -84,8 +89,7 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
         if (T::ctas > 1) {
             full.address = mapa_shared_cluster(full.address, 0);
         }
-        copy_box<T>(to + T::b1_at, &p.b1, k, boxes.feature, boxes.batch, full);
-        copy_box<T>(to + T::b2_at, &p.b2, k, boxes.feature, boxes.batch, full);
+        copy_box<T>(to + T::b1_at, weights_of(p, place.rank), k, boxes.feature, boxes.batch, full);
         copy_box<T>(to, &p.a, k, boxes.token, boxes.batch, full);
         copy_weight_scales<T>(to, p, place, boxes.sfb_tile + tile, full);
         copy_box<T>(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + tile, boxes.batch, full);
