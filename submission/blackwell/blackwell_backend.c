@@ -168,6 +168,20 @@ static int32_t encode_maps(const struct problem *problem, const struct plan *pla
     if (status == CUSTOM_KERNEL_OK) {
         status = encode_scales("sfb2", problem, scales->b2, problem->n, &params->sfb2);
     }
+    if (status == CUSTOM_KERNEL_OK && params->store_boxes) {
+        struct tensor_3d c = {
+            .address = problem->c,
+            .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            .row_elems = problem->n,
+            .rows = problem->m,
+            .batches = problem->l,
+            .element_bytes = 2,
+            .box_elems = OUTPUT_BOX_FEATURES,
+            .box_rows = WARP_THREADS,
+            .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+        };
+        status = gpu_encode("c", &c, &params->c_boxes);
+    }
     return status;
 }
 
@@ -178,6 +192,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .c = problem->c,
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
+        .store_boxes = problem->n % 8 == 0,
         .steps_k = (int32_t)(problem->k / STEP_K),
         .scales_made_here = plan->block_scales,
     };

@@ -39,9 +39,10 @@
 #define STEP_COLUMNS       (3 * SCALE_TILE_COLUMNS) /* of A, B1, B2 */
 #define STAGE_COLUMNS      (STAGE_STEPS * STEP_COLUMNS)
 
-#define WARP_THREADS   32
-#define EPILOGUE_WARPS 4 /* HW: a warp reaches the quarter of lanes that its number modulo 4 names */
-#define BLOCK_THREADS  ((2 + EPILOGUE_WARPS) * WARP_THREADS)
+#define OUTPUT_BOX_FEATURES 64 /* 128 bytes, the widest swizzle row */
+#define WARP_THREADS        32
+#define EPILOGUE_WARPS      4 /* HW: a warp reaches the quarter of lanes that its number modulo 4 names */
+#define BLOCK_THREADS       ((2 + EPILOGUE_WARPS) * WARP_THREADS)
 
 struct blackwell_config {
     const char *name;

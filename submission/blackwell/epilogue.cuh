@@ -7,6 +7,9 @@
 #define LOG2_E           1.442695041f
 #define LOAD_COLUMNS     32
 #define HALVES_OF_VECTOR 8
+#define BOX_ROW_BYTES    (OUTPUT_BOX_FEATURES * 2)
+#define BOX_BYTES        (WARP_THREADS * BOX_ROW_BYTES)
+#define UNITS_OF_ROW     (BOX_ROW_BYTES / 16) /* which a 128-byte swizzle permutes */
 
 /* Of SiLU: products of two do not overflow.  Gates below -43 are beyond it; their SiLU, at most 1e-17, counts
  * as zero, which is less than 1e-6 off for the largest up sum there is (5e10, at K = 7168). */
@@ -74,6 +77,8 @@ static __device__ __forceinline__ void finish(const struct shared_map &shared, s
     int32_t token = place.token + quarter * WARP_THREADS + lane;
     uint16_t *row = p.c + ((int64_t)place.batch * p.m + token) * p.n + place.feature;
     int32_t left = token < p.m ? p.n - place.feature : 0;
+    /* Over stage 0: all MMAs have read their operands. */
+    uint32_t staged = shared.base + quarter * (T::features / OUTPUT_BOX_FEATURES) * BOX_BYTES;
     bool whole = p.n % HALVES_OF_VECTOR == 0;
     wait(shared.up_full<T>(), 0);
     tcgen05_fence_after_thread_sync();
@@ -89,8 +94,28 @@ static __device__ __forceinline__ void finish(const struct shared_map &shared, s
 #pragma unroll
         for (int j = 0; j < LOAD_COLUMNS; j += HALVES_OF_VECTOR) {
             int32_t column = i * LOAD_COLUMNS + j;
-            store_vector(row + column, &halves[j / 2], left - column, whole);
+            if (p.store_boxes) {
+                uint32_t box = staged + column / OUTPUT_BOX_FEATURES * BOX_BYTES,
+                         unit = column / HALVES_OF_VECTOR;
+                st_shared_v4(box + lane * BOX_ROW_BYTES + ((unit ^ lane) % UNITS_OF_ROW) * 16, &halves[j / 2]);
+            } else {
+                store_vector(row + column, &halves[j / 2], left - column, whole);
+            }
         }
+    }
+    if (p.store_boxes) {
+        fence_proxy_async_shared();
+        __syncwarp();
+        if (elect_sync()) {
+#pragma unroll
+            for (int i = 0; i < T::features / OUTPUT_BOX_FEATURES; i++) {
+                cp_async_bulk_tensor_3d_store(&p.c_boxes, place.feature + i * OUTPUT_BOX_FEATURES,
+                                              place.token + quarter * WARP_THREADS, place.batch,
+                                              staged + i * BOX_BYTES);
+            }
+            cp_async_bulk_commit_and_wait_read();
+        }
+        __syncwarp();
     }
     tcgen05_fence_before_thread_sync();
 }

@@ -14,8 +14,10 @@ extern "C" {
 struct dual_gemm_params {
     CUtensorMap a, b1, b2;       /* boxes of a stage's codes: [batch][row][K in bytes] */
     CUtensorMap sfa, sfb1, sfb2; /* boxes of a stage's scale tiles: [batch][tile][512 bytes] */
+    CUtensorMap c_boxes;         /* boxes of a warp's outputs; not encoded where `store_boxes` is 0 */
     uint16_t *c;
     int32_t m, n;
+    int32_t store_boxes;      /* rows of C are multiples of 16 bytes */
     int32_t steps_k;          /* K in steps, which is scale tiles along K too */
     int32_t scales_made_here; /* by the kernel before this one: wait for it before touching them */
 };

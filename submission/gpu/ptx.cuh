@@ -130,6 +130,31 @@ PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
                  : "memory");
 }
 
+/* ---- from shared memory to global memory ---- */
+
+PTX void st_shared_v4(uint32_t address, const uint32_t *four) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(four[0]), "r"(four[1]),
+                 "r"(four[2]), "r"(four[3])
+                 : "memory");
+}
+
+/* Makes this thread's writes to shared memory visible to asynchronous copies. */
+PTX void fence_proxy_async_shared(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+PTX void cp_async_bulk_tensor_3d_store(const void *tensor_map, int32_t x, int32_t y, int32_t z, uint32_t from) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
+                     tensor_map),
+                 "r"(x), "r"(y), "r"(z), "r"(from)
+                 : "memory");
+}
+
+/* Waits until this thread's stores have read shared memory. */
+PTX void cp_async_bulk_commit_and_wait_read(void) {
+    asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 /* ---- registers, barriers, shared memory ---- */
 
 template <uint32_t registers> PTX void setmaxnreg_inc(void) {
