@@ -6,7 +6,7 @@
 
 #define LOG2_E           1.442695041f
 #define LOAD_COLUMNS     32
-#define HALVES_OF_VECTOR 8
+#define HALVES_OF_VECTOR 16 /* 32 bytes: a sector */
 
 /* Of SiLU: products of two do not overflow.  Gates below -43 are beyond it; their SiLU, at most 1e-17, counts
  * as zero, which is less than 1e-6 off for the largest up sum there is (5e10, at K = 7168). */
@@ -35,14 +35,15 @@ static __device__ __forceinline__ void load_sums(float (&sums)[LOAD_COLUMNS], st
     }
 }
 
-/* Eight outputs of a row; `left` of them and those after them exist.  16 bytes at once where rows allow it. */
+/* Sixteen outputs of a row; `left` of them and those after them exist.  32 bytes at once where rows allow it.
+ */
 static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t *halves, int32_t left,
                                                     bool whole) {
     if (left <= 0) {
         return;
     }
     if (whole) {
-        *(uint4 *)to = make_uint4(halves[0], halves[1], halves[2], halves[3]);
+        st_global_v8(to, halves);
         return;
     }
 #pragma unroll
@@ -74,7 +75,7 @@ static __device__ __forceinline__ void finish(const struct shared_map &shared, s
     int32_t token = place.token + quarter * WARP_THREADS + lane;
     uint16_t *row = p.c + ((int64_t)place.batch * p.m + token) * p.n + place.feature;
     int32_t left = token < p.m ? p.n - place.feature : 0;
-    bool whole = p.n % HALVES_OF_VECTOR == 0;
+    bool whole = p.n % HALVES_OF_VECTOR == 0 && (uintptr_t)p.c % (2 * HALVES_OF_VECTOR) == 0;
     wait(shared.up_full<T>(), 0);
     tcgen05_fence_after_thread_sync();
 #pragma unroll

@@ -130,7 +130,15 @@ PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
                  : "memory");
 }
 
-/* ---- registers, barriers, shared memory ---- */
+/* ---- registers, barriers, memory ---- */
+
+/* 32 bytes at once, a whole sector; sm_100 on. */
+PTX void st_global_v8(void *to, const uint32_t *eight) {
+    asm volatile("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(to), "r"(eight[0]),
+                 "r"(eight[1]), "r"(eight[2]), "r"(eight[3]), "r"(eight[4]), "r"(eight[5]), "r"(eight[6]),
+                 "r"(eight[7])
+                 : "memory");
+}
 
 template <uint32_t registers> PTX void setmaxnreg_inc(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
