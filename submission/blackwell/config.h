@@ -29,10 +29,10 @@
 
 /* name, features, stages, CTAs that share an MMA, stages at the end of K whose first products come first */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
-    X(m256n64, 64, 7, 2, 3)                                                                                    \
-    X(m256n128, 128, 5, 2, 3)                                                                                  \
-    X(m128n64, 64, 5, 1, 3)                                                                                    \
-    X(m128n128, 128, 4, 1, 3)
+    X(m256n64, 64, 7, 2, 1)                                                                                    \
+    X(m256n128, 128, 5, 2, 1)                                                                                  \
+    X(m128n64, 64, 5, 1, 1)                                                                                    \
+    X(m128n128, 128, 4, 1, 1)
 
 #define TENSOR_COLUMNS     512 /* HW: 128 lanes of 512 columns of 32 bits (PTX ISA, Tensor Memory) */
 #define SCALE_TILE_COLUMNS 4   /* HW: 128 rows of scale factors, of one step: four columns of 32 rows */
