@@ -16,22 +16,6 @@ static __device__ __forceinline__ struct boxes find_boxes(const struct place &pl
             place.token / SCALE_TILE_ROWS * tiles_k, place.feature / SCALE_TILE_ROWS * tiles_k};
 }
 
-/* Weights of the first stages to L2, while the kernel in front still runs.  Whoever writes them before that
- * kernel ends writes through the same L2. */
-template <class T>
-static __device__ __forceinline__ void prefetch_weights(const struct boxes &boxes,
-                                                        const struct dual_gemm_params &p, int32_t stages_k) {
-    for (int32_t i = 0; i < min(T::stages, stages_k); i++) {
-        int32_t k = i * STAGE_CODE_BYTES;
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, k, boxes.feature, boxes.batch);
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, k, boxes.feature, boxes.batch);
-        if (!p.scales_made_here) {
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
-        }
-    }
-}
-
 /* Copies a box to this CTA, signalling `full`. */
 template <class T>
 static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
@@ -67,7 +51,6 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
                                             const struct dual_gemm_params &p) {
     int32_t stages_k = (p.steps_k + STAGE_STEPS - 1) / STAGE_STEPS;
     struct boxes boxes = find_boxes<T>(place, p.steps_k);
-    prefetch_weights<T>(boxes, p, stages_k);
     griddepcontrol_wait();
     struct ring ring = {0, 0};
 #pragma unroll 1
