@@ -30,7 +30,7 @@
 /* name, features, stages, CTAs that share an MMA, stages at the end of K whose first products come first */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
     X(m256n64, 64, 7, 2, 3)                                                                                    \
-    X(m256n128, 128, 5, 2, 3)                                                                                  \
+    X(m256n128, 128, 1, 2, 1)                                                                                  \
     X(m128n64, 64, 5, 1, 3)                                                                                    \
     X(m128n128, 128, 4, 1, 3)
 
