@@ -45,7 +45,7 @@ enum sim_status {
     SIM_BAD_PTX,
     SIM_NO_MEMORY,
     SIM_NO_KERNEL,
-    SIM_RUN_ERROR, /* the launch ended with an error finding */
+    SIM_RUN_ERROR, /* the launch ended with an error finding; the other failures have one too: launch-refused */
 };
 
 struct sim_options {
@@ -123,6 +123,8 @@ SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
+/* What the caller itself refuses to launch; sim_launch notes its own refusals. */
+SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 SIM_API void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */

@@ -18,7 +18,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
         error = value > MAX_DYNAMIC_SHARED ? cudaErrorInvalidValue : cudaSuccess;
     }
     runtime_unlock();
-    return error;
+    return runtime_result(error);
 }
 
 cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
@@ -44,6 +44,31 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     return cudaSuccess;
 }
 
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
+                                                                   int threads, size_t shared, unsigned flags) {
+    (void)flags;
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
+    (void)runtime_lock();
+    const struct kernel_entry *kernel = registry_kernel(function);
+    memset(attributes, 0, sizeof *attributes);
+    if (kernel != NULL) {
+        attributes->maxThreadsPerBlock = 1024;
+        attributes->maxDynamicSharedSizeBytes = (int)kernel->shared_limit;
+        attributes->ptxVersion = attributes->binaryVersion = 10 * runtime_major();
+    }
+    runtime_unlock();
+    return runtime_result(kernel == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+}
+
+cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config) {
+    (void)function;
+    (void)config;
+    return cudaSuccess;
+}
+
 static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {
     struct sim *sim = runtime_lock();
     struct kernel_entry *kernel = registry_kernel(function);
@@ -51,9 +76,15 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
     cudaError_t error = kernel == NULL   ? cudaErrorInvalidDeviceFunction
                         : module == NULL ? cudaErrorInvalidKernelImage
                                          : cudaSuccess;
-    if (error == cudaSuccess && wanted->dynamic_shared_bytes > kernel->shared_limit) {
-        (void)fprintf(stderr, "simulator: %s: %u bytes of shared memory; cudaFuncSetAttribute allowed %zu\n",
-                      kernel->name, wanted->dynamic_shared_bytes, kernel->shared_limit);
+    if (error != cudaSuccess) {
+        sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
+                   kernel == NULL ? "no kernel was registered at this address"
+                                  : "its module has no readable PTX");
+    } else if (wanted->dynamic_shared_bytes > kernel->shared_limit) {
+        char why[120];
+        (void)snprintf(why, sizeof why, "%u bytes of dynamic shared memory; cudaFuncSetAttribute allowed %zu",
+                       wanted->dynamic_shared_bytes, kernel->shared_limit);
+        sim_refuse(sim, kernel->name, why);
         error = cudaErrorInvalidValue;
     }
     if (error == cudaSuccess) {
@@ -62,16 +93,16 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
         int status = sim_launch(sim, module, kernel->name, &attributes);
-        if (status != SIM_OK && status != SIM_RUN_ERROR) {
-            (void)fprintf(stderr, "simulator: %s\n", sim_message(sim));
-            error = cudaErrorInvalidConfiguration;
-        }
-        if (runtime_report(sim)) {
-            error = cudaErrorLaunchFailure;
-        }
+        error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
+                : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
+                : status == SIM_NO_KERNEL                   ? cudaErrorInvalidDeviceFunction
+                                                            : cudaErrorInvalidConfiguration;
+    }
+    if (runtime_report(sim)) {
+        error = cudaErrorLaunchFailure;
     }
     runtime_unlock();
-    return error;
+    return runtime_result(error);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments) {
@@ -99,6 +130,12 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
                                                .dynamic_shared_bytes = (unsigned)shared};
     (void)queue;
     return launch(function, &attributes, arguments);
+}
+
+/* Everything is resident as far as CTAs poll for each other: a launch is cooperative anyway. */
+cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                                        size_t shared, cudaStream_t queue) {
+    return cudaLaunchKernel(function, grid, block, arguments, shared, queue);
 }
 
 /* ---- what the generated code calls for f<<<...>>>(...) ---- */

@@ -2,6 +2,7 @@
 #ifndef SIM_CUDART_REGISTRY_H
 #define SIM_CUDART_REGISTRY_H
 
+#include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -24,7 +25,10 @@ void *registry_variable(const void *host, size_t *bytes);
 /* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP or NVFP4_BACKEND. */
 int runtime_major(void);
 int runtime_sms(void);
-/* Prints findings that are new; whether any is an error. */
+size_t runtime_memory_bytes(void);
+/* Prints findings that are new; whether any, new or old, is an error of a launch that ran: those stay. */
 bool runtime_report(struct sim *sim);
+/* Keeps an error for cudaGetLastError, and gives it back. */
+cudaError_t runtime_result(cudaError_t error);
 
 #endif

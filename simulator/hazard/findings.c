@@ -41,10 +41,11 @@ static char *source_of(const struct module *module, const struct insn *insn) {
 }
 
 static struct finding_entry *find_entry(struct sim *sim, const char *kind, const struct insn *insn,
-                                        const struct insn *other) {
+                                        const struct insn *other, const char *kernel) {
     for (size_t i = 0; i < sim->nfindings; i++) {
         struct finding_entry *entry = &sim->findings[i];
-        if (entry->insn == insn && entry->other == other && strcmp(entry->finding.kind, kind) == 0) {
+        bool placed = insn != NULL || strcmp(entry->finding.kernel, kernel) == 0;
+        if (placed && entry->insn == insn && entry->other == other && strcmp(entry->finding.kind, kind) == 0) {
             return entry;
         }
     }
@@ -54,7 +55,7 @@ static struct finding_entry *find_entry(struct sim *sim, const char *kind, const
 static void add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                 int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
     struct sim *sim = launch->sim;
-    struct finding_entry *entry = find_entry(sim, kind, insn, other);
+    struct finding_entry *entry = find_entry(sim, kind, insn, other, launch->name);
     if (entry != NULL) {
         entry->finding.times++;
         return;
@@ -96,6 +97,11 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
     (void)pthread_mutex_lock(&sim->lock);
     add(launch, verdict, kind, cta, warp, lane, insn, other, message);
     (void)pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_refuse(struct sim *sim, const char *kernel, const char *why) {
+    struct launch launch = {.sim = sim, .name = kernel};
+    sim_note(&launch, SIM_ERROR, "launch-refused", NULL, -1, -1, NULL, NULL, why);
 }
 
 enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
@@ -163,14 +169,21 @@ void sim_print_findings(const struct sim *sim, FILE *to) {
     for (size_t i = 0; i < sim->nfindings; i++) {
         const struct sim_finding *f = &sim->findings[i].finding;
         (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
-        (void)fprintf(to, "  kernel %s, CTA %u,%u,%u", f->kernel, f->cta[0], f->cta[1], f->cta[2]);
+        (void)fprintf(to, "  kernel %s", f->kernel);
+        if (f->ptx_line != 0 || f->warp >= 0) {
+            (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
+        }
         if (f->warp >= 0) {
             (void)fprintf(to, ", warp %d", f->warp);
         }
         if (f->lane >= 0) {
             (void)fprintf(to, ", lane %d", f->lane);
         }
-        (void)fprintf(to, "\n  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "", f->source);
+        (void)fputc('\n', to);
+        if (f->ptx_line != 0) {
+            (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "",
+                          f->source);
+        }
         if (f->other_ptx_line != 0) {
             (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
                           f->other_source[0] != '\0' ? ", " : "", f->other_source);

@@ -11,6 +11,9 @@
 #define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */
 
 static int refuse(struct sim *sim, int status, const char *kernel, const char *why) {
+    if (status != SIM_RUN_ERROR) {
+        sim_refuse(sim, kernel, why);
+    }
     (void)snprintf(sim->message, sizeof sim->message, "%s (kernel %s)", why, kernel);
     return status;
 }

@@ -311,4 +311,16 @@ def test_a_kernel_has_the_static_shared_memory_that_it_and_its_callees_name():
         assert out[0] == 1024 + variables * (120 << 10)
     assert sim.launch("both", out) == 1
     assert sim.message().startswith("more than 227 KB of shared memory"), sim.message()
-    assert sim.verdict == "clean", sim.findings
+    assert sim.kinds == {"launch-refused"}, sim.findings
+
+
+def test_a_refused_launch_is_an_error_of_its_own_kernel():
+    sim = Sim(body("ret;") + body("ret;").replace(HEADER, "").replace(" k(", " other("))
+    out = sim.buffer(np.zeros(1, np.uint32))
+    assert sim.verdict == "clean"
+    assert sim.launch("k", out, block=2048) == 1
+    assert sim.launch("other", out, grid=3, cluster=2) == 1
+    assert sim.launch("nowhere") != 0
+    assert sim.verdict == "error"
+    assert {f["kind"] for f in sim.findings} == {"launch-refused"}
+    assert {f["kernel"] for f in sim.findings} == {"k", "other", "nowhere"}

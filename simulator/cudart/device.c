@@ -1,0 +1,157 @@
+/* The one device of the stand-in runtime. */
+#include <cuda_runtime_api.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "registry.h"
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    return runtime_result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+size_t runtime_memory_bytes(void) {
+    const size_t h200_gb = 141, b200_gb = 192;
+    return (runtime_major() == 10 ? b200_gb : h200_gb) * 1000000000u;
+}
+
+/* HW: of both chips (CUDA C++ Programming Guide, compute capabilities; the cards' data sheets). */
+enum {
+    SHARED_BYTES = 227 * 1024,
+    SHARED_SM_BYTES = 228 * 1024,
+    SHARED_DEFAULT_BYTES = 48 * 1024,
+    RESERVED_BYTES = 1024,
+    BLOCK_THREADS = 1024,
+    SM_THREADS = 2048,
+    SM_BLOCKS = 32,
+    REGISTERS = 64 * 1024,
+    L2_BYTES = 50 << 20,
+};
+
+/* A property of both chips, 0 for what the simulator has no notion of. */
+static int attribute_of(enum cudaDeviceAttr attribute) {
+    switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+        return runtime_major();
+    case cudaDevAttrMultiProcessorCount:
+        return runtime_sms();
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        return SHARED_DEFAULT_BYTES;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return SHARED_BYTES;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return SHARED_SM_BYTES;
+    case cudaDevAttrReservedSharedMemoryPerBlock:
+        return RESERVED_BYTES;
+    case cudaDevAttrMaxThreadsPerBlock:
+    case cudaDevAttrMaxBlockDimX:
+    case cudaDevAttrMaxBlockDimY:
+        return BLOCK_THREADS;
+    case cudaDevAttrMaxBlockDimZ:
+        return 64;
+    case cudaDevAttrMaxGridDimX:
+        return INT_MAX;
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ:
+        return UINT16_MAX;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+        return SM_THREADS;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+        return SM_BLOCKS;
+    case cudaDevAttrMaxRegistersPerBlock:
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+        return REGISTERS;
+    case cudaDevAttrWarpSize:
+        return 32;
+    case cudaDevAttrL2CacheSize:
+        return L2_BYTES;
+    case cudaDevAttrClusterLaunch:
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentKernels:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    if (device != 0) {
+        return runtime_result(cudaErrorInvalidDevice);
+    }
+    *value = attribute_of(attribute);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
+    if (device != 0) {
+        return runtime_result(cudaErrorInvalidDevice);
+    }
+    memset(p, 0, sizeof *p);
+    (void)snprintf(p->name, sizeof p->name, "simulated %s", runtime_major() == 10 ? "B200" : "H200");
+    p->totalGlobalMem = runtime_memory_bytes();
+    p->sharedMemPerBlock = SHARED_DEFAULT_BYTES;
+    p->sharedMemPerBlockOptin = SHARED_BYTES;
+    p->sharedMemPerMultiprocessor = SHARED_SM_BYTES;
+    p->reservedSharedMemPerBlock = RESERVED_BYTES;
+    p->regsPerBlock = p->regsPerMultiprocessor = REGISTERS;
+    p->warpSize = attribute_of(cudaDevAttrWarpSize);
+    p->maxThreadsPerBlock = BLOCK_THREADS;
+    p->maxThreadsPerMultiProcessor = SM_THREADS;
+    p->maxBlocksPerMultiProcessor = SM_BLOCKS;
+    for (int i = 0; i < 3; i++) {
+        p->maxThreadsDim[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxBlockDimX + i));
+        p->maxGridSize[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxGridDimX + i));
+    }
+    p->major = runtime_major();
+    p->multiProcessorCount = runtime_sms();
+    p->l2CacheSize = L2_BYTES;
+    p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    return cudaSuccess;
+}
+
+/* The findings stay: they are the process's. */
+cudaError_t cudaDeviceReset(void) {
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
+    (void)limit;
+    (void)value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStart(void) {
+    return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStop(void);
+cudaError_t cudaProfilerStop(void) {
+    return cudaSuccess;
+}

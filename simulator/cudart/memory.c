@@ -1,0 +1,150 @@
+/* Memory of the stand-in runtime.  Device memory is host memory that the simulator knows; every copy is done
+ * when its call returns. */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "registry.h"
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    struct sim *sim = runtime_lock();
+    *memory = sim_alloc(sim, bytes, "cudaMalloc");
+    runtime_unlock();
+    return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t cudaFree(void *memory) {
+    if (memory == NULL) {
+        return cudaSuccess;
+    }
+    struct sim *sim = runtime_lock();
+    int status = sim_free(sim, memory);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
+    (void)queue;
+    return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t queue) {
+    (void)pool;
+    (void)queue;
+    return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
+    (void)queue;
+    return cudaFree(memory);
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties) {
+    static char the_pool;
+    (void)properties;
+    *pool = (cudaMemPool_t)(void *)&the_pool;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value) {
+    (void)pool;
+    (void)attribute;
+    (void)value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    struct sim *sim = runtime_lock();
+    int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
+                 : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
+                                                  : (memmove(to, from, bytes), SIM_OK);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind) {
+    cudaError_t error = cudaSuccess;
+    for (size_t row = 0; row < height && error == cudaSuccess; row++) {
+        error = cudaMemcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
+    }
+    return error;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpy(to, from, bytes, kind);
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    memset(to, value, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemset(to, value, bytes);
+}
+
+/* Kernels reach it as well: host and device share an address space here. */
+cudaError_t cudaMallocManaged(void **memory, size_t bytes, unsigned flags) {
+    (void)flags;
+    return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags) {
+    (void)flags;
+    return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes) {
+    return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+    return cudaFree(memory);
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    *available = *total = runtime_memory_bytes();
+    return cudaSuccess;
+}
+
+static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
+    size_t room = 0;
+    (void)runtime_lock();
+    char *at = registry_variable(symbol, &room);
+    bool fits = at != NULL && offset <= room && bytes <= room - offset;
+    if (fits) {
+        memcpy(to_symbol ? at + offset : host, to_symbol ? host : at + offset, bytes);
+    }
+    runtime_unlock();
+    return runtime_result(fits ? cudaSuccess : cudaErrorInvalidSymbol);
+}
+
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
+                               enum cudaMemcpyKind kind) {
+    (void)kind;
+    return copy_symbol(symbol, (void *)(uintptr_t)from, bytes, offset, true);
+}
+
+cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset,
+                                 enum cudaMemcpyKind kind) {
+    (void)kind;
+    return copy_symbol(symbol, to, bytes, offset, false);
+}
+
+cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
+    (void)runtime_lock();
+    const void *at = registry_variable(symbol, bytes);
+    runtime_unlock();
+    return runtime_result(at == NULL ? cudaErrorInvalidSymbol : cudaSuccess);
+}
+
+cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
+    (void)runtime_lock();
+    *address = registry_variable(symbol, NULL);
+    runtime_unlock();
+    return runtime_result(*address == NULL ? cudaErrorInvalidValue : cudaSuccess);
+}

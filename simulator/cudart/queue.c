@@ -1,0 +1,101 @@
+/* Queues and events.  Every launch has run when its call returns, so that all queues are one and nothing is
+ * waited for.  Time is nominal: a nanosecond for each warp instruction executed in between, the same in every
+ * run; it says nothing of a chip's speed. */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+#include "registry.h"
+
+struct CUevent_st {
+    bool recorded;
+    unsigned long long instructions; /* executed before it */
+};
+
+struct CUstream_st {
+    int unused;
+};
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, int priority) {
+    (void)flags;
+    (void)priority;
+    *queue = malloc(sizeof **queue);
+    return runtime_result(*queue == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *queue, unsigned flags) {
+    return cudaStreamCreateWithPriority(queue, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *queue) {
+    return cudaStreamCreateWithPriority(queue, 0, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+    free(queue);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
+    (void)queue;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t queue) {
+    (void)queue;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
+    (void)queue;
+    (void)event;
+    (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    (void)flags;
+    *event = calloc(1, sizeof **event);
+    return runtime_result(*event == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    free(event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
+    (void)queue;
+    if (event == NULL) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    event->recorded = true;
+    event->instructions = sim_counters(runtime_lock())->instructions;
+    runtime_unlock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsigned flags) {
+    (void)flags;
+    return cudaEventRecord(event, queue);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return runtime_result(event == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return cudaEventSynchronize(event);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    const double nanoseconds_in_ms = 1e6;
+    if (start == NULL || end == NULL || !start->recorded || !end->recorded) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    *ms = (float)(((double)end->instructions - (double)start->instructions) / nanoseconds_in_ms);
+    return cudaSuccess;
+}
