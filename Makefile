@@ -81,7 +81,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare first-day sanitize
+.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare first-day sanitize
 FORCE:
 
 help: ## list the targets (the default)
@@ -103,8 +103,18 @@ run: build ## set up, build, run the ten tests and the four benchmarks on the be
 	$$python eval/eval.py test eval/cases/test.txt && \
 	$$python eval/eval.py benchmark eval/cases/benchmark.txt
 
-test: build ## set up, build, pass every test
-	@python=$$(scripts/setup.sh test) && $$python -m pytest $(PYTEST_ARGS)
+# What tests run beside the library: built before them, because several of them run at a time.
+TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY)
+TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/libcudart_sim.a)
+test-programs: $(TEST_PROGRAMS)
+
+# Files of tests are dealt out to workers, one a core, where pytest-xdist is there.  Waiting OpenMP threads sleep.
+PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+test: ## set up, build, pass every test
+	@$(MAKE) --no-print-directory -j$$(nproc) build test-programs
+	@python=$$(scripts/setup.sh test) && parallel='$(PARALLEL)' && \
+	{ $$python -m pytest $$parallel --version > /dev/null 2>&1 || parallel=; } && \
+	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive $$python -m pytest $$parallel $(PYTEST_ARGS)
 
 bench: build ## time the CPU back end against torch, and the host cost of a call
 	@python=$$(scripts/setup.sh run) && \

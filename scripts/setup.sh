@@ -3,7 +3,8 @@
 # usage: setup.sh run|test
 #   run:  torch.  The Python at hand is used as it is if it has torch, and then nothing is fetched.
 #   test: torch, pytest and the other `dev` dependencies of pyproject.toml.  What the Python at hand lacks is
-#         installed into .venv; without a network the tests that need a missing package other than pytest skip.
+#         installed into .venv; without a network the tests that need a missing package other than pytest skip,
+#         and without pytest-xdist they run one at a time.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 tier=$1
@@ -23,9 +24,17 @@ project = tomllib.loads(pathlib.Path(sys.argv[1]).read_text())["project"]
 print("\n".join(project["dependencies"] if sys.argv[2] == "run" else project["optional-dependencies"]["dev"]))
 ' "$root/pyproject.toml" "$1"
 }
+pip_install() { # pip_install ARGUMENT...
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
+}
 install() { # install KEY
     say "installing into .venv: $(requirements "$1" | tr '\n' ' ')"
-    requirements "$1" | "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r /dev/stdin >&2
+    requirements "$1" | pip_install -r /dev/stdin
+}
+install_each() { # install_each KEY: what can be had, where an index lacks some
+    requirements "$1" | while read -r requirement; do
+        pip_install --retries 0 --timeout 5 "$requirement" 2> /dev/null < /dev/null || say "could not install $requirement"
+    done
 }
 
 "$at_hand" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
@@ -43,16 +52,13 @@ else
     python=$venv/bin/python
 fi
 
-if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout hypothesis jsonschema matplotlib rich kernelguard; then
-    if [ "$python" != "$venv/bin/python" ]; then
-        # Sees the torch at hand, and keeps what is added away from it.
-        "$python" -m venv --system-site-packages "$venv"
+if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard; then
+    # A new .venv sees the torch at hand, and keeps what is added away from it.
+    if [ "$python" = "$venv/bin/python" ] || "$python" -m venv --system-site-packages "$venv" >&2; then
+        install dev || install_each dev
+        ! has "$venv/bin/python" torch pytest || python=$venv/bin/python
     fi
-    if install dev; then
-        python=$venv/bin/python
-    elif has "$python" pytest; then
-        say "could not install every test dependency; tests that need the missing ones will skip"
-    else
+    if ! has "$python" pytest; then
         say "pytest is missing and could not be installed"
         exit 1
     fi

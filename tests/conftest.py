@@ -15,6 +15,18 @@ for _name in ("NVFP4_BACKEND", "NVFP4_CPU_ISA", "POPCORN_FD", "POPCORN_SEED"):
     os.environ.pop(_name, None)
 
 
+# Files that take longest, first: with several workers (pytest-xdist) none is left with one of them at the end.
+LONGEST_FILES = (
+    "test_build.py",
+    "test_eval_protocol.py",
+    "test_bundle.py",
+    "test_eval_guards.py",
+    "test_blackwell_kernels.py",
+    "test_parser.py",
+    "test_hopper_recorded.py",
+    "test_hopper_kernels.py",
+)
+
 # Development packages that a machine without a network may lack: what needs them skips (scripts/setup.sh).
 OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib"}
 
@@ -34,6 +46,12 @@ def pytest_make_collect_report(collector: pytest.Collector):
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 0, f"Skipped: {missing[1]} is not installed")
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first."""
+    place = {name: number for number, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
 @pytest.fixture(scope="session")
