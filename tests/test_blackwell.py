@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TENSOR_COLUMNS = 512
 MAX_REGISTERS = 255
 SMS = 148
+FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
+PARTS = ("gpu/host", "blackwell/blackwell_backend", "blackwell/plan", "core/message")  # of the back end's host side
 CONFIGS, KERNELS = 7, 8  # and the blocking of scale factors
 
 
@@ -93,6 +96,56 @@ def nvcc(root):
     if found.returncode != 0:
         pytest.skip(found.stderr.strip())
     return found.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def devices(nvcc, root, tmp_path_factory):
+    """The back end's judgement of a compute capability, of a library with code for the ones that nvcc knows."""
+    folder = tmp_path_factory.mktemp("devices")
+    (folder / "empty.cu").touch()
+    dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)
+    include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
+    sources = ("tests/c/blackwell_devices.c", *(f"submission/{name}.c" for name in PARTS))
+    flags = ["-D_GNU_SOURCE", "-DNVFP4_HAVE_SM_103", "-isystem", include, "-std=c11", "-pthread"]
+    flags += ["-no-pie", "-Wl,--unresolved-symbols=ignore-all"]  # what a judgement does not call is left out
+    subprocess.run(["gcc", *flags, "-o", folder / "devices", *(root / name for name in sources)], check=True)
+    return lambda *capability: (
+        subprocess.run([folder / "devices", *map(str, capability)], capture_output=True, text=True, check=True).stdout
+    )
+
+
+@pytest.mark.parametrize("capability", [(10, 0), (10, 3)])
+def test_a_b200_and_a_b300_are_accepted(devices, capability):
+    assert devices(*capability).startswith("1 1 CUDA device 0, compute capability 10.")
+
+
+@pytest.mark.parametrize("capability", [(9, 0), (10, 1), (11, 0), (12, 0)])
+def test_other_chips_are_refused_with_what_is_needed(devices, capability):
+    major, minor = capability
+    said = f"0 0 CUDA device 0, compute capability {major}.{minor}, 148 SMs; it needs 10.0 or 10.3\n"
+    assert devices(*capability) == said
+
+
+def embedded_code(library: bytes) -> list[tuple[int, int]]:
+    """What the fat binaries of a library hold: kind (1 PTX, 2 machine code) and architecture of each entry."""
+    found, start = [], library.find(FAT_BINARY)
+    while start >= 0:
+        _, _, header, size = struct.unpack_from("<IHHQ", library, start)
+        at, end = start + header, start + header + size
+        while at < end:
+            kind, _, header, size = struct.unpack_from("<HHIQ", library, at)
+            found.append((kind, struct.unpack_from("<I", library, at + 28)[0]))
+            at += header + size
+        start = library.find(FAT_BINARY, start + 1)
+    return found
+
+
+def test_the_library_holds_machine_code_for_both_chips(nvcc, root):
+    subprocess.run(["make", "-s", "library"], cwd=root, check=True)
+    code = embedded_code((root / os.environ.get("BUILD", "build") / "libcustom_kernel.so").read_bytes())
+    known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
+    assert {(MACHINE_CODE, arch) for arch in (100, 103) if f"compute_{arch}" in known} <= set(code)
+    assert all(kind == MACHINE_CODE for kind, _ in code)  # nothing that a driver would compile for another chip
 
 
 @pytest.fixture(scope="module", params=["100a", "103a"])

@@ -1,9 +1,7 @@
 /* The Hopper back end's host side: plans, encodes the tensor maps, launches the kernels.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "../gpu/host.h"
 #include "kernels.h"
@@ -13,40 +11,20 @@
 #define DEPENDENT_LAUNCH_VARIABLE "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
 enum {
-    HOPPER_MAJOR = 9, /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide) */
-    HOPPER_MINOR = 0,
-    MAX_CONFIGS = 32,
     SCRATCH_ALIGNMENT = 256,
     MAX_BLOCK_SCALES_GRID = 1 << 16, /* its threads take as many words as there are */
     MAX_DIMENSION = INT32_MAX / 8,   /* coordinates and offsets inside a row are 32 bits */
 };
 
 static int32_t choose_config(const struct problem *problem, int *index) {
-    const char *wanted = getenv(CONFIG_VARIABLE);
-    if (wanted != NULL && wanted[0] != '\0') {
-        *index = hopper_config_named(wanted);
-        if (*index < 0) {
-            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                               CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
-                               wanted);
-        }
-        return CUSTOM_KERNEL_OK;
+    int32_t status =
+        gpu_wanted_config(CONFIG_VARIABLE, "submission/hopper/config.h", hopper_config_named, index);
+    if (status != CUSTOM_KERNEL_OK || *index >= 0) {
+        return status;
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
     *index = hopper_choose(problem->m, problem->n, ceil_div(problem->k, STAGE_K), problem->l, sms);
-    return CUSTOM_KERNEL_OK;
-}
-
-/* The kernel's shared memory has to be asked for once on each device. */
-static int32_t allow_shared_memory(int32_t device, int index) {
-    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
-    if (!atomic_load(&allowed[device][index])) {
-        CHECK_CUDA(cudaFuncSetAttribute(hopper_dual_gemm_kernel(index),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        shared_bytes(&hopper_configs[index])));
-        atomic_store(&allowed[device][index], true);
-    }
     return CUSTOM_KERNEL_OK;
 }
 
@@ -102,18 +80,15 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
         .whole_chunks = (uint32_t)(problem->k / STAGE_K),
     };
     int64_t threads = params.units < MAX_EXPAND_THREADS ? params.units : MAX_EXPAND_THREADS;
-    cudaLaunchAttribute attribute = gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE);
-    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t config = {
-        {(unsigned)problem->m, (unsigned)ceil_div(params.units, threads), (unsigned)problem->l},
-        {(unsigned)threads, 1, 1},
-        0,
-        problem->queue,
-        &attribute,
-        1};
+    struct launch launch = {
+        .kernel = hopper_expand_kernel(),
+        .grid = {problem->m, ceil_div(params.units, threads), problem->l},
+        .threads = threads,
+        .cluster = 1,
+        .variable = DEPENDENT_LAUNCH_VARIABLE,
+    };
     void *arguments[] = {&params};
-    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_expand_kernel(), arguments));
-    return CUSTOM_KERNEL_OK;
+    return gpu_launch(problem, &launch, arguments);
 }
 
 static int32_t launch_block_scales(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
@@ -129,12 +104,15 @@ static int32_t launch_block_scales(const struct problem *problem, const struct p
     };
     int64_t blocks = ceil_div(plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS);
     blocks = blocks < MAX_BLOCK_SCALES_GRID ? blocks : MAX_BLOCK_SCALES_GRID;
-    cudaLaunchAttribute attribute = gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE);
-    cudaLaunchConfig_t config = {
-        {(unsigned)blocks, 1, 1}, {BLOCK_SCALES_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
+    struct launch launch = {
+        .kernel = hopper_block_scales_kernel(),
+        .grid = {blocks, 1, 1},
+        .threads = BLOCK_SCALES_THREADS,
+        .cluster = 1,
+        .variable = DEPENDENT_LAUNCH_VARIABLE,
+    };
     void *arguments[] = {&params};
-    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_block_scales_kernel(), arguments));
-    return CUSTOM_KERNEL_OK;
+    return gpu_launch(problem, &launch, arguments);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
@@ -170,8 +148,19 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
     if (status == CUSTOM_KERNEL_OK) {
         status = gpu_encode("b2", &weight_tensor, &b2);
     }
+    struct launch launch = {
+        .kernel = hopper_dual_gemm_kernel(plan->index),
+        .grid = {ceil_div(problem->n, tile_features(config)) * config->splits,
+                 ceil_div(problem->m, config->tile_tokens), problem->l},
+        .threads = block_threads(config),
+        .cluster = config->splits,
+        .shared_bytes = shared_bytes(config),
+        .variable = DEPENDENT_LAUNCH_VARIABLE,
+    };
+    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
     if (status == CUSTOM_KERNEL_OK) {
-        status = allow_shared_memory(problem->device, plan->index);
+        status =
+            gpu_allow_shared_memory(&allowed[problem->device][plan->index], launch.kernel, launch.shared_bytes);
     }
     if (status != CUSTOM_KERNEL_OK) {
         return status;
@@ -191,53 +180,31 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_made_here = plan->block_scales,
     };
-    unsigned splits = (unsigned)config->splits;
-    cudaLaunchAttribute attributes[2] = {
-        gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE),
-        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {splits, 1, 1}}};
-    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)) * splits,
-                                  (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
-                                 {(unsigned)block_threads(config), 1, 1},
-                                 (size_t)shared_bytes(config),
-                                 problem->queue,
-                                 attributes,
-                                 splits > 1 ? 2 : 1};
     void *arguments[] = {&activations, &b1, &b2, &params};
-    CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
-    return CUSTOM_KERNEL_OK;
+    return gpu_launch(problem, &launch, arguments);
 }
 
-static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+static int32_t launch(const struct problem *problem, const void *plan, uint8_t *scratch) {
     int32_t status = launch_expand(problem, plan, scratch);
-    if (status == CUSTOM_KERNEL_OK && plan->block_scales) {
+    if (status == CUSTOM_KERNEL_OK && ((const struct plan *)plan)->block_scales) {
         status = launch_block_scales(problem, plan, scratch);
     }
     return status == CUSTOM_KERNEL_OK ? launch_dual_gemm(problem, plan, scratch) : status;
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
-    struct plan plan;
+    struct plan plan = {0};
     int32_t status = make_plan(problem, &plan);
-    cudaMemPool_t pool = NULL;
-    if (status == CUSTOM_KERNEL_OK) {
-        status = gpu_find_pool(problem->device, &pool);
-    }
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
-    void *scratch = NULL;
-    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes);
-    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
-    status = launch(problem, &plan, scratch);
-    cudaError_t error = cudaFreeAsync(scratch, problem->queue);
-    if (status == CUSTOM_KERNEL_OK) {
-        CHECK_CUDA(error);
-    }
-    return status;
+    return gpu_with_scratch(problem, plan.activation_bytes + 2 * plan.scale_bytes, &plan, launch);
 }
 
+/* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide) */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
-    return gpu_available(device, HOPPER_MAJOR, HOPPER_MINOR, detail, detail_bytes);
+    static const int capabilities[] = {CAPABILITY_H100};
+    return gpu_available(device, capabilities, 1, detail, detail_bytes);
 }
 
 static int32_t run(const struct problem *problem) {
