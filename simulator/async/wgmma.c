@@ -131,28 +131,49 @@ static void mma_read(struct async_op *op) {
     tc_operand_gather(op->cta->shared, &mma->b_shape, mma->b_chunks, data->b[0], sizeof data->b[0]);
 }
 
-/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one. */
+/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one: 8 rows of 8 columns are
+ * 32 threads' pairs.  In f32 a pair is two registers. */
+enum { TILE = 8, PAIRS = TILE / 2 };
+
+static void move_words(uint32_t *d, int n, uint32_t *even, uint32_t *odd, bool out) {
+    for (int row = 0; row < TILE; row++, d += n, even += PAIRS, odd += PAIRS) {
+        for (int i = 0; i < PAIRS; i++) {
+            if (out) {
+                even[i] = d[2 * i];
+                odd[i] = d[2 * i + 1];
+            } else {
+                d[2 * i] = even[i];
+                d[2 * i + 1] = odd[i];
+            }
+        }
+    }
+}
+
+static void move_halves(uint32_t *d, int n, uint32_t *pairs, bool out) {
+    for (int row = 0; row < TILE; row++, d += n, pairs += PAIRS) {
+        for (int i = 0; i < PAIRS; i++) {
+            if (out) {
+                pairs[i] = (d[2 * i] & 0xffff) | d[2 * i + 1] << 16;
+            } else {
+                d[2 * i] = pairs[i] & 0xffff;
+                d[2 * i + 1] = pairs[i] >> 16;
+            }
+        }
+    }
+}
+
 static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool out) {
     const struct wgmma *mma = op->payload;
     bool half = mma->rule.d == TC_F16;
-    int n = (int)op->insn->aux;
+    int n = (int)op->insn->aux, step = half ? 1 : 2;
     for (int warp = 0; warp < 4; warp++) {
-        for (int reg = 0; reg < op->insn->ndst; reg++) {
-            uint32_t *lanes = reg_lanes(mma, warp, reg);
-            for (int t = 0; t < LANES; t++) {
-                int row = warp * 16 + t / 4 + (half ? reg % 2 : reg / 2 % 2) * 8;
-                int column = (half ? reg / 2 : reg / 4) * 8 + t % 4 * 2 + (half ? 0 : reg % 2);
-                uint32_t *d = &data->d[row * n + column];
-                if (half && out) {
-                    lanes[t] = (d[0] & 0xffff) | d[1] << 16;
-                } else if (half) {
-                    d[0] = lanes[t] & 0xffff;
-                    d[1] = lanes[t] >> 16;
-                } else if (out) {
-                    lanes[t] = *d;
-                } else {
-                    *d = lanes[t];
-                }
+        for (int reg = 0; reg < op->insn->ndst; reg += step) {
+            int lower = reg / step % 2, tile = reg / step / 2;
+            uint32_t *d = &data->d[(warp * 2 + lower) * TILE * n + tile * TILE];
+            if (half) {
+                move_halves(d, n, reg_lanes(mma, warp, reg), out);
+            } else {
+                move_words(d, n, reg_lanes(mma, warp, reg), reg_lanes(mma, warp, reg + 1), out);
             }
         }
     }

@@ -23,11 +23,15 @@ struct touch {
     uint8_t lane[WORDS];
 };
 
+struct granule {
+    _Alignas(64) uint16_t written; /* bytes that anything has written */
+    uint8_t count;
+    struct mark marks[MARKS];
+};
+
 struct shadow {
-    uint32_t granules;
-    uint8_t *count;
-    uint16_t *written; /* bytes that anything has written */
-    struct mark *marks;
+    uint32_t count;
+    struct granule *granules;
 };
 
 struct shadow *shadow_make(struct cta *cta) {
@@ -35,27 +39,25 @@ struct shadow *shadow_make(struct cta *cta) {
     if (shadow == NULL) {
         return NULL;
     }
-    shadow->granules = (cta->shared_bytes >> GRANULE_SHIFT) + 1;
-    shadow->count = calloc(shadow->granules, 1);
-    shadow->written = calloc(shadow->granules, sizeof *shadow->written);
-    shadow->marks = malloc(shadow->granules * MARKS * sizeof *shadow->marks);
-    if (shadow->count == NULL || shadow->written == NULL || shadow->marks == NULL) {
+    shadow->count = (cta->shared_bytes >> GRANULE_SHIFT) + 1;
+    shadow->granules = aligned_alloc(_Alignof(struct granule), shadow->count * sizeof *shadow->granules);
+    if (shadow->granules == NULL) {
         shadow_free(shadow);
         return NULL;
     }
+    shadow_reset(shadow);
     return shadow;
 }
 
 void shadow_reset(struct shadow *shadow) {
-    memset(shadow->count, 0, shadow->granules);
-    memset(shadow->written, 0, shadow->granules * sizeof *shadow->written);
+    for (uint32_t i = 0; i < shadow->count; i++) {
+        shadow->granules[i].written = shadow->granules[i].count = 0;
+    }
 }
 
 void shadow_free(struct shadow *shadow) {
     if (shadow != NULL) {
-        free(shadow->count);
-        free(shadow->written);
-        free(shadow->marks);
+        free(shadow->granules);
         free(shadow);
     }
 }
@@ -169,14 +171,48 @@ static uint32_t make_room(struct mark *marks, uint32_t count) {
     return count - 1;
 }
 
-static void check_granule(struct run *run, struct shadow *shadow, uint32_t granule, const struct touch *touch,
-                          unsigned flags, const struct stamp *stamp) {
-    struct mark *marks = &shadow->marks[granule * MARKS];
-    uint32_t count = shadow->count[granule], kept = 0;
+static struct mark new_mark(const struct run *run, const struct touch *touch, unsigned flags,
+                            const struct stamp *stamp) {
+    struct mark mark = {.value = stamp->value,
+                        .pc = (uint32_t)(stamp->insn - run->launch->module->code),
+                        .slot = (uint16_t)stamp->slot,
+                        .bytes = (uint16_t)touch->bytes,
+                        .epoch = (uint16_t)run->warp->sync_epoch,
+                        .flags = (uint8_t)flags};
+    memcpy(mark.lane, touch->lane, sizeof mark.lane);
+    return mark;
+}
+
+/* An asynchronous read that takes the place of an earlier one of its slot, as the tensor cores' do. */
+static bool read_again(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
+                       const struct stamp *stamp) {
+    uint32_t last = granule->count - 1u;
+    const struct mark *own = &granule->marks[last];
+    if (granule->count == 0 || flags != ACCESS_ASYNC || own->flags != ACCESS_ASYNC || own->slot != stamp->slot ||
+        (own->bytes & ~touch->bytes) != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < last; i++) {
+        const struct mark *mark = &granule->marks[i];
+        if ((mark->flags & ACCESS_WRITE) && (mark->bytes & touch->bytes)) {
+            check_conflict(run, mark, touch, flags, stamp);
+        }
+    }
+    granule->marks[last] = new_mark(run, touch, flags, stamp);
+    return true;
+}
+
+static void check_granule(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
+                          const struct stamp *stamp) {
+    if (read_again(run, granule, touch, flags, stamp)) {
+        return;
+    }
+    struct mark *marks = granule->marks;
+    uint32_t count = granule->count, kept = 0;
     bool write = flags & ACCESS_WRITE;
     if (write) {
-        shadow->written[granule] |= (uint16_t)touch->bytes;
-    } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)shadow->written[granule]) != 0) {
+        granule->written |= (uint16_t)touch->bytes;
+    } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)granule->written) != 0) {
         sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
                  NULL, "reads shared memory that nothing has written");
     }
@@ -187,24 +223,21 @@ static void check_granule(struct run *run, struct shadow *shadow, uint32_t granu
         if (conflict) {
             check_conflict(run, &mark, touch, flags, stamp);
         }
-        /* Who comes after the new access comes after this one too: it need not be remembered. */
-        bool ordered = conflict || stamp->clock->seen[mark.slot] >= mark.value;
+        /* Who comes after the new access comes after this one too: it need not be remembered.  A slot's values
+         * are reached in their order. */
+        bool ordered = conflict || mark.slot == stamp->slot || stamp->clock->seen[mark.slot] >= mark.value;
         bool covered = (mark.bytes & ~touch->bytes) == 0 && ordered &&
                        (write || (!(mark.flags & ACCESS_WRITE) && mark.slot == stamp->slot));
         if (!covered) {
-            marks[kept++] = mark;
+            if (kept != i) {
+                marks[kept] = mark;
+            }
+            kept++;
         }
     }
     kept = make_room(marks, kept);
-    struct mark *mark = &marks[kept];
-    *mark = (struct mark){.value = stamp->value,
-                          .pc = (uint32_t)(stamp->insn - run->launch->module->code),
-                          .slot = (uint16_t)stamp->slot,
-                          .bytes = (uint16_t)touch->bytes,
-                          .epoch = (uint16_t)run->warp->sync_epoch,
-                          .flags = (uint8_t)flags};
-    memcpy(mark->lane, touch->lane, sizeof mark->lane);
-    shadow->count[granule] = (uint8_t)(kept + 1);
+    marks[kept] = new_mark(run, touch, flags, stamp);
+    granule->count = (uint8_t)(kept + 1);
 }
 
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
@@ -214,7 +247,7 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
         struct touch touch = {.bytes = ((1u << size) - 1) << first};
         memset(touch.lane, SEVERAL_LANES, sizeof touch.lane);
-        check_granule(run, cta->shadow, granule, &touch, flags, stamp);
+        check_granule(run, &cta->shadow->granules[granule], &touch, flags, stamp);
         at += size;
     }
     return NEXT;
@@ -247,7 +280,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
         if (granule != last) {
             if (touch.bytes != 0) {
-                check_granule(run, cta->shadow, last, &touch, flags, &stamp);
+                check_granule(run, &cta->shadow->granules[last], &touch, flags, &stamp);
             }
             last = granule;
             touch.bytes = 0;
@@ -255,17 +288,16 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
     }
     if (touch.bytes != 0) {
-        check_granule(run, cta->shadow, last, &touch, flags, &stamp);
+        check_granule(run, &cta->shadow->granules[last], &touch, flags, &stamp);
     }
     return NEXT;
 }
 
 const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
                                        const uint32_t *seen) {
-    const struct shadow *shadow = cta->shadow;
-    uint32_t granule = offset >> GRANULE_SHIFT;
-    for (uint32_t i = 0; i < shadow->count[granule]; i++) {
-        const struct mark *mark = &shadow->marks[granule * MARKS + i];
+    const struct granule *granule = &cta->shadow->granules[offset >> GRANULE_SHIFT];
+    for (uint32_t i = 0; i < granule->count; i++) {
+        const struct mark *mark = &granule->marks[i];
         if ((mark->flags & ACCESS_WRITE) && (mark->flags & ACCESS_ASYNC) && seen[mark->slot] < mark->value) {
             return &launch->module->code[mark->pc];
         }

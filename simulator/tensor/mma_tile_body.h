@@ -122,6 +122,8 @@ static void decode_wide(struct wide_row *row, const uint8_t *codes, enum tc_form
     row->scale_exponent = 0;
 }
 
+#include "mma_half_body.h"
+
 static void wide_scale(struct wide_row *row, const uint8_t *scale) {
     row->scale_exponent = *scale - 127;
     row->special |= *scale == 255;
@@ -214,6 +216,25 @@ static void store_lanes(const struct tc_mma_rule *rule, const struct tc_mma_oper
         memcpy(d, out, (size_t)columns * sizeof *out);
 }
 
+/* LANES columns of B from column j on, of which the first `columns` are there. */
+static void decode_block(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, int j, int columns,
+                         const struct wide_table *table, struct wide_block *block) {
+    memset(block, 0, sizeof *block);
+    for (int x = 0; x < columns; x++) {
+        struct wide_row column;
+        decode_wide(&column, in->b + (j + x) * in->b_stride, rule->b, rule->k, rule->negate_b, table);
+        if (rule->scale_block)
+            wide_scale(&column, in->sfb + (j + x) * in->sfb_stride);
+        for (int k = 0; k < rule->k; k++) {
+            block->value[k][x] = column.value[k];
+            block->exponent[k][x] = column.exponent[k];
+        }
+        block->shift[x] = column.shift;
+        block->scale_exponent[x] = column.scale_exponent;
+        block->special[x] = column.special;
+    }
+}
+
 static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                       int m, int n, bool accumulate) {
     struct wide_table a_table, b_table;
@@ -226,27 +247,22 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
     for (int top = 0; top < m; top += ROWS) {
         int count = m - top < ROWS ? m - top : ROWS;
         for (int i = 0; i < count; i++) {
-            decode_wide(&rows[i], in->a + (top + i) * in->a_stride, rule->a, rule->k, rule->negate_a, &a_table);
+            const uint8_t *codes = in->a + (top + i) * in->a_stride;
+            if (rule->a == TC_F16 && rule->k % LANES == 0)
+                decode_half_row(&rows[i], codes, rule->k, rule->negate_a);
+            else
+                decode_wide(&rows[i], codes, rule->a, rule->k, rule->negate_a, &a_table);
             if (rule->scale_block)
                 wide_scale(&rows[i], in->sfa + (top + i) * in->sfa_stride);
         }
         for (int j = 0; j < n; j += LANES) {
             int columns = n - j < LANES ? n - j : LANES;
-            struct wide_block block = {0};
-            for (int x = 0; x < columns; x++) {
-                struct wide_row column;
-                decode_wide(&column, in->b + (j + x) * in->b_stride, rule->b, rule->k, rule->negate_b,
-                            &b_table);
-                if (rule->scale_block)
-                    wide_scale(&column, in->sfb + (j + x) * in->sfb_stride);
-                for (int k = 0; k < rule->k; k++) {
-                    block.value[k][x] = column.value[k];
-                    block.exponent[k][x] = column.exponent[k];
-                }
-                block.shift[x] = column.shift;
-                block.scale_exponent[x] = column.scale_exponent;
-                block.special[x] = column.special;
-            }
+            struct wide_block block;
+            memset(block.scale_exponent, 0, sizeof block.scale_exponent);
+            if (rule->b == TC_F16 && !rule->scale_block)
+                decode_half_block(&block, in->b + j * in->b_stride, in->b_stride, columns, rule->k, rule->negate_b);
+            else
+                decode_block(rule, in, j, columns, &b_table, &block);
             for (int i = 0; i < count; i++) {
                 uint32_t *row = d[top + i], redo;
                 if (!row)
