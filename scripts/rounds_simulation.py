@@ -55,6 +55,8 @@ def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
         if wrong or not data["correct"][variant]:
             raise RoundError(f"run {run}: {variant} gives wrong results, or was not checked ({', '.join(wrong)})")
     shapes = {}
+    if len({tuple(of) for variant in (base, candidate) for of in data["counters"][variant].values()}) > 1:
+        raise RoundError(f"run {run}: {base} and {candidate} are not counted alike")
     both = data["counters"][base].keys() & data["counters"][candidate].keys()
     for shape in sorted(both, key=shape_key):
         of_base, of_candidate = data["counters"][base][shape], data["counters"][candidate][shape]
@@ -65,7 +67,6 @@ def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
                 "ratio": round(of_candidate[name] / of_base[name], RATIO_DIGITS) if of_base[name] else None,
             }
             for name in of_base
-            if name in of_candidate
         }
     if not shapes:
         raise RoundError(f"run {run} has no shape with both {base!r} and {candidate!r}")
@@ -112,24 +113,24 @@ def block(data: dict[str, Any]) -> str:
     """The measurement's place in round.md: counts of base and candidate."""
     found = data["simulation"]
     shapes = list(found["shapes"])
-    counters = list(dict.fromkeys(name for shape in shapes for name in found["shapes"][shape]))
-    rows = []
-    for name in counters:
-        cells = []
-        for shape in shapes:
-            entry = found["shapes"][shape].get(name)
-            if entry is None:
-                cells.append("-")
-            elif entry["base"] == entry["candidate"]:
-                cells.append(f"{entry['base']:,}")
-            else:
-                ratio = "" if entry["ratio"] is None else f" ({entry['ratio']:.3f})"
-                cells.append(f"{entry['base']:,} to {entry['candidate']:,}{ratio}")
-        rows.append([name, *cells])
+    rows, equal = [], []
+    for name in found["shapes"][shapes[0]]:
+        entries = [found["shapes"][shape][name] for shape in shapes]
+        if all(entry["base"] == entry["candidate"] for entry in entries):
+            equal.append(name)
+        else:
+            rows.append([name, *map(_cell, entries)])
     head = ["counted", *(shape.replace("x", " ") for shape in shapes)]
     lines = [head, ["---"] + ["---:"] * len(shapes), *rows]
     return (
         f"Simulated, run [{found['run']}](../../runs/{found['run']}/{COUNTERS_FILE}): counts of one call, base to "
-        "candidate (ratio), one figure where they are equal. They are no times. Prediction committed in "
-        f"{found['prediction_commit'][:9]}.\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        "candidate (ratio). They are no times. Prediction committed in "
+        f"{found['prediction_commit'][:9]}.\n\n"
+        + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        + (f"\n\nEqual in both: {', '.join(equal)}." if equal else "")
     )
+
+
+def _cell(entry: dict[str, Any]) -> str:
+    ratio = "" if entry["ratio"] is None else f" ({entry['ratio']:.3f})"
+    return f"{entry['base']:,} to {entry['candidate']:,}{ratio}"
