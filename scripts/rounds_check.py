@@ -292,7 +292,7 @@ def plot_problems(tank: Tank) -> list[str]:
 def figure_problems(tank: Tank) -> list[str]:
     """Figures in the record's prose and in the README."""
     problems = []
-    for path in (tank.dir / "README.md", tank.dir / "LEARNINGS.md", tank.root / "README.md"):
+    for path in (*(tank.dir / name for name in ("README.md", "LEARNINGS.md", "BELIEFS.md")), tank.root / "README.md"):
         if path.is_file():
             problems += prose_problems(path.read_text(), path.parent, tank.relative(path))
     for folder in tank.round_dirs():
