@@ -39,6 +39,7 @@ DRY_SHAPES = ("128x128x512",)
 DRY_CASE = "m: 128; n: 128; k: 512; l: 1; seed: 1111\n"
 SANITIZERS = ("memcheck", "racecheck", "synccheck")
 PEERS = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
+STEPS_WITHOUT_FAULTS = 14
 LIMITS = {  # seconds
     "environment": 60,
     "build": 600,
@@ -123,7 +124,8 @@ class Day:
         known = [] if self.backend == "cpu" else list(config_table(self.backend))
         wanted = [name for name in self.options.configs.split(",") if name]
         self.report["configs"] = [name for name in known if name in wanted or not wanted]
-        self.step("build", "build", "make", "simulator" if self.dry and self.backend != "cpu" else "build")
+        target = "simulator" if self.dry and self.backend != "cpu" else "build"
+        self.step("build", "build", "make", f"-j{len(os.sched_getaffinity(0))}", target)
         path = self.folder / "library.json"
         settings = self.dry_environment() if self.dry else {}
         library = Step("library", (*script, "library", str(path)), LIMITS["library"], settings, path)
@@ -142,10 +144,22 @@ class Day:
             only = ("--only", DRY_CHECKS if self.dry else PLAIN_CHECKS)
             name = "check auto without dependent launch"
             self.collect_checks(self.step(name, "check", *command, *only, result=True, **{variable: "0"}))
+        return self.check_configs([*command, "--only", DRY_CHECKS if self.dry else CONFIG_CHECKS])
+
+    def check_configs(self, command: list[str]) -> list[str]:
+        """All in one process; each in its own only where that fails, so that the faulty one is known."""
+        configs = self.report["configs"]
+        if not configs:
+            return []
+        together = self.step(
+            "check every configuration", "check", *command, "--configs", ",".join(configs), result=True
+        )
+        self.collect_checks(together)
+        if together.outcome in (PASSED, SKIPPED):
+            return configs
         good = []
-        for config in self.report["configs"]:
-            only = ("--only", DRY_CHECKS if self.dry else CONFIG_CHECKS)
-            outcome = self.step(f"check {config}", "check", *command, "--configs", config, *only, result=True)
+        for config in configs:
+            outcome = self.step(f"check {config}", "check", *command, "--configs", config, result=True)
             self.collect_checks(outcome)
             if outcome.outcome in (PASSED, SKIPPED):
                 good.append(config)
@@ -316,8 +330,7 @@ def main(arguments: list[str]) -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
         del os.environ[variable]  # the library's own choices are what is reported
-    count = 12 if options.dry == "cpu" else 15 + max(len(config_table(name)) for name in ("hopper", "blackwell"))
-    with progress("first day", count) as announce:
+    with progress("first day", STEPS_WITHOUT_FAULTS) as announce:
         day = Day(options, announce)
         day.run()
     print_report(day.report)

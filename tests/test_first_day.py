@@ -83,7 +83,8 @@ def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_sta
 
     def step(name, kind, *command, skip="", result=False, **environment):
         commands[name] = command
-        kinds = {"check m256n64": (TIMED_OUT, None), "check auto": (FAILED, {"checks": []})}
+        hung = (TIMED_OUT, None)
+        kinds = {"check m256n64": hung, "check every configuration": hung, "check auto": (FAILED, {"checks": []})}
         state, found = kinds.get(name, (PASSED, {"checks": [{"check": "edges", "passed": 2, "failures": ["x"]}]}))
         done = day.session.run(Step(name, python("pass"), 20))
         done.outcome, done.result = state, found
@@ -97,10 +98,24 @@ def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_sta
     day.time(good)
     variants = commands["time 256x4096x7168"][commands["time 256x4096x7168"].index("--variants") + 1]
     assert variants == "auto,auto+again,auto+plain,m128n64"
-    assert [check["outcome"] for check in day.report["checks"]] == [FAILED, PASSED, TIMED_OUT, PASSED]
+    assert [check["outcome"] for check in day.report["checks"]] == [FAILED, PASSED, TIMED_OUT, TIMED_OUT, PASSED]
     assert day.report["checks"][-1]["failures"] == ["edges: x"]
     day.save()
     jsonschema.validate(json.loads((tmp_path / "report.json").read_text()), SCHEMA)
+
+
+def test_configurations_that_pass_together_are_not_checked_one_by_one(tmp_path, monkeypatch):
+    day = first_day.Day(options(tmp_path), lambda name: None)
+    names = []
+
+    def step(name, kind, *command, **others):
+        names.append(name)
+        return day.session.run(Step(name, python("pass"), 20))
+
+    monkeypatch.setattr(day, "step", step)
+    day.report["configs"] = ["m256n64", "m128n64"]
+    assert day.check() == ["m256n64", "m128n64"]
+    assert names == ["check auto", "check every configuration"]
 
 
 def test_times_are_set_against_the_account_s_intervals(tmp_path, monkeypatch):
