@@ -107,13 +107,16 @@ run: build ## set up, build, run the ten tests and the four benchmarks on the be
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY)
 TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/libcudart_sim.a)
 test-programs: $(TEST_PROGRAMS)
+	@:
 
-# Files of tests are dealt out to workers, one a core, where pytest-xdist is there.  Waiting OpenMP threads sleep.
+# Files of tests are dealt out to workers, one a core, where a pytest-xdist is there that can keep their order.
+# Waiting OpenMP threads sleep.
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
 test: ## set up, build, pass every test
 	@$(MAKE) --no-print-directory -j$$(nproc) build test-programs
-	@python=$$(scripts/setup.sh test) && parallel='$(PARALLEL)' && \
-	{ $$python -m pytest $$parallel --version > /dev/null 2>&1 || parallel=; } && \
+	@python=$$(scripts/setup.sh test) && \
+	{ $$python -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
 	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive $$python -m pytest $$parallel $(PYTEST_ARGS)
 
 bench: build ## time the CPU back end against torch, and the host cost of a call

@@ -31,9 +31,12 @@ install() { # install KEY
     say "installing into .venv: $(requirements "$1" | tr '\n' ' ')"
     requirements "$1" | pip_install -r /dev/stdin
 }
-install_each() { # install_each KEY: what can be had, where an index lacks some
-    requirements "$1" | while read -r requirement; do
-        pip_install --retries 0 --timeout 5 "$requirement" 2> /dev/null < /dev/null || say "could not install $requirement"
+install_test_tools() { # the group `dev`; of an index that lacks some of it, the rest
+    said=$(install dev 2>&1) && return
+    echo "$said" >&2
+    case $said in *"connection broken"*) return ;; esac # no network
+    requirements dev | while read -r requirement; do
+        pip_install "$requirement" 2> /dev/null < /dev/null || say "could not install $requirement"
     done
 }
 
@@ -55,7 +58,7 @@ fi
 if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard; then
     # A new .venv sees the torch at hand, and keeps what is added away from it.
     if [ "$python" = "$venv/bin/python" ] || "$python" -m venv --system-site-packages "$venv" >&2; then
-        install dev || install_each dev
+        install_test_tools
         ! has "$venv/bin/python" torch pytest || python=$venv/bin/python
     fi
     if ! has "$python" pytest; then
