@@ -170,6 +170,10 @@ bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first,
 void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, uint8_t *row) {
     uint32_t elements, global, shared;
     unit_of(box->map.data_type, &elements, &global, &shared);
+    if (global == shared) {
+        memcpy(row, packed, box->row_elements / elements * global);
+        return;
+    }
     for (uint32_t i = 0; i < box->row_elements / elements; i++) {
         memset(row + i * shared, 0, shared);
         memcpy(row + i * shared, packed + i * global, global);
@@ -179,6 +183,10 @@ void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, u
 void tensor_row_from_shared(const struct tensor_box *box, const uint8_t *row, uint8_t *packed) {
     uint32_t elements, global, shared;
     unit_of(box->map.data_type, &elements, &global, &shared);
+    if (global == shared) {
+        memcpy(packed, row, box->row_elements / elements * global);
+        return;
+    }
     for (uint32_t i = 0; i < box->row_elements / elements; i++) {
         memcpy(packed + i * global, row + i * shared, global);
     }

@@ -131,20 +131,28 @@ static void mma_read(struct async_op *op) {
     tc_operand_gather(op->cta->shared, &mma->b_shape, mma->b_chunks, data->b[0], sizeof data->b[0]);
 }
 
-/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one: 8 rows of 8 columns are
- * 32 threads' pairs.  In f32 a pair is two registers. */
+/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one: 8 rows of 8
+ * columns are 32 threads' pairs.  In f32 a pair is two registers. */
 enum { TILE = 8, PAIRS = TILE / 2 };
+typedef uint32_t words __attribute__((vector_size(PAIRS * sizeof(uint32_t))));
 
 static void move_words(uint32_t *d, int n, uint32_t *even, uint32_t *odd, bool out) {
     for (int row = 0; row < TILE; row++, d += n, even += PAIRS, odd += PAIRS) {
-        for (int i = 0; i < PAIRS; i++) {
-            if (out) {
-                even[i] = d[2 * i];
-                odd[i] = d[2 * i + 1];
-            } else {
-                d[2 * i] = even[i];
-                d[2 * i + 1] = odd[i];
-            }
+        words low, high;
+        if (out) {
+            memcpy(&low, d, sizeof low);
+            memcpy(&high, d + PAIRS, sizeof high);
+            words evens = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+            words odds = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+            memcpy(even, &evens, sizeof evens);
+            memcpy(odd, &odds, sizeof odds);
+        } else {
+            memcpy(&low, even, sizeof low);
+            memcpy(&high, odd, sizeof high);
+            words first = __builtin_shufflevector(low, high, 0, 4, 1, 5);
+            words second = __builtin_shufflevector(low, high, 2, 6, 3, 7);
+            memcpy(d, &first, sizeof first);
+            memcpy(d + PAIRS, &second, sizeof second);
         }
     }
 }
@@ -291,9 +299,7 @@ static bool uniform(const struct run *run, struct operand operand, uint32_t mask
 
 static void stamp_operand(struct run *run, const struct wgmma *mma, const uint32_t *chunks, int count) {
     struct stamp stamp = {mma->owner->slot, mma->number + 1, mma->clock, run->warp->number, run->insn};
-    for (int i = 0; i < count; i++) {
-        (void)hazard_range(run, run->cta, chunks[i], TC_CHUNK_BYTES, ACCESS_ASYNC, &stamp);
-    }
+    hazard_granules(run, run->cta, chunks, (uint32_t)count, &stamp);
 }
 
 /* op: D, then A's registers or its descriptor, B's descriptor, scale-d */

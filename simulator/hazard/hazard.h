@@ -83,6 +83,9 @@ struct stamp {
 struct stamp warp_stamp(const struct run *run, uint32_t mask);
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct stamp *stamp);
+/* Asynchronous reads of 16 bytes each, at multiples of 16. */
+void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
+                     const struct stamp *stamp);
 /* The asynchronous write of the 16 bytes at offset that values of `seen` have not reached; NULL if they have.
  */
 const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,

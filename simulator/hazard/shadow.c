@@ -7,6 +7,8 @@
 #define GRANULE_SHIFT 4
 #define WORDS         4
 #define SEVERAL_LANES 0xff
+#define ALL_SEVERAL   0xffffffffu
+#define AHEAD         8 /* granules of a list are fetched so much earlier */
 #define MARKS         6 /* remembered accesses of a granule; more readers than that push out the oldest */
 
 struct mark {
@@ -14,14 +16,17 @@ struct mark {
     uint16_t slot, bytes; /* a bit a byte of the granule */
     uint16_t epoch;       /* the warp's count of synchronisations */
     uint8_t flags;
-    uint8_t lane[WORDS]; /* who touched each word */
+    uint32_t lanes; /* who touched each word, a byte each */
 };
 
 /* What an access touches of a granule. */
 struct touch {
-    uint32_t bytes;
-    uint8_t lane[WORDS];
+    uint32_t bytes, lanes;
 };
+
+static inline uint32_t lane_of(uint32_t lanes, int word) {
+    return lanes >> (8 * word) & 0xff;
+}
 
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
@@ -119,8 +124,8 @@ static bool lanes_race(const struct run *run, const struct mark *mark, const str
     }
     for (int word = 0; word < WORDS; word++) {
         uint32_t both = mark->bytes & touch->bytes & 0xfu << (4 * word);
-        bool known = mark->lane[word] != SEVERAL_LANES && touch->lane[word] != SEVERAL_LANES;
-        if (both != 0 && known && mark->lane[word] != touch->lane[word]) {
+        uint32_t before = lane_of(mark->lanes, word), now = lane_of(touch->lanes, word);
+        if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now) {
             return true;
         }
     }
@@ -171,16 +176,15 @@ static uint32_t make_room(struct mark *marks, uint32_t count) {
     return count - 1;
 }
 
-static struct mark new_mark(const struct run *run, const struct touch *touch, unsigned flags,
-                            const struct stamp *stamp) {
-    struct mark mark = {.value = stamp->value,
-                        .pc = (uint32_t)(stamp->insn - run->launch->module->code),
-                        .slot = (uint16_t)stamp->slot,
-                        .bytes = (uint16_t)touch->bytes,
-                        .epoch = (uint16_t)run->warp->sync_epoch,
-                        .flags = (uint8_t)flags};
-    memcpy(mark.lane, touch->lane, sizeof mark.lane);
-    return mark;
+static void put_mark(struct mark *mark, const struct run *run, const struct touch *touch, unsigned flags,
+                     const struct stamp *stamp) {
+    mark->value = stamp->value;
+    mark->pc = (uint32_t)(stamp->insn - run->launch->module->code);
+    mark->slot = (uint16_t)stamp->slot;
+    mark->bytes = (uint16_t)touch->bytes;
+    mark->epoch = (uint16_t)run->warp->sync_epoch;
+    mark->flags = (uint8_t)flags;
+    mark->lanes = touch->lanes;
 }
 
 /* An asynchronous read that takes the place of an earlier one of its slot, as the tensor cores' do. */
@@ -188,8 +192,8 @@ static bool read_again(struct run *run, struct granule *granule, const struct to
                        const struct stamp *stamp) {
     uint32_t last = granule->count - 1u;
     const struct mark *own = &granule->marks[last];
-    if (granule->count == 0 || flags != ACCESS_ASYNC || own->flags != ACCESS_ASYNC || own->slot != stamp->slot ||
-        (own->bytes & ~touch->bytes) != 0) {
+    if (granule->count == 0 || flags != ACCESS_ASYNC || own->flags != ACCESS_ASYNC ||
+        own->slot != stamp->slot || (own->bytes & ~touch->bytes) != 0) {
         return false;
     }
     for (uint32_t i = 0; i < last; i++) {
@@ -198,7 +202,7 @@ static bool read_again(struct run *run, struct granule *granule, const struct to
             check_conflict(run, mark, touch, flags, stamp);
         }
     }
-    granule->marks[last] = new_mark(run, touch, flags, stamp);
+    put_mark(&granule->marks[last], run, touch, flags, stamp);
     return true;
 }
 
@@ -236,7 +240,7 @@ static void check_granule(struct run *run, struct granule *granule, const struct
         }
     }
     kept = make_room(marks, kept);
-    marks[kept] = new_mark(run, touch, flags, stamp);
+    put_mark(&marks[kept], run, touch, flags, stamp);
     granule->count = (uint8_t)(kept + 1);
 }
 
@@ -245,12 +249,23 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
     for (uint32_t at = offset, end = offset + bytes; at < end;) {
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
-        struct touch touch = {.bytes = ((1u << size) - 1) << first};
-        memset(touch.lane, SEVERAL_LANES, sizeof touch.lane);
+        struct touch touch = {((1u << size) - 1) << first, ALL_SEVERAL};
         check_granule(run, &cta->shadow->granules[granule], &touch, flags, stamp);
         at += size;
     }
     return NEXT;
+}
+
+void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
+                     const struct stamp *stamp) {
+    static const struct touch whole = {(1u << GRANULE) - 1, ALL_SEVERAL};
+    struct granule *granules = cta->shadow->granules;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) {
+            __builtin_prefetch(&granules[offsets[i + AHEAD] >> GRANULE_SHIFT], 1);
+        }
+        check_granule(run, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, stamp);
+    }
 }
 
 /* A lane's bytes of a granule join those of its neighbours. */
@@ -258,7 +273,8 @@ static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
     for (int word = 0; word < WORDS; word++) {
         uint32_t part = 0xfu << (4 * word);
         if (bytes & part) {
-            touch->lane[word] = touch->bytes & part ? SEVERAL_LANES : (uint8_t)lane;
+            uint32_t who = touch->bytes & part ? SEVERAL_LANES : (uint32_t)lane;
+            touch->lanes = (touch->lanes & ~(0xffu << (8 * word))) | who << (8 * word);
         }
     }
     touch->bytes |= bytes;

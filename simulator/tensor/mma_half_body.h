@@ -1,5 +1,5 @@
-/* Decoding f16 for the tile path, a register of numbers at a time: included by mma_tile_body.h, whose decode_wide says
- * the same of one number. */
+/* Decoding f16 for the tile path, a register of numbers at a time: included by mma_tile_body.h, whose
+ * decode_wide says the same of one number. */
 
 typedef uint16_t u16v __attribute__((vector_size(2 * LANES)));
 
@@ -16,7 +16,8 @@ static inline struct half_lanes decode_half(u16v codes, int negate) {
     i32v zero = magnitude == 0;
     i32v exponent = max_i32(field, (i32v){0} + 1) - 15;
     i32v sign = ((code & 0x8000) ^ ((i32v){0} + (negate ? 0x8000 : 0))) << 16;
-    return (struct half_lanes){(f32v)((i32v)value | sign), (exponent & ~zero) | (zero & NO_EXPONENT), field == 31};
+    return (struct half_lanes){(f32v)((i32v)value | sign), (exponent & ~zero) | (zero & NO_EXPONENT),
+                               field == 31};
 }
 
 /* A row of A. */

@@ -11,7 +11,7 @@
 static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
     f64h value = sum * power_of_two(unit);
     i64h kept = (i64h)value & ~((1ll << (52 - rule->result_fraction)) - 1);
-    f32h result = __builtin_convertvector((f64h)kept, f32h);
+    f32h result = f32_of_f64((f64h)kept);
     i64h magnitude = (i64h)value & INT64_MAX;
     const int64_t smallest = (int64_t)(1023 - 126) << 52, too_large = (int64_t)(1023 + 128) << 52;
     STORE(out, result);
@@ -147,45 +147,50 @@ static inline i32v split_accumulator(const struct tc_mma_rule *rule, i32v c, i32
 
 enum { WIDEST_SHIFT = 85 }; /* beyond it, a product's f32 could have lost bits that count */
 
-static void wide_lanes(const struct tc_mma_rule *rule, const struct wide_row *a, const struct wide_block *b,
-                       i32v c, uint32_t out[LANES], uint32_t *redo) {
+/* With a constant k, that of f16 and bf16, the loops unroll. */
+static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma_rule *rule, const int k_count,
+                                                             const struct wide_row *a,
+                                                             const struct wide_block *b, i32v c,
+                                                             uint32_t out[LANES], uint32_t *redo) {
     i32v c_significand, c_exponent;
     i32v special = split_accumulator(rule, c, &c_significand, &c_exponent);
     special |= LOAD(i32v, b->special) != 0;
 
     i16v product_exponent = LOAD(i16v, b->exponent[0]) + a->exponent[0];
-    for (int k = 1; k < rule->k; k++)
+    for (int k = 1; k < k_count; k++)
         product_exponent = max_i16(product_exponent, LOAD(i16v, b->exponent[k]) + a->exponent[k]);
     i32v scale = LOAD(i32v, b->scale_exponent) + a->scale_exponent;
-    i32v largest = max_i32(__builtin_convertvector(product_exponent, i32v) + scale, c_exponent);
+    i32v products = __builtin_convertvector(product_exponent, i32v);
+    i32v largest = max_i32(products + scale, c_exponent);
     largest = max_i32(largest, (i32v){0} + TC_LEAST_LARGEST);
 
     /* 2^left turns a product of the divided values into units of the sum's last place. */
     i32v left = scale + LOAD(i32v, b->shift) + a->shift + rule->fraction_bits - largest;
-    special |= left > WIDEST_SHIFT;
+    special |=
+        (left > WIDEST_SHIFT) & (products > NO_EXPONENT / 2); /* zeros stay zeros however far they move */
     i32v field = max_i32(min_i32(left, (i32v){0} + 100) + 127, (i32v){0});
     f32v factor = (f32v)(field << 23);
     f64h sum[2];
     for (int h = 0; h < 2; h++)
         sum[h] = (f64h){0};
-    for (int first = 0; first < rule->k; first += 16) { /* 16 terms of under 2^27 units fit 32 bits */
-        int end = first + 16 < rule->k ? first + 16 : rule->k;
+    for (int first = 0; first < k_count; first += 16) { /* 16 terms of under 2^27 units fit 32 bits */
+        int end = first + 16 < k_count ? first + 16 : k_count;
         i32v part = {0};
         for (int k = first; k < end; k++)
             part += __builtin_convertvector(LOAD(f32v, b->value[k]) * a->value[k] * factor, i32v);
         for (int h = 0; h < 2; h++)
-            sum[h] += __builtin_convertvector(HALF_OF(part, h), f64h);
+            sum[h] += f64_of_i32(HALF_OF(part, h));
     }
     i32v down = largest - c_exponent;
     int c_left = rule->fraction_bits - (rule->d == TC_F16 ? 10 : 23);
     for (int h = 0; h < 2; h++) {
-        i64h significand = __builtin_convertvector(HALF_OF(c_significand, h), i64h);
+        i64h significand = i64_of_i32(HALF_OF(c_significand, h));
         i64h sign = significand >> 63, magnitude = (significand ^ sign) - sign;
-        i64h right = __builtin_convertvector(HALF_OF(down, h), i64h) - (c_left < 0 ? c_left : 0);
+        i64h right = i64_of_i32(HALF_OF(down, h)) - (c_left < 0 ? c_left : 0);
         i64h far = right > 62;
         magnitude = ((magnitude << (c_left > 0 ? c_left : 0)) >> ((right & ~far) | (far & 62)));
-        sum[h] += __builtin_convertvector((magnitude ^ sign) - sign, f64h);
-        i64h unit = __builtin_convertvector(HALF_OF(largest, h), i64h) - rule->fraction_bits;
+        sum[h] += f64_of_i64((magnitude ^ sign) - sign);
+        i64h unit = i64_of_i32(HALF_OF(largest, h)) - rule->fraction_bits;
         (rule->d == TC_F32 ? finish : finish_half)(rule, sum[h], unit, out + HALF * h);
     }
     *redo = 0;
@@ -260,7 +265,8 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
             struct wide_block block;
             memset(block.scale_exponent, 0, sizeof block.scale_exponent);
             if (rule->b == TC_F16 && !rule->scale_block)
-                decode_half_block(&block, in->b + j * in->b_stride, in->b_stride, columns, rule->k, rule->negate_b);
+                decode_half_block(&block, in->b + j * in->b_stride, in->b_stride, columns, rule->k,
+                                  rule->negate_b);
             else
                 decode_block(rule, in, j, columns, &b_table, &block);
             for (int i = 0; i < count; i++) {
@@ -268,7 +274,11 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
                 if (!row)
                     continue;
                 _Alignas(64) uint32_t out[LANES];
-                wide_lanes(rule, &rows[i], &block, load_accumulator(row + j, columns, accumulate), out, &redo);
+                i32v c = load_accumulator(row + j, columns, accumulate);
+                if (rule->k == 16)
+                    wide_lanes(rule, 16, &rows[i], &block, c, out, &redo);
+                else
+                    wide_lanes(rule, rule->k, &rows[i], &block, c, out, &redo);
                 store_lanes(rule, in, row + j, top + i, j, columns, accumulate, out, redo);
             }
         }

@@ -84,16 +84,50 @@ static inline i32v min_i32(i32v x, i32v y) {
     return (x & less) | (y & ~less);
 }
 #endif
+/* GCC converts half a register's lanes in quarters. */
+#if defined(__AVX512VNNI__)
+static inline f64h f64_of_i32(i32h x) {
+    return (f64h)_mm512_cvtepi32_pd((__m256i)x);
+}
+static inline i64h i64_of_i32(i32h x) {
+    return (i64h)_mm512_cvtepi32_epi64((__m256i)x);
+}
+static inline f32h f32_of_f64(f64h x) {
+    return (f32h)_mm512_cvtpd_ps((__m512d)x);
+}
+static inline f64h f64_of_i64(i64h x) {
+    return (f64h)_mm512_cvtepi64_pd((__m512i)x);
+}
+#else
+static inline f64h f64_of_i32(i32h x) {
+    return __builtin_convertvector(x, f64h);
+}
+static inline i64h i64_of_i32(i32h x) {
+    return __builtin_convertvector(x, i64h);
+}
+static inline f32h f32_of_f64(f64h x) {
+    return __builtin_convertvector(x, f32h);
+}
+static inline f64h f64_of_i64(i64h x) {
+    return __builtin_convertvector(x, f64h);
+}
+#endif
 /* 2^exponent for exponents of normal doubles. */
 static inline f64h power_of_two(i64h exponent) {
     i64h bits = (exponent + 1023) << 52;
     return (f64h)bits;
 }
 static inline int any_i64(i64h mask) {
+#if defined(__AVX512VNNI__)
+    return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
+#else
     int64_t any = 0;
     for (int i = 0; i < HALF; i++)
         any |= mask[i];
     return any != 0;
+#endif
 }
 static inline int any_i32(i32v mask) {
     return any_i64((i64h)mask);

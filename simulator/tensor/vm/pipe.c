@@ -59,18 +59,12 @@ static void fill(struct cta *cta, const struct tmem_region *region) {
     }
 }
 
-/* Chunks of shared memory that will be read; neighbours in one call. */
+/* Chunks of shared memory that will be read. */
 static void stamp_chunks(struct run *run, struct cta *cta, const uint32_t *chunks, int count,
                          const struct stamp *stamp) {
-    if (count > 0)
+    if (count > 0) {
         mark_shared_read(run, cta, chunks[0]);
-    for (int i = 0; i < count;) {
-        uint32_t low = chunks[i], high = low + TC_CHUNK_BYTES;
-        for (i++; i < count && (chunks[i] == high || chunks[i] + TC_CHUNK_BYTES == low); i++) {
-            low = chunks[i] < low ? chunks[i] : low;
-            high = chunks[i] + TC_CHUNK_BYTES > high ? chunks[i] + TC_CHUNK_BYTES : high;
-        }
-        (void)hazard_range(run, cta, low, high - low, ACCESS_ASYNC, stamp);
+        hazard_granules(run, cta, chunks, (uint32_t)count, stamp);
     }
 }
 
