@@ -183,29 +183,48 @@ def simulated_words() -> dict[str, np.ndarray]:
     return dict(zip((line.split()[0] for line in done.stdout.splitlines()), words, strict=True))
 
 
-def compare(out: Path) -> int:
-    """Prints every difference between card and simulator."""
-    record, samples, words = read(out)
-    mine = simulated_words()
-    for name in sorted(words.keys() ^ mine.keys()):
-        print(f"{name}: only {'recorded' if name in words else 'simulated'}")
-    for name in words.keys() & mine.keys():
-        at = np.flatnonzero(words[name] != mine[name])
-        shown = ", ".join(f"[{i}] card {words[name][i]:08x} simulator {mine[name][i]:08x}" for i in at[:SHOWN])
-        if at.size:
+def compare_features(words: dict[str, np.ndarray], mine: dict[str, np.ndarray]) -> list[str]:
+    """Prints the differing words; returns the table's rows, one for each first part of the names."""
+    groups: dict[str, list[bool]] = {}
+    for name in sorted(words.keys() | mine.keys()):
+        equal = name in words and name in mine and np.array_equal(words[name], mine[name])
+        groups.setdefault(name.split(".")[0], []).append(equal)
+        if name not in words or name not in mine:
+            print(f"{name}: only {'recorded' if name in words else 'simulated'}")
+        elif not equal:
+            at = np.flatnonzero(words[name] != mine[name])
+            shown = ", ".join(f"[{i}] card {words[name][i]:08x} simulator {mine[name][i]:08x}" for i in at[:SHOWN])
             print(f"{name}: {at.size} words differ: {shown}")
+    return [f"| {group} | {len(equal)} | {sum(equal)} | |" for group, equal in groups.items()]
+
+
+def compare_calls(digests: dict[str, dict[str, str]], samples: dict[str, np.ndarray]) -> list[str]:
+    """Runs every call on the simulator and prints how it compares; returns the table's rows, one for each kind."""
+    groups: dict[str, list[tuple[bool, int, int, int]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
             simulate(Path(folder), [case])
             got = np.load(Path(folder) / f"{case.name}.npz")
-            card_digests = record["hopper"][case.name]
+            equal = str(got["output"]) == digests[case.name]["output"]
             apart = np.abs(ulps(samples[case.name]) - ulps(got["sample"]))
-            print(
-                f"{case.name}: inputs {'equal' if str(got['inputs']) == card_digests['inputs'] else 'DIFFER'}, output "
-                f"{'equal' if str(got['output']) == card_digests['output'] else 'differs'}, of {apart.size} "
-                f"{np.count_nonzero(apart)} differ, by at most {apart.max()} ulp",
-                flush=True,
-            )
+            figures = (equal, apart.size, np.count_nonzero(apart), int(apart.max()))
+            groups.setdefault(case.kind, []).append(figures)
+            same = "equal" if str(got["inputs"]) == digests[case.name]["inputs"] else "OTHER"
+            print(f"{case.name}: {same} inputs, equal output: {equal}, {figures[2]} of {figures[1]} differ", flush=True)
+    rows = []
+    for kind, figures in groups.items():
+        equal, sizes, differing, furthest = zip(*figures, strict=True)
+        others = f"{sum(differing)} of {sum(sizes)} outputs, by at most {max(furthest)} ulp"
+        rows.append(f"| calls, {kind} | {len(equal)} | {sum(equal)} | {others} |")
+    return rows
+
+
+def compare(out: Path) -> int:
+    """Prints every difference between card and simulator, and a table."""
+    record, samples, words = read(out)
+    rows = compare_features(words, simulated_words()) + compare_calls(record["hopper"], samples)
+    print(f"{record['chip']}, driver {record['driver']}, commit {record['commit']}, sources {record['sources'][:12]}:")
+    print("| | run on both | equal to the bit | others differ in |", "| --- | --- | --- | --- |", *rows, sep="\n")
     return 0
 
 
