@@ -81,7 +81,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare first-day sanitize
+.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize
 FORCE:
 
 help: ## list the targets (the default)
@@ -155,6 +155,9 @@ compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Tri
 FIRST_DAY_ARGS ?=
 first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
 	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)
+
+blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell back end: problems x configurations x modes (hours)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python tests/simulator/blackwell_table.py $(BLACKWELL_TABLE_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU back end
