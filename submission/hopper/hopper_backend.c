@@ -56,6 +56,9 @@ struct plan {
     int index;
     bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
     int64_t stages_k, activation_bytes, scale_bytes;
+    int64_t tiles_x, token_tiles, tiles;
+    int expanders;
+    int64_t ready_bytes;
 };
 
 static int32_t make_plan(const struct problem *problem, struct plan *plan) {
@@ -77,11 +80,25 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
             MAX_DIMENSION, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
     }
     plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
-    plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
+    plan->activation_bytes = problem->l * token_tiles * plan->config->tile_tokens * padded_k * 2;
     plan->scale_bytes =
         plan->block_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
                            : 0;
+    plan->tiles_x = ceil_div(problem->n, tile_features(plan->config));
+    plan->token_tiles = token_tiles;
+    plan->tiles = plan->tiles_x * plan->config->splits * token_tiles * problem->l;
+    int sms = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    const char *wanted = getenv("NVFP4_HOPPER_EXPANDERS");
+    int expanders = wanted ? atoi(wanted) : 4;
+    plan->expanders = !plan->block_scales && problem->l == 1 && plan->tiles + expanders <= sms ? expanders : 0;
+    plan->ready_bytes = plan->expanders ? plan->tiles * plan->stages_k * 8 : 0;
     return CUSTOM_KERNEL_OK;
+}
+
+static uint64_t next_stamp(void) {
+    static atomic_ullong count = 0x9e3779b97f4a7c15;
+    return atomic_fetch_add(&count, 1);
 }
 
 static int32_t launch_expand(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
@@ -90,7 +107,9 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
     struct expand_params params = {
         .a = problem->a,
         .sfa = problem->sfa,
-        .activations = (uint16_t *)(void *)scratch,
+        .images = scratch,
+        .tile_tokens = (uint32_t)plan->config->tile_tokens,
+        .token_tiles = (uint32_t)plan->token_tiles,
         .code_row_bytes = problem->k / 2,
         .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
         .scale_tile_step = SCALE_TILE_ROWS * groups,
@@ -139,18 +158,7 @@ static int32_t launch_block_scales(const struct problem *problem, const struct p
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
     const struct hopper_config *config = plan->config;
-    CUtensorMap activations, b1, b2;
-    struct tensor_3d activation_tensor = {
-        .address = scratch,
-        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        .row_elems = plan->stages_k * STAGE_K,
-        .rows = problem->m,
-        .batches = problem->l,
-        .element_bytes = 2,
-        .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)config->tile_tokens,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-    };
+    CUtensorMap b1, b2;
     struct tensor_3d weight_tensor = {
         .address = problem->b1,
         .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
@@ -162,10 +170,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .box_rows = (uint32_t)tile_features(config),
         .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
     };
-    int32_t status = gpu_encode("a", &activation_tensor, &activations);
-    if (status == CUSTOM_KERNEL_OK) {
-        status = gpu_encode("b1", &weight_tensor, &b1);
-    }
+    int32_t status = gpu_encode("b1", &weight_tensor, &b1);
     weight_tensor.address = problem->b2;
     if (status == CUSTOM_KERNEL_OK) {
         status = gpu_encode("b2", &weight_tensor, &b2);
@@ -190,25 +195,32 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_made_here = plan->block_scales,
+        .tiles_x = (int32_t)plan->tiles_x,
+        .token_tiles = (int32_t)plan->token_tiles,
+        .expanders = plan->expanders,
+        .a = problem->a,
+        .sfa = problem->sfa,
+        .images = scratch,
+        .ready = (uint64_t *)(void *)(scratch + plan->activation_bytes),
+        .stamp = next_stamp(),
     };
     unsigned splits = (unsigned)config->splits;
     cudaLaunchAttribute attributes[2] = {
         gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE),
         {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {splits, 1, 1}}};
-    cudaLaunchConfig_t launch = {{(unsigned)ceil_div(problem->n, tile_features(config)) * splits,
-                                  (unsigned)ceil_div(problem->m, config->tile_tokens), (unsigned)problem->l},
+    cudaLaunchConfig_t launch = {{(unsigned)(plan->tiles + plan->expanders), 1, 1},
                                  {(unsigned)block_threads(config), 1, 1},
                                  (size_t)shared_bytes(config),
                                  problem->queue,
                                  attributes,
                                  splits > 1 ? 2 : 1};
-    void *arguments[] = {&activations, &b1, &b2, &params};
+    void *arguments[] = {&b1, &b2, &params};
     CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
     return CUSTOM_KERNEL_OK;
 }
 
 static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
-    int32_t status = launch_expand(problem, plan, scratch);
+    int32_t status = plan->expanders ? CUSTOM_KERNEL_OK : launch_expand(problem, plan, scratch);
     if (status == CUSTOM_KERNEL_OK && plan->block_scales) {
         status = launch_block_scales(problem, plan, scratch);
     }
@@ -216,7 +228,7 @@ static int32_t launch(const struct problem *problem, const struct plan *plan, ui
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
-    struct plan plan;
+    struct plan plan = {0};
     int32_t status = make_plan(problem, &plan);
     cudaMemPool_t pool = NULL;
     if (status == CUSTOM_KERNEL_OK) {
@@ -226,7 +238,7 @@ static int32_t run_on_current_device(const struct problem *problem) {
         return status;
     }
     void *scratch = NULL;
-    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes);
+    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes + plan.ready_bytes);
     CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
     status = launch(problem, &plan, scratch);
     cudaError_t error = cudaFreeAsync(scratch, problem->queue);
