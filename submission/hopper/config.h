@@ -74,6 +74,7 @@ struct dual_gemm_params {
     int32_t scales_made_here; /* by the kernel before this one: wait for it before reading them */
     int32_t tiles_x, token_tiles; /* of the grid: tiles along N, and along M */
     int32_t expanders;            /* CTAs in front of the tiles'; 0: activations come from the kernel before */
+    int32_t own;
     const uint8_t *a, *sfa;       /* for expanders */
     uint8_t *images;
     uint64_t *ready, stamp;

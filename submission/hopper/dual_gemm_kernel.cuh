@@ -31,8 +31,7 @@ template <class T>
 static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
                                                const struct place &place, const struct dual_gemm_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    if (p.expanders > 0) {
-        griddepcontrol_wait();
+    if (p.own) {
         expand_first_stages<T>(shared, place, p);
         bar_sync(CONSUMER_BARRIER, T::consumers);
     }
@@ -62,22 +61,15 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b1);
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
-            mbarrier_init(shared.full<T>(stage), place.tile < 0 ? WARPGROUP_THREADS : 1);
-            mbarrier_init(shared.empty<T>(stage), place.tile < 0 ? 1 : T::consumers);
+            mbarrier_init(shared.full<T>(stage), 1);
+            mbarrier_init(shared.empty<T>(stage), T::consumers);
         }
         fence_mbarrier_init();
     }
     __syncthreads();
     griddepcontrol_launch_dependents();
 
-    if (place.tile < 0) {
-        griddepcontrol_wait();
-        if (threadIdx.x < WARPGROUP_THREADS) {
-            publish_units<T>(shared, p);
-        } else {
-            expand_units<T>(shared, p);
-        }
-    } else if (threadIdx.x < WARPGROUP_THREADS) {
+    if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x / WARP_THREADS == 0) {
             produce_weights<T>(shared, place, p, &b1, &b2);

@@ -90,7 +90,7 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
     const char *wanted = getenv("NVFP4_HOPPER_EXPANDERS");
-    int expanders = wanted ? atoi(wanted) : 4;
+    int expanders = wanted ? atoi(wanted) : 0;
     plan->expanders = !plan->block_scales && problem->l == 1 && plan->tiles + expanders <= sms ? expanders : 0;
     plan->ready_bytes = plan->expanders ? plan->tiles * plan->stages_k * 8 : 0;
     return CUSTOM_KERNEL_OK;
@@ -198,6 +198,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .tiles_x = (int32_t)plan->tiles_x,
         .token_tiles = (int32_t)plan->token_tiles,
         .expanders = plan->expanders,
+        .own = !plan->block_scales && problem->l == 1,
         .a = problem->a,
         .sfa = problem->sfa,
         .images = scratch,

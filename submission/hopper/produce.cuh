@@ -33,10 +33,10 @@ template <class T>
 static __device__ __forceinline__ void produce_weights(const struct shared_map &shared, const struct place &place,
                                                        const struct dual_gemm_params &p, const CUtensorMap *b1,
                                                        const CUtensorMap *b2) {
-    if (p.scales_made_here || p.expanders > 0) {
+    if (p.scales_made_here) {
         griddepcontrol_wait();
     }
-    int own = p.expanders == 0 ? 0 : T::own_stages;
+    int own = p.own ? T::own_stages : 0;
     struct ring ring = {0, 1}; /* a barrier's phase before its first counts as complete */
     for (int32_t i = 0; i < place.stages; i++) {
         wait(shared.empty<T>(ring.stage), ring.parity);
@@ -54,13 +54,9 @@ static __device__ __forceinline__ void produce_activations(const struct shared_m
                                                            const struct place &place,
                                                            const struct dual_gemm_params &p) {
     griddepcontrol_wait();
-    int32_t own = p.expanders == 0 ? 0 : min(T::own_stages, place.stages);
-    int32_t ready = p.expanders == 0 ? place.stages : own;
+    int32_t own = p.own == 0 ? 0 : min(T::own_stages, place.stages);
     struct ring ring = {own % T::stages, own < T::stages};
     for (int32_t i = own; i < place.stages; i++) {
-        if (i >= ready) {
-            ready = wait_until_ready(p, place.tile, i, place.stages);
-        }
         wait(shared.empty<T>(ring.stage), ring.parity);
         if (elect_sync()) {
             cp_async_bulk(shared.base + ring.stage * T::stage_size,
@@ -68,9 +64,6 @@ static __device__ __forceinline__ void produce_activations(const struct shared_m
                           shared.full<T>(ring.stage));
         }
         advance<T::stages>(ring);
-    }
-    if (p.expanders > 0) {
-        clear_slots(p, place.tile, place.stages);
     }
 }
 
