@@ -117,16 +117,17 @@ def checked(config: str, library: Path) -> dict[str, dict[str, Any]]:
 
 def chosen(backend: str) -> dict[str, str]:
     """What the back end's own rule takes for each shape, by its plan.c."""
-    program = {"blackwell": "blackwell_check", "hopper": "plan_check"}[backend]
+    # A program of the tests, how it is asked, and where in its answer the name stands.
+    program, prefix, place = {"blackwell": ("blackwell_check", "plan ", 0), "hopper": ("plan_check", "", 5)}[backend]
     sources = [f"tests/c/{program}.c", f"submission/{backend}/plan.c"]
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder) / program
         subprocess.run(["cc", "-std=c11", "-o", binary, *sources], cwd=ROOT, check=True)
         names = {}
         for shape in benchmark_shapes(ROOT):
-            line = f"plan {shape.replace('x', ' ')} 1 {SMS[backend]}"
+            line = f"{prefix}{shape.replace('x', ' ')} 1 {SMS[backend]}\n"
             done = subprocess.run([binary], input=line, capture_output=True, text=True, check=True)
-            names[shape] = done.stdout.split()[0]
+            names[shape] = done.stdout.split()[place]
     return names
 
 
@@ -141,16 +142,17 @@ def with_prologue(shape: str, config: str, splits: int, library: Path) -> dict[s
 def for_account(library: Path) -> dict[str, Any]:
     """All that scripts/account.py computes from."""
     shapes = benchmark_shapes(ROOT)
+    choices = {backend: chosen(backend) for backend in SMS}
     blackwell = {
         config: {shape: with_prologue(shape, config, figures["splits"], library) for shape in shapes}
         for config, figures in config_table("blackwell").items()
     }
     return {
         "command": "python scripts/account_counters.py account --json shark_tank/account_counters.json",
-        "blackwell": {"configs": config_table("blackwell"), "chosen": chosen("blackwell"), "counters": blackwell},
+        "blackwell": {"configs": config_table("blackwell"), "chosen": choices["blackwell"], "counters": blackwell},
         "hopper": {
             "configs": config_table("hopper"),
-            "chosen": chosen("hopper"),
+            "chosen": choices["hopper"],
             "counters": {"auto": {shape: counters(shape, "hopper", "auto", library)[0] for shape in shapes}},
         },
     }

@@ -66,8 +66,37 @@ def host(data: dict[str, Any]) -> str:
     )
 
 
+def account(data: dict[str, Any]) -> str:
+    """The Blackwell kernel's predicted times beside the published ones."""
+    published = data["published"]["entries"]["best of each shape"]["us"]
+    shapes, found = list(published), data["predictions"]["blackwell"]
+    means = data["geomean"]
+    chosen = means["chosen"]
+
+    def row(label: str, cells: list[str], mean: str) -> list[str]:
+        return [label, *cells, mean]
+
+    rows = [
+        row("tile chosen for 148 SMs", [f"`{found[shape]['config']}`" for shape in shapes], ""),
+        row("**predicted**", [f"{found[shape]['us']:.1f}" for shape in shapes], f"{chosen['us']:.1f}"),
+        row(
+            "envelope of all that is open",
+            [f"{found[shape]['low_us']:.1f} to {found[shape]['high_us']:.1f}" for shape in shapes],
+            f"{chosen['low_us']:.1f} to {chosen['high_us']:.1f}",
+        ),
+        row(
+            "best public time of each shape",
+            [f"{published[shape]:.1f}" for shape in shapes],
+            f"{means['published_best_us']:.1f}",
+        ),
+        row("speed of light at 1.5 GHz", [f"{data['speed_of_light_us'][shape]:.1f}" for shape in shapes], ""),
+    ]
+    return _table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], rows)
+
+
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/hopper_comparison.json", hopper),
+    "account": ("shark_tank/blackwell_account.json", account),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "host": ("shark_tank/host_cost.json", host),
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import account
+from scripts.account_tables import config_table
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TENSOR_COLUMNS = 512
@@ -57,7 +57,7 @@ def test_each_benchmark_shape_runs_in_one_wave_on_128_sms(ask, m, n, k, name, ct
 @pytest.mark.parametrize("k", [64, 7168])
 def test_every_shape_gets_a_configuration_that_fits(ask, m, n, k):
     name, ctas, shared, columns = ask("plan", m, n, k, 3, SMS)
-    splits = account.configs("blackwell")[name][4]
+    splits = config_table("blackwell")[name]["splits"]
     assert splits <= -(-k // 256)  # no share of K is empty
     assert int(ctas) >= 3 * splits
     assert int(shared) <= MAX_SHARED_BYTES
@@ -81,13 +81,6 @@ def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
     assert (field(instruction, 7, 3), field(instruction, 10, 2)) == (1, 1)  # e2m1
     assert (field(instruction, 17, 6), field(instruction, 27, 2)) == (n // 8, m // 128)
     assert instruction & ~(7 << 7 | 3 << 10 | 63 << 17 | 3 << 27) == 0  # ue4m3, K-major, ids 0, K = 64
-
-
-def test_the_account_reads_the_configurations_and_fits_a_line():
-    assert account.configs("blackwell")["m256n64"] == [64, 7, 2, 3, 1]
-    assert len(account.configs("blackwell")) == CONFIGS
-    assert account.blackwell_config(256, 4096, 128) == "m256n64"
-    assert account.fit([1.0, 2.0, 4.0], [5.0, 7.0, 11.0]) == pytest.approx((3.0, 2.0))
 
 
 @pytest.fixture(scope="module")
