@@ -130,6 +130,14 @@ PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
                  : "memory");
 }
 
+/* To a CTA of the cluster, whose barrier counts the 16 bytes as they arrive. */
+PTX void st_async_v4(uint32_t address, const float *four, struct mbarrier barrier) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+        "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(barrier.address)
+        : "memory");
+}
+
 /* ---- registers, barriers, shared memory ---- */
 
 template <uint32_t registers> PTX void setmaxnreg_inc(void) {

@@ -58,9 +58,9 @@ static inline int stage_bytes(const struct hopper_config *config) {
            2 * SCALE_TILE_ROWS_OF(features) * STAGE_SCALE_BYTES;
 }
 
-/* Two barriers a stage behind the stages, and room to align their start. */
+/* Two barriers a stage behind the stages, one more, and room to align their start. */
 static inline int shared_bytes(const struct hopper_config *config) {
-    return config->stages * (stage_bytes(config) + 2 * 8) + SHARED_ALIGNMENT;
+    return config->stages * (stage_bytes(config) + 2 * 8) + 8 + SHARED_ALIGNMENT;
 }
 
 /* How many rows of each operand exist, and where the rest is.  Passed by value. */

@@ -34,14 +34,12 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
     multiply<T>(sums, shared, place, warpgroup);
     if constexpr (T::splits > 1) {
-        exchange<T>(sums, shared.base, place.rank);
-    } else {
-        bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+        exchange<T>(sums, shared, place, p.stages_k);
     }
-    unsigned char *output = memory + T::output_at;
-    stage_output<T>(sums, cvta_to_shared(output), warpgroup);
+    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+    stage_output<T>(sums, shared.base, warpgroup);
     bar_sync(CONSUMER_BARRIER, T::consumers);
-    store_output<T>(output, place, p);
+    store_output<T>(memory, place, p);
 }
 
 template <class T>
@@ -62,7 +60,13 @@ static __global__ void __launch_bounds__(T::threads, 1)
             mbarrier_init(shared.full<T>(stage), 1);
             mbarrier_init(shared.empty<T>(stage), T::consumers);
         }
+        if (T::splits > 1) {
+            mbarrier_init(shared.received<T>(), 1);
+        }
         fence_mbarrier_init();
+        if (T::splits > 1) {
+            mbarrier_arrive_expect_tx(shared.received<T>(), T::exchange_bytes);
+        }
     }
     __syncthreads();
     griddepcontrol_launch_dependents();

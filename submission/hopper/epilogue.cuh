@@ -28,13 +28,16 @@ static __device__ __forceinline__ uint32_t silu_times(const float *sum) {
 }
 
 /* Of sums over a part of K: sends those of the other CTA's tokens to it, adds what it has for ours.  Behind it
- * the stages are free, and sums[][0 .. output_sums - 1] are those of this CTA's tokens. */
+ * sums[][0 .. output_sums - 1] are those of this CTA's tokens. */
 template <class T>
-static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], uint32_t buffer, int rank) {
-    uint32_t mine = buffer + (threadIdx.x - WARPGROUP_THREADS) * 16,
+static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums], const struct shared_map &shared,
+                                                const struct place &place, int32_t stages_k) {
+    int rank = place.rank;
+    int32_t other_share = share_of<T>(stages_k, rank ^ 1);
+    uint32_t mine = shared.base + (threadIdx.x - WARPGROUP_THREADS) * 16,
              theirs = mapa_shared_cluster(mine, rank ^ 1);
-    barrier_cluster_arrive_release(); /* our stages are free */
-    barrier_cluster_wait_acquire();   /* theirs are */
+    struct mbarrier their_received = {mapa_shared_cluster(shared.received<T>().address, rank ^ 1)};
+    barrier_cluster_wait_acquire(); /* the stages we write to are free */
 #pragma unroll
     for (int slab = 0; slab < T::slabs; slab++) {
 #pragma unroll
@@ -45,17 +48,16 @@ static __device__ __forceinline__ void exchange(float (&sums)[T::slabs][T::sums]
         }
 #pragma unroll
         for (int i = 0; i < T::output_sums; i += 4) {
-            const float *sum = &sums[slab][T::output_sums + i];
-            st_shared_cluster_v4(theirs + T::exchange_at((slab * T::output_sums + i) / 4), sum);
+            st_async_v4(theirs + T::exchange_at(other_share, (slab * T::output_sums + i) / 4),
+                        &sums[slab][T::output_sums + i], their_received);
         }
     }
-    barrier_cluster_arrive_release();
-    barrier_cluster_wait_acquire();
+    wait(shared.received<T>(), 0);
 #pragma unroll
     for (int slab = 0; slab < T::slabs; slab++) {
 #pragma unroll
         for (int i = 0; i < T::output_sums; i += 4) {
-            uint4 other = ld_shared_v4(mine + T::exchange_at((slab * T::output_sums + i) / 4));
+            uint4 other = ld_shared_v4(mine + T::exchange_at(place.stages, (slab * T::output_sums + i) / 4));
             sums[slab][i] += __uint_as_float(other.x);
             sums[slab][i + 1] += __uint_as_float(other.y);
             sums[slab][i + 2] += __uint_as_float(other.z);

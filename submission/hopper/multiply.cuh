@@ -60,6 +60,9 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
     uint32_t fragments[2][FRAGMENT_STEPS][4];
     struct ring ring = {0, 0};
     int previous = -1;
+    if (T::splits > 1 && place.stages < 2) {
+        barrier_cluster_arrive_release();
+    }
     for (int32_t k = 0; k < place.stages; k++) {
         wait(shared.full<T>(ring.stage), ring.parity);
         uint32_t stage = shared.base + ring.stage * T::stage_size;
@@ -77,6 +80,10 @@ static __device__ __forceinline__ void multiply(float (&sums)[T::slabs][T::sums]
             /* Only this stage's first group is still pending; each lane answers for its own reads. */
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(shared.empty<T>(previous));
+            }
+            /* From here on only this stage and the next are in use: the other CTA may leave its sums. */
+            if (T::splits > 1 && i == 1 && k == place.stages - 2) {
+                barrier_cluster_arrive_release();
             }
             expand_group(fragment, raw[slab], group);
             wgmma_fence();

@@ -46,20 +46,23 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> st
     static constexpr int output_pitch = features * 2 + OUTPUT_PAD_BYTES;
     static constexpr int sums = tokens / 2; /* registers of a slab's sums */
     static constexpr int output_tokens = tokens / splits, output_sums = sums / splits;
-    /* Another CTA leaves its sums of our tokens, so many float4 a thread, where activations were; the staged
-     * output goes behind them. */
+    /* Another CTA leaves its sums of our tokens, so many float4 a thread, where activations were: in stages that
+     * the last two do not use. */
     static constexpr int exchange_vectors = splits == 1 ? 0 : slabs * output_sums / 4;
     static constexpr int stage_vectors = codes_at / (16 * consumers);
-    static constexpr int output_at = (exchange_vectors + stage_vectors - 1) / stage_vectors * stage_size;
+    static constexpr int exchange_bytes = exchange_vectors * 16 * consumers;
 
-    static constexpr __device__ __forceinline__ int exchange_at(int vector) {
-        return vector / stage_vectors * stage_size + vector % stage_vectors * 16 * consumers;
+    /* In a CTA whose share of K has so many stages. */
+    static constexpr __device__ __forceinline__ int exchange_at(int32_t share, int vector) {
+        return (share + vector / stage_vectors) % stages * stage_size + vector % stage_vectors * 16 * consumers;
     }
 
     static_assert(stage_size % SHARED_ALIGNMENT == 0, "every stage starts a swizzle atom");
     static_assert(tokens % 32 == 0, "whole stmatrix instructions");
-    static_assert(barriers_at + stages * 16 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
-    static_assert(output_at + output_tokens * output_pitch <= barriers_at, "both fit over the stages");
+    static_assert(barriers_at + stages * 16 + 8 + SHARED_ALIGNMENT <= MAX_SHARED_BYTES, "fits in shared memory");
+    static_assert(output_tokens * output_pitch <= barriers_at, "the staged output fits over the stages");
+    static_assert(splits == 1 || (exchange_vectors + stage_vectors - 1) / stage_vectors <= stages - 2,
+                  "the sums fit beside the last two stages");
     static_assert(splits <= 2, "each CTA sends half of its sums to the one other CTA");
     static_assert(features % SLAB_FEATURES == 0 && features <= 256, "a TMA box has at most 256 rows");
 };
@@ -73,7 +76,15 @@ struct shared_map {
     template <class T> __device__ __forceinline__ struct mbarrier empty(int stage) const {
         return {base + T::barriers_at + (T::stages + stage) * 8};
     }
+    template <class T> __device__ __forceinline__ struct mbarrier received(void) const {
+        return {base + T::barriers_at + 2 * T::stages * 8};
+    }
 };
+
+/* How many stages of K the CTA of this rank takes. */
+template <class T> static __device__ __forceinline__ int32_t share_of(int32_t stages_k, int32_t rank) {
+    return stages_k * (rank + 1) / T::splits - stages_k * rank / T::splits;
+}
 
 /* Which tile of C this CTA computes, and which stages of K of it. */
 struct place {
@@ -91,7 +102,7 @@ template <class T> static __device__ __forceinline__ struct place find_place(int
     place.scale_row = place.feature / SCALE_TILE_ROWS;
     place.rank = blockIdx.x % T::splits;
     place.first_stage = stages_k * place.rank / T::splits;
-    place.stages = stages_k * (place.rank + 1) / T::splits - place.first_stage;
+    place.stages = share_of<T>(stages_k, place.rank);
     return place;
 }
 
