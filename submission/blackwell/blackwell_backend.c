@@ -1,7 +1,9 @@
 /* The Blackwell back end's host side: plans, encodes the tensor maps, launches the kernels.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "../gpu/block_scales.h"
 #include "../gpu/host.h"
@@ -12,6 +14,10 @@
 #define DEPENDENT_LAUNCH_VARIABLE "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
 
 enum {
+    BLACKWELL_MAJOR = 10, /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 */
+    B200_MINOR = 0,
+    B300_MINOR = 3,
+    MAX_CONFIGS = 32,
     SCRATCH_ALIGNMENT = 256,
     MAX_DIMENSION = INT32_MAX / 8, /* coordinates and offsets inside a row are 32 bits */
     SCALE_ELEM_BYTES = 2,          /* of the scale tiles' tensor maps */
@@ -27,14 +33,31 @@ struct plan {
 };
 
 static int32_t choose_config(const struct problem *problem, int *index) {
-    int32_t status =
-        gpu_wanted_config(CONFIG_VARIABLE, "submission/blackwell/config.h", blackwell_config_named, index);
-    if (status != CUSTOM_KERNEL_OK || *index >= 0) {
-        return status;
+    const char *wanted = getenv(CONFIG_VARIABLE);
+    if (wanted != NULL && wanted[0] != '\0') {
+        *index = blackwell_config_named(wanted);
+        if (*index < 0) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               CONFIG_VARIABLE " is '%.64s'; expected a name of submission/blackwell/config.h",
+                               wanted);
+        }
+        return CUSTOM_KERNEL_OK;
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
     *index = blackwell_choose(problem->m, problem->n, problem->k, problem->l, sms);
+    return CUSTOM_KERNEL_OK;
+}
+
+/* The kernel's shared memory has to be asked for once on each device. */
+static int32_t allow_shared_memory(int32_t device, int index) {
+    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
+    if (!atomic_load(&allowed[device][index])) {
+        CHECK_CUDA(cudaFuncSetAttribute(blackwell_dual_gemm_kernel(index),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        shared_bytes(&blackwell_configs[index])));
+        atomic_store(&allowed[device][index], true);
+    }
     return CUSTOM_KERNEL_OK;
 }
 
@@ -60,11 +83,6 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
                            (long long)problem->l, MAX_DIMENSION, MAX_GRID_YZ, plan->config->features,
                            MAX_GRID_YZ);
     }
-    if (ceil_div(problem->k, STAGE_K) < plan->config->splits) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                           "k is %lld; expected more than %d for configuration %s", (long long)problem->k,
-                           (plan->config->splits - 1) * STAGE_K, plan->config->name);
-    }
     plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
     plan->sfa_bytes = plan->block_scales ? round_up(blocked_bytes(problem, problem->m), SCRATCH_ALIGNMENT) : 0;
     plan->sfb_bytes = plan->block_scales ? round_up(blocked_bytes(problem, problem->n), SCRATCH_ALIGNMENT) : 0;
@@ -89,16 +107,14 @@ static int32_t launch_block_scales(const struct problem *problem, const struct p
     int64_t most = plan->sfa_bytes > plan->sfb_bytes ? plan->sfa_bytes : plan->sfb_bytes;
     int64_t blocks = ceil_div(most / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS);
     blocks = blocks < BLOCK_SCALES_MAX_BLOCKS ? blocks : BLOCK_SCALES_MAX_BLOCKS;
-    struct launch launch = {
-        .kernel = blackwell_block_scales_kernel(),
-        .grid = {blocks, 1, 1},
-        .threads = BLOCK_SCALES_THREADS,
-        .cluster = 1,
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
+    cudaLaunchAttribute attribute = gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE);
+    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
+    cudaLaunchConfig_t config = {
+        {(unsigned)blocks, 1, 1}, {BLOCK_SCALES_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
     void *arguments[] = {&params};
+    CHECK_CUDA(cudaLaunchKernelExC(&config, blackwell_block_scales_kernel(), arguments));
     *scales = (struct scales){a, b1, b2};
-    return gpu_launch(problem, &launch, arguments);
+    return CUSTOM_KERNEL_OK;
 }
 
 static int32_t encode_codes(const char *name, const struct problem *problem, const uint8_t *codes, int64_t rows,
@@ -165,29 +181,47 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .steps_k = (int32_t)(problem->k / STEP_K),
         .scales_made_here = plan->block_scales,
     };
-    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
-    struct launch launch = {
-        .kernel = blackwell_dual_gemm_kernel(plan->index),
-        .grid = {round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas) * config->splits,
-                 ceil_div(problem->n, config->features), problem->l},
-        .threads = BLOCK_THREADS,
-        .cluster = (int64_t)config->ctas * config->splits,
-        .shared_bytes = shared_bytes(config),
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
     int32_t status = encode_maps(problem, plan, scales, &params);
     if (status == CUSTOM_KERNEL_OK) {
-        status =
-            gpu_allow_shared_memory(&allowed[problem->device][plan->index], launch.kernel, launch.shared_bytes);
+        status = allow_shared_memory(problem->device, plan->index);
     }
+    if (status != CUSTOM_KERNEL_OK) {
+        return status;
+    }
+    cudaLaunchAttribute attributes[2] = {
+        gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE),
+        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {(unsigned)config->ctas, 1, 1}}};
+    cudaLaunchConfig_t launch = {{(unsigned)round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas),
+                                  (unsigned)ceil_div(problem->n, config->features), (unsigned)problem->l},
+                                 {BLOCK_THREADS, 1, 1},
+                                 (size_t)shared_bytes(config),
+                                 problem->queue,
+                                 attributes,
+                                 config->ctas > 1 ? 2 : 1};
     void *arguments[] = {&params};
-    return status == CUSTOM_KERNEL_OK ? gpu_launch(problem, &launch, arguments) : status;
+    CHECK_CUDA(cudaLaunchKernelExC(&launch, blackwell_dual_gemm_kernel(plan->index), arguments));
+    return CUSTOM_KERNEL_OK;
 }
 
-static int32_t run_with_blocked_scales(const struct problem *problem, const void *plan, uint8_t *scratch) {
+static int32_t run_with_blocked_scales(const struct problem *problem, const struct plan *plan) {
+    cudaMemPool_t pool = NULL;
+    int32_t status = gpu_find_pool(problem->device, &pool);
+    if (status != CUSTOM_KERNEL_OK) {
+        return status;
+    }
+    void *scratch = NULL;
+    size_t bytes = (size_t)(plan->sfa_bytes + 2 * plan->sfb_bytes);
+    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
     struct scales scales;
-    int32_t status = launch_block_scales(problem, plan, scratch, &scales);
-    return status == CUSTOM_KERNEL_OK ? launch_dual_gemm(problem, plan, &scales) : status;
+    status = launch_block_scales(problem, plan, scratch, &scales);
+    if (status == CUSTOM_KERNEL_OK) {
+        status = launch_dual_gemm(problem, plan, &scales);
+    }
+    cudaError_t error = cudaFreeAsync(scratch, problem->queue);
+    if (status == CUSTOM_KERNEL_OK) {
+        CHECK_CUDA(error);
+    }
+    return status;
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
@@ -197,21 +231,18 @@ static int32_t run_on_current_device(const struct problem *problem) {
         return status;
     }
     struct scales scales = {problem->sfa, problem->sfb1, problem->sfb2};
-    return plan.block_scales
-               ? gpu_with_scratch(problem, plan.sfa_bytes + 2 * plan.sfb_bytes, &plan, run_with_blocked_scales)
-               : launch_dual_gemm(problem, &plan, &scales);
+    return plan.block_scales ? run_with_blocked_scales(problem, &plan)
+                             : launch_dual_gemm(problem, &plan, &scales);
 }
 
-/* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only. */
+/* Where the library holds sm_103a code too, a B300 is right as well. */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {
-        CAPABILITY_B200,
 #ifdef NVFP4_HAVE_SM_103
-        CAPABILITY_B300,
+    if (gpu_available(device, BLACKWELL_MAJOR, B300_MINOR, NULL, 0)) {
+        return gpu_available(device, BLACKWELL_MAJOR, B300_MINOR, detail, detail_bytes);
+    }
 #endif
-    };
-    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
-                         detail_bytes);
+    return gpu_available(device, BLACKWELL_MAJOR, B200_MINOR, detail, detail_bytes);
 }
 
 static int32_t run(const struct problem *problem) {

@@ -12,19 +12,15 @@
  *   full[s]    1 (load warp)           stage_size   stage s holds codes and scale factors, in a pair that of
  *                                      a CTA        both CTAs (only the first one's barrier is used)
  *   empty[s]   1 (tcgen05.commit)      0            no MMA and no copy reads stage s, in both CTAs, any more
- *   scales_read[step]                               no MMA reads that step's columns of scale factors any more,
- *              1 (tcgen05.commit)      0            where all stages share them
- *   gate_full  1 (tcgen05.commit)      0            A B1^T is complete (not where K is split)
- *   up_full    1 (tcgen05.commit)      0            A B2^T is complete, and A B1^T
+ *   gate_full  1 (tcgen05.commit)      0            A B1^T is complete
+ *   up_full    1 (tcgen05.commit)      0            A B2^T is complete
  *
- * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
- * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
- * after them.  Where CTAs or pairs share a tile's K (splits), each has all of this for its share, and in the
- * end the epilogue warps exchange sums through the cluster's shared memory. */
+ * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both.  The
+ * last stages are not given back: nothing is loaded after them. */
 #ifndef BLACKWELL_DUAL_GEMM_KERNEL_CUH
 #define BLACKWELL_DUAL_GEMM_KERNEL_CUH
 
-#include "exchange.cuh"
+#include "epilogue.cuh"
 #include "load.cuh"
 #include "multiply.cuh"
 
@@ -34,9 +30,6 @@ template <class T> static __device__ __forceinline__ void init_barriers(const st
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(shared.full<T>(stage), 1);
         mbarrier_init(shared.empty<T>(stage), 1);
-    }
-    for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
-        mbarrier_init(shared.scales_read<T>(step), 1);
     }
     mbarrier_init(shared.gate_full<T>(), 1);
     mbarrier_init(shared.up_full<T>(), 1);
@@ -52,13 +45,23 @@ static __device__ __forceinline__ void prefetch_maps(const struct dual_gemm_para
     prefetch_tensormap(&p.sfa);
 }
 
+/* All threads of the CTA, or of the pair. */
+template <class T> static __device__ __forceinline__ void sync_ctas(void) {
+    if constexpr (T::ctas == 1) {
+        __syncthreads();
+    } else {
+        barrier_cluster_arrive_release();
+        barrier_cluster_wait_acquire();
+    }
+}
+
 template <class T>
 static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     dual_gemm_kernel(const __grid_constant__ dual_gemm_params p) {
     extern __shared__ unsigned char memory[];
     uint32_t start = cvta_to_shared(memory);
     struct shared_map shared = {(start + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT};
-    struct place place = find_place<T>(p.steps_k);
+    struct place place = find_place<T>();
     int warp = threadIdx.x / WARP_THREADS;
 
     if (warp == LOAD_WARP) {
@@ -83,22 +86,12 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         __syncwarp();
     } else if (warp == MMA_WARP) {
         if (place.rank == 0 && elect_sync()) {
-            multiply<T>(shared, sums, place);
+            multiply<T>(shared, sums, place, p.steps_k);
         }
         __syncwarp();
     } else {
-        struct row row = find_row(sums, place, p);
-        if constexpr (T::splits == 1) {
-            finish<T>(shared, row);
-        } else {
-            finish_split<T>(shared, row, place);
-        }
+        finish<T>(shared, sums, place, p);
     }
-    if (T::splits > 1 && warp <= MMA_WARP) { /* as finish_split does */
-        sync_ctas<T>();
-        sync_ctas<T>();
-    }
-    tcgen05_fence_before_thread_sync();
     sync_ctas<T>();
     if (warp == MMA_WARP) {
         tcgen05_fence_after_thread_sync();

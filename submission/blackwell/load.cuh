@@ -4,38 +4,30 @@
 
 #include "tile.cuh"
 
-/* Where a CTA's boxes are: rows of A and of B, rows of scale tiles, and the first stage along K. */
+/* Where a stage's boxes start: rows of A and of B, and scale tiles; the stages follow each other along K. */
 struct boxes {
     int32_t token, feature, batch;
-    int32_t first_stage, tiles_k;
     int32_t sfa_tile, sfb_tile;
 };
 
 template <class T>
 static __device__ __forceinline__ struct boxes find_boxes(const struct place &place, int32_t tiles_k) {
-    return {place.token,
-            place.feature + place.rank * T::cta_features,
-            place.batch,
-            place.first_stage,
-            tiles_k,
-            place.token / SCALE_TILE_ROWS * tiles_k,
-            place.feature / SCALE_TILE_ROWS * tiles_k};
+    return {place.token, place.feature + place.rank * T::cta_features, place.batch,
+            place.token / SCALE_TILE_ROWS * tiles_k, place.feature / SCALE_TILE_ROWS * tiles_k};
 }
 
 /* Weights of the first stages to L2, while the kernel in front still runs.  Whoever writes them before that
  * kernel ends writes through the same L2. */
 template <class T>
 static __device__ __forceinline__ void prefetch_weights(const struct boxes &boxes,
-                                                        const struct dual_gemm_params &p, int32_t stages) {
-    for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_CODE_BYTES, boxes.feature, boxes.batch);
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, i * STAGE_CODE_BYTES, boxes.feature, boxes.batch);
+                                                        const struct dual_gemm_params &p, int32_t stages_k) {
+    for (int32_t i = 0; i < min(T::stages, stages_k); i++) {
+        int32_t k = i * STAGE_CODE_BYTES;
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, k, boxes.feature, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, k, boxes.feature, boxes.batch);
         if (!p.scales_made_here) {
-            for (int tile = 0; tile < T::b_scale_tiles; tile++) {
-                int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + i * STAGE_STEPS;
-                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, y, boxes.batch);
-                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, y, boxes.batch);
-            }
+            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
+            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, boxes.sfb_tile + i * STAGE_STEPS, boxes.batch);
         }
     }
 }
@@ -54,15 +46,16 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
 /* Scale factors of B1 and B2.  Each CTA of a pair needs both, of all features: each copies one, to both. */
 template <class T>
 static __device__ __forceinline__ void copy_weight_scales(uint32_t to, const struct dual_gemm_params &p,
-                                                          const struct place &place, int32_t y,
+                                                          const struct place &place, int32_t tile,
                                                           struct mbarrier full) {
     if constexpr (T::ctas == 1) {
-        cp_async_bulk_tensor_3d(to + T::sfb1_at, &p.sfb1, 0, y, place.batch, full);
-        cp_async_bulk_tensor_3d(to + T::sfb2_at, &p.sfb2, 0, y, place.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfb1_at, &p.sfb1, 0, tile, place.batch, full);
+        cp_async_bulk_tensor_3d(to + T::sfb2_at, &p.sfb2, 0, tile, place.batch, full);
     } else {
+        const uint16_t both = 3;
         cp_async_bulk_tensor_3d_pair_multicast(to + (place.rank == 0 ? T::sfb1_at : T::sfb2_at),
-                                               place.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, place.batch, full,
-                                               ctas_of<T>(place));
+                                               place.rank == 0 ? &p.sfb1 : &p.sfb2, 0, tile, place.batch, full,
+                                               both);
     }
 }
 
@@ -72,16 +65,16 @@ static __device__ __forceinline__ void copy_weight_scales(uint32_t to, const str
 template <class T>
 static __device__ __forceinline__ void load(const struct shared_map &shared, const struct place &place,
                                             const struct dual_gemm_params &p) {
-    int32_t stages = (place.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    int32_t stages_k = (p.steps_k + STAGE_STEPS - 1) / STAGE_STEPS;
     struct boxes boxes = find_boxes<T>(place, p.steps_k);
-    prefetch_weights<T>(boxes, p, stages);
+    prefetch_weights<T>(boxes, p, stages_k);
     griddepcontrol_wait();
     struct ring ring = {0, 0};
 #pragma unroll 1
-    for (int32_t i = 0; i < stages; i++) {
+    for (int32_t i = 0; i < stages_k; i++) {
         struct mbarrier full = shared.full<T>(ring.stage);
         uint32_t to = shared.base + ring.stage * T::stage_size;
-        int32_t k = (boxes.first_stage + i) * STAGE_CODE_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
+        int32_t k = i * STAGE_CODE_BYTES, tile = i * STAGE_STEPS;
         if (i >= T::stages) {
             wait(shared.empty<T>(ring.stage), ring.parity ^ 1);
         }
@@ -89,17 +82,13 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
             mbarrier_arrive_expect_tx(full, T::ctas * T::stage_size);
         }
         if (T::ctas > 1) {
-            full.address = mapa_shared_cluster(full.address, leader_of<T>(place));
+            full.address = mapa_shared_cluster(full.address, 0);
         }
         copy_box<T>(to + T::b1_at, &p.b1, k, boxes.feature, boxes.batch, full);
         copy_box<T>(to + T::b2_at, &p.b2, k, boxes.feature, boxes.batch, full);
         copy_box<T>(to, &p.a, k, boxes.token, boxes.batch, full);
-#pragma unroll
-        for (int tile = 0; tile < T::b_scale_tiles; tile++) {
-            copy_weight_scales<T>(to + tile * STAGE_SCALE_BYTES, p, place,
-                                  boxes.sfb_tile + tile * boxes.tiles_k + step, full);
-        }
-        copy_box<T>(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        copy_weight_scales<T>(to, p, place, boxes.sfb_tile + tile, full);
+        copy_box<T>(to + T::sfa_at, &p.sfa, 0, boxes.sfa_tile + tile, boxes.batch, full);
         advance<T::stages>(ring);
     }
 }

@@ -2,47 +2,27 @@
 
 #include <string.h>
 
-/* predicted:b200 (scripts/account.py).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which explains
- * the published kernels' times.  A step of both products takes N cycles.  The start and end of a wave are a
- * guess. */
-#define LOAD_PS_PER_KB  9340
+/* predicted:b200.  An SM takes some 48 bytes a cycle of 1.85 GHz from L2: what the published kernels' times
+ * come to, once 3 us of launch and drain are taken off.  A step of both products takes N cycles. */
+#define LOAD_PS_PER_KB  11500
 #define MMA_PS_PER_STEP 540 /* for each feature */
-#define WAVE_PS         2500000
-#define EXCHANGE_PS     1000000 /* of two barriers of a cluster and the first bytes between them */
+#define WAVE_PS         3000000
 
-#define SMS_OF_TPC          2 /* HW: pairs of CTAs fit anywhere */
-#define PROCESSING_CLUSTERS 8 /* HW: of a B200; a cluster of CTAs lies in one (CUDA programming guide) */
-
-#define CONFIG(name, features, stages, ctas, tail, splits) {#name, features, stages, ctas, tail, splits},
+#define CONFIG(name, features, stages, ctas, tail) {#name, features, stages, ctas, tail},
 const struct blackwell_config blackwell_configs[] = {BLACKWELL_CONFIGS(CONFIG)};
 const int blackwell_config_count = sizeof blackwell_configs / sizeof *blackwell_configs;
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
-    return round_up(ceil_div(m, TILE_TOKENS), config->ctas) * config->splits * ceil_div(n, config->features) *
-           l;
-}
-
-/* Clusters that run at once, as the chip's SMs are, spread evenly over its processing clusters. */
-static int64_t clusters_at_once(int64_t cluster, int sms) {
-    int64_t clusters =
-        cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
-    return clusters > 0 ? clusters : 1;
+    return round_up(ceil_div(m, TILE_TOKENS), config->ctas) * ceil_div(n, config->features) * l;
 }
 
 int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms) {
-    int64_t cluster = config->ctas * config->splits, stages_k = ceil_div(k, STAGE_K);
-    if (stages_k < config->splits) {
-        return INT64_MAX; /* a share of K would be empty */
-    }
+    int64_t ctas = blackwell_ctas(config, m, n, l), at_once = sms / config->ctas * config->ctas;
     int64_t load = STAGE_BYTES_OF(config->features, config->ctas) / 1024 * LOAD_PS_PER_KB;
     int64_t multiply = (int64_t)STAGE_STEPS * config->features * MMA_PS_PER_STEP;
     int64_t stage = load > multiply ? load : multiply;
-    /* Of a CTA's fp32 sums of both products all but its own share leave it, and as much comes in. */
-    int64_t sums_kb = 2 * (int64_t)TILE_TOKENS * config->features * (int64_t)sizeof(float) / 1024;
-    int64_t exchange = sums_kb * (config->splits - 1) / config->splits * LOAD_PS_PER_KB + EXCHANGE_PS;
-    return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once(cluster, sms)) *
-           (ceil_div(stages_k, config->splits) * stage + WAVE_PS + (config->splits > 1 ? exchange : 0));
+    return ceil_div(ctas, at_once > 0 ? at_once : config->ctas) * (ceil_div(k, STAGE_K) * stage + WAVE_PS);
 }
 
 int blackwell_choose(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {

@@ -1,7 +1,7 @@
 #include "host.h"
 
 #include <pthread.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +23,7 @@ int32_t gpu_error(const char *what, cudaError_t error) {
                        "%s: %s (%s)", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* "; it needs 10.0 or 10.3", behind what `detail` holds. */
-static void add_needed(const int *capabilities, int count, char *detail, size_t detail_bytes) {
-    for (int i = 0; i < count; i++) {
-        size_t used = strlen(detail);
-        (void)snprintf(detail + used, detail_bytes - used, "%s %d.%d", i == 0 ? "; it needs" : " or",
-                       capabilities[i] / 10, capabilities[i] % 10);
-    }
-}
-
-static int device_available(int32_t device, const int *capabilities, int count, char *detail,
+static int device_available(int32_t device, int wanted_major, int wanted_minor, char *detail,
                             size_t detail_bytes) {
     int major = 0, minor = 0, sms = 0;
     cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
@@ -42,29 +33,27 @@ static int device_available(int32_t device, const int *capabilities, int count, 
     if (error == cudaSuccess) {
         error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     }
-    int right = 0;
-    for (int i = 0; i < count && error == cudaSuccess; i++) {
-        right = right || capabilities[i] == 10 * major + minor;
-    }
+    int right = error == cudaSuccess && major == wanted_major && minor == wanted_minor;
     if (detail == NULL) {
         return right;
     }
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         (void)snprintf(detail, detail_bytes, "CUDA device %d: %s", device, cudaGetErrorString(error));
-        return right;
-    }
-    (void)snprintf(detail, detail_bytes, "CUDA device %d, compute capability %d.%d, %d SMs", device, major,
-                   minor, sms);
-    if (!right) {
-        add_needed(capabilities, count, detail, detail_bytes);
+    } else {
+        (void)snprintf(detail, detail_bytes, "CUDA device %d, compute capability %d.%d, %d SMs", device, major,
+                       minor, sms);
+        size_t used = strlen(detail);
+        if (!right) {
+            (void)snprintf(detail + used, detail_bytes - used, "; it needs %d.%d", wanted_major, wanted_minor);
+        }
     }
     return right;
 }
 
-int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes) {
+int gpu_available(int32_t device, int major, int minor, char *detail, size_t detail_bytes) {
     if (device >= 0) {
-        return device_available(device, capabilities, count, detail, detail_bytes);
+        return device_available(device, major, minor, detail, detail_bytes);
     }
     int devices = 0;
     cudaError_t error = cudaGetDeviceCount(&devices);
@@ -76,7 +65,7 @@ int gpu_available(int32_t device, const int *capabilities, int count, char *deta
         return 0;
     }
     for (int i = 0; i < devices; i++) {
-        if (device_available(i, capabilities, count, detail, detail_bytes)) {
+        if (device_available(i, major, minor, detail, detail_bytes)) {
             return 1;
         }
     }
@@ -123,7 +112,7 @@ int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
+int32_t gpu_find_pool(int32_t device, cudaMemPool_t *found) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static cudaMemPool_t pools[MAX_DEVICES];
     cudaError_t error = cudaSuccess;
@@ -148,46 +137,7 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t gpu_with_scratch(const struct problem *problem, int64_t bytes, const void *plan,
-                         int32_t (*run)(const struct problem *problem, const void *plan, uint8_t *scratch)) {
-    cudaMemPool_t pool = NULL;
-    int32_t status = find_pool(problem->device, &pool);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
-    void *scratch = NULL;
-    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, (size_t)bytes, pool, problem->queue));
-    status = run(problem, plan, scratch);
-    cudaError_t error = cudaFreeAsync(scratch, problem->queue);
-    if (status == CUSTOM_KERNEL_OK) {
-        CHECK_CUDA(error);
-    }
-    return status;
-}
-
-int32_t gpu_wanted_config(const char *variable, const char *table, int (*named)(const char *name), int *index) {
-    const char *wanted = getenv(variable);
-    *index = -1;
-    if (wanted == NULL || wanted[0] == '\0') {
-        return CUSTOM_KERNEL_OK;
-    }
-    *index = named(wanted);
-    if (*index < 0) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is '%.64s'; expected a name of %s", variable,
-                           wanted, table);
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
-int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes) {
-    if (!atomic_load(allowed)) {
-        CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        atomic_store(allowed, true);
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
-static cudaLaunchAttribute dependent_launch(const char *variable) {
+cudaLaunchAttribute gpu_dependent_launch(const char *variable) {
     const char *wanted = getenv(variable);
     cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
     /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
@@ -195,22 +145,6 @@ static cudaLaunchAttribute dependent_launch(const char *variable) {
     int allowed = wanted == NULL || strcmp(wanted, "0") != 0;
     memcpy(&attribute.val, &allowed, sizeof allowed);
     return attribute;
-}
-
-int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments) {
-    cudaLaunchAttribute attributes[2] = {
-        dependent_launch(launch->variable),
-        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {(unsigned)launch->cluster, 1, 1}}};
-    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t config = {
-        {(unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2]},
-        {(unsigned)launch->threads, 1, 1},
-        (size_t)launch->shared_bytes,
-        problem->queue,
-        attributes,
-        launch->cluster > 1 ? 2 : 1};
-    CHECK_CUDA(cudaLaunchKernelExC(&config, launch->kernel, arguments));
-    return CUSTOM_KERNEL_OK;
 }
 
 int32_t gpu_on_device(const struct problem *problem, int32_t (*run)(const struct problem *problem)) {

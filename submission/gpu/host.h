@@ -8,13 +8,11 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <stdatomic.h>
 
 #include "../core/backend.h"
 
 enum {
     MAX_DEVICES = 64,
-    MAX_CONFIGS = 32,    /* of a back end */
     MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
 };
 
@@ -29,15 +27,8 @@ int32_t gpu_error(const char *what, cudaError_t error);
         }                                                                                                      \
     } while (0)
 
-/* A compute capability: 10 * major + minor. */
-enum {
-    CAPABILITY_H100 = 90, /* and H200 */
-    CAPABILITY_B200 = 100,
-    CAPABILITY_B300 = 103,
-};
-
-/* struct backend's `available`, for devices of one of `count` compute capabilities. */
-int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes);
+/* struct backend's `available`, for devices of compute capability major.minor. */
+int gpu_available(int32_t device, int major, int minor, char *detail, size_t detail_bytes);
 
 /* A tensor of rows, rows of a batch and batches, all contiguous, and the box of one batch that a copy takes. */
 struct tensor_3d {
@@ -52,29 +43,12 @@ struct tensor_3d {
 /* Its tensor map; what lies outside is filled with zeros.  `name` is for the message of a failure. */
 int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap *map);
 
-/* The index of the configuration that the environment's `variable` names, or -1 where it names none; `named`
- * finds it in the table of file `table`. */
-int32_t gpu_wanted_config(const char *variable, const char *table, int (*named)(const char *name), int *index);
+/* A device's own memory pool for scratch: it keeps its memory, and reuse follows the order of the queue. */
+int32_t gpu_find_pool(int32_t device, cudaMemPool_t *found);
 
-/* A kernel's shared memory has to be asked for once on each device: `allowed` says that it was. */
-int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes);
-
-struct launch {
-    const void *kernel;
-    int64_t grid[3];
-    int64_t threads, cluster; /* CTAs along x; 1 without clusters */
-    int shared_bytes;
-    const char *variable; /* of the environment: 0 turns dependent launch off */
-};
-
-/* Launches on the problem's queue.  The kernel may start before the one in front of it is complete, and waits
- * for that itself. */
-int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments);
-
-/* Calls `run` with so many bytes of scratch memory, which are free for the work behind it on the queue.  They
- * come from a pool of the device's own, which keeps its memory. */
-int32_t gpu_with_scratch(const struct problem *problem, int64_t bytes, const void *plan,
-                         int32_t (*run)(const struct problem *problem, const void *plan, uint8_t *scratch));
+/* Launch attribute: a kernel may start before the one in front of it is complete, and waits for that itself.
+ * Setting `variable` to 0 in the environment turns it off. */
+cudaLaunchAttribute gpu_dependent_launch(const char *variable);
 
 /* Calls `run` with the problem's device as the current one; the caller's is current again afterwards. */
 int32_t gpu_on_device(const struct problem *problem, int32_t (*run)(const struct problem *problem));

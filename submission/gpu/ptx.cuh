@@ -84,6 +84,26 @@ PTX void cp_async_bulk_tensor_3d_pair_multicast(uint32_t to, const void *tensor_
                  : "memory");
 }
 
+/* Back to global memory; a bulk group tracks it. */
+PTX void cp_async_bulk_store(void *to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+PTX void cp_async_bulk_commit_group(void) {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until at most `pending` of this thread's bulk groups are incomplete, their writes included. */
+template <int pending> PTX void cp_async_bulk_wait_group(void) {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/* The same, of their reads alone. */
+template <int pending> PTX void cp_async_bulk_wait_group_read(void) {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
 /* A box to L2, where all of the device sees the same bytes, so that it cannot become stale. */
 PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, int32_t y, int32_t z) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(tensor_map),
@@ -159,6 +179,36 @@ PTX uint4 ld_shared_v4(uint32_t address) {
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(address));
     return value;
+}
+
+PTX void st_shared_v4(uint32_t address, uint4 value) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
+/* Between generic and asynchronous accesses to shared memory. */
+PTX void fence_proxy_async_shared(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Between generic and asynchronous accesses to global memory. */
+PTX void fence_proxy_async_global(void) {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+PTX uint64_t ld_acquire_gpu(const uint64_t *address) {
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+    return value;
+}
+
+PTX void st_relaxed_gpu(uint64_t *address, uint64_t value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
+PTX void fence_acq_rel_gpu(void) {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 PTX uint32_t ld_shared_u32(uint32_t address) {

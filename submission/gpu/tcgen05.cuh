@@ -62,15 +62,16 @@ PTX void tcgen05_fence_after_thread_sync(void) {
 }
 
 /* One arrival on the barrier once all earlier mma and cp of this thread are complete; in a pair, on the
- * barriers at this place in the CTAs of the mask. */
-template <int ctas> PTX void tcgen05_commit(struct mbarrier barrier, uint16_t mask) {
+ * barriers at this place in both CTAs. */
+template <int ctas> PTX void tcgen05_commit(struct mbarrier barrier) {
+    const uint16_t both = 3;
     CTA_GROUP(
         ctas,
         asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
             barrier.address) : "memory"),
         asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster"
                      ".b64 [%0], %1;" ::"r"(barrier.address),
-                     "h"(mask) : "memory"));
+                     "h"(both) : "memory"));
 }
 
 /* ---- one thread issues, asynchronous, in order among themselves ---- */
@@ -121,17 +122,6 @@ PTX void tcgen05_ld_32x32b_x32(float (&d)[32], struct tensor_address from) {
                    "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]),
                    "=f"(d[21]), "=f"(d[22]), "=f"(d[23]), "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]),
                    "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31])
-                 : "r"(from.value)
-                 : "memory");
-}
-
-/* The same of 16 columns. */
-PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tensor_address from) {
-    asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-                   "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]),
-                   "=f"(d[14]), "=f"(d[15])
                  : "r"(from.value)
                  : "memory");
 }

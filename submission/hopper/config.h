@@ -72,16 +72,23 @@ struct dual_gemm_params {
     int32_t stages_k;         /* K in stages */
     int32_t scale_tiles_k;    /* scale tiles along K in memory */
     int32_t scales_made_here; /* by the kernel before this one: wait for it before reading them */
+    int32_t tiles_x, token_tiles; /* of the grid: tiles along N, and along M */
+    int32_t expanders;            /* CTAs in front of the tiles'; 0: activations come from the kernel before */
+    int32_t own;
+    const uint8_t *a, *sfa;       /* for expanders */
+    uint8_t *images;
+    uint64_t *ready, stamp;
 };
 
 /* The expansion of A.  Scale factors of a row start at the sum of its batch's, tile's, quarter's and row's
  * steps. */
 struct expand_params {
     const uint8_t *a, *sfa;
-    uint16_t *activations; /* [l][m][k padded to STAGE_K] */
+    uint8_t *images; /* [l][token tile][stage][box][token][64 elements of K, 16 bytes permuted as by the swizzle] */
     int64_t code_row_bytes, scale_batch_bytes, scale_tile_step;
     uint32_t scale_quarter_step, scale_row_step;
     uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
+    uint32_t tile_tokens, token_tiles; /* of a batch */
     uint32_t units, whole_chunks; /* of a row: 16 bytes written; 128 elements of K, rounded down */
 };
 

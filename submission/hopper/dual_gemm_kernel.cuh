@@ -31,6 +31,10 @@ template <class T>
 static __device__ __forceinline__ void consume(const struct shared_map &shared, unsigned char *memory,
                                                const struct place &place, const struct dual_gemm_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    if (p.own) {
+        expand_first_stages<T>(shared, place, p);
+        bar_sync(CONSUMER_BARRIER, T::consumers);
+    }
     float sums[T::slabs][T::sums]; /* the first step of each slab overwrites them */
     multiply<T>(sums, shared, place, warpgroup);
     if constexpr (T::splits > 1) {
@@ -46,16 +50,14 @@ static __device__ __forceinline__ void consume(const struct shared_map &shared, 
 
 template <class T>
 static __global__ void __launch_bounds__(T::threads, 1)
-    dual_gemm_kernel(const __grid_constant__ CUtensorMap activations, const __grid_constant__ CUtensorMap b1,
-                     const __grid_constant__ CUtensorMap b2, const __grid_constant__ dual_gemm_params p) {
+    dual_gemm_kernel(const __grid_constant__ CUtensorMap b1, const __grid_constant__ CUtensorMap b2, const __grid_constant__ dual_gemm_params p) {
     extern __shared__ unsigned char memory[];
     uint32_t misaligned = cvta_to_shared(memory) % SHARED_ALIGNMENT;
     unsigned char *aligned = memory + (SHARED_ALIGNMENT - misaligned) % SHARED_ALIGNMENT;
     struct shared_map shared = {cvta_to_shared(aligned)};
-    struct place place = find_place<T>(p.stages_k);
+    struct place place = find_place<T>(p);
 
     if (threadIdx.x == 0) {
-        prefetch_tensormap(&activations);
         prefetch_tensormap(&b1);
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
@@ -69,8 +71,10 @@ static __global__ void __launch_bounds__(T::threads, 1)
 
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
-            produce<T>(shared, place, p, &activations, &b1, &b2);
+        if (threadIdx.x / WARP_THREADS == 0) {
+            produce_weights<T>(shared, place, p, &b1, &b2);
+        } else if (threadIdx.x / WARP_THREADS == 1) {
+            produce_activations<T>(shared, place, p);
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS_OF(T::warpgroups)>();

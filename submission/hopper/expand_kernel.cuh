@@ -28,7 +28,9 @@ static __global__ void __launch_bounds__(MAX_EXPAND_THREADS)
                             row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / 32 * p.scale_quarter_step + row % 32 * p.scale_row_step +
                             chunk * p.scale_chunk_step;
-    uint4 *to = (uint4 *)p.activations + batch_row * p.units + index;
+    uint32_t tile = row / p.tile_tokens + blockIdx.z * p.token_tiles, token = row % p.tile_tokens;
+    uint32_t box = (tile * (p.units / UNITS_OF_CHUNK) + chunk) * 2 + unit / 8;
+    uint4 *to = (uint4 *)p.images + ((int64_t)box * p.tile_tokens + token) * 8 + (unit % 8 ^ token % 8);
     bool whole = chunk < p.whole_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */

@@ -1,7 +1,9 @@
 /* The Hopper back end's host side: plans, encodes the tensor maps, launches the kernels.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "../gpu/host.h"
 #include "kernels.h"
@@ -11,20 +13,40 @@
 #define DEPENDENT_LAUNCH_VARIABLE "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
 enum {
+    HOPPER_MAJOR = 9, /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide) */
+    HOPPER_MINOR = 0,
+    MAX_CONFIGS = 32,
     SCRATCH_ALIGNMENT = 256,
     MAX_BLOCK_SCALES_GRID = 1 << 16, /* its threads take as many words as there are */
     MAX_DIMENSION = INT32_MAX / 8,   /* coordinates and offsets inside a row are 32 bits */
 };
 
 static int32_t choose_config(const struct problem *problem, int *index) {
-    int32_t status =
-        gpu_wanted_config(CONFIG_VARIABLE, "submission/hopper/config.h", hopper_config_named, index);
-    if (status != CUSTOM_KERNEL_OK || *index >= 0) {
-        return status;
+    const char *wanted = getenv(CONFIG_VARIABLE);
+    if (wanted != NULL && wanted[0] != '\0') {
+        *index = hopper_config_named(wanted);
+        if (*index < 0) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               CONFIG_VARIABLE " is '%.64s'; expected a name of submission/hopper/config.h",
+                               wanted);
+        }
+        return CUSTOM_KERNEL_OK;
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
     *index = hopper_choose(problem->m, problem->n, ceil_div(problem->k, STAGE_K), problem->l, sms);
+    return CUSTOM_KERNEL_OK;
+}
+
+/* The kernel's shared memory has to be asked for once on each device. */
+static int32_t allow_shared_memory(int32_t device, int index) {
+    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
+    if (!atomic_load(&allowed[device][index])) {
+        CHECK_CUDA(cudaFuncSetAttribute(hopper_dual_gemm_kernel(index),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        shared_bytes(&hopper_configs[index])));
+        atomic_store(&allowed[device][index], true);
+    }
     return CUSTOM_KERNEL_OK;
 }
 
@@ -34,6 +56,9 @@ struct plan {
     int index;
     bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
     int64_t stages_k, activation_bytes, scale_bytes;
+    int64_t tiles_x, token_tiles, tiles;
+    int expanders;
+    int64_t ready_bytes;
 };
 
 static int32_t make_plan(const struct problem *problem, struct plan *plan) {
@@ -55,11 +80,25 @@ static int32_t make_plan(const struct problem *problem, struct plan *plan) {
             MAX_DIMENSION, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
     }
     plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
-    plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
+    plan->activation_bytes = problem->l * token_tiles * plan->config->tile_tokens * padded_k * 2;
     plan->scale_bytes =
         plan->block_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
                            : 0;
+    plan->tiles_x = ceil_div(problem->n, tile_features(plan->config));
+    plan->token_tiles = token_tiles;
+    plan->tiles = plan->tiles_x * plan->config->splits * token_tiles * problem->l;
+    int sms = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    const char *wanted = getenv("NVFP4_HOPPER_EXPANDERS");
+    int expanders = wanted ? atoi(wanted) : 0;
+    plan->expanders = !plan->block_scales && problem->l == 1 && plan->tiles + expanders <= sms ? expanders : 0;
+    plan->ready_bytes = plan->expanders ? plan->tiles * plan->stages_k * 8 : 0;
     return CUSTOM_KERNEL_OK;
+}
+
+static uint64_t next_stamp(void) {
+    static atomic_ullong count = 0x9e3779b97f4a7c15;
+    return atomic_fetch_add(&count, 1);
 }
 
 static int32_t launch_expand(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
@@ -68,7 +107,9 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
     struct expand_params params = {
         .a = problem->a,
         .sfa = problem->sfa,
-        .activations = (uint16_t *)(void *)scratch,
+        .images = scratch,
+        .tile_tokens = (uint32_t)plan->config->tile_tokens,
+        .token_tiles = (uint32_t)plan->token_tiles,
         .code_row_bytes = problem->k / 2,
         .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
         .scale_tile_step = SCALE_TILE_ROWS * groups,
@@ -80,15 +121,18 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
         .whole_chunks = (uint32_t)(problem->k / STAGE_K),
     };
     int64_t threads = params.units < MAX_EXPAND_THREADS ? params.units : MAX_EXPAND_THREADS;
-    struct launch launch = {
-        .kernel = hopper_expand_kernel(),
-        .grid = {problem->m, ceil_div(params.units, threads), problem->l},
-        .threads = threads,
-        .cluster = 1,
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
+    cudaLaunchAttribute attribute = gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE);
+    /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
+    cudaLaunchConfig_t config = {
+        {(unsigned)problem->m, (unsigned)ceil_div(params.units, threads), (unsigned)problem->l},
+        {(unsigned)threads, 1, 1},
+        0,
+        problem->queue,
+        &attribute,
+        1};
     void *arguments[] = {&params};
-    return gpu_launch(problem, &launch, arguments);
+    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_expand_kernel(), arguments));
+    return CUSTOM_KERNEL_OK;
 }
 
 static int32_t launch_block_scales(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
@@ -104,31 +148,17 @@ static int32_t launch_block_scales(const struct problem *problem, const struct p
     };
     int64_t blocks = ceil_div(plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS);
     blocks = blocks < MAX_BLOCK_SCALES_GRID ? blocks : MAX_BLOCK_SCALES_GRID;
-    struct launch launch = {
-        .kernel = hopper_block_scales_kernel(),
-        .grid = {blocks, 1, 1},
-        .threads = BLOCK_SCALES_THREADS,
-        .cluster = 1,
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
+    cudaLaunchAttribute attribute = gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE);
+    cudaLaunchConfig_t config = {
+        {(unsigned)blocks, 1, 1}, {BLOCK_SCALES_THREADS, 1, 1}, 0, problem->queue, &attribute, 1};
     void *arguments[] = {&params};
-    return gpu_launch(problem, &launch, arguments);
+    CHECK_CUDA(cudaLaunchKernelExC(&config, hopper_block_scales_kernel(), arguments));
+    return CUSTOM_KERNEL_OK;
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
     const struct hopper_config *config = plan->config;
-    CUtensorMap activations, b1, b2;
-    struct tensor_3d activation_tensor = {
-        .address = scratch,
-        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        .row_elems = plan->stages_k * STAGE_K,
-        .rows = problem->m,
-        .batches = problem->l,
-        .element_bytes = 2,
-        .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)config->tile_tokens,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-    };
+    CUtensorMap b1, b2;
     struct tensor_3d weight_tensor = {
         .address = problem->b1,
         .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
@@ -140,27 +170,13 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .box_rows = (uint32_t)tile_features(config),
         .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
     };
-    int32_t status = gpu_encode("a", &activation_tensor, &activations);
-    if (status == CUSTOM_KERNEL_OK) {
-        status = gpu_encode("b1", &weight_tensor, &b1);
-    }
+    int32_t status = gpu_encode("b1", &weight_tensor, &b1);
     weight_tensor.address = problem->b2;
     if (status == CUSTOM_KERNEL_OK) {
         status = gpu_encode("b2", &weight_tensor, &b2);
     }
-    struct launch launch = {
-        .kernel = hopper_dual_gemm_kernel(plan->index),
-        .grid = {ceil_div(problem->n, tile_features(config)) * config->splits,
-                 ceil_div(problem->m, config->tile_tokens), problem->l},
-        .threads = block_threads(config),
-        .cluster = config->splits,
-        .shared_bytes = shared_bytes(config),
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
-    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
     if (status == CUSTOM_KERNEL_OK) {
-        status =
-            gpu_allow_shared_memory(&allowed[problem->device][plan->index], launch.kernel, launch.shared_bytes);
+        status = allow_shared_memory(problem->device, plan->index);
     }
     if (status != CUSTOM_KERNEL_OK) {
         return status;
@@ -179,14 +195,34 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_made_here = plan->block_scales,
+        .tiles_x = (int32_t)plan->tiles_x,
+        .token_tiles = (int32_t)plan->token_tiles,
+        .expanders = plan->expanders,
+        .own = !plan->block_scales && problem->l == 1,
+        .a = problem->a,
+        .sfa = problem->sfa,
+        .images = scratch,
+        .ready = (uint64_t *)(void *)(scratch + plan->activation_bytes),
+        .stamp = next_stamp(),
     };
-    void *arguments[] = {&activations, &b1, &b2, &params};
-    return gpu_launch(problem, &launch, arguments);
+    unsigned splits = (unsigned)config->splits;
+    cudaLaunchAttribute attributes[2] = {
+        gpu_dependent_launch(DEPENDENT_LAUNCH_VARIABLE),
+        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {splits, 1, 1}}};
+    cudaLaunchConfig_t launch = {{(unsigned)(plan->tiles + plan->expanders), 1, 1},
+                                 {(unsigned)block_threads(config), 1, 1},
+                                 (size_t)shared_bytes(config),
+                                 problem->queue,
+                                 attributes,
+                                 splits > 1 ? 2 : 1};
+    void *arguments[] = {&b1, &b2, &params};
+    CHECK_CUDA(cudaLaunchKernelExC(&launch, hopper_dual_gemm_kernel(plan->index), arguments));
+    return CUSTOM_KERNEL_OK;
 }
 
-static int32_t launch(const struct problem *problem, const void *plan, uint8_t *scratch) {
-    int32_t status = launch_expand(problem, plan, scratch);
-    if (status == CUSTOM_KERNEL_OK && ((const struct plan *)plan)->block_scales) {
+static int32_t launch(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+    int32_t status = plan->expanders ? CUSTOM_KERNEL_OK : launch_expand(problem, plan, scratch);
+    if (status == CUSTOM_KERNEL_OK && plan->block_scales) {
         status = launch_block_scales(problem, plan, scratch);
     }
     return status == CUSTOM_KERNEL_OK ? launch_dual_gemm(problem, plan, scratch) : status;
@@ -195,16 +231,26 @@ static int32_t launch(const struct problem *problem, const void *plan, uint8_t *
 static int32_t run_on_current_device(const struct problem *problem) {
     struct plan plan = {0};
     int32_t status = make_plan(problem, &plan);
+    cudaMemPool_t pool = NULL;
+    if (status == CUSTOM_KERNEL_OK) {
+        status = gpu_find_pool(problem->device, &pool);
+    }
     if (status != CUSTOM_KERNEL_OK) {
         return status;
     }
-    return gpu_with_scratch(problem, plan.activation_bytes + 2 * plan.scale_bytes, &plan, launch);
+    void *scratch = NULL;
+    size_t bytes = (size_t)(plan.activation_bytes + 2 * plan.scale_bytes + plan.ready_bytes);
+    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, bytes, pool, problem->queue));
+    status = launch(problem, &plan, scratch);
+    cudaError_t error = cudaFreeAsync(scratch, problem->queue);
+    if (status == CUSTOM_KERNEL_OK) {
+        CHECK_CUDA(error);
+    }
+    return status;
 }
 
-/* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide) */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {CAPABILITY_H100};
-    return gpu_available(device, capabilities, 1, detail, detail_bytes);
+    return gpu_available(device, HOPPER_MAJOR, HOPPER_MINOR, detail, detail_bytes);
 }
 
 static int32_t run(const struct problem *problem) {

@@ -39,7 +39,8 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> st
     static constexpr int box_bytes = tokens * ACTIVATION_BOX_BYTES;
     static constexpr int code_bytes = features * STAGE_CODE_BYTES;          /* of one B */
     static constexpr int scale_bytes = scale_tile_rows * STAGE_SCALE_BYTES; /* of one B */
-    static constexpr int codes_at = ACTIVATION_BOXES * box_bytes;
+    static constexpr int image_bytes = ACTIVATION_BOXES * box_bytes; /* activations */
+    static constexpr int codes_at = image_bytes;
     static constexpr int scales_at = codes_at + 2 * code_bytes;
     static constexpr int stage_size = scales_at + 2 * scale_bytes;
     static constexpr int barriers_at = stages * stage_size;
@@ -49,6 +50,7 @@ template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> st
     /* Another CTA leaves its sums of our tokens, so many float4 a thread, where activations were; the staged
      * output goes behind them. */
     static constexpr int exchange_vectors = splits == 1 ? 0 : slabs * output_sums / 4;
+    static constexpr int own_stages = stages_ - 1; /* expanded by the CTA itself */
     static constexpr int stage_vectors = codes_at / (16 * consumers);
     static constexpr int output_at = (exchange_vectors + stage_vectors - 1) / stage_vectors * stage_size;
 
@@ -75,21 +77,33 @@ struct shared_map {
     }
 };
 
+/* A stage of a row of tiles' activations in global memory: as it lies in shared memory. */
+template <class T>
+static __device__ __forceinline__ uint8_t *image(const struct dual_gemm_params &p, int64_t token_tile, int32_t k_stage) {
+    return p.images + (token_tile * p.stages_k + k_stage) * T::image_bytes;
+}
+
 /* Which tile of C this CTA computes, and which stages of K of it. */
 struct place {
     int32_t feature, token, batch; /* first ones */
+    int64_t token_tile;            /* of all batches */
     int32_t scale_row;             /* first row of scale tiles */
     int32_t rank;                  /* of this CTA among those that share the tile */
     int32_t first_stage, stages;   /* maybe none */
+    int32_t tile;                  /* number of this CTA among the tiles' */
 };
 
-template <class T> static __device__ __forceinline__ struct place find_place(int32_t stages_k) {
+template <class T> static __device__ __forceinline__ struct place find_place(const struct dual_gemm_params &p) {
     struct place place;
-    place.feature = blockIdx.x / T::splits * T::features;
-    place.token = blockIdx.y * T::tokens;
-    place.batch = blockIdx.z;
+    place.tile = blockIdx.x - p.expanders;
+    int32_t x = place.tile / T::splits % p.tiles_x, y = place.tile / T::splits / p.tiles_x;
+    place.feature = x * T::features;
+    place.token = y % p.token_tiles * T::tokens;
+    place.batch = y / p.token_tiles;
+    place.token_tile = y;
     place.scale_row = place.feature / SCALE_TILE_ROWS;
     place.rank = blockIdx.x % T::splits;
+    int32_t stages_k = p.stages_k;
     place.first_stage = stages_k * place.rank / T::splits;
     place.stages = stages_k * (place.rank + 1) / T::splits - place.first_stage;
     return place;
