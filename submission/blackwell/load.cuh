@@ -83,7 +83,7 @@ static __device__ __forceinline__ void load(const struct shared_map &shared, con
         uint32_t to = shared.base + ring.stage * T::stage_size;
         int32_t k = (boxes.first_stage + i) * STAGE_CODE_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
-            wait(shared.empty<T>(ring.stage), ring.parity ^ 1);
+            wait(shared.empty<T>(ring.stage), ring.parity ^ 1); /* the lap before's */
         }
         if (place.rank == 0) {
             mbarrier_arrive_expect_tx(full, T::ctas * T::stage_size);

@@ -2,28 +2,10 @@
 #ifndef BLACKWELL_TILE_CUH
 #define BLACKWELL_TILE_CUH
 
+#include "../gpu/ring.cuh"
 #include "../gpu/tcgen05.cuh"
 #include "../gpu/tcgen05_descriptors.h"
 #include "kernels.h"
-
-/* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
- * lap.  The load warp fills the first lap without waiting, and from then on waits for the phase before. */
-struct ring {
-    int stage;
-    uint32_t parity;
-};
-
-template <int stages> static __device__ __forceinline__ void advance(struct ring &ring) {
-    if (++ring.stage == stages) {
-        ring.stage = 0;
-        ring.parity ^= 1;
-    }
-}
-
-static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t parity) {
-    while (!mbarrier_try_wait_parity(barrier, parity)) {
-    }
-}
 
 /*   shared memory, a stage: | A | B1 | B2 | sfa | sfb1 | sfb2 |
  *   tensor memory:          | A B1^T (gate) | A B2^T (up) | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |

@@ -2,30 +2,10 @@
 #ifndef HOPPER_TILE_CUH
 #define HOPPER_TILE_CUH
 
-#include "../gpu/ptx.cuh"
+#include "../gpu/ring.cuh"
 #include "config.h"
 
 #define WARP_THREADS 32
-
-/* A position in the ring of stages, and the parity of the barrier phase to wait for there; it changes every
- * lap.  The producer fills the first lap without waiting, so it too starts with the parity of the barriers'
- * first phase. */
-struct ring {
-    int stage;
-    uint32_t parity;
-};
-
-template <int stages> static __device__ __forceinline__ void advance(struct ring &ring) {
-    if (++ring.stage == stages) {
-        ring.stage = 0;
-        ring.parity ^= 1;
-    }
-}
-
-static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t parity) {
-    while (!mbarrier_try_wait_parity(barrier, parity)) {
-    }
-}
 
 template <int warpgroups_, int slabs_, int tokens_, int stages_, int splits_> struct tile {
     static constexpr int warpgroups = warpgroups_, slabs = slabs_, tokens = tokens_, stages = stages_;
