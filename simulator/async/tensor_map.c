@@ -12,7 +12,7 @@ static const uint8_t element_bytes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4,
 
 struct encoded_map {
     uint32_t magic;
-    uint8_t type, rank, interleave, swizzle, promotion, fill;
+    uint8_t type, rank, changed, swizzle, promotion, fill; /* changed: by a kernel, not checked as a whole */
     uint16_t box[MAX_RANK];
     uint8_t steps[MAX_RANK];
     uint64_t address, strides[MAX_RANK - 1];
@@ -29,6 +29,27 @@ static void unit_of(uint32_t type, uint32_t *elements, uint32_t *global, uint32_
 
 static uint32_t swizzle_width(uint32_t swizzle) {
     return swizzle == SWIZZLE_NONE ? 0 : swizzle == SWIZZLE_32B ? 32 : swizzle == SWIZZLE_64B ? 64 : 128;
+}
+
+static void pack(void *encoded, const struct sim_tensor_map *map, bool changed) {
+    struct encoded_map out = {.magic = MAGIC,
+                              .changed = changed,
+                              .type = (uint8_t)map->data_type,
+                              .rank = (uint8_t)map->rank,
+                              .swizzle = (uint8_t)map->swizzle,
+                              .promotion = (uint8_t)map->l2_promotion,
+                              .fill = (uint8_t)map->oob_fill,
+                              .address = (uintptr_t)map->address};
+    for (uint32_t i = 0; i < MAX_RANK; i++) {
+        out.box[i] = (uint16_t)map->box[i];
+        out.steps[i] = (uint8_t)map->element_strides[i];
+        out.last[i] = (uint32_t)(map->sizes[i] - 1);
+        if (i + 1 < MAX_RANK) {
+            out.strides[i] = map->strides[i];
+        }
+    }
+    memset(encoded, 0, SIM_TENSOR_MAP_BYTES);
+    memcpy(encoded, &out, sizeof out);
 }
 
 #define REFUSE(...) return (void)snprintf(message, message_bytes, __VA_ARGS__), -1
@@ -78,23 +99,7 @@ int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char 
     if (width != 0 && inner > width) {
         REFUSE("the box's rows have %u bytes, more than the swizzle's %u", inner, width);
     }
-    struct encoded_map out = {.magic = MAGIC,
-                              .type = (uint8_t)map->data_type,
-                              .rank = (uint8_t)map->rank,
-                              .swizzle = (uint8_t)map->swizzle,
-                              .promotion = (uint8_t)map->l2_promotion,
-                              .fill = (uint8_t)map->oob_fill,
-                              .address = (uintptr_t)map->address};
-    for (uint32_t i = 0; i < map->rank; i++) {
-        out.box[i] = (uint16_t)map->box[i];
-        out.steps[i] = (uint8_t)map->element_strides[i];
-        out.last[i] = (uint32_t)(map->sizes[i] - 1);
-        if (i + 1 < map->rank) {
-            out.strides[i] = map->strides[i];
-        }
-    }
-    memset(encoded, 0, SIM_TENSOR_MAP_BYTES);
-    memcpy(encoded, &out, sizeof out);
+    pack(encoded, map, false);
     return 0;
 }
 
@@ -110,13 +115,28 @@ bool tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
                                    .swizzle = in.swizzle,
                                    .l2_promotion = in.promotion,
                                    .oob_fill = in.fill};
-    for (uint32_t i = 0; i < in.rank; i++) {
+    for (uint32_t i = 0; i < MAX_RANK; i++) {
         map->box[i] = in.box[i];
         map->element_strides[i] = in.steps[i];
         map->sizes[i] = (uint64_t)in.last[i] + 1;
-        map->strides[i] = i + 1 < in.rank ? in.strides[i] : 0;
+        map->strides[i] = i + 1 < MAX_RANK ? in.strides[i] : 0;
     }
     return true;
+}
+
+bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map) {
+    if (map->rank > MAX_RANK || map->data_type >= TYPES || map->swizzle >= SWIZZLES || map->oob_fill > 1) {
+        return false;
+    }
+    pack(bytes, map, true);
+    return true;
+}
+
+bool tensor_map_check(const uint8_t *bytes, const struct sim_tensor_map *map, char *message, size_t room) {
+    struct encoded_map in;
+    uint8_t scratch[SIM_TENSOR_MAP_BYTES];
+    memcpy(&in, bytes, sizeof in);
+    return !in.changed || sim_encode_tensor_map(scratch, map, message, room) == 0;
 }
 
 bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct tensor_box *box) {

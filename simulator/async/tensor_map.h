@@ -19,6 +19,10 @@ struct tensor_box {
 
 /* False with a reason where the bytes are no tensor map. */
 bool tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map);
+/* After tensormap.replace: a map that need not be legal yet; false where a field does not fit at all. */
+bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map);
+/* Whether a map is legal, as far as kernels have changed it; else why not. */
+bool tensor_map_check(const uint8_t *bytes, const struct sim_tensor_map *map, char *message, size_t room);
 bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct tensor_box *box);
 /* Row number `row` of the box: which part of it lies inside the tensor, in bytes from the row's start.
  * *address is that part's; returns false where all of it is outside. */

@@ -2,6 +2,7 @@
 #include "../ptx/opcodes.h"
 #include "bulk.h"
 #include "groups.h"
+#include "map_change.h"
 
 enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask);
 void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
@@ -39,6 +40,11 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
     if (map.rank != insn->vec) {
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "a %ud instruction with a tensor map of rank %u",
                          insn->vec, map.rank);
+        return false;
+    }
+    char why[200];
+    if (!tensor_map_check(bytes, &map, why, sizeof why)) {
+        (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "the tensor map that the kernel made: %s", why);
         return false;
     }
     if (map.swizzle > 4) {
@@ -98,6 +104,10 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
             return FAIL;
         }
         stamp_landings(run, &load, span, load.bytes);
+        for (uint32_t i = 0; i < load.landings; i++) {
+            struct stamp stamp = mbarrier_stamp(run, load.landing[i].barrier);
+            map_used(run, address_of(run, insn, O_MAP, lane), &stamp);
+        }
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load, load.bytes + 16);
         memcpy(op->payload, &load, sizeof load);
         async_issue(run, op);
@@ -127,6 +137,8 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
                        &store.from) == NULL) {
             return FAIL;
         }
+        struct stamp stamp = group_stamp(run, GROUP_BULK, false);
+        map_used(run, address_of(run, insn, O_MAP, lane), &stamp);
         issue_store(run, &store, span, lane);
     }
     return NEXT;
@@ -155,6 +167,11 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
     int rank = mod_of(d, ranks) + 1;
     (void)mod(d, "tile");
+    static const char *const im2col[] = {"im2col",        "im2col::w",      "im2col::w::128",
+                                         "tile::gather4", "tile::scatter4", NULL};
+    if (mod_of(d, im2col) >= 0) {
+        decode_fail(d, "only the tiled mode is supported: no im2col, gather4 or scatter4");
+    }
     bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
     bool multicast = mod(d, "multicast::cluster"), pair = mod(d, "cta_group::2");
     (void)mod(d, "cta_group::1");
@@ -192,9 +209,4 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     insn->aux = multicast;
     insn->aux2 = pair ? 2 : 1;
     insn->fn = exec_tensor_load;
-}
-
-/* tensormap.replace changes a map in memory: not modelled.  tensormap.cp_fenceproxy neither. */
-void decode_tensormap(struct decoder *d) {
-    decode_fail(d, "not supported");
 }

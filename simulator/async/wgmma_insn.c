@@ -73,7 +73,10 @@ static void decode_mma_async(struct decoder *d) {
     struct wgmma_form *form = parse_take(d->parser, sizeof *form);
     int n = 0, k = 0, ka = 0, kb = 0;
     enum tc_format a, b;
-    if (mod(d, "sp") || !parse_shape(d, &n, &k)) {
+    if (mod(d, "sp")) {
+        decode_fail(d, "sparse matrices are not supported");
+    }
+    if (!parse_shape(d, &n, &k)) {
         decode_fail(d, "this form is not supported");
     }
     unsigned to = mod_type(d);

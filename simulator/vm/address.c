@@ -1,4 +1,5 @@
 /* Where an address points, with bounds. */
+#include "../async/map_change.h"
 #include "../hazard/hazard.h"
 #include "vm.h"
 
@@ -47,6 +48,9 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, b
     if (!run->launch->checks) {
         return;
     }
+    if (write && run->cluster->map_changes != NULL) {
+        map_stored(run, address);
+    }
     const struct allocation *allocation = holder(run->launch->sim, run->worker, address, bytes);
     if (allocation == NULL || allocation->written == NULL || bytes == 0) {
         return;
@@ -70,6 +74,14 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, b
             __atomic_store_n(mark, (uint8_t)(*mark | 2), __ATOMIC_RELAXED);
         }
     }
+}
+
+bool written_by_launch(struct run *run, uint64_t address) {
+    const struct allocation *allocation = holder(run->launch->sim, run->worker, address, 1);
+    return allocation != NULL && allocation->written != NULL &&
+           (__atomic_load_n(&allocation->written[(address - allocation->base) >> WRITTEN_SHIFT],
+                            __ATOMIC_RELAXED) &
+            2);
 }
 
 uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write) {

@@ -1,4 +1,5 @@
 /* Making a cluster and putting it in front of its kernel's first instruction. */
+#include "../async/map_change.h"
 #include <stdlib.h>
 
 #include "../async/async.h"
@@ -104,6 +105,7 @@ void cluster_free(struct cluster *cluster) {
         tensor_free(cta);
     }
     clocks_free(cluster);
+    free(cluster->map_changes);
     free(cluster->ctas);
     free(cluster);
 }
@@ -286,6 +288,7 @@ bool cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->cluster_arrived = cluster->cluster_generation = 0;
     cluster->nslots = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
     clocks_reset(cluster);
+    map_changes_reset(cluster);
     cluster->dependency_slot = launch->checks ? clock_slot(cluster) : 0;
     if (launch->checks) {
         cluster->cluster_gathered = clock_make(cluster);

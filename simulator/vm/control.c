@@ -1,4 +1,5 @@
 /* Branches, calls, ends, and instructions that only tell the chip something. */
+#include "../async/map_change.h"
 #include "../hazard/hazard.h"
 #include "../ptx/opcodes.h"
 #include "vm.h"
@@ -284,9 +285,13 @@ void decode_setmaxnreg(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)mask;
     if (insn->aux) {
         fence_proxy_async(run);
+    }
+    if (insn->aux2) { /* an acquire names its map */
+        FOR_LANES(rest, mask) {
+            map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->imm);
+        }
     }
     return NEXT;
 }
@@ -318,9 +323,8 @@ void decode_fence(struct decoder *d) {
         tensormap |= word == 12;
     }
     d->insn->aux = init || (proxy && async);
-    d->insn->aux2 = tensormap;
-    d->insn->imm = init;
-    if (tensormap && d->nop == 2) {
+    d->insn->aux2 = tensormap && d->nop == 2;
+    if (d->insn->aux2) {
         d->insn->space = SP_GENERIC;
         emit_address(d, &d->op[0]);
     } else {

@@ -285,27 +285,49 @@ void decode_mad(struct decoder *d) {
     }
 }
 
-MAD(mad24_lo, uint32_t, uint32_t,
-    (uint32_t)(((int64_t)(int32_t)(a << 8) >> 8) * ((int64_t)(int32_t)(b << 8) >> 8)) + c)
-MAD(mad24_lo_u, uint32_t, uint32_t, (a & 0xffffff) * (b & 0xffffff) + c)
-BINARY(mul24_lo, uint32_t, uint32_t,
-       (uint32_t)(((int64_t)(int32_t)(a << 8) >> 8) * ((int64_t)(int32_t)(b << 8) >> 8)))
-BINARY(mul24_lo_u, uint32_t, uint32_t, (a & 0xffffff) * (b & 0xffffff))
+/* PTX ISA, mul24 and mad24: the product has 48 bits; .hi are its bits 16 to 47. */
+static inline int64_t product24(uint32_t a, uint32_t b) {
+    return ((int64_t)(int32_t)(a << 8) >> 8) * ((int64_t)(int32_t)(b << 8) >> 8);
+}
+
+static inline uint64_t product24_u(uint32_t a, uint32_t b) {
+    return (uint64_t)(a & 0xffffff) * (b & 0xffffff);
+}
+
+static inline uint32_t saturated(int64_t value) {
+    return (uint32_t)(int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
+}
+
+MAD(mad24_lo, uint32_t, uint32_t, (uint32_t)product24(a, b) + c)
+MAD(mad24_lo_u, uint32_t, uint32_t, (uint32_t)product24_u(a, b) + c)
+MAD(mad24_hi, uint32_t, uint32_t, (uint32_t)(product24(a, b) >> 16) + c)
+MAD(mad24_hi_u, uint32_t, uint32_t, (uint32_t)(product24_u(a, b) >> 16) + c)
+MAD(mad24_hi_sat, uint32_t, uint32_t, saturated((product24(a, b) >> 16) + (int32_t)c))
+BINARY(mul24_lo, uint32_t, uint32_t, (uint32_t)product24(a, b))
+BINARY(mul24_lo_u, uint32_t, uint32_t, (uint32_t)product24_u(a, b))
+BINARY(mul24_hi, uint32_t, uint32_t, (uint32_t)(product24(a, b) >> 16))
+BINARY(mul24_hi_u, uint32_t, uint32_t, (uint32_t)(product24_u(a, b) >> 16))
+
+static void decode_24(struct decoder *d, const exec_fn lo[T_TYPES], const exec_fn hi[T_TYPES], int sources) {
+    static const exec_fn saturating[T_TYPES] = {[T_S32] = mad24_hi_sat};
+    bool high = mod(d, "hi");
+    if (!high && !mod(d, "lo")) {
+        decode_fail(d, "neither .lo nor .hi");
+    }
+    bool sat = high && sources == 3 && mod(d, "sat");
+    plain(d, sat ? saturating : high ? hi : lo, mod_type(d), sources);
+}
 
 void decode_mul24(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_S32] = mul24_lo, [T_U32] = mul24_lo_u};
-    if (!mod(d, "lo")) {
-        decode_fail(d, "only .lo is supported");
-    }
-    plain(d, fns, mod_type(d), 2);
+    static const exec_fn lo[T_TYPES] = {[T_S32] = mul24_lo, [T_U32] = mul24_lo_u};
+    static const exec_fn hi[T_TYPES] = {[T_S32] = mul24_hi, [T_U32] = mul24_hi_u};
+    decode_24(d, lo, hi, 2);
 }
 
 void decode_mad24(struct decoder *d) {
-    static const exec_fn fns[T_TYPES] = {[T_S32] = mad24_lo, [T_U32] = mad24_lo_u};
-    if (!mod(d, "lo")) {
-        decode_fail(d, "only .lo is supported");
-    }
-    plain(d, fns, mod_type(d), 3);
+    static const exec_fn lo[T_TYPES] = {[T_S32] = mad24_lo, [T_U32] = mad24_lo_u};
+    static const exec_fn hi[T_TYPES] = {[T_S32] = mad24_hi, [T_U32] = mad24_hi_u};
+    decode_24(d, lo, hi, 3);
 }
 
 void decode_sad(struct decoder *d) {

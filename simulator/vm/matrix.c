@@ -201,6 +201,9 @@ void decode_mma(struct decoder *d) {
     static const char *const shapes[] = {"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", NULL};
     static const int depth[] = {4, 8, 16, 32};
     struct mma_form *form = parse_take(d->parser, sizeof *form);
+    if (mod(d, "sp") || mod(d, "sp::ordered_metadata")) {
+        decode_fail(d, "sparse matrices are not supported");
+    }
     bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
     int shape = mod_of(d, shapes);
     bool layout = mod(d, "row") && mod(d, "col");

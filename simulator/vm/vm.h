@@ -148,8 +148,9 @@ struct cluster {
     uint32_t nslots, slots_room; /* of vector clocks */
     uint32_t dependency_slot;    /* of griddepcontrol.wait */
     struct clockv *clock_free, *clock_all;
-    struct sync_table *sync; /* clocks of locations used by strong accesses */
-    uint32_t idle;           /* rounds of polling and nothing else */
+    struct map_changes *map_changes; /* async/map_change.c */
+    struct sync_table *sync;         /* clocks of locations used by strong accesses */
+    uint32_t idle;                   /* rounds of polling and nothing else */
     bool failed;
 };
 
@@ -316,6 +317,8 @@ uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int l
                         struct cta **cta, uint32_t *offset);
 /* Notes a write, and checks that a dependent launch has waited for what the launches in front of it write. */
 void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
+/* Whether this launch has written any of the 128 bytes that an address lies in. */
+bool written_by_launch(struct run *run, uint64_t address);
 bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
 
 #endif

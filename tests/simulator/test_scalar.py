@@ -103,6 +103,11 @@ def test_lop3_every_table():
         np.testing.assert_array_equal(got, want, err_msg=hex(table))
 
 
+def signed24(value: int) -> int:
+    """The low 24 bits as a signed number."""
+    return ((value & 0xFFFFFF) ^ 0x800000) - 0x800000
+
+
 def test_prmt_and_funnel_shifts():
     a, b, c = words(10), words(11), words(12)
 
@@ -121,6 +126,15 @@ def test_prmt_and_funnel_shifts():
         "shf.l.wrap.b32 {0}, {1}, {2}, {3};": [((y << 32 | x) << (z & 31) >> 32) % 2**32 for x, y, z in rows],
         "shf.r.clamp.b32 {0}, {1}, {2}, {3};": [((y << 32 | x) >> min(z, 32)) % 2**32 for x, y, z in rows],
         "mad.lo.u32 {0}, {1}, {2}, {3};": [(x * y + z) % 2**32 for x, y, z in rows],
+        "mad24.hi.u32 {0}, {1}, {2}, {3};": [(((x & 0xFFFFFF) * (y & 0xFFFFFF) >> 16) + z) % 2**32 for x, y, z in rows],
+        "mad24.lo.s32 {0}, {1}, {2}, {3};": [(signed24(x) * signed24(y) + z) % 2**32 for x, y, z in rows],
+        "mad24.hi.s32 {0}, {1}, {2}, {3};": [((signed24(x) * signed24(y) >> 16) + z) % 2**32 for x, y, z in rows],
+        "mad24.hi.sat.s32 {0}, {1}, {2}, {3};": [
+            min(max((signed24(x) * signed24(y) >> 16) + (z ^ 2**31) - 2**31, -(2**31)), 2**31 - 1) % 2**32
+            for x, y, z in rows
+        ],
+        "mul24.hi.u32 {0}, {1}, {2};": [((x & 0xFFFFFF) * (y & 0xFFFFFF) >> 16) % 2**32 for x, y, _ in rows],
+        "mul24.hi.s32 {0}, {1}, {2};": [(signed24(x) * signed24(y) >> 16) % 2**32 for x, y, _ in rows],
         "sad.u32 {0}, {1}, {2}, {3};": [(abs(x - y) + z) % 2**32 for x, y, z in rows],
     }
     for instruction, want in cases.items():

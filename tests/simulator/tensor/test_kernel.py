@@ -218,6 +218,15 @@ def test_altered_lines_are_found(problem, case):
     assert kind is None or ("error", kind) in kinds, kinds
 
 
+# PTX gives a warp its own quarter of the lanes; a B200 gave right results to a kernel whose warps all named lane 0
+@pytest.mark.parametrize("mode", ["eager", "late"])
+def test_lane_0_named_by_every_warp_is_taken_as_its_own_for_review(problem, mode):
+    text = kernel(chunks=CHUNKS)
+    assert text.count("shl.b32 %r2, %r1, 21;") == 1
+    verdict, kinds, wrong = problem.run(text.replace("shl.b32 %r2, %r1, 21;", "mov.u32 %r2, 0;"), mode)
+    assert (verdict, kinds, wrong) == ("review", {("review", "tensor-memory-lane")}, 0)
+
+
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
 @pytest.mark.parametrize("pair", [False, True])
 def test_ptxas_takes_the_kernel(tmp_path, pair):

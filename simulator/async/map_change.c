@@ -1,0 +1,123 @@
+/* Tensor maps that a kernel changes in global memory: tensormap.replace, tensormap.cp_fenceproxy, ordinary
+ * stores, and what has to come between a change and a copy (PTX ISA, Data Movement: tensormap.replace;
+ * fence.proxy.tensormap).
+ *
+ * A change needs the copies that use the map to be complete.  A copy needs to come after the change, and after
+ * a fence.proxy.tensormap of the map that itself came after the change. */
+#include "map_change.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAPS 64 /* of a cluster; the oldest is forgotten */
+#define USES 4  /* kinds of completion that copies of one map have: barriers and groups */
+
+struct moment {
+    const struct insn *insn; /* NULL: never */
+    uint32_t slot, value;
+};
+
+struct map_changes {
+    uint32_t count;
+    struct map {
+        uint64_t address;
+        struct moment change, fence, use[USES];
+    } map[MAPS];
+};
+
+static struct moment now(const struct run *run) {
+    const struct warp *warp = run->warp;
+    return (struct moment){run->insn, warp->number, warp->clock->seen[warp->number]};
+}
+
+static bool reached(const struct run *run, const struct moment *moment) {
+    return moment->insn == NULL || run->warp->clock->seen[moment->slot] >= moment->value;
+}
+
+static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
+    if (cluster->map_changes == NULL && make) {
+        cluster->map_changes = calloc(1, sizeof *cluster->map_changes);
+    }
+    struct map_changes *all = cluster->map_changes;
+    for (uint32_t i = 0; all != NULL && i < MAPS && i < all->count; i++) {
+        if (all->map[i].address == address) {
+            return &all->map[i];
+        }
+    }
+    if (all == NULL || !make) {
+        return NULL;
+    }
+    struct map *map = &all->map[all->count++ % MAPS];
+    *map = (struct map){.address = address};
+    return map;
+}
+
+void map_changes_reset(struct cluster *cluster) {
+    if (cluster->map_changes != NULL) {
+        cluster->map_changes->count = 0;
+    }
+}
+
+static void change(struct run *run, struct map *map) {
+    for (int i = 0; map != NULL && i < USES; i++) {
+        if (!reached(run, &map->use[i])) {
+            (void)sim_report_pair(
+                run, SIM_ERROR, "tensor-map-in-use", -1, map->use[i].insn,
+                "changes a tensor map that an asynchronous copy may still read: its completion "
+                "has not been waited for");
+        }
+    }
+    if (map != NULL) {
+        *map = (struct map){.address = map->address, .change = now(run)};
+        warp_tick(run->warp);
+    }
+}
+
+void map_changed(struct run *run, uint64_t address) {
+    change(run, run->launch->checks ? find(run->cluster, address, true) : NULL);
+}
+
+void map_stored(struct run *run, uint64_t address) {
+    const struct map_changes *all = run->cluster->map_changes;
+    for (uint32_t i = 0; i < MAPS && i < all->count; i++) {
+        if (address - all->map[i].address < SIM_TENSOR_MAP_BYTES) {
+            change(run, find(run->cluster, all->map[i].address, false));
+        }
+    }
+}
+
+void map_fenced(struct run *run, uint64_t address) {
+    struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;
+    if (map != NULL && reached(run, &map->change)) {
+        map->fence = now(run);
+        warp_tick(run->warp);
+    }
+}
+
+void map_used(struct run *run, uint64_t address, const struct stamp *stamp) {
+    if ((address & WINDOW_MASK) != 0) { /* a parameter: nobody can change it */
+        return;
+    }
+    struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;
+    if (map == NULL) {
+        return;
+    }
+    if (!reached(run, &map->change)) {
+        (void)sim_report_pair(
+            run, SIM_ERROR, "tensor-map-race", -1, map->change.insn,
+            "uses a tensor map that another thread changes, without a synchronisation in between");
+    } else if ((map->change.insn != NULL || written_by_launch(run, address)) &&
+               (map->fence.insn == NULL || !reached(run, &map->fence))) {
+        (void)sim_report_pair(
+            run, SIM_ERROR, "missing-tensormap-fence", -1, map->change.insn,
+            "uses a tensor map that this launch has changed, with no fence.proxy.tensormap of it in "
+            "between");
+    }
+    struct moment use = {run->insn, stamp->slot, stamp->value};
+    for (int i = 0; i < USES; i++) {
+        if (i + 1 == USES || map->use[i].insn == NULL || map->use[i].slot == use.slot) {
+            map->use[i] = use;
+            return;
+        }
+    }
+}

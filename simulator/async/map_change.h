@@ -1,0 +1,17 @@
+/* What is done to tensor maps in global memory while kernels run. */
+#ifndef SIM_ASYNC_MAP_CHANGE_H
+#define SIM_ASYNC_MAP_CHANGE_H
+
+#include "async.h"
+
+void map_changes_reset(struct cluster *cluster);
+/* The running warp changes the map at an address. */
+void map_changed(struct run *run, uint64_t address);
+/* An ordinary store, which changes a map if its address is one's that is known. */
+void map_stored(struct run *run, uint64_t address);
+/* fence.proxy.tensormap with .acquire. */
+void map_fenced(struct run *run, uint64_t address);
+/* A copy that completes as stamped is issued with the map. */
+void map_used(struct run *run, uint64_t address, const struct stamp *stamp);
+
+#endif
