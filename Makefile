@@ -152,6 +152,11 @@ history: ## render the rounds as one page, build/history/index.html, with plots
 compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Triton
 	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
 
+account: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
+	@python=$$(scripts/setup.sh test) && \
+	$$python scripts/account_counters.py account --json shark_tank/account_counters.json && \
+	$$python scripts/account.py && $$python scripts/readme.py
+
 FIRST_DAY_ARGS ?=
 first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
 	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)

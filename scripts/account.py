@@ -2,7 +2,7 @@
 
     python scripts/account.py            # write both
     python scripts/account.py --check    # say whether they are what the counts give
-    make simulator && python scripts/account_counters.py account --json shark_tank/account_counters.json   # count again
+    make account                         # count again on the simulator first
 
 Counts are `simulated`, rates published, others' times `judged`, Hopper's `measured:H200`, times of ours `predicted`.
 """

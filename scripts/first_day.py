@@ -44,7 +44,7 @@ LIMITS = {  # seconds
     "environment": 60,
     "build": 600,
     "library": 60,
-    "check": 180,
+    "check": 300,
     "time": 120,
     "eval": 240,
     "sanitizer": 300,
