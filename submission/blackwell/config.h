@@ -7,7 +7,10 @@
  * B1 and B2 are two MMAs, not one over stacked rows: scale factors of B lie in tensor memory by rows of 128, in
  * tiles that tcgen05.cp moves whole, so that halves of two tiles cannot stand next to each other without one
  * copy overwriting another, whose order PTX leaves open.  A is kept in the tensor cores' collector for the
- * second, which so costs no second read of shared memory; and the first product can be complete earlier. */
+ * second, which so costs no second read of shared memory; and the first product can be complete earlier.
+ *
+ * CTAs or pairs (`splits`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
+ * small ones, and an SM loads less, for an exchange of sums at the end. */
 #ifndef BLACKWELL_CONFIG_H
 #define BLACKWELL_CONFIG_H
 

@@ -1,4 +1,4 @@
-/* The fused dual GEMM for sm_100a.
+/* The fused dual GEMM for sm_100a and sm_103a.
  *
  *   load warp                     MMA warp                                       four epilogue warps
  *   ---------                     --------                                       -------------------
@@ -8,14 +8,14 @@
  *              ^             '--> tcgen05.mma A B2^T --> up sums ----up_full----> times up --> C
  *              '-----empty-----------'
  *
- *   barrier    arrivals                bytes        complete when
- *   full[s]    1 (load warp)           stage_size   stage s holds codes and scale factors, in a pair that of
- *                                      a CTA        both CTAs (only the first one's barrier is used)
- *   empty[s]   1 (tcgen05.commit)      0            no MMA and no copy reads stage s, in both CTAs, any more
- *   scales_read[step]                               no MMA reads that step's columns of scale factors any more,
- *              1 (tcgen05.commit)      0            where all stages share them
- *   gate_full  1 (tcgen05.commit)      0            A B1^T is complete (not where K is split)
- *   up_full    1 (tcgen05.commit)      0            A B2^T is complete, and A B1^T
+ *   barrier         arrivals             bytes         complete when
+ *   full[s]         1 (load warp)        stage_size    stage s holds codes and scale factors, in a pair that of
+ *                                        a CTA         both CTAs (only the first one's barrier is used)
+ *   empty[s]        1 (tcgen05.commit)   0             no MMA and no copy reads stage s, in both CTAs, any more
+ *   scales_read[i]  1 (tcgen05.commit)   0             no MMA reads step i's columns of scale factors any more,
+ *                                                      where all stages share them
+ *   gate_full       1 (tcgen05.commit)   0             A B1^T is complete (not where K is split)
+ *   up_full         1 (tcgen05.commit)   0             both products are complete
  *
  * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
  * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded

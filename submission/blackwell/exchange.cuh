@@ -57,6 +57,7 @@ static __device__ __forceinline__ void gather_sums(float (&all)[EXCHANGE_COLUMNS
 template <class T>
 static __device__ __forceinline__ void finish_split(const struct shared_map &shared, const struct row &row,
                                                     const struct place &place) {
+    static_assert(T::output_features % EXCHANGE_COLUMNS == 0, "whole loads of sums");
     wait(shared.up_full<T>(), 0);
     tcgen05_fence_after_thread_sync();
     sync_ctas<T>();

@@ -10,8 +10,9 @@
 #define WAVE_PS         2500000
 #define EXCHANGE_PS     1000000 /* of two barriers of a cluster and the first bytes between them */
 
-#define SMS_OF_TPC          2 /* HW: pairs of CTAs fit anywhere */
-#define PROCESSING_CLUSTERS 8 /* HW: of a B200; a cluster of CTAs lies in one (CUDA programming guide) */
+/* A cluster of CTAs lies in one of the chip's processing clusters: taken to be 8 of 18 SMs on a B200. */
+#define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
+#define PROCESSING_CLUSTERS 8
 
 #define CONFIG(name, features, stages, ctas, tail, splits) {#name, features, stages, ctas, tail, splits},
 const struct blackwell_config blackwell_configs[] = {BLACKWELL_CONFIGS(CONFIG)};
@@ -22,7 +23,7 @@ int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t
            l;
 }
 
-/* Clusters that run at once, as the chip's SMs are, spread evenly over its processing clusters. */
+/* How many clusters run at once. */
 static int64_t clusters_at_once(int64_t cluster, int sms) {
     int64_t clusters =
         cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);

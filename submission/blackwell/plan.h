@@ -7,11 +7,12 @@
 extern const struct blackwell_config blackwell_configs[];
 extern const int blackwell_config_count;
 
-/* CTAs of a configuration: whole pairs, the last one maybe half outside. */
+/* CTAs of a configuration: whole clusters, the last ones maybe partly outside. */
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l);
 
 /* What a plan is predicted to cost, in picoseconds: waves of CTAs, one an SM, times the stages of one, each as
- * long as its copies or its products take, whichever is longer, and a start and an end for each wave. */
+ * long as its copies or its products take, whichever is longer; and for each wave a start, an end and, where K
+ * is split, the exchange of sums.  INT64_MAX where a share of K would be empty. */
 int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
 
