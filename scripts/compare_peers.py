@@ -105,6 +105,7 @@ def _scaled_one_gemm(problem: Problem) -> Call:
 
     def call(i: int) -> None:
         codes, sfa, sfb = stacked[i]
-        problem.both.copy_(torch._scaled_mm(problem.data[i][0][..., 0], codes.t(), sfa, sfb, out_dtype=torch.half))
+        a = problem.data[i][0][..., 0]
+        torch._scaled_mm(a, codes.t(), sfa, sfb, out_dtype=torch.half, out=problem.both)
 
     return call
