@@ -216,9 +216,10 @@ def render(account: dict[str, Any]) -> str:
         "barriers, the first bytes' way from device memory, and the drain: not counted, only fitted.",
         path_rows(account, chosen),
         *([path_rows(account, {shape: best[shape] for shape in other})] if other else []),
-        f"The exchange of sums is taken at what it takes on an H200, {exchange['us']:.1f} us for 48 and for "
-        f"{exchange['bytes'] // 1024} KB a CTA ([round 24](rounds/0024-split-k-in-a-cluster/round.md)). The envelope "
-        "has it from L2's rate to Hopper's bytes a second.",
+        f"The exchange of sums is taken at what it takes on an H200, {exchange['us']:.1f} us for "
+        f"{exchange['bytes'] // 1024} KB a CTA, in proportion to the bytes: they are what it costs there "
+        "([rounds 24](rounds/0024-split-k-in-a-cluster/round.md) and "
+        "[30](rounds/0030-sums-by-async-stores/round.md)). The envelope's low end has it at L2's rate.",
         "## The model, and a check of it on published designs",
         "A call takes a fixed time and a multiple of one resource's bound. The fast public kernels have pairs of CTAs, "
         "256 x 64 tiles at M = 256 and 256 x 128 at 512. Which resource binds them is a hypothesis; each is fitted to "
@@ -262,7 +263,7 @@ def render(account: dict[str, Any]) -> str:
         fit_rows(hopper["fits"], shapes, hopper["hypotheses"]),
         "Two launches a call, expansion included, split K at one shape: the fixed time holds all that.",
         "## Predictions",
-        "Predicted is the mean of the kept hypotheses, with the exchange as on an H200, less what dependent launch "
+        "Predicted is the mean of the kept hypotheses, with the exchange at Hopper's rate, less what dependent launch "
         "gains on an H200. The envelope is no confidence interval: it spans the hypotheses with their errors, an "
         "exchange from L2's rate to Hopper's, and dependent launch from no gain to the largest one measured. It is as "
         "if all errors had one sign.",
