@@ -134,8 +134,10 @@ def embedded_code(library: bytes) -> list[tuple[int, int]]:
 
 
 def test_the_library_holds_machine_code_for_both_chips(nvcc, root):
-    subprocess.run(["make", "-s", "library"], cwd=root, check=True)
-    code = embedded_code((root / os.environ.get("BUILD", "build") / "libcustom_kernel.so").read_bytes())
+    library = root / os.environ.get("BUILD", "build") / "libcustom_kernel.so"
+    if "NVFP4_TESTS_BUILT" not in os.environ or not library.exists():
+        subprocess.run(["make", "-s", "library"], cwd=root, check=True)
+    code = embedded_code(library.read_bytes())
     known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
     assert {(MACHINE_CODE, arch) for arch in (100, 103) if f"compute_{arch}" in known} <= set(code)
     assert all(kind == MACHINE_CODE for kind, _ in code)  # nothing that a driver would compile for another chip
