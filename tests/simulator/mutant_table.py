@@ -20,8 +20,11 @@ import test_hopper_kernels as hopper  # noqa: E402
 import test_kernel as tensor  # noqa: E402
 import test_missed_phase as phases  # noqa: E402
 import test_pipeline as pipeline  # noqa: E402
+import test_real_faults as real  # noqa: E402
+import test_tensor_maps as maps  # noqa: E402
 from rich.progress import track  # noqa: E402
 
+REAL = "faults that people met in 2026"
 MODES = ("eager", "late", "random:1", "random:2", "random:3")
 
 
@@ -56,6 +59,20 @@ def _phases(name: str | None, mode: str) -> Result:
     return Result(sim.verdict, set(sim.kinds), "deadlock" not in sim.kinds or None)
 
 
+def _maps(name: str | None, mode: str) -> Result:
+    text = maps.kernel() if name is None else maps.kernel().replace(*maps.MUTANTS[name][:2])
+    sim, source, out = maps.run(text, mode.partition(":")[0])
+    return Result(sim.verdict, set(sim.kinds), bool((out == source).all()))
+
+
+def _real(name: str | None, mode: str) -> Result:
+    if name is None:
+        outcomes = [fault.run(False, mode) for fault in real.FAULTS.values()]
+        return Result(max(verdict for verdict, _ in outcomes), set().union(*(kinds for _, kinds in outcomes)), True)
+    verdict, kinds = real.FAULTS[name].run(True, mode)
+    return Result(verdict, kinds, True)
+
+
 def _tensor(folder: Path, pair: bool) -> Callable[[str | None, str], Result]:
     width = 64 if pair else 128
     problem = tensor.Problem(folder, width, pair=pair)
@@ -88,10 +105,12 @@ def suites(folder: Path) -> Iterator[Suite]:
         (folder / name).mkdir()
     yield Suite("TMA pipeline (sm_90a)", list(pipeline.MUTANTS), MODES, _pipeline)
     yield Suite("warps that wait for one mbarrier (sm_90a)", list(phases.UNSAFE), MODES, _phases)
+    yield Suite("tensor maps that a kernel changes (sm_90a)", list(maps.MUTANTS), MODES, _maps)
     yield Suite("block-scaled GEMM, one CTA (sm_100a)", list(tensor.MUTANTS), MODES, _tensor(folder / "one", False))
     yield Suite(
         "block-scaled GEMM, CTA pair (sm_100a)", list(tensor.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True)
     )
+    yield Suite(REAL, list(real.FAULTS), MODES[:4], _real)
     yield Suite("the Hopper back end", list(hopper.MUTANTS), MODES[:3], _hopper(folder / "hopper"))
 
 
@@ -111,7 +130,9 @@ def table(suite: Suite) -> tuple[list[str], int, int, int, int]:
         wrong = [mode for mode, result in results.items() if result.right is not True]
         found += all(r.verdict in ("error", "review") for r in results.values())
         by_values += bool(wrong)
-        lines.append(f"| {name} | {worst} | {_found(results)} | {', '.join(kinds)} | {', '.join(wrong) or 'none'} |")
+        shown = f"{name} ({real.FAULTS[name].met})" if suite.name == REAL else name
+        values = "not compared" if suite.name == REAL else ", ".join(wrong) or "none"
+        lines.append(f"| {shown} | {worst} | {_found(results)} | {', '.join(kinds)} | {values} |")
     alarms = sum(suite.run(None, mode) != Result("clean", set(), True) for mode in suite.modes)
     return lines, found, by_values, len(suite.mutants) - found, alarms
 
@@ -135,7 +156,8 @@ def main() -> int:
         "",
         "Written by `tests/simulator/mutant_table.py`. Each mutant is a correct kernel with one synchronisation",
         f"removed or altered, run in the modes {', '.join(MODES)} (the Hopper back end in the",
-        "first three). A false alarm is a finding on the kernel as it is. `wrong values` includes runs without an end:",
+        "first three, the faults that people met in the first four, without a comparison of values). A false alarm is a",
+        "finding on the kernel as it is. `wrong values` includes runs without an end:",
         "a comparison of outputs would have shown these, and only these.",
         "",
         *summary,
