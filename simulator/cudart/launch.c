@@ -21,17 +21,22 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return runtime_result(error);
 }
 
+/* With a CTA on each SM.  A cluster of more than a pair lies in one of the processing clusters that the SMs are
+ * divided into. */
 cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
                                            const cudaLaunchConfig_t *config) {
-    unsigned size = 1;
+    const int pair = 2, processing_clusters = 8;
+    int ctas = 1;
     (void)function;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) {
-            size = config->attrs[i].val.clusterDim.x * config->attrs[i].val.clusterDim.y *
-                   config->attrs[i].val.clusterDim.z;
+            ctas = (int)(config->attrs[i].val.clusterDim.x * config->attrs[i].val.clusterDim.y *
+                         config->attrs[i].val.clusterDim.z);
         }
     }
-    *clusters = size == 0 ? 0 : runtime_sms() / (int)size;
+    *clusters = ctas == 0      ? 0
+                : ctas <= pair ? runtime_sms() / ctas
+                               : processing_clusters * (runtime_sms() / processing_clusters / ctas);
     return cudaSuccess;
 }
 
