@@ -1,6 +1,7 @@
 /* The Blackwell back end's host side: plans, encodes the tensor maps, launches the kernels.
  *
- * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
+ * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory, and how many
+ * of their clusters run at once. */
 #include <stdbool.h>
 
 #include "../gpu/block_scales.h"
@@ -26,16 +27,58 @@ struct plan {
     int64_t sfa_bytes, sfb_bytes; /* of the blocks, in scratch memory */
 };
 
+/* A configuration's launch, but for its grid; its kernel is given its shared memory. */
+static int32_t make_launch(int32_t device, int index, struct launch *launch) {
+    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
+    const struct blackwell_config *config = &blackwell_configs[index];
+    *launch = (struct launch){
+        .kernel = blackwell_dual_gemm_kernel(index),
+        .grid = {(int64_t)config->ctas * config->splits, 1, 1},
+        .threads = BLOCK_THREADS,
+        .cluster = (int64_t)config->ctas * config->splits,
+        .shared_bytes = shared_bytes(config),
+        .variable = DEPENDENT_LAUNCH_VARIABLE,
+    };
+    return gpu_allow_shared_memory(&allowed[device][index], launch->kernel, launch->shared_bytes);
+}
+
+/* Clusters of each configuration that run at once: only the driver knows how a chip's SMs lie.  Asked once on
+ * each device; where it does not say, they are taken to lie as on a B200. */
+static int32_t find_clusters_at_once(int32_t device, int *clusters) {
+    static atomic_int known[MAX_DEVICES][MAX_CONFIGS]; /* and one: 0 is unknown */
+    int sms = 0;
+    for (int i = 0; i < blackwell_config_count; i++) {
+        clusters[i] = atomic_load(&known[device][i]) - 1;
+        if (clusters[i] >= 0) {
+            continue;
+        }
+        struct launch launch;
+        int32_t status = make_launch(device, i, &launch);
+        if (status != CUSTOM_KERNEL_OK) {
+            return status;
+        }
+        clusters[i] = gpu_clusters_at_once(&launch);
+        if (clusters[i] < 0) {
+            CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+            clusters[i] = blackwell_clusters_at_once(&blackwell_configs[i], sms);
+        }
+        atomic_store(&known[device][i], clusters[i] + 1);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
 static int32_t choose_config(const struct problem *problem, int *index) {
+    int clusters[MAX_CONFIGS];
     int32_t status =
         gpu_wanted_config(CONFIG_VARIABLE, "submission/blackwell/config.h", blackwell_config_named, index);
     if (status != CUSTOM_KERNEL_OK || *index >= 0) {
         return status;
     }
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = blackwell_choose(problem->m, problem->n, problem->k, problem->l, sms);
-    return CUSTOM_KERNEL_OK;
+    status = find_clusters_at_once(problem->device, clusters);
+    if (status == CUSTOM_KERNEL_OK) {
+        *index = blackwell_choose(problem->m, problem->n, problem->k, problem->l, clusters);
+    }
+    return status;
 }
 
 static int64_t blocked_bytes(const struct problem *problem, int64_t rows) {
@@ -165,20 +208,13 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct plan
         .steps_k = (int32_t)(problem->k / STEP_K),
         .scales_made_here = plan->block_scales,
     };
-    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
-    struct launch launch = {
-        .kernel = blackwell_dual_gemm_kernel(plan->index),
-        .grid = {round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas) * config->splits,
-                 ceil_div(problem->n, config->features), problem->l},
-        .threads = BLOCK_THREADS,
-        .cluster = (int64_t)config->ctas * config->splits,
-        .shared_bytes = shared_bytes(config),
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
-    int32_t status = encode_maps(problem, plan, scales, &params);
+    struct launch launch;
+    int32_t status = make_launch(problem->device, plan->index, &launch);
+    launch.grid[0] = round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas) * config->splits;
+    launch.grid[1] = ceil_div(problem->n, config->features);
+    launch.grid[2] = problem->l;
     if (status == CUSTOM_KERNEL_OK) {
-        status =
-            gpu_allow_shared_memory(&allowed[problem->device][plan->index], launch.kernel, launch.shared_bytes);
+        status = encode_maps(problem, plan, scales, &params);
     }
     void *arguments[] = {&params};
     return status == CUSTOM_KERNEL_OK ? gpu_launch(problem, &launch, arguments) : status;

@@ -23,18 +23,16 @@ int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t
            l;
 }
 
-/* How many clusters run at once. */
-static int64_t clusters_at_once(int64_t cluster, int sms) {
-    int64_t clusters =
-        cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
-    return clusters > 0 ? clusters : 1;
+int blackwell_clusters_at_once(const struct blackwell_config *config, int sms) {
+    int cluster = config->ctas * config->splits;
+    return cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
 }
 
 int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
-                            int sms) {
-    int64_t cluster = config->ctas * config->splits, stages_k = ceil_div(k, STAGE_K);
-    if (stages_k < config->splits) {
-        return INT64_MAX; /* a share of K would be empty */
+                            int clusters_at_once) {
+    int64_t cluster = (int64_t)config->ctas * config->splits, stages_k = ceil_div(k, STAGE_K);
+    if (stages_k < config->splits || clusters_at_once < 1) {
+        return INT64_MAX;
     }
     int64_t load = STAGE_BYTES_OF(config->features, config->ctas) / 1024 * LOAD_PS_PER_KB;
     int64_t multiply = (int64_t)STAGE_STEPS * config->features * MMA_PS_PER_STEP;
@@ -42,15 +40,15 @@ int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, in
     /* Of a CTA's fp32 sums of both products all but its own share leave it, and as much comes in. */
     int64_t sums_kb = 2 * (int64_t)TILE_TOKENS * config->features * (int64_t)sizeof(float) / 1024;
     int64_t exchange = sums_kb * (config->splits - 1) / config->splits * LOAD_PS_PER_KB + EXCHANGE_PS;
-    return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once(cluster, sms)) *
+    return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *
            (ceil_div(stages_k, config->splits) * stage + WAVE_PS + (config->splits > 1 ? exchange : 0));
 }
 
-int blackwell_choose(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+int blackwell_choose(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {
     int best = 0;
     for (int i = 1; i < blackwell_config_count; i++) {
-        if (blackwell_plan_cost(&blackwell_configs[i], m, n, k, l, sms) <
-            blackwell_plan_cost(&blackwell_configs[best], m, n, k, l, sms)) {
+        if (blackwell_plan_cost(&blackwell_configs[i], m, n, k, l, clusters_at_once[i]) <
+            blackwell_plan_cost(&blackwell_configs[best], m, n, k, l, clusters_at_once[best])) {
             best = i;
         }
     }

@@ -197,18 +197,39 @@ static cudaLaunchAttribute dependent_launch(const char *variable) {
     return attribute;
 }
 
-int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments) {
-    cudaLaunchAttribute attributes[2] = {
-        dependent_launch(launch->variable),
-        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {(unsigned)launch->cluster, 1, 1}}};
+static cudaLaunchAttribute cluster_dimension(const struct launch *launch) {
+    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeClusterDimension, .val = {.pad = {0}}};
+    attribute.val.clusterDim.x = (unsigned)launch->cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    return attribute;
+}
+
+static cudaLaunchConfig_t launch_config(const struct launch *launch, void *queue,
+                                        cudaLaunchAttribute *attributes, unsigned count) {
     /* Members in order: grid, block, dynamic shared memory, queue, attributes, their number. */
-    cudaLaunchConfig_t config = {
+    return (cudaLaunchConfig_t){
         {(unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2]},
         {(unsigned)launch->threads, 1, 1},
         (size_t)launch->shared_bytes,
-        problem->queue,
+        queue,
         attributes,
-        launch->cluster > 1 ? 2 : 1};
+        count};
+}
+
+int gpu_clusters_at_once(const struct launch *launch) {
+    cudaLaunchAttribute attribute = cluster_dimension(launch);
+    cudaLaunchConfig_t config = launch_config(launch, NULL, &attribute, 1);
+    int clusters = 0;
+    if (cudaOccupancyMaxActiveClusters(&clusters, launch->kernel, &config) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return -1;
+    }
+    return clusters;
+}
+
+int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments) {
+    cudaLaunchAttribute attributes[2] = {dependent_launch(launch->variable), cluster_dimension(launch)};
+    cudaLaunchConfig_t config = launch_config(launch, problem->queue, attributes, launch->cluster > 1 ? 2 : 1);
     CHECK_CUDA(cudaLaunchKernelExC(&config, launch->kernel, arguments));
     return CUSTOM_KERNEL_OK;
 }

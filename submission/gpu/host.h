@@ -67,6 +67,10 @@ struct launch {
     const char *variable; /* of the environment: 0 turns dependent launch off */
 };
 
+/* How many clusters of a launch run at once on the current device, or -1 where the driver does not say.  Its
+ * kernel was given its shared memory. */
+int gpu_clusters_at_once(const struct launch *launch);
+
 /* Launches on the problem's queue.  The kernel may start before the one in front of it is complete, and waits
  * for that itself. */
 int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments);

@@ -14,7 +14,11 @@ int main(void) {
         unsigned address, rows, columns;
         int sms;
         if (strcmp(word, "plan") == 0 && scanf("%lld %lld %lld %lld %d", &m, &n, &k, &l, &sms) == 5) {
-            const struct blackwell_config *config = &blackwell_configs[blackwell_choose(m, n, k, l, sms)];
+            int clusters[32] = {0};
+            for (int i = 0; i < blackwell_config_count; i++) {
+                clusters[i] = blackwell_clusters_at_once(&blackwell_configs[i], sms);
+            }
+            const struct blackwell_config *config = &blackwell_configs[blackwell_choose(m, n, k, l, clusters)];
             printf("%s %lld %d %d\n", config->name, (long long)blackwell_ctas(config, m, n, l),
                    shared_bytes(config), tensor_columns(config));
         } else if (strcmp(word, "descriptors") == 0 && scanf("%u %u %u", &address, &rows, &columns) == 3) {
