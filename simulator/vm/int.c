@@ -82,6 +82,16 @@ BINARY(min_s16x2, uint32_t, uint32_t,
        pick_half(HALF_S(a >> 16) < HALF_S(b >> 16) ? a >> 16 : b >> 16, HALF_S(a) < HALF_S(b) ? a : b))
 BINARY(max_s16x2, uint32_t, uint32_t,
        pick_half(HALF_S(a >> 16) > HALF_S(b >> 16) ? a >> 16 : b >> 16, HALF_S(a) > HALF_S(b) ? a : b))
+/* .relu: below zero becomes zero. */
+#define ABOVE_ZERO(x) ((x) > 0 ? (uint32_t)(x) : 0)
+#define LEAST(x, y)   ((x) < (y) ? (x) : (y))
+#define MOST(x, y)    ((x) > (y) ? (x) : (y))
+BINARY(min_relu_s32, uint32_t, int32_t, ABOVE_ZERO(LEAST(a, b)))
+BINARY(max_relu_s32, uint32_t, int32_t, ABOVE_ZERO(MOST(a, b)))
+BINARY(min_relu_s16x2, uint32_t, uint32_t,
+       pick_half(ABOVE_ZERO(LEAST(HALF_S(a >> 16), HALF_S(b >> 16))), ABOVE_ZERO(LEAST(HALF_S(a), HALF_S(b)))))
+BINARY(max_relu_s16x2, uint32_t, uint32_t,
+       pick_half(ABOVE_ZERO(MOST(HALF_S(a >> 16), HALF_S(b >> 16))), ABOVE_ZERO(MOST(HALF_S(a), HALF_S(b)))))
 UNARY(abs_16, uint32_t, int16_t, (uint16_t)(a < 0 ? -a : a))
 UNARY(abs_32, uint32_t, int64_t, (int32_t)a < 0 ? -(int64_t)(int32_t)a : (int32_t)a)
 UNARY(abs_64, uint64_t, uint64_t, (int64_t)a < 0 ? 0 - a : a)
@@ -142,21 +152,25 @@ void decode_rem(struct decoder *d) {
 
 void decode_min(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_TYPE(min), [T_U16X2] = min_u16x2, [T_S16X2] = min_s16x2};
+    static const exec_fn clamped[T_TYPES] = {[T_S32] = min_relu_s32, [T_S16X2] = min_relu_s16x2};
+    bool relu = mod(d, "relu");
     unsigned type = mod_type(d);
-    if (is_float_type(type)) {
+    if (is_float_type(type) && !relu) {
         decode_float_binary(d, "min", type);
     } else {
-        plain(d, fns, type, 2);
+        plain(d, relu ? clamped : fns, type, 2);
     }
 }
 
 void decode_max(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {BY_TYPE(max), [T_U16X2] = max_u16x2, [T_S16X2] = max_s16x2};
+    static const exec_fn clamped[T_TYPES] = {[T_S32] = max_relu_s32, [T_S16X2] = max_relu_s16x2};
+    bool relu = mod(d, "relu");
     unsigned type = mod_type(d);
-    if (is_float_type(type)) {
+    if (is_float_type(type) && !relu) {
         decode_float_binary(d, "max", type);
     } else {
-        plain(d, fns, type, 2);
+        plain(d, relu ? clamped : fns, type, 2);
     }
 }
 

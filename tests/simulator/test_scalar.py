@@ -103,9 +103,20 @@ def test_lop3_every_table():
         np.testing.assert_array_equal(got, want, err_msg=hex(table))
 
 
+def signed(value: int, bits: int) -> int:
+    """The low bits as a signed number."""
+    top = 1 << (bits - 1)
+    return ((value & (2 * top - 1)) ^ top) - top
+
+
 def signed24(value: int) -> int:
-    """The low 24 bits as a signed number."""
-    return ((value & 0xFFFFFF) ^ 0x800000) - 0x800000
+    return signed(value, 24)
+
+
+def on_halves(function, x: int, y: int) -> int:
+    """A function of signed 16-bit numbers on each half."""
+    low, high = function(signed(x, 16), signed(y, 16)), function(signed(x >> 16, 16), signed(y >> 16, 16))
+    return (high & 0xFFFF) << 16 | (low & 0xFFFF)
 
 
 def test_prmt_and_funnel_shifts():
@@ -133,6 +144,10 @@ def test_prmt_and_funnel_shifts():
             min(max((signed24(x) * signed24(y) >> 16) + (z ^ 2**31) - 2**31, -(2**31)), 2**31 - 1) % 2**32
             for x, y, z in rows
         ],
+        "min.relu.s32 {0}, {1}, {2};": [max(min(signed(x, 32), signed(y, 32)), 0) for x, y, _ in rows],
+        "max.relu.s32 {0}, {1}, {2};": [max(signed(x, 32), signed(y, 32), 0) for x, y, _ in rows],
+        "min.relu.s16x2 {0}, {1}, {2};": [on_halves(lambda v, w: max(min(v, w), 0), x, y) for x, y, _ in rows],
+        "max.relu.s16x2 {0}, {1}, {2};": [on_halves(lambda v, w: max(v, w, 0), x, y) for x, y, _ in rows],
         "mul24.hi.u32 {0}, {1}, {2};": [((x & 0xFFFFFF) * (y & 0xFFFFFF) >> 16) % 2**32 for x, y, _ in rows],
         "mul24.hi.s32 {0}, {1}, {2};": [(signed24(x) * signed24(y) >> 16) % 2**32 for x, y, _ in rows],
         "sad.u32 {0}, {1}, {2}, {3};": [(abs(x - y) + z) % 2**32 for x, y, z in rows],
