@@ -37,6 +37,7 @@ class Case:
     buffers: list[str] = field(default_factory=list)  # of ptxsim; empty: not run there by this script
     shape: tuple[int, int, int] | None = None  # of a kernel of others
     config: str = ""  # of the Blackwell back end
+    scope: str = ""  # what of it is launched
 
     def input(self) -> dict:
         """SentryWard's input.json."""
@@ -159,27 +160,52 @@ FOREIGN_MUTANTS = {
 }
 
 
+def with_direct_predicates(text: str) -> str:
+    """Waits that branch on their own predicate, and lane 0 for the elected one: SentryWard follows neither a predicate
+    through selp and setp, nor elect.sync."""
+    through = r"selp\.u32 (?P<bit>%r\d+), 1, 0, p;\s*\}(?P<between>.*?)setp\.eq\.s32\s+(?P<no>%p\d+), (?P=bit), 0;"
+    elect = re.compile(r"elect\.sync _\|p, 0xffffffff;\s*" + through, re.S)
+    text = elect.sub(
+        r".reg .b32 lane; mov.u32 lane, %tid.x; and.b32 lane, lane, 31; setp.ne.u32 \g<no>, lane, 0; }\g<between>", text
+    )
+    wait = re.compile(
+        r"\{\s*\.reg \.pred p;\s*mbarrier\.try_wait(?P<form>\S+) p, (?P<of>[^;]*);\s*"
+        + through
+        + r"(?P<then>.*?)@(?P=no) bra",
+        re.S,
+    )
+    return wait.sub(r"mbarrier.try_wait\g<form> \g<no>, \g<of>; \g<between>\g<then>@!\g<no> bra", text)
+
+
+# Of the Blackwell back end: one CTA; a pair; two pairs that share K; these with shared columns of scale factors.
+# Stages of K: a lap and one more, or as many as its time allows.
+BLACKWELL_STAGES = {"m128n64": 6, "m256n64": 8, "m256n128k2": 12, "m256n192k2": 2}
+
+
 def blackwell(modules: dict[str, str]) -> Iterator[Case]:
-    """The Blackwell back end's GEMM on one tile, for one CTA and for a pair."""
-    for config in ("m128n64", "m256n64"):
-        text = re.sub(r"\.collector::a::\w+", "", without_mad(modules[config]))
+    """The Blackwell back end's GEMM on one tile."""
+    for config, stages in BLACKWELL_STAGES.items():
+        text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(modules[config])))
         name = re.search(r"\.entry (\w+)", text)[1]
-        features, stages, ctas = map(int, re.findall(r"Li(\d+)E", name)[:3])
-        tokens, steps = 128 * ctas, 4 * (stages + 1)
+        features, _, ctas, _, splits = map(int, re.findall(r"Li(\d+)E", name)[:5])
+        tokens, steps = 128 * ctas, 4 * stages
         maps = []
         for i, rows in enumerate((tokens, features, features)):
             box = [128, 128 if i == 0 else features // ctas, 1]
             maps.append(tensor_map("", f"codes{i}", [32 * steps, rows, 1], [32 * steps, 32 * steps * rows], box, "u8"))
             maps[-1]["swizzle"] = "128B"
-        for i, tiles in enumerate((ctas * steps, steps, steps)):
+        feature_tiles = -(-features // 128)
+        for i, tiles in enumerate((ctas * steps, feature_tiles * steps, feature_tiles * steps)):
             maps.append(tensor_map("", f"scales{i}", [256, tiles, 1], [512, 512 * tiles], [256, 4, 1], "u16"))
             maps[-1]["swizzle"] = "none"
         for i, each in enumerate(maps):
             each |= {"parameter": f"{name}_param_0"} | ({"offset": 128 * i} if i else {})
         values = ((776, tokens), (780, features), (784, steps), (788, 0))
         scalars = [(f"{name}_param_0", at, "s32", value) for at, value in values]
-        common = {"entry": name, "grid": ctas, "cluster": ctas, "block": 192, "shared": 232448}
+        group = ctas * splits
+        common = {"entry": name, "grid": group, "cluster": group, "block": 192, "shared": 232448}
         common |= {"scalars": scalars, "maps": maps, "config": config}
+        common["scope"] = f"{group} CTA{'s' * (group > 1)}, {stages} stages of K"
         yield Case(f"Blackwell {config}, ported", "", text, **common)
 
 
