@@ -13,21 +13,24 @@ the number of wrong elements, then the verdict. Inputs: normal bf16, or the lead
 """
 # What a finding means for the kernels here, and who is right; only those that occur are printed.
 JUDGED = {
-    "deadlock": (
+    "deadlock": ("Follows from missed-phase where the schedule runs into it"),
+    "missed-phase": (
         "One mbarrier phase can complete twice before a slower warp looks at it: every warp waits for a barrier that "
         "warp 0 alone re-arms, and nothing keeps warp 0 from going round again. A TMA's latency hides it on a chip. "
-        "The simulator is right, but only mode eager shows it: see below"
+        "Right, and SentryWard says the same of v1 to v3 (`SENTRYWARD.md`)"
     ),
     "missing-tcgen05-fence": (
         "PTX orders dealloc, or tcgen05's reads of shared memory, after another thread's work only through "
         "tcgen05.fence; CUTLASS leaves it out as well. Review is right"
     ),
-    "tensor-memory-lane": "A CTA has lanes 0 to 127; in a pair these authors use 128 to 255. Review is right",
+    "tensor-memory-lane": (
+        "A CTA has lanes 0 to 127, of which a warp reaches its own 32. In a pair two authors use 128 to 255; in s_128t "
+        "and sub_tcgen2 every warp names lane 0, and the author's log beside s_128t has a benchmark on a B200 passing. "
+        "PTX allows neither and chips seem to take the warp's own lanes, as the simulator does. Review is right"
+    ),
     "tensor-memory": (
         "With dealloc at once: warps read columns that warp 0 gave back, since the barrier in front of dealloc is "
-        "commented out. In s_128t and sub_tcgen2: a warp names lane 0 for lanes 32 and up, which PTX forbids; the "
-        "author's log beside s_128t has a benchmark on a B200 passing, so the chip seems to take the warp's own lanes. "
-        "The simulator is right by PTX"
+        "commented out. The simulator is right by PTX"
     ),
     "tensor-memory-freed": (
         "Dealloc before the other warps' loads are known to be complete: the barrier in front of it is commented out "
@@ -51,19 +54,6 @@ JUDGED = {
     "read-before-landing": "A warp that lags copies scales that the next round's TMA is already replacing. Right",
     "mbarrier-init-race": "Barriers used without a synchronisation after their initialisation",
 }
-MISSED = """
-## What the simulator should learn from this
-
-- `deadlock` of learn-cuda v1 to v3 and of s_128t is a property of the synchronisation, yet it is reported only when the
-  schedule runs into it (eager). A check at issue would do: nobody may complete a phase of an mbarrier unless the waits
-  for the phase in front of it have been passed before. SentryWard has this rule and finds v1 to v3 (`SENTRYWARD.md`).
-- A module's static shared variables are charged to each of its kernels: fast.cu's kernels in one file, as its author
-  builds them, are refused for want of shared memory. The trial compiles each alone.
-- A launch that is refused leaves the verdict `clean` and cudaGetLastError at success; the trial counts the CTAs.
-- The stand-in runtime has no cuGetErrorString; the trial's wrapper brings one.
-- A chip seems to take a warp's own lanes whatever the lane in tcgen05.ld's address says (s_128t; 128 to 255 in pairs).
-  An error that ends the launch is strict; with the lanes put right (`lanes`) the results are.
-"""
 
 
 def cell(run: dict) -> str:
@@ -110,4 +100,4 @@ def render(rows: list[dict]) -> str:
     lines += [f"- {name} at `{commit}`" for name, commit in sorted(repositories.items())]
     lines += ["", "## Who is right", "", "| finding | judgement |", "| --- | --- |"]
     lines += [f"| {kind} | {JUDGED.get(kind, 'not judged yet')}. |" for kind in sorted(seen)]
-    return "\n".join(lines) + "\n" + MISSED
+    return "\n".join(lines) + "\n"
