@@ -79,6 +79,20 @@ static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, 
     return true;
 }
 
+/* HW: a store may run past the end of a tensor but not start before it: an illegal instruction (measured on an
+ * H200; CUDA programming guide, tensor memory access). */
+static bool starts_inside(struct run *run, const struct tensor_box *box, int lane) {
+    for (uint32_t i = 0; i < box->map.rank; i++) {
+        if (box->at[i] < 0) {
+            (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
+                             "a tensor store at coordinate %lld of dimension %u: it may not be negative",
+                             (long long)box->at[i], i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* HW: 128 bytes; a swizzled box needs its pattern's repeat, or rows land in other places than expected. */
 static uint32_t shared_alignment(const struct tensor_box *box) {
     (void)box;
@@ -119,7 +133,8 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct store store = {.tensor = true, .reduction = (enum reduction)insn->aux2};
-        if (!read_box(run, insn, 2, lane, &store.box) || !rows_exist(run, &store.box, lane, true)) {
+        if (!read_box(run, insn, 2, lane, &store.box) || !starts_inside(run, &store.box, lane) ||
+            !rows_exist(run, &store.box, lane, true)) {
             return FAIL;
         }
         /* A reduction's type is the tensor's. */

@@ -225,6 +225,11 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
 static enum next real_to_real(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
+        if (insn->type == T_TF32 && insn->stype == T_F32) { /* not through a double: a NaN keeps its bits */
+            ((uint32_t *)row(run, insn->op[0]))[lane] =
+                to_small(insn, TC_TF32, ((const float *)row(run, insn->op[1]))[lane]);
+            continue;
+        }
         store_real(run, insn, lane, load_real(run, insn, lane));
     }
     return NEXT;

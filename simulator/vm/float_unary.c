@@ -62,13 +62,18 @@ static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
 static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);
+    const uint32_t nan_bits = 0x7fffffff;
     int before = fegetround();
     (void)fesetround(fe_modes[insn->rnd]);
     FOR_LANES(rest, mask) {
         volatile float x = a[LANE(rest)], r;
         x = insn->ftz ? flush(x) : x;
         r = insn->aux == U_RCP ? 1.0f / x : sqrtf(x);
-        d[LANE(rest)] = r != r ? nanf("") : insn->ftz ? flush(r) : r;
+        r = insn->ftz ? flush(r) : r;
+        d[LANE(rest)] = r;
+        if (r != r) {
+            memcpy(&d[LANE(rest)], &nan_bits, sizeof nan_bits);
+        }
     }
     (void)fesetround(before);
     return NEXT;

@@ -54,6 +54,7 @@ static __device__ __forceinline__ void dump_shared(uint32_t *out, const unsigned
 /* Launches `kernel` on fresh buffers and prints the hash of what it left in them. */
 void run(const char *name, const void *kernel, int ctas, int threads, int cluster, void **arguments);
 struct buffers fresh_buffers(void);
+bool named(const char *name); /* it alone was asked for: what a card refuses runs only then */
 void check(const char *what, cudaError_t error); /* ends the program, saying what failed, but for success */
 
 void copies(void);

@@ -31,6 +31,10 @@ static void never_ended(int signal) {
     _exit(EXIT_NEVER_ENDED);
 }
 
+bool named(const char *name) {
+    return only != NULL && strcmp(only, name) == 0;
+}
+
 struct buffers fresh_buffers(void) {
     if (made.out == NULL) {
         static uint32_t words[IN_WORDS];

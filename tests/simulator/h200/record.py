@@ -29,6 +29,7 @@ ROOT = HERE.parents[2]
 OUT_WORDS = 16384  # of a feature (features.cuh)
 APPROXIMATE = "approximate."  # features whose words are compared within a bound
 APPROXIMATE_WORDS = 4096
+REFUSED = tuple(f"tma.store.2d.{swizzle}.before" for swizzle in ("none", "32B", "64B", "128B"))
 FEATURE_SECONDS, HOPPER_SECONDS = 40, 70  # for all of them
 SECONDS_TO_DIE = 5
 RESTARTS = 8  # behind a feature or case that failed
@@ -102,6 +103,15 @@ def record_features(folder: Path) -> tuple[dict[str, list], dict[str, str], byte
     return found, failed, b"".join(part.read_bytes() for part in parts if part.is_file())
 
 
+def refusals() -> tuple[dict[str, str], dict[str, str]]:
+    """What the card said of the features it has to refuse; those it took."""
+    said, taken = {}, {}
+    for name in REFUSED:
+        done = subprocess.run([ROOT / "build/features_h200", name], capture_output=True, text=True, check=False)
+        (said if done.returncode else taken)[name] = done.stderr.strip() or "was not refused"
+    return said, taken
+
+
 def record_hopper(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, np.ndarray]]:
     """Name -> digests of inputs and output; failures; samples of the outputs."""
     names = [case.name for case in cases()]
@@ -126,6 +136,7 @@ def card(out: Path) -> int:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         features, failed, words = record_features(Path(folder))
+        refused, taken = refusals()
         calls, calls_failed, samples = record_hopper(Path(folder))
     record = {
         "chip": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
@@ -136,7 +147,8 @@ def card(out: Path) -> int:
         "sources": sources_digest(),
         "features": features,
         "hopper": calls,
-        "failed": failed | calls_failed,
+        "refused": refused,
+        "failed": failed | taken | calls_failed,
     }
     (out / "record.json").write_text(json.dumps(record, indent=1))
     (out / "words.xz").write_bytes(lzma.compress(words, preset=2))
@@ -159,6 +171,8 @@ def read(out: Path) -> tuple[dict, dict[str, np.ndarray], dict[str, np.ndarray]]
 def pack(out: Path) -> int:
     """Makes the fixtures."""
     record, samples, words = read(out)
+    # The first record ran what is refused among the others.
+    record.setdefault("refused", {name: record["failed"].pop(name) for name in REFUSED})
     if record["failed"]:
         print(f"failed on the card: {', '.join(record['failed'])}", file=sys.stderr)
         return 1
