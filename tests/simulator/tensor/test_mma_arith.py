@@ -263,6 +263,23 @@ def test_without_accumulation_d_is_not_read(isa):
     explain(got, vectors(Rule("f16", "f16"), a, b, np.zeros((4, 9), np.uint32)), 3, "overwrite")
 
 
+@pytest.mark.parametrize("fmt", ["f16", "bf16", "e4m3"])
+def test_products_that_are_all_zero_leave_the_accumulator(isa, fmt):
+    """Large numbers against zeros, where the alignment that a product would need is out of the vectors' range."""
+    r = c_rule("wgmma", fmt, fmt)
+    k = K.get(fmt, 32)
+    large = {"f16": 0x7BFF, "bf16": 0x7F7F, "e4m3": 0x7E}[fmt]
+    a, b = np.zeros((4, k), np.int64), np.zeros((8, k), np.int64)
+    a[1:, ::2], b[1:, 1::2] = large, large  # no k has both
+    c = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800001, 0x7F7FFFFF, 0xFF800000], np.uint32)
+    d = np.tile(c, (4, 1))
+    got = mma(r, as_bytes(a, fmt), as_bytes(b, fmt), d)
+    np.testing.assert_array_equal(got, mma(r, as_bytes(a, fmt), as_bytes(b, fmt), d, generic=True))
+    assert (got[:, [0, 1]] == 0).all()
+    if fmt != "e4m3":  # fp8 results keep 13 bits
+        assert (got[:, 5] == c[5]).all()
+
+
 def test_integers_wrap_or_saturate():
     rng = np.random.default_rng(9)
     a = rng.integers(0, 256, (8, 32)).astype(np.uint8)
