@@ -93,7 +93,7 @@ build: library ## build the C library with every back end that can be built here
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
-	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a),not built: $(or $(NVCC_REASON),not in this tree))'
+	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(BLACKWELL_103), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
 
 setup: ## find or make a Python with torch
 	@scripts/setup.sh run > /dev/null

@@ -52,6 +52,12 @@ def test_each_benchmark_shape_runs_in_one_wave_on_128_sms(ask, m, n, k, name, ct
     assert (chosen, int(count)) == (name, ctas)
 
 
+def test_clusters_that_do_not_fit_at_once_are_not_chosen(ask):
+    few = 8 * 15  # an eighth of the chip has room for one cluster of eight CTAs, and sixteen are wanted
+    chosen, count, _, _ = ask("plan", 256, 3072, 4096, 1, few)
+    assert (chosen, int(count)) == ("m256n128k2", 96)
+
+
 @pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
 @pytest.mark.parametrize("n", [1, 72, 384, 100000])
 @pytest.mark.parametrize("k", [64, 7168])
