@@ -28,13 +28,12 @@ RESULTS, TABLE = ROOT / "simulator/blackwell.json", ROOT / "simulator/BLACKWELL.
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
 STAGE_K = 256
 INTRODUCTION = """Written by `make blackwell-table` (`tests/simulator/blackwell_table.py`); `blackwell.json` has the
-figures; `make blackwell-table BLACKWELL_TABLE_ARGS='--configs m256n64 --modes late'` runs a part. The back end's
-own host code and PTX, with all checks on. A cell: outputs that agree with the float64 reference, of how many
-problems; the verdict on all of them; host seconds of the calls (on a shared machine: no benchmark). Empty: not run.
-`chosen` takes the configuration that the plan chooses for 148 SMs; one that splits K is not given problems with too
-few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale factor, zero and subnormal
-among them, a third with NaN scale factors too; edges: M and N of 1, 40, 72, 129, 200, 1000, K that ends within a
-stage, L of 1 and 3, both layouts of scale factors."""
+figures. The back end's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
+reference, of how many problems; the verdict on all of them; host seconds of the calls (on a shared machine: no
+benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for 148 SMs; one that splits K is
+not given problems with too few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale
+factor, zero and subnormal among them, a third with NaN scale factors too; edges: M and N of 1, 40, 72, 129, 200,
+1000, K that ends within a stage, L of 1 and 3, both layouts of scale factors."""
 CHOSEN = "chosen"  # the configuration that the plan chooses, for each problem
 
 DRIVER = """
@@ -179,6 +178,9 @@ def render(rows: list[dict]) -> str:
     clean = sum(row["verdict"] == "clean" for row in rows)
     lines = [
         "# The Blackwell back end on the simulator",
+        "",
+        "    make blackwell-table                                                               # everything",
+        "    make blackwell-table BLACKWELL_TABLE_ARGS='--configs m256n64 --modes late'         # a part",
         "",
         textwrap.fill(INTRODUCTION, 120, break_on_hyphens=False),
         "",

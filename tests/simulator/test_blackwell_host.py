@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from blackwell_table import CHOSEN, MODES, Problem, Run, execute, possible, small, splits
+from blackwell_table import (
+    CHOSEN,
+    MODES,
+    RESULTS,
+    TABLE,
+    Problem,
+    Run,
+    execute,
+    possible,
+    render,
+    small,
+    splits,
+)
 from sim_kit import built, nvcc
 
 
@@ -27,6 +41,13 @@ def test_small_problems_are_right_and_clean(library, config, mode):
 def test_every_configuration_has_a_mode():
     assert {config for config, _ in CASES} == {CHOSEN, *splits()}
     assert {mode for _, mode in CASES} == set(MODES)
+
+
+def test_the_table_is_what_its_figures_say_and_covers_every_configuration():
+    rows = json.loads(RESULTS.read_text())
+    assert TABLE.read_text() == render(rows)
+    assert {row["config"] for row in rows} == {CHOSEN, *splits()}
+    assert all(row["right"] == row["problems"] and row["verdict"] == "clean" for row in rows)
 
 
 @pytest.mark.parametrize(
