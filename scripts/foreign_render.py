@@ -41,7 +41,12 @@ JUDGED = {
         "tcgen05.cp onto scale columns that an earlier cp or mma of the same thread uses: no pipelined pair in PTX, "
         "and everybody's practice. Review is right"
     ),
-    "tensor-memory-race": "The same cp from another thread, with no order between the two (equal bytes). Right by PTX",
+    "tensor-memory-race": (
+        "The same cp from another thread, with no order between the two (equal bytes); in sub_tcgen2 tcgen05.st of the "
+        "scales, and an MMA of another warp on them without wait::st and fences. Right by PTX"
+    ),
+    "tensor-memory-uninitialised": "An early version's MMA names scale columns that nothing has written. Right",
+    "write-after-read-race": "Warps refill shared memory with no barrier behind the other warps' reads. Right",
     "tcgen05-register": "tcgen05.ld's register moved before wait::ld by nvcc: asm without dependence. Review is right",
     "out-of-bounds": "A pointer that the driver did not fill, or a pipeline longer than K",
     "mbarrier-init-fence": "No fence between mbarrier.init and the first TMA on it. Right by PTX; chips forgive it",

@@ -1,6 +1,7 @@
 /* Kernel attributes and launches of the stand-in runtime. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "registry.h"
@@ -103,7 +104,8 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
                 : status == SIM_NO_KERNEL                   ? cudaErrorInvalidDeviceFunction
                                                             : cudaErrorInvalidConfiguration;
     }
-    if (runtime_report(sim)) {
+    const char *go_on = getenv("NVFP4_SIMULATE_GO_ON");
+    if (runtime_report(sim) && (go_on == NULL || strcmp(go_on, "1") != 0)) {
         error = cudaErrorLaunchFailure;
     }
     runtime_unlock();

@@ -24,7 +24,13 @@ __global__ void add(int *out, int rounds) {
 }
 __global__ void other(int *out) { extern __shared__ int room[]; room[0] = 1; *out = room[0]; }
 #define SAY(name, value) std::printf("%s=%s\n", name, cudaGetErrorName(value))
-int main(int count, char **) {
+__global__ void wrong(int *out) { *(volatile int *)((char *)out + (1 << 20)) = 1; }
+int main(int count, char **arguments_) {
+    if (count > 1 && arguments_[1][0] == 'w') {
+        wrong<<<1, 32>>>(nullptr);
+        SAY("wrong", cudaGetLastError());
+        return 0;
+    }
     cudaDeviceProp p;
     const char *text = nullptr;
     SAY("properties", cudaGetDeviceProperties(&p, 0));
@@ -89,11 +95,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("runtime")
 
 
-def run(folder, *arguments, mode="eager"):
+def run(folder, *arguments, mode="eager", **changes):
     report = folder / "report.json"
     environment = dict(
         os.environ, NVFP4_SIMULATE_JSON=str(report), NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_CHIP="h200"
     )
+    environment |= changes
     done = subprocess.run(
         [program(folder), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
@@ -124,3 +131,10 @@ def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
     assert {finding["kind"] for finding in report["findings"]} == {"launch-refused"}
     assert "launch-refused: more threads in a block" in done.stderr
     assert "102400 bytes of dynamic shared memory" in done.stderr
+
+
+def test_an_error_fails_the_launch_unless_told_to_go_on(folder):
+    said, report, _ = run(folder, "wrong")
+    assert (said["wrong"], report["verdict"]) == ("cudaErrorLaunchFailure", "error")
+    said, report, _ = run(folder, "wrong", NVFP4_SIMULATE_GO_ON="1")
+    assert (said["wrong"], report["verdict"]) == ("cudaSuccess", "error")
