@@ -181,7 +181,8 @@ def verdict(account: dict[str, Any]) -> str:
         f"{min(best['low_us'], chosen['low_us']):.1f} to {max(best['high_us'], chosen['high_us']):.1f} us. With the "
         f"account's tiles {target:.0f} us are met when {means['to_hide_for_target_us']:.2f} us of every call are "
         "hidden or saved, or when two hopes hold together: that bytes into an SM bind, and that exchanged sums move "
-        f"at L2's rate; then `plan.c`'s tiles come to {chosen['hoped_us']:.2f} us. For scale, dependent launch hides "
+        f"at L2's rate; then the best tiles, which split K, come to {means['hoped_us']:.2f} us. For scale, dependent "
+        "launch hides "
         f"{gain:.2f} us of a launch on an H200 ({min(gains):.2f} to {max(gains):.2f})."
     )
 
@@ -277,7 +278,7 @@ def render(account: dict[str, Any]) -> str:
         "Every tile:",
         every_configuration(account),
         "Splitting K trades bytes for an exchange through distributed shared memory, whose rate on a B200 nobody has "
-        "published; `plan.c` assumes L2's. What the exchange may take for a split tile to pay:",
+        "published; `plan.c` assumes what an H200 takes. What the exchange may take for a split tile to pay:",
         break_even(account),
         verdict(account),
     ]

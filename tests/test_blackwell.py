@@ -41,20 +41,29 @@ def ask(root, tmp_path_factory):
 @pytest.mark.parametrize(
     ("m", "n", "k", "name", "ctas"),
     [
-        (256, 4096, 7168, "m256n128k2", 128),
+        (256, 4096, 7168, "m256n64", 128),
         (512, 4096, 7168, "m256n128", 128),
-        (256, 3072, 4096, "m256n192k4", 128),
-        (512, 3072, 7168, "m256n192k2", 128),
+        (256, 3072, 4096, "m256n64", 96),
+        (512, 3072, 7168, "m256n128", 96),
     ],
 )
-def test_each_benchmark_shape_runs_in_one_wave_on_128_sms(ask, m, n, k, name, ctas):
+def test_each_benchmark_shape_runs_in_one_wave(ask, m, n, k, name, ctas):
     chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
     assert (chosen, int(count)) == (name, ctas)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "name"),
+    [(256, 3072, 32768, "m256n192k4"), (512, 3072, 32768, "m256n192k2"), (256, 4096, 32768, "m256n128k2")],
+)
+def test_k_is_split_where_it_is_long_enough_to_pay_for_the_exchange(ask, m, n, k, name):
+    chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
+    assert (chosen, int(count)) == (name, 128)
+
+
 def test_clusters_that_do_not_fit_at_once_are_not_chosen(ask):
     few = 8 * 15  # an eighth of the chip has room for one cluster of eight CTAs, and sixteen are wanted
-    chosen, count, _, _ = ask("plan", 256, 3072, 4096, 1, few)
+    chosen, count, _, _ = ask("plan", 256, 3072, 32768, 1, few)
     assert (chosen, int(count)) == ("m256n128k2", 96)
 
 

@@ -8,7 +8,9 @@
 #define LOAD_PS_PER_KB  9340
 #define MMA_PS_PER_STEP 540 /* for each feature */
 #define WAVE_PS         2500000
-#define EXCHANGE_PS     1000000 /* of two barriers of a cluster and the first bytes between them */
+/* measured:H200.  What the Hopper kernel's exchange of sums takes for each KB that leaves a CTA, barriers
+ * included: nobody has published the rate between a B200's SMs.  Split tiles pay at less than half of it. */
+#define EXCHANGE_PS_PER_KB 56250
 
 /* A cluster of CTAs lies in one of the chip's processing clusters: taken to be 8 of 18 SMs on a B200. */
 #define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
@@ -39,9 +41,9 @@ int64_t blackwell_plan_cost(const struct blackwell_config *config, int64_t m, in
     int64_t stage = load > multiply ? load : multiply;
     /* Of a CTA's fp32 sums of both products all but its own share leave it, and as much comes in. */
     int64_t sums_kb = 2 * (int64_t)TILE_TOKENS * config->features * (int64_t)sizeof(float) / 1024;
-    int64_t exchange = sums_kb * (config->splits - 1) / config->splits * LOAD_PS_PER_KB + EXCHANGE_PS;
+    int64_t exchange = sums_kb * (config->splits - 1) / config->splits * EXCHANGE_PS_PER_KB;
     return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *
-           (ceil_div(stages_k, config->splits) * stage + WAVE_PS + (config->splits > 1 ? exchange : 0));
+           (ceil_div(stages_k, config->splits) * stage + WAVE_PS + exchange);
 }
 
 int blackwell_choose(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {
