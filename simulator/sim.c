@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "hazard/findings.h"
 #include "vm/vm.h"
@@ -51,6 +52,30 @@ void sim_destroy(struct sim *sim) {
 
 const char *sim_message(const struct sim *sim) {
     return sim->message;
+}
+
+bool sim_read_mode(const char *text, struct sim_options *options) {
+    static const char *const names[] = {"eager", "late", "reverse", "random", "poison"};
+    const int count = sizeof names / sizeof *names;
+    size_t length = strcspn(text, ":");
+    int mode = 0;
+    while (mode < count && (strlen(names[mode]) != length || strncmp(text, names[mode], length) != 0)) {
+        mode++;
+    }
+    uint64_t seed = 0;
+    if (mode == count || (text[length] == ':' && mode != SIM_RANDOM)) {
+        return false;
+    }
+    if (text[length] == ':') {
+        char *end;
+        seed = strtoull(text + length + 1, &end, 0);
+        if (end == text + length + 1 || *end != '\0') {
+            return false;
+        }
+    }
+    options->mode = (enum sim_mode)mode;
+    options->seed = seed;
+    return true;
 }
 
 void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed) {

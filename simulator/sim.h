@@ -13,6 +13,7 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@ extern "C" {
 #endif
 
 #define SIM_API __attribute__((visibility("default")))
+
+#define SIM_MODES "eager, late, reverse, random:SEED or poison"
 
 /* When asynchronous operations take effect. */
 enum sim_mode {
@@ -125,6 +128,8 @@ SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *k
                        const struct sim_launch_attributes *attributes);
 /* What the caller itself refuses to launch; sim_launch notes its own refusals. */
 SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
+/* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
+SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 SIM_API void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */

@@ -57,19 +57,6 @@ static void read_triple(const char *text, uint32_t triple[3]) {
     }
 }
 
-static bool read_mode(const char *text, struct sim_options *options) {
-    static const char *const names[] = {"eager", "late", "reverse", "random", "poison"};
-    for (int i = 0; i < 5; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(text, names[i], length) == 0 && (text[length] == '\0' || text[length] == ':')) {
-            options->mode = (enum sim_mode)i;
-            options->seed = text[length] == ':' ? strtoull(text + length + 1, NULL, 0) : 0;
-            return true;
-        }
-    }
-    return false;
-}
-
 static char *read_file(const char *name, size_t *bytes) {
     FILE *file = fopen(name, "rb");
     if (file == NULL) {
@@ -224,7 +211,7 @@ static int read_options(struct job *job, int argc, char **argv) {
                 job->options.max_instructions = strtoull(value, NULL, 0);
             } else if (strcmp(word, "--dump") == 0 && job->ndumps < MAX_ARGUMENTS) {
                 job->dumps[job->ndumps++] = value;
-            } else if (strcmp(word, "--mode") != 0 || !read_mode(value, &job->options)) {
+            } else if (strcmp(word, "--mode") != 0 || !sim_read_mode(value, &job->options)) {
                 return -1;
             }
         }

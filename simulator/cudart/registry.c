@@ -62,14 +62,16 @@ int runtime_sms(void) {
     return runtime_major() == 10 ? b200_sms : h200_sms;
 }
 
-static void read_mode(struct sim_options *options) {
-    static const char *const names[] = {"eager", "late", "reverse", "random", "poison"};
+/* A variable that says something else: the run would not be what was asked for. */
+static void refuse_setting(const char *variable, const char *value, const char *expected) {
+    (void)fprintf(stderr, "simulator: %s is '%s'; expected %s\n", variable, value, expected);
+    exit(EXIT_FAILURE);
+}
+
+static void read_options(struct sim_options *options) {
     const char *mode = getenv("NVFP4_SIMULATE_MODE"), *checks = getenv("NVFP4_SIMULATE_CHECKS");
-    for (int i = 0; mode != NULL && i < 5; i++) {
-        if (strncmp(mode, names[i], strlen(names[i])) == 0) {
-            options->mode = (enum sim_mode)i;
-            options->seed = strchr(mode, ':') != NULL ? strtoull(strchr(mode, ':') + 1, NULL, 0) : 0;
-        }
+    if (mode != NULL && mode[0] != '\0' && !sim_read_mode(mode, options)) {
+        refuse_setting("NVFP4_SIMULATE_MODE", mode, SIM_MODES);
     }
     options->no_checks = checks != NULL && strcmp(checks, "0") == 0;
     options->sms = (unsigned)runtime_sms();
@@ -88,7 +90,7 @@ struct sim *runtime_lock(void) {
     (void)pthread_mutex_lock(&lock);
     if (the_sim == NULL) {
         struct sim_options options = {.mode = SIM_EAGER};
-        read_mode(&options);
+        read_options(&options);
         the_sim = sim_create(&options);
         if (the_sim == NULL) {
             (void)fputs("simulator: out of memory\n", stderr);

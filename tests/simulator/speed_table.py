@@ -2,10 +2,13 @@
 table of simulator/SPEED.md.
 
 usage: speed_table.py [MODE ...]        (default: eager late random:1; BUILD says which library)
+
+Worth reading on a machine with nothing else to do.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -69,7 +72,9 @@ def cpu() -> str:
 
 def main() -> None:
     """Measures and writes the table."""
-    modes = sys.argv[1:] or ["eager", "late", "random:1"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modes", nargs="*", metavar="MODE", help="eager, late, reverse, random:SEED, poison")
+    modes = parser.parse_args().modes or ["eager", "late", "random:1"]
     columns = [(backend, mode) for backend in BACKENDS for mode in modes]
     times = {column: measure(*column) for column in columns}
     lines = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
-from sim_kit import built, nvcc
+from sim_kit import ROOT, built, nvcc
 
 PROGRAM = r"""
 #include <cstdio>
@@ -138,3 +139,15 @@ def test_an_error_fails_the_launch_unless_told_to_go_on(folder):
     assert (said["wrong"], report["verdict"]) == ("cudaErrorLaunchFailure", "error")
     said, report, _ = run(folder, "wrong", NVFP4_SIMULATE_GO_ON="1")
     assert (said["wrong"], report["verdict"]) == ("cudaSuccess", "error")
+
+
+@pytest.mark.parametrize("mode", ["hasty", "late:3", "random:x", "random:"])
+def test_a_mode_that_does_not_exist_is_refused(mode):
+    driver = "import torch; from submission.submission import custom_kernel as run; " + (
+        "from reference.reference import generate_input as made; run(made(m=64, n=64, k=64, l=1, seed=1))"
+    )
+    environment = dict(os.environ, NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1", NVFP4_SIMULATE_MODE=mode)
+    environment |= {"NVFP4_LIBRARY": str(built("libcustom_kernel_sim.so")), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", driver], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or poison" in done.stderr

@@ -165,11 +165,11 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     }
     uint32_t own = run->warp->index % 4 * TMEM_QUARTER_LANES;
     if (own != 0 && tmem_lane(access.address) < TMEM_QUARTER_LANES) {
-        /* PTX ISA: a warp reaches its own quarter only.  A kernel that names the first for all four warps has given
-         * right results on a B200, as if the address's lane counted from the warp's quarter. */
+        /* PTX ISA: a warp reaches its own quarter only.  A kernel that names the first for all four warps has
+         * given right results on a B200, as if the address's lane counted from the warp's quarter. */
         (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
-                         "%s at lane %d in a warp that reaches lanes %u to %u: taken as one of those", insn->name,
-                         tmem_lane(access.address), own, own + TMEM_QUARTER_LANES - 1);
+                         "%s at lane %d in a warp that reaches lanes %u to %u: taken as one of those",
+                         insn->name, tmem_lane(access.address), own, own + TMEM_QUARTER_LANES - 1);
         access.address += own << 16;
     }
     int touched = tmem_check_access(&tensor->tmem, &access, (int)run->warp->index % 4, regions, &why);
