@@ -1,8 +1,8 @@
 """Checks the GPU back end on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
-of these configurations of the back end's config.h.  --device cpu takes the CPU back end, or with NVFP4_SIMULATE=1 a
-GPU's on the simulator: slow, so with --only rings,nan_scales.
+of these configurations of the back end's config.h, or with all.  --device cpu takes the CPU back end, or with
+NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch  # noqa: E402
 
 from eval.cases import read_cases  # noqa: E402
 from reference.reference import check_against_oracle, check_implementation, generate_input  # noqa: E402
+from scripts.account_tables import config_table  # noqa: E402
 from submission.submission import backends, custom_kernel  # noqa: E402
 
 EDGES = (1, 40, 72, 129, 200, 1000)
@@ -219,11 +220,17 @@ def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
     return {"config": label, "check": name, "passed": passed, "failures": failures}
 
 
+def every_config() -> list[str]:
+    """The configurations of the GPU back end that runs here."""
+    usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
+    return list(config_table(os.environ.get("NVFP4_BACKEND") or usable[0]))
+
+
 def main() -> int:
     """Runs the checks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(CHECKS))
-    parser.add_argument("--configs", default="", help="comma-separated; default: the library's choice")
+    parser.add_argument("--configs", default="", help="comma-separated, or all; default: the library's choice")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what passed and failed there")
     parser.add_argument("--verbose", action="store_true")
@@ -237,7 +244,7 @@ def main() -> int:
         print(f"{backend.name}: {backend.detail}")
     results = [
         run_check(config, name, options.verbose)
-        for config in options.configs.split(",")
+        for config in (every_config() if options.configs == "all" else options.configs.split(","))
         for name in options.only.split(",")
     ]
     if options.json:
