@@ -30,9 +30,8 @@ FENCES = {"mbarrier-init-fence", "missing-tcgen05-fence"}
 NOTES = """
 SentryWard took {theirs:.0f} s for all, the simulator {ours:.0f} s for three modes each, starts of processes included.
 
-- learn-cuda v1 to v3, right on B200s, are wrong for both: a warp can miss a phase of an mbarrier. SentryWard says so
-  whatever the schedule; the simulator sees it in mode eager only. SentryWard's rule (no arrival at a phase before the
-  phase in front of it was waited for) is one that the simulator could take up.
+- learn-cuda v1 to v3, right on B200s, are wrong for both, whatever the schedule: a warp can miss a phase of an mbarrier
+  (no arrival at a phase may come before the phase in front of it was waited for).
 - A `review` is not an accusation: PTX does not guarantee it, and CUTLASS relies on it.
 - The Blackwell back end: {scope}
   What m256n192k2 adds to m256n128k2, columns of scale factors that all stages share, SentryWard does not see; its
