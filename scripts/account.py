@@ -134,7 +134,7 @@ class Predictor:
         chip = CHIPS["blackwell"]
         single = {name: found.at(bounds[name]) for name, found in self.fits.items()}
         moved = waves * design.exchange_bytes()
-        # In proportion: on an H200 the bytes through the cluster's network are what it costs (round 30).
+        # In proportion to the bytes: on an H200 the exchange takes as long without its barriers (round 30).
         exchange = self.exchange_us * moved / self.exchange_bytes
         least = moved / chip.l2_to_sm_bytes / chip.clock_ghz * 1e-3
         low = min(single[name] * (1 - self.fits[name].error) for name in single)

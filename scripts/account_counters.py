@@ -94,7 +94,7 @@ def counters(shape: str, backend: str, config: str, library: Path = LIBRARY) -> 
     report, printed = simulate(["-c", CALL, shape], backend, config, library, **settings)
     found = report["counters"]
     kept = {name: found[name] for name in KEPT}
-    warps = found["instructions_by_warp"]  # in the order of their places in the CTA
+    warps = {warp["index"]: warp for warp in found["instructions_by_warp"]}
     if backend == "blackwell" and len(warps) == sum(map(len, ROLES.values())):
         for role, places in ROLES.items():
             kept[f"{role}_instructions"] = sum(warps[place]["instructions"] for place in places)

@@ -218,7 +218,7 @@ def render(account: dict[str, Any]) -> str:
         path_rows(account, chosen),
         *([path_rows(account, {shape: best[shape] for shape in other})] if other else []),
         f"The exchange of sums is taken at what it takes on an H200, {exchange['us']:.1f} us for "
-        f"{exchange['bytes'] // 1024} KB a CTA, in proportion to the bytes: they are what it costs there "
+        f"{exchange['bytes'] // 1024} KB a CTA, in proportion to the bytes: without its barriers it takes as long "
         "([rounds 24](rounds/0024-split-k-in-a-cluster/round.md) and "
         "[30](rounds/0030-sums-by-async-stores/round.md)). The envelope's low end has it at L2's rate.",
         "## The model, and a check of it on published designs",

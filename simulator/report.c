@@ -79,7 +79,7 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         if (total == 0) {
             continue;
         }
-        (void)fprintf(to, "%s{\"warp\": %d, \"instructions\": %llu", printed++ == 0 ? "" : ", ", warp,
+        (void)fprintf(to, "%s{\"index\": %d, \"instructions\": %llu", printed++ == 0 ? "" : ", ", warp,
                       (unsigned long long)total);
         for (int i = 0; i < CL_CLASSES; i++) {
             if (c->by_warp[warp][i] > 0) {

@@ -33,8 +33,9 @@ static uint32_t field(uint64_t bits, int low, int width) {
 
 static bool reserved(uint64_t bits, int low, int width, const char *what, struct tc_why *why) {
     uint32_t value = field(bits, low, width);
-    if (!value)
+    if (!value) {
         return true;
+    }
     return tc_refuse(why, "%s: bits %d-%d are reserved and must be 0, not 0x%x", what, low, low + width - 1,
                      value);
 }
@@ -52,8 +53,9 @@ bool tc_decode_wgmma_descriptor(uint64_t bits, struct tc_matrix_descriptor *out,
                                                 TC_SWIZZLE_32B};
     const char *what = "wgmma matrix descriptor";
     if (!reserved(bits, 14, 2, what, why) || !reserved(bits, 30, 2, what, why) ||
-        !reserved(bits, 46, 3, what, why) || !reserved(bits, 52, 10, what, why))
+        !reserved(bits, 46, 3, what, why) || !reserved(bits, 52, 10, what, why)) {
         return false;
+    }
     common_fields(bits, out);
     out->swizzle = swizzles[field(bits, 62, 2)];
     return true;
@@ -63,12 +65,15 @@ bool tc_decode_wgmma_descriptor(uint64_t bits, struct tc_matrix_descriptor *out,
 bool tc_decode_tcgen05_descriptor(uint64_t bits, struct tc_matrix_descriptor *out, struct tc_why *why) {
     const char *what = "tcgen05 matrix descriptor";
     if (!reserved(bits, 14, 2, what, why) || !reserved(bits, 30, 2, what, why) ||
-        !reserved(bits, 53, 8, what, why))
+        !reserved(bits, 53, 8, what, why)) {
         return false;
-    if (field(bits, 46, 3) != 1)
+    }
+    if (field(bits, 46, 3) != 1) {
         return tc_refuse(why, "%s: bits 46-48 must be 0b001 on sm_100, not 0x%x", what, field(bits, 46, 3));
-    if (field(bits, 52, 1))
+    }
+    if (field(bits, 52, 1)) {
         return tc_refuse(why, "%s: leading dimension stride mode 1 (absolute address) needs sm_103a", what);
+    }
     common_fields(bits, out);
     switch (field(bits, 61, 3)) {
     case 0:
@@ -208,8 +213,9 @@ void tc_operand_gather(const uint8_t *smem, const struct tc_operand_shape *shape
                 unpack(chunk, bits, codes);
                 chunk = codes;
             }
-            for (size_t x = 0; x < elems && j * elems + x < rows; x++)
+            for (size_t x = 0; x < elems && j * elems + x < rows; x++) {
                 memcpy(out + (j * elems + x) * row_stride + i * size, chunk + x * size, size);
+            }
         }
     }
 }

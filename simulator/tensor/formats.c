@@ -48,10 +48,12 @@ bool tc_is_nan(enum tc_format format, uint32_t code) {
 
 float tc_to_f32(enum tc_format format, uint32_t code) {
     const struct tc_format_info *f = &tc_formats[format];
-    if (format == TC_F32)
+    if (format == TC_F32) {
         return tc_f32_of_bits(code);
-    if (tc_is_nan(format, code))
+    }
+    if (tc_is_nan(format, code)) {
         return tc_f32_of_bits(TC_CANONICAL_NAN);
+    }
     switch (format) {
     case TC_S8:
         return (int8_t)code;
@@ -85,8 +87,9 @@ float tc_to_f32(enum tc_format format, uint32_t code) {
 
 /* PTX ISA cvt, .ue8m0x2: the sign is ignored, values under 2^-127 are code 0, only .rz and .rp exist. */
 static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags) {
-    if (magnitude > 0x7f800000)
+    if (magnitude > 0x7f800000) {
         return 0xff;
+    }
     uint32_t code = magnitude >> 23;
     bool rounds_up = round == TC_RP && (magnitude & 0x7fffff) && magnitude > 0x00400000;
     code += rounds_up;
@@ -97,25 +100,31 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
     const struct tc_format_info *f = &tc_formats[format];
     uint32_t bits = tc_bits_of_f32(x), magnitude = bits & 0x7fffffff;
     bool negative = bits >> 31;
-    if (format == TC_UE8M0)
+    if (format == TC_UE8M0) {
         return to_ue8m0(magnitude, round, flags);
-    if (magnitude > 0x7f800000) /* measured on an H200: rna.tf32 only drops the low bits of a NaN */
+    }
+    if (magnitude > 0x7f800000) { /* measured on an H200: rna.tf32 only drops the low bits of a NaN */
         return format == TC_TF32 && round == TC_RNA ? bits & ~0x1fffu : f->nan;
-    if (negative && (flags & TC_RELU))
+    }
+    if (negative && (flags & TC_RELU)) {
         return 0;
-    if (format == TC_UE4M3)
+    }
+    if (format == TC_UE4M3) {
         negative = false;
+    }
     bool saturates = (flags & TC_SATFINITE) || f->nan == f->max_finite;
     uint32_t sign = negative && format != TC_UE4M3 ? 1u << (f->bits - 1) : 0;
-    if (magnitude == 0x7f800000)
+    if (magnitude == 0x7f800000) {
         return sign | (saturates ? f->max_finite : f->infinity);
+    }
 
     /* The value is significand * 2^(exponent - 23); drop what lies under the format's last bit there. */
     int exponent = magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -126;
     uint32_t significand = magnitude >> 23 ? (magnitude & 0x7fffff) | 0x800000 : magnitude;
     int dropped = 23 - f->fraction + (exponent < f->min_exponent ? f->min_exponent - exponent : 0);
-    if (dropped > 31)
+    if (dropped > 31) {
         dropped = 31; /* the significand has 24 bits: all of it is under half a unit */
+    }
     uint64_t unit = 1ull << dropped, rest = significand & (unit - 1), kept = significand >> dropped;
     bool up = false;
     switch (round) {
@@ -143,8 +152,9 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
      * carries a rounding up to the next binade, and from subnormal to normal, by itself. */
     uint64_t field = exponent < f->min_exponent ? 0 : (uint64_t)(exponent - f->min_exponent);
     uint64_t code = (field << f->fraction) + kept;
-    if (wide(format))
+    if (wide(format)) {
         code <<= 23 - f->fraction;
+    }
     if (code > f->max_finite) {
         /* Rounding toward zero never leaves the finite numbers; the others overflow as round-to-nearest does.
          */

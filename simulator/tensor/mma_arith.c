@@ -21,15 +21,18 @@ static struct number decode(enum tc_format format, uint32_t code, bool negate) {
         x.class = NOT_A_NUMBER;
         return x;
     }
-    if (format == TC_UE8M0)
+    if (format == TC_UE8M0) {
         return (struct number){FINITE, 1, (int)(code & 0xff) - 127};
-    if (format == TC_TF32)
+    }
+    if (format == TC_TF32) {
         code = (code & ~0x1fffu) >> 13; /* sign, 8 exponent, 10 fraction bits */
+    }
     int bits = format == TC_TF32 ? 19 : f->bits;
     uint32_t magnitude = code & ((1u << (bits - 1)) - 1);
     bool negative = (code >> (bits - 1) & 1) != negate;
-    if (format == TC_UE4M3)
+    if (format == TC_UE4M3) {
         negative = false;
+    }
     uint32_t infinity = format == TC_TF32 ? f->infinity >> 13 : f->infinity;
     if (f->infinity != f->nan && magnitude == infinity) {
         x.class = INFINITE;
@@ -41,8 +44,9 @@ static struct number decode(enum tc_format format, uint32_t code, bool negate) {
         x.significand = exponent ? fraction | 1u << f->fraction : fraction;
         x.exponent = f->min_exponent + (exponent ? (int)exponent - 1 : 0);
     }
-    if (negative)
+    if (negative) {
         x.significand = -x.significand;
+    }
     return x;
 }
 
@@ -64,18 +68,20 @@ static uint32_t code_at(const uint8_t *row, enum tc_format format, int k, bool p
 
 size_t tc_row_bytes(const struct tc_mma_rule *rule, enum tc_format format) {
     int bits = tc_formats[format].bits;
-    if (rule->grouped)
+    if (rule->grouped) {
         return (size_t)rule->k / 2;
+    }
     return (size_t)rule->k * (bits < 8 ? 1 : bits / 8);
 }
 
 /* Toward zero: the aligned term in units of the sum's last place, `left` bits above (or below, if negative). */
 static int64_t align(int64_t significand, int left) {
     int64_t magnitude = significand < 0 ? -significand : significand;
-    if (left >= 0)
+    if (left >= 0) {
         magnitude <<= left;
-    else
+    } else {
         magnitude = left > -63 ? magnitude >> -left : 0;
+    }
     return significand < 0 ? -magnitude : magnitude;
 }
 
@@ -83,12 +89,14 @@ uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_expo
     bool half = rule->d == TC_F16;
     uint32_t sign = sum < 0 ? (half ? 0x8000 : 0x80000000) : 0;
     uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
-    if (!magnitude)
+    if (!magnitude) {
         return 0;
+    }
     int fraction = half ? 10 : 23, min_exponent = half ? -14 : -126, max_exponent = half ? 15 : 127;
     int exponent = 63 - __builtin_clzll(magnitude) + unit_exponent;
-    if (exponent < min_exponent)
+    if (exponent < min_exponent) {
         exponent = min_exponent;
+    }
     /* One unit of the result's last kept bit is 2^(exponent - result_fraction). */
     int drop = exponent - rule->result_fraction - unit_exponent;
     if (drop > 0) {
@@ -101,8 +109,9 @@ uint32_t tc_round_sum(const struct tc_mma_rule *rule, int64_t sum, int unit_expo
     } else {
         magnitude <<= -drop;
     }
-    if (!magnitude)
+    if (!magnitude) {
         return 0; /* what rounds to zero is +0, whatever its sign */
+    }
     magnitude <<= fraction - rule->result_fraction;
     uint64_t code = ((uint64_t)(exponent - min_exponent) << fraction) + magnitude;
     uint64_t infinity = (uint64_t)(max_exponent - min_exponent + 2) << fraction;
@@ -121,10 +130,12 @@ static uint32_t infinity_of(const struct tc_mma_rule *rule, int64_t sign) {
 static uint32_t integer_element(const struct tc_mma_rule *rule, const uint8_t *a, const uint8_t *b,
                                 uint32_t c) {
     int64_t sum = (int32_t)c;
-    for (int k = 0; k < rule->k; k++)
+    for (int k = 0; k < rule->k; k++) {
         sum += (rule->a == TC_S8 ? (int8_t)a[k] : a[k]) * (rule->b == TC_S8 ? (int8_t)b[k] : b[k]);
-    if (rule->saturate)
+    }
+    if (rule->saturate) {
         sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
+    }
     return (uint32_t)sum;
 }
 
@@ -148,10 +159,12 @@ static uint32_t two_passes(const struct tc_mma_rule *rule, const uint8_t *a, con
 
 uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
                         const uint8_t *sfb, uint32_t c) {
-    if (rule->d == TC_S32)
+    if (rule->d == TC_S32) {
         return integer_element(rule, a, b, c);
-    if (rule->two_passes)
+    }
+    if (rule->two_passes) {
         return two_passes(rule, a, b, c);
+    }
 
     struct number term[TC_MMA_MAX_K + 1];
     int fraction[TC_MMA_MAX_K + 1], terms = 0;
@@ -160,10 +173,12 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
 
     struct number acc = decode(rule->d, c, false);
     nan |= acc.class == NOT_A_NUMBER;
-    if (acc.class == INFINITE)
+    if (acc.class == INFINITE) {
         infinite = acc.significand;
-    if (acc.significand)
+    }
+    if (acc.significand) {
         acc.exponent -= rule->d_scale_log2;
+    }
     fraction[terms] = tc_formats[rule->d].fraction;
     term[terms++] = acc;
 
@@ -202,18 +217,23 @@ uint32_t tc_mma_element(const struct tc_mma_rule *rule, const uint8_t *a, const 
         fraction[terms] = tc_formats[rule->a].fraction + tc_formats[rule->b].fraction + scale_fraction;
         term[terms++] = t;
     }
-    if (nan)
+    if (nan) {
         return tc_mma_nan(rule);
-    if (infinite)
+    }
+    if (infinite) {
         return infinity_of(rule, infinite);
+    }
 
     int largest = rule->grouped ? term[0].exponent : TC_LEAST_LARGEST;
-    for (int i = 0; i < terms; i++)
-        if ((rule->grouped || term[i].significand) && term[i].exponent > largest)
+    for (int i = 0; i < terms; i++) {
+        if ((rule->grouped || term[i].significand) && term[i].exponent > largest) {
             largest = term[i].exponent;
+        }
+    }
     int64_t sum = 0;
-    for (int i = 0; i < terms; i++)
+    for (int i = 0; i < terms; i++) {
         sum += align(term[i].significand, rule->fraction_bits - fraction[i] + term[i].exponent - largest);
+    }
     return tc_round_sum(rule, sum, largest - rule->fraction_bits);
 }
 
@@ -272,7 +292,9 @@ struct tc_mma_rule tc_rule_mxf4(enum tc_format scale, int scale_block) {
 
 void tc_mma_tile_generic(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                          int m, int n, bool accumulate) {
-    for (int i = 0; i < m; i++)
-        for (int j = 0; d[i] && j < n; j++)
+    for (int i = 0; i < m; i++) {
+        for (int j = 0; d[i] && j < n; j++) {
             d[i][j] = tc_mma_element_at(rule, in, i, j, accumulate ? d[i][j] : 0);
+        }
+    }
 }

@@ -29,12 +29,13 @@ struct fp4_pairs {
 
 static void fp4_fill_pairs(struct fp4_pairs *pairs, bool negate) {
     static const int8_t magnitude[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-    for (int byte = 0; byte < 256; byte++)
+    for (int byte = 0; byte < 256; byte++) {
         for (int x = 0; x < 2; x++) {
             int code = byte >> (4 * x) & 15;
             bool negative = (code >> 3) != negate;
             pairs->twice[byte][x] = (int8_t)(negative ? -magnitude[code & 7] : magnitude[code & 7]);
         }
+    }
 }
 
 struct fp4_scale {
@@ -66,8 +67,9 @@ static void fp4_load_row(struct fp4_row *row, const struct tc_mma_rule *rule, co
     for (int g = 0; g < GROUPS; g++) {
         for (int q = 0; q < QUADS; q++) {
             uint8_t biased[4];
-            for (int x = 0; x < 4; x++)
+            for (int x = 0; x < 4; x++) {
                 biased[x] = (uint8_t)(BIAS + pairs->twice[codes[g * 8 + q * 2 + x / 2]][x % 2]);
+            }
             memcpy(&row->quad[g][q], biased, 4);
         }
         struct fp4_scale s = fp4_decode_scale(rule->scale, scales[g * TC_MXF4_GROUP / rule->scale_block]);
@@ -106,9 +108,10 @@ static void fp4_load_block(struct fp4_block *b, const struct tc_mma_rule *rule, 
 static inline i32v fp4_group_sum(const struct fp4_row *a, const struct fp4_block *b, int g) {
 #if defined(__AVX512VNNI__)
     __m512i sum = _mm512_load_si512(b->unbias[g]);
-    for (int q = 0; q < QUADS; q++)
+    for (int q = 0; q < QUADS; q++) {
         sum =
             _mm512_dpbusd_epi32(sum, _mm512_set1_epi32((int)a->quad[g][q]), _mm512_load_si512(b->twice[g][q]));
+    }
     return (i32v)sum;
 #elif defined(__AVX2__)
     __m256i pairs = _mm256_setzero_si256();
@@ -155,8 +158,9 @@ static void fp4_fast(const struct tc_mma_rule *rule, const struct fp4_row *a, co
         /* 12 bits of the group's sum and 8 of the scales' product: exact in f32. */
         f32v term =
             __builtin_convertvector(fp4_group_sum(a, b, g), f32v) * (LOAD(f32v, b->scale[g]) * a->scale[g]);
-        for (int h = 0; h < 2; h++)
+        for (int h = 0; h < 2; h++) {
             sum[h] += __builtin_convertvector(HALF_OF(term, h), f64h);
+        }
     }
     for (int h = 0; h < 2; h++) {
         sum[h] += __builtin_convertvector(HALF_OF(c, h), f64h);
@@ -192,12 +196,14 @@ static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a
             sum[h] += (magnitude ^ sign) - sign;
         }
     }
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < 2; h++) {
         finish(rule, __builtin_convertvector(sum[h], f64h),
                __builtin_convertvector(HALF_OF(largest, h), i64h) - rule->fraction_bits, out + HALF * h);
+    }
     *redo = 0;
-    for (int j = 0; j < LANES; j++)
+    for (int j = 0; j < LANES; j++) {
         *redo |= (uint32_t)(a->nan || special[j]) << j;
+    }
 }
 
 static void fp4_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
@@ -209,9 +215,10 @@ static void fp4_tile(const struct tc_mma_rule *rule, const struct tc_mma_operand
     fp4_fill_pairs(&b_pairs, rule->negate_b);
     for (int top = 0; top < m; top += ROWS) {
         int count = m - top < ROWS ? m - top : ROWS;
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
             fp4_load_row(&rows[i], rule, &a_pairs, in->a + (top + i) * in->a_stride,
                          in->sfa + (top + i) * in->sfa_stride);
+        }
         for (int j = 0; j < n; j += LANES) {
             int columns = n - j < LANES ? n - j : LANES;
             struct fp4_block block;
@@ -219,15 +226,17 @@ static void fp4_tile(const struct tc_mma_rule *rule, const struct tc_mma_operand
             int block_nan = any_i32(LOAD(i32v, block.nan));
             for (int i = 0; i < count; i++) {
                 uint32_t *row = d[top + i], redo = 0;
-                if (!row)
+                if (!row) {
                     continue;
+                }
                 _Alignas(64) uint32_t out[LANES];
                 i32v c = load_accumulator(row + j, columns, accumulate);
                 if (rule->scale == TC_UE4M3 && rule->d_scale_log2 == 0 && !rows[i].nan && !block_nan &&
-                    rows[i].largest + block.largest <= 15 && fp4_exact_in_double((f32v)c))
+                    rows[i].largest + block.largest <= 15 && fp4_exact_in_double((f32v)c)) {
                     fp4_fast(rule, &rows[i], &block, (f32v)c, out);
-                else
+                } else {
                     fp4_explicit(rule, &rows[i], &block, c, out, &redo);
+                }
                 store_lanes(rule, in, row + j, top + i, j, columns, accumulate, out, redo);
             }
         }

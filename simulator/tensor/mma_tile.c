@@ -20,12 +20,14 @@ static const struct isa *find(const char *name) {
     if ((!name || !strcmp(name, "avx512")) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
-        __builtin_cpu_supports("avx512bf16"))
+        __builtin_cpu_supports("avx512bf16")) {
         return &avx512;
+    }
 #endif
 #ifdef NVFP4_HAVE_AVX2
-    if ((!name || !strcmp(name, "avx2")) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if ((!name || !strcmp(name, "avx2")) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         return &avx2;
+    }
 #endif
     return !name || !strcmp(name, "portable") ? &portable : NULL;
 }
@@ -35,8 +37,9 @@ static _Atomic(const struct isa *) chosen;
 
 static const struct isa *best(void) {
     const struct isa *isa = chosen;
-    if (!isa)
+    if (!isa) {
         chosen = isa = find(NULL);
+    }
     return isa;
 }
 
@@ -46,15 +49,17 @@ const char *tc_mma_isa(void) {
 
 bool tc_mma_force_isa(const char *name) {
     const struct isa *isa = find(name);
-    if (isa)
+    if (isa) {
         chosen = isa;
+    }
     return isa != NULL;
 }
 
 void tc_mma_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d, int m,
                  int n, bool accumulate) {
-    if (rule->d == TC_S32 || rule->two_passes)
+    if (rule->d == TC_S32 || rule->two_passes) {
         tc_mma_tile_generic(rule, in, d, m, n, accumulate);
-    else
+    } else {
         best()->tile(rule, in, d, m, n, accumulate);
+    }
 }

@@ -16,10 +16,13 @@ static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, u
     const int64_t smallest = (int64_t)(1023 - 126) << 52, too_large = (int64_t)(1023 + 128) << 52;
     STORE(out, result);
     i64h unusual = ((magnitude < smallest) & (magnitude != 0)) | (magnitude >= too_large);
-    if (__builtin_expect(any_i64(unusual), 0))
-        for (int j = 0; j < HALF; j++)
-            if (unusual[j])
+    if (__builtin_expect(any_i64(unusual), 0)) {
+        for (int j = 0; j < HALF; j++) {
+            if (unusual[j]) {
                 out[j] = tc_round_sum(rule, (int64_t)sum[j], (int)unit[j]);
+            }
+        }
+    }
 }
 
 /* The same to f16, to nearest even: the double's fraction loses 42 bits. */
@@ -29,8 +32,9 @@ static inline void finish_half(const struct tc_mma_rule *rule, f64h sum, i64h un
     i64h rounded = (magnitude + ((1ll << 41) - 1) + (magnitude >> 42 & 1)) >> 42;
     i64h code = (rounded - ((1023 - 15) << 10)) | (bits >> 48 & 0x8000);
     i64h unusual = (magnitude < smallest) | (magnitude > too_large);
-    for (int j = 0; j < HALF; j++)
+    for (int j = 0; j < HALF; j++) {
         out[j] = unusual[j] ? tc_round_sum(rule, (int64_t)sum[j], (int)unit[j]) : (uint32_t)code[j];
+    }
 }
 
 /* ---- one term a product ---- */
@@ -105,18 +109,21 @@ static void decode_wide(struct wide_row *row, const uint8_t *codes, enum tc_form
             exponent = table->exponent[codes[i]];
             special |= table->special[codes[i]];
         }
-        if (!(bits & 0x7fffffff))
+        if (!(bits & 0x7fffffff)) {
             exponent = NO_EXPONENT;
-        else if (exponent > shift)
+        } else if (exponent > shift) {
             shift = exponent;
+        }
         row->value[i] = tc_f32_of_bits(negate ? bits ^ 0x80000000 : bits);
         row->exponent[i] = (int16_t)exponent;
     }
-    if (shift == -1000)
+    if (shift == -1000) {
         shift = 0;
+    }
     float factor = shift > 126 ? 0x1p-127f : tc_f32_of_bits((uint32_t)(127 - shift) << 23);
-    for (int i = 0; i < k; i++)
+    for (int i = 0; i < k; i++) {
         row->value[i] = special ? 0 : row->value[i] * factor;
+    }
     row->shift = shift;
     row->special = special;
     row->scale_exponent = 0;
@@ -157,8 +164,9 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
     special |= LOAD(i32v, b->special) != 0;
 
     i16v product_exponent = LOAD(i16v, b->exponent[0]) + a->exponent[0];
-    for (int k = 1; k < k_count; k++)
+    for (int k = 1; k < k_count; k++) {
         product_exponent = max_i16(product_exponent, LOAD(i16v, b->exponent[k]) + a->exponent[k]);
+    }
     i32v scale = LOAD(i32v, b->scale_exponent) + a->scale_exponent;
     i32v products = __builtin_convertvector(product_exponent, i32v);
     i32v largest = max_i32(products + scale, c_exponent);
@@ -171,15 +179,18 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
     i32v field = max_i32(min_i32(left, (i32v){0} + 100) + 127, (i32v){0});
     f32v factor = (f32v)(field << 23);
     f64h sum[2];
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < 2; h++) {
         sum[h] = (f64h){0};
+    }
     for (int first = 0; first < k_count; first += 16) { /* 16 terms of under 2^27 units fit 32 bits */
         int end = first + 16 < k_count ? first + 16 : k_count;
         i32v part = {0};
-        for (int k = first; k < end; k++)
+        for (int k = first; k < end; k++) {
             part += __builtin_convertvector(LOAD(f32v, b->value[k]) * a->value[k] * factor, i32v);
-        for (int h = 0; h < 2; h++)
+        }
+        for (int h = 0; h < 2; h++) {
             sum[h] += f64_of_i32(HALF_OF(part, h));
+        }
     }
     i32v down = largest - c_exponent;
     int c_left = rule->fraction_bits - (rule->d == TC_F16 ? 10 : 23);
@@ -194,17 +205,21 @@ static inline __attribute__((always_inline)) void wide_lanes(const struct tc_mma
         (rule->d == TC_F32 ? finish : finish_half)(rule, sum[h], unit, out + HALF * h);
     }
     *redo = 0;
-    if (__builtin_expect(a->special || any_i32(special), 0))
-        for (int j = 0; j < LANES; j++)
+    if (__builtin_expect(a->special || any_i32(special), 0)) {
+        for (int j = 0; j < LANES; j++) {
             *redo |= (uint32_t)(a->special || special[j]) << j;
+        }
+    }
 }
 
 /* Columns are loaded and stored through a buffer at the tile's right edge. */
 static i32v load_accumulator(const uint32_t *d, int columns, bool accumulate) {
-    if (!accumulate)
+    if (!accumulate) {
         return (i32v){0};
-    if (columns == LANES)
+    }
+    if (columns == LANES) {
         return LOAD(i32v, d);
+    }
     uint32_t c[LANES] = {0};
     memcpy(c, d, (size_t)columns * sizeof *c);
     return LOAD(i32v, c);
@@ -212,13 +227,16 @@ static i32v load_accumulator(const uint32_t *d, int columns, bool accumulate) {
 
 static void store_lanes(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *d, int i,
                         int j, int columns, bool accumulate, uint32_t out[LANES], uint32_t redo) {
-    for (int x = 0; redo && x < columns; x++)
-        if (redo >> x & 1)
+    for (int x = 0; redo && x < columns; x++) {
+        if (redo >> x & 1) {
             out[x] = tc_mma_element_at(rule, in, i, j + x, accumulate ? d[x] : 0);
-    if (columns == LANES)
+        }
+    }
+    if (columns == LANES) {
         memcpy(d, out, LANES * sizeof *out);
-    else
+    } else {
         memcpy(d, out, (size_t)columns * sizeof *out);
+    }
 }
 
 /* LANES columns of B from column j on, of which the first `columns` are there. */
@@ -228,8 +246,9 @@ static void decode_block(const struct tc_mma_rule *rule, const struct tc_mma_ope
     for (int x = 0; x < columns; x++) {
         struct wide_row column;
         decode_wide(&column, in->b + (j + x) * in->b_stride, rule->b, rule->k, rule->negate_b, table);
-        if (rule->scale_block)
+        if (rule->scale_block) {
             wide_scale(&column, in->sfb + (j + x) * in->sfb_stride);
+        }
         for (int k = 0; k < rule->k; k++) {
             block->value[k][x] = column.value[k];
             block->exponent[k][x] = column.exponent[k];
@@ -243,42 +262,49 @@ static void decode_block(const struct tc_mma_rule *rule, const struct tc_mma_ope
 static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                       int m, int n, bool accumulate) {
     struct wide_table a_table, b_table;
-    if (tc_formats[rule->a].bits <= 8)
+    if (tc_formats[rule->a].bits <= 8) {
         fill_table(&a_table, rule->a);
-    if (tc_formats[rule->b].bits <= 8)
+    }
+    if (tc_formats[rule->b].bits <= 8) {
         fill_table(&b_table, rule->b);
+    }
     enum { ROWS = 128 };
     static _Thread_local struct wide_row rows[ROWS];
     for (int top = 0; top < m; top += ROWS) {
         int count = m - top < ROWS ? m - top : ROWS;
         for (int i = 0; i < count; i++) {
             const uint8_t *codes = in->a + (top + i) * in->a_stride;
-            if (rule->a == TC_F16 && rule->k % LANES == 0)
+            if (rule->a == TC_F16 && rule->k % LANES == 0) {
                 decode_half_row(&rows[i], codes, rule->k, rule->negate_a);
-            else
+            } else {
                 decode_wide(&rows[i], codes, rule->a, rule->k, rule->negate_a, &a_table);
-            if (rule->scale_block)
+            }
+            if (rule->scale_block) {
                 wide_scale(&rows[i], in->sfa + (top + i) * in->sfa_stride);
+            }
         }
         for (int j = 0; j < n; j += LANES) {
             int columns = n - j < LANES ? n - j : LANES;
             struct wide_block block;
             memset(block.scale_exponent, 0, sizeof block.scale_exponent);
-            if (rule->b == TC_F16 && !rule->scale_block)
+            if (rule->b == TC_F16 && !rule->scale_block) {
                 decode_half_block(&block, in->b + j * in->b_stride, in->b_stride, columns, rule->k,
                                   rule->negate_b);
-            else
+            } else {
                 decode_block(rule, in, j, columns, &b_table, &block);
+            }
             for (int i = 0; i < count; i++) {
                 uint32_t *row = d[top + i], redo;
-                if (!row)
+                if (!row) {
                     continue;
+                }
                 _Alignas(64) uint32_t out[LANES];
                 i32v c = load_accumulator(row + j, columns, accumulate);
-                if (rule->k == 16)
+                if (rule->k == 16) {
                     wide_lanes(rule, 16, &rows[i], &block, c, out, &redo);
-                else
+                } else {
                     wide_lanes(rule, rule->k, &rows[i], &block, c, out, &redo);
+                }
                 store_lanes(rule, in, row + j, top + i, j, columns, accumulate, out, redo);
             }
         }
@@ -289,8 +315,9 @@ static void wide_tile(const struct tc_mma_rule *rule, const struct tc_mma_operan
 
 void TILE_FUNCTION(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d, int m,
                    int n, bool accumulate) {
-    if (rule->grouped)
+    if (rule->grouped) {
         fp4_tile(rule, in, d, m, n, accumulate);
-    else
+    } else {
         wide_tile(rule, in, d, m, n, accumulate);
+    }
 }

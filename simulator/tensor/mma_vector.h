@@ -124,8 +124,9 @@ static inline int any_i64(i64h mask) {
     return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
 #else
     int64_t any = 0;
-    for (int i = 0; i < HALF; i++)
+    for (int i = 0; i < HALF; i++) {
         any |= mask[i];
+    }
     return any != 0;
 #endif
 }

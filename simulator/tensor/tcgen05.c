@@ -11,16 +11,18 @@ struct layout {
 
 static struct layout layout_of(const struct tc_instruction *in) {
     struct layout l = {in->m / in->cta_group, 1, false};
-    if (in->cta_group == 2 || in->ws)
+    if (in->cta_group == 2 || in->ws) {
         l.splits = TMEM_LANES / l.rows;
-    else
+    } else {
         l.halved = l.rows == 64;
+    }
     return l;
 }
 
 static int lane_of(const struct layout *l, uint32_t d_tmem, int row, int split) {
-    if (l->halved)
+    if (l->halved) {
         return tmem_lane(d_tmem) + row / 16 * TMEM_QUARTER_LANES + row % 16;
+    }
     return row + split * l->rows;
 }
 
@@ -34,18 +36,20 @@ void tc_mma_place(const struct tc_mma *mma, int row, int n, int *rank, int *lane
 
 static bool check_lanes(const struct layout *l, uint32_t address, const char *what, struct tc_why *why) {
     int lane = tmem_lane(address);
-    if (l->halved ? lane != 0 && lane != 16 : lane != 0)
+    if (l->halved ? lane != 0 && lane != 16 : lane != 0) {
         return tc_refuse(why, "tcgen05.mma: the lane of %s is %d; with this M it must be %s", what, lane,
                          l->halved ? "0 or 16" : "0");
+    }
     return true;
 }
 
 static bool region(const struct tmem *t, const struct layout *l, uint32_t address, int columns,
                    const char *what, struct tmem_region *out, struct tc_why *why) {
     int column = tmem_column(address);
-    if (column + columns > TMEM_COLUMNS)
+    if (column + columns > TMEM_COLUMNS) {
         return tc_refuse(why, "tcgen05.mma: %s reaches column %d of tensor memory, which has 512", what,
                          column + columns - 1);
+    }
     *out = (struct tmem_region){15, (uint8_t)(l->halved ? tmem_lane(address) : 0),
                                 (uint8_t)(l->halved ? 16 : 32), (uint16_t)column, (uint16_t)columns};
     return tmem_check_region(t, out, what, why);
@@ -63,40 +67,51 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
     memset(footprint, 0, offsetof(struct tc_mma_footprint, a));
     footprint->reads = 0;
     if (!check_lanes(&l, mma->d_tmem, "D", why) ||
-        !region(cta->tmem, &l, mma->d_tmem, in->n / l.splits, "D of tcgen05.mma", &footprint->d, why))
+        !region(cta->tmem, &l, mma->d_tmem, in->n / l.splits, "D of tcgen05.mma", &footprint->d, why)) {
         return false;
+    }
     if (mma->a_in_tmem) {
         struct tc_operand_shape shape = tc_a_shape(in);
-        if (in->a_mn_major)
+        if (in->a_mn_major) {
             return tc_refuse(why, "tcgen05.mma: A in tensor memory cannot be transposed (bit 15)");
-        if (in->ws && l.splits > 1)
+        }
+        if (in->ws && l.splits > 1) {
             return tc_unmodelled(why, "tcgen05.mma.ws with A in tensor memory and M below 128 is not modelled");
-        if (shape.padded)
+        }
+        if (shape.padded) {
             return tc_unmodelled(why,
                                  "A in tensor memory with elements of 4 or 6 bits in bytes is not modelled");
-        if (l.halved && tmem_lane(mma->a_tmem) != tmem_lane(mma->d_tmem))
+        }
+        if (l.halved && tmem_lane(mma->a_tmem) != tmem_lane(mma->d_tmem)) {
             return tc_refuse(why, "tcgen05.mma: A and D of M = 64 must start at the same lane, not %d and %d",
                              tmem_lane(mma->a_tmem), tmem_lane(mma->d_tmem));
+        }
         if (!check_lanes(&l, mma->a_tmem, "A", why) ||
             !region(cta->tmem, &l, mma->a_tmem, TC_ROW_BYTES / 4, "A of tcgen05.mma",
-                    &footprint->read[footprint->reads++], why))
+                    &footprint->read[footprint->reads++], why)) {
             return false;
+        }
     } else {
         struct tc_operand_shape shape = tc_a_shape(in);
-        if (!tc_check_operand(in, false, &mma->a, why))
+        if (!tc_check_operand(in, false, &mma->a, why)) {
             return false;
+        }
         footprint->a_chunks = tc_operand_chunks(&mma->a, &shape, cta->smem_bytes, footprint->a, why);
-        if (footprint->a_chunks < 0)
+        if (footprint->a_chunks < 0) {
             return false;
+        }
     }
     struct tc_operand_shape shape = tc_b_shape(in);
-    if (!tc_check_operand(in, true, &mma->b, why))
+    if (!tc_check_operand(in, true, &mma->b, why)) {
         return false;
+    }
     footprint->b_chunks = tc_operand_chunks(&mma->b, &shape, cta->smem_bytes, footprint->b, why);
-    if (footprint->b_chunks < 0)
+    if (footprint->b_chunks < 0) {
         return false;
-    if (!in->scales)
+    }
+    if (!in->scales) {
         return true;
+    }
     return check_lanes(&all, mma->sfa_tmem, "scale_A", why) &&
            check_lanes(&all, mma->sfb_tmem, "scale_B", why) &&
            region(cta->tmem, &all, mma->sfa_tmem, scale_columns(l.rows), "scale_A of tcgen05.mma",
@@ -108,8 +123,9 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data) {
     struct tc_operand_shape a = tc_a_shape(&mma->in), b = tc_b_shape(&mma->in);
-    if (!mma->a_in_tmem)
+    if (!mma->a_in_tmem) {
         tc_operand_gather(cta->smem, &a, footprint->a, data->a[rank * a.rows], TC_ROW_BYTES);
+    }
     tc_operand_gather(cta->smem, &b, footprint->b, data->b[rank * b.rows], TC_ROW_BYTES);
 }
 
@@ -120,20 +136,24 @@ static void read_scales(const struct tmem *t, uint32_t address, int quarter, int
     for (int i = 0; i < rows; i++) {
         int row = first + i;
         uint32_t word = t->word[quarter * TMEM_QUARTER_LANES + row % 32][tmem_column(address) + row / 32];
-        for (int s = 0; s < scales; s++)
+        for (int s = 0; s < scales; s++) {
             out[i][s] = (uint8_t)(word >> (8 * (id + s)));
+        }
     }
 }
 
 /* A quarter reads its own copy of the scales, so one that was not duplicated shows; the usual case of equal
  * copies is one tile of all rows. */
 static bool copies_agree(const struct tmem *t, uint32_t address, int columns, int first_quarter, int quarters) {
-    for (int q = first_quarter + 1; q < first_quarter + quarters; q++)
-        for (int lane = 0; lane < TMEM_QUARTER_LANES; lane++)
+    for (int q = first_quarter + 1; q < first_quarter + quarters; q++) {
+        for (int lane = 0; lane < TMEM_QUARTER_LANES; lane++) {
             if (memcmp(&t->word[q * TMEM_QUARTER_LANES + lane][tmem_column(address)],
                        &t->word[first_quarter * TMEM_QUARTER_LANES + lane][tmem_column(address)],
-                       (size_t)columns * sizeof(uint32_t)))
+                       (size_t)columns * sizeof(uint32_t))) {
                 return false;
+            }
+        }
+    }
     return true;
 }
 
@@ -176,8 +196,9 @@ void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, cons
     uint8_t a[TMEM_LANES][TC_ROW_BYTES];
     if (mma->a_in_tmem) { /* K-major words in the rows' lanes; before D is written, which may be the same place
                            */
-        for (int row = 0; row < l.rows; row++)
+        for (int row = 0; row < l.rows; row++) {
             memcpy(a[row], &t->word[lane_of(&l, mma->a_tmem, row, 0)][tmem_column(mma->a_tmem)], TC_ROW_BYTES);
+        }
         in.a = a[0];
     }
     const uint32_t *disabled = mma->disabled_lanes + 4 * rank;
@@ -189,22 +210,26 @@ void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, cons
             run_tile(mma, &in, &l, t, data->b, 0, l.rows, split, disabled, first);
             continue;
         }
-        for (int q = 0; q < quarters; q++)
+        for (int q = 0; q < quarters; q++) {
             run_tile(mma, &in, &l, t, data->b, q * TMEM_QUARTER_LANES, TMEM_QUARTER_LANES, split, disabled,
                      first + q);
+        }
     }
 }
 
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,
                     const struct tc_cta *ctas) {
     struct tc_mma_data data;
-    for (int rank = 0; rank < mma->in.cta_group; rank++)
+    for (int rank = 0; rank < mma->in.cta_group; rank++) {
         tc_mma_read(mma, footprint, &ctas[rank], rank, &data);
-    for (int rank = 0; rank < mma->in.cta_group; rank++)
+    }
+    for (int rank = 0; rank < mma->in.cta_group; rank++) {
         tc_mma_write(mma, &data, &ctas[rank], rank);
+    }
 }
 
 void tc_cp_read(const uint8_t *smem, const uint32_t *chunks, int count, uint8_t *data) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         memcpy(data + (size_t)i * TC_CHUNK_BYTES, smem + chunks[i], TC_CHUNK_BYTES);
+    }
 }

@@ -3,9 +3,11 @@
 
 void tmem_init(struct tmem *t) {
     memset(t, 0, sizeof *t);
-    for (int lane = 0; lane < TMEM_LANES; lane++)
-        for (int column = 0; column < TMEM_COLUMNS; column++)
+    for (int lane = 0; lane < TMEM_LANES; lane++) {
+        for (int column = 0; column < TMEM_COLUMNS; column++) {
             t->word[lane][column] = 0xfff7dead;
+        }
+    }
 }
 
 /* ---- allocation: PTX ISA "Tensor Memory Allocation and Management Instructions" ---- */
@@ -26,10 +28,12 @@ enum tmem_alloc_result tmem_alloc(struct tmem *t, uint32_t columns, uint32_t *ad
     int units = (int)columns / TMEM_UNIT_COLUMNS;
     for (int first = 0; first + units <= TMEM_UNITS; first++) {
         int used = 0;
-        for (int i = 0; i < units; i++)
+        for (int i = 0; i < units; i++) {
             used |= t->owner[first + i];
-        if (used)
+        }
+        if (used) {
             continue;
+        }
         memset(t->owner + first, first + 1, (size_t)units);
         t->start_columns[first] = (uint16_t)columns;
         *address = tmem_address(0, first * TMEM_UNIT_COLUMNS);
@@ -40,15 +44,19 @@ enum tmem_alloc_result tmem_alloc(struct tmem *t, uint32_t columns, uint32_t *ad
 
 bool tmem_dealloc(struct tmem *t, uint32_t address, uint32_t columns, struct tc_why *why) {
     int column = tmem_column(address), first = column / TMEM_UNIT_COLUMNS;
-    if (!legal_columns(columns))
+    if (!legal_columns(columns)) {
         return tc_refuse(why, "tcgen05.dealloc of %u columns: must be a power of two from 32 to 512", columns);
-    if (column >= TMEM_COLUMNS || column % TMEM_UNIT_COLUMNS || tmem_lane(address) || !t->start_columns[first])
+    }
+    if (column >= TMEM_COLUMNS || column % TMEM_UNIT_COLUMNS || tmem_lane(address) ||
+        !t->start_columns[first]) {
         return tc_refuse(
             why, "tcgen05.dealloc of address 0x%08x, which no tcgen05.alloc returned or which was freed",
             address);
-    if (t->start_columns[first] != columns)
+    }
+    if (t->start_columns[first] != columns) {
         return tc_refuse(why, "tcgen05.dealloc of %u columns at column %d, where %u were allocated", columns,
                          column, t->start_columns[first]);
+    }
     t->start_columns[first] = 0;
     memset(t->owner + first, 0, columns / TMEM_UNIT_COLUMNS);
     return true;
@@ -61,17 +69,20 @@ bool tmem_relinquish(struct tmem *t, struct tc_why *why) {
 }
 
 bool tmem_check_exit(const struct tmem *t, struct tc_why *why) {
-    for (int unit = 0; unit < TMEM_UNITS; unit++)
-        if (t->start_columns[unit])
+    for (int unit = 0; unit < TMEM_UNITS; unit++) {
+        if (t->start_columns[unit]) {
             return tc_refuse(why, "the CTA ends with %u columns of tensor memory allocated at column %d",
                              t->start_columns[unit], unit * TMEM_UNIT_COLUMNS);
+        }
+    }
     return true;
 }
 
 bool tmem_check_cta_group(struct tmem *t, int cta_group, struct tc_why *why) {
-    if (t->cta_group && t->cta_group != cta_group)
+    if (t->cta_group && t->cta_group != cta_group) {
         return tc_refuse(why, ".cta_group::%d after .cta_group::%d: a kernel must use one of them throughout",
                          cta_group, t->cta_group);
+    }
     t->cta_group = (uint8_t)cta_group;
     return true;
 }
@@ -79,11 +90,14 @@ bool tmem_check_cta_group(struct tmem *t, int cta_group, struct tc_why *why) {
 bool tmem_check_region(const struct tmem *t, const struct tmem_region *r, const char *what,
                        struct tc_why *why) {
     int end = r->column + r->columns;
-    if (end > TMEM_COLUMNS)
+    if (end > TMEM_COLUMNS) {
         return tc_refuse(why, "%s reaches column %d of tensor memory, which has 512", what, end - 1);
-    for (int column = r->column; column < end; column++)
-        if (!t->owner[column / TMEM_UNIT_COLUMNS])
+    }
+    for (int column = r->column; column < end; column++) {
+        if (!t->owner[column / TMEM_UNIT_COLUMNS]) {
             return tc_refuse(why, "%s uses column %d of tensor memory, which is not allocated", what, column);
+        }
+    }
     return true;
 }
 
@@ -100,8 +114,9 @@ static const struct {
 };
 
 int tmem_registers(enum tmem_ld_shape shape, int num) {
-    if (num < 1 || num > ld_shapes[shape].largest || (num & (num - 1)))
+    if (num < 1 || num > ld_shapes[shape].largest || (num & (num - 1))) {
         return 0;
+    }
     return num * ld_shapes[shape].registers;
 }
 
@@ -137,8 +152,9 @@ int tmem_check_access(const struct tmem *t, const struct tmem_access *access, in
         }
         regions[i] = (struct tmem_region){(uint8_t)(1 << warp_in_warpgroup), (uint8_t)(lane % 32),
                                           (uint8_t)lanes, (uint16_t)column, (uint16_t)columns};
-        if (!tmem_check_region(t, &regions[i], name, why))
+        if (!tmem_check_region(t, &regions[i], name, why)) {
             return 0;
+        }
     }
     return count;
 }
@@ -190,8 +206,9 @@ void tmem_store(struct tmem *t, const struct tmem_access *access, const uint32_t
             tmem_place(access, thread, r, &lane, &column);
             uint32_t *word = &t->word[lane][column], value = registers[r][thread];
             word[0] = access->pack ? value & 0xffff : value;
-            if (access->pack)
+            if (access->pack) {
                 word[1] = value >> 16;
+            }
         }
     }
 }
@@ -231,13 +248,15 @@ int tmem_check_cp(const struct tmem *t, const struct tmem_cp *cp, uint32_t smem_
         return 0;
     }
     *region = (struct tmem_region){15, (uint8_t)lane, four ? 1 : 32, (uint16_t)column, (uint16_t)(across * 4)};
-    if (!tmem_check_region(t, region, "tcgen05.cp", why))
+    if (!tmem_check_region(t, region, "tcgen05.cp", why)) {
         return 0;
+    }
     struct tc_operand_shape shape = {TC_U8, rows, across * TC_CHUNK_BYTES, false, false};
     uint32_t all[TC_MAX_CHUNKS];
     int count = tc_operand_chunks(&cp->source, &shape, smem_bytes, all, why);
-    if (count < 0)
+    if (count < 0) {
         return 0;
+    }
     memcpy(chunks, all, (size_t)count * sizeof *all);
     return count;
 }
@@ -259,27 +278,31 @@ static int cp_lane(enum tmem_cp_shape shape, int row, int copy) {
 
 void tmem_cp_write(struct tmem *t, const struct tmem_cp *cp, const uint8_t *data) {
     size_t bytes = (size_t)cp_shapes[cp->shape].row_chunks * TC_CHUNK_BYTES;
-    for (int row = 0; row < cp_shapes[cp->shape].rows; row++)
+    for (int row = 0; row < cp_shapes[cp->shape].rows; row++) {
         for (int copy = 0; copy < cp_shapes[cp->shape].lane_copies; copy++) {
             int lane = tmem_lane(cp->address) + cp_lane(cp->shape, row, copy);
             memcpy(&t->word[lane][tmem_column(cp->address)], data + (size_t)row * bytes, bytes);
         }
+    }
 }
 
 /* ---- shift: PTX ISA "tcgen05.shift" ---- */
 
 bool tmem_check_shift(const struct tmem *t, uint32_t address, struct tmem_region *region, struct tc_why *why) {
     int lane = tmem_lane(address), column = tmem_column(address);
-    if (lane % TMEM_QUARTER_LANES || lane >= TMEM_LANES)
+    if (lane % TMEM_QUARTER_LANES || lane >= TMEM_LANES) {
         return tc_refuse(why, "tcgen05.shift at lane %d: the lane must be a multiple of 32 below 128", lane);
-    if (column + 8 > TMEM_COLUMNS)
+    }
+    if (column + 8 > TMEM_COLUMNS) {
         return tc_refuse(why, "tcgen05.shift reaches column %d of tensor memory, which has 512", column + 7);
+    }
     *region = (struct tmem_region){(uint8_t)(1 << lane / TMEM_QUARTER_LANES), 0, 32, (uint16_t)column, 8};
     return tmem_check_region(t, region, "tcgen05.shift", why);
 }
 
 void tmem_shift_down(struct tmem *t, uint32_t address) {
-    for (int i = 0; i < TMEM_QUARTER_LANES - 1; i++)
+    for (int i = 0; i < TMEM_QUARTER_LANES - 1; i++) {
         memcpy(&t->word[tmem_lane(address) + i][tmem_column(address)],
                &t->word[tmem_lane(address) + i + 1][tmem_column(address)], 32);
+    }
 }

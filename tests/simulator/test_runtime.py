@@ -119,6 +119,16 @@ def test_an_ordinary_host_program_runs(folder):
     assert report["verdict"] == "clean", done.stderr
 
 
+def test_no_key_of_the_report_hides_another(folder):
+    def unique(pairs):
+        assert len(dict(pairs)) == len(pairs), pairs
+        return dict(pairs)
+
+    run(folder)
+    report = json.loads((folder / "report.json").read_text(), object_pairs_hook=unique)
+    assert [warp["index"] for warp in report["instructions_by_warp"]] == list(range(8))  # 256 threads
+
+
 def test_events_tell_the_same_time_in_every_run(folder):
     assert run(folder)[2].stdout == run(folder)[2].stdout
 

@@ -16,8 +16,9 @@ static bool room_again(struct warp *warp, const struct split *split) {
 
 static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
     struct tc_why why;
-    if (tmem_check_cta_group(&tensor->tmem, cta_group, &why))
+    if (tmem_check_cta_group(&tensor->tmem, cta_group, &why)) {
         return true;
+    }
     (void)tensor_refuse(run, "cta-group", &why);
     return false;
 }
@@ -31,12 +32,14 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
     uint32_t address, offset, offsets[LANES];
     if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
         !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.alloc", &columns) ||
-        !tensor_uniform(run, insn->op[1], mask, "the destination of tcgen05.alloc", &to))
+        !tensor_uniform(run, insn->op[1], mask, "the destination of tcgen05.alloc", &to)) {
         return FAIL;
+    }
     to = (to + (uint64_t)form->offset[1]) & ~WINDOW_MASK;
     struct cta *cta = shared_cta(run, to, 4, 4, -1, true, &offset);
-    if (cta == NULL)
+    if (cta == NULL) {
         return FAIL;
+    }
     switch (tmem_alloc(&tensor->tmem, (uint32_t)columns, &address, &why)) {
     case TMEM_ALLOC_ILLEGAL:
         return tensor_refuse(run, "tensor-memory", &why);
@@ -64,12 +67,15 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
     uint64_t columns, address;
     if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
         !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.dealloc", &columns) ||
-        !tensor_uniform(run, insn->op[1], mask, "the address of tcgen05.dealloc", &address))
+        !tensor_uniform(run, insn->op[1], mask, "the address of tcgen05.dealloc", &address)) {
         return FAIL;
-    if (!tmem_dealloc(&tensor->tmem, (uint32_t)address, (uint32_t)columns, &why))
+    }
+    if (!tmem_dealloc(&tensor->tmem, (uint32_t)address, (uint32_t)columns, &why)) {
         return tensor_refuse(run, "tensor-memory", &why);
-    if (run->launch->checks)
+    }
+    if (run->launch->checks) {
         mark_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);
+    }
     run->cluster->events++;
     return NEXT;
 }
@@ -78,8 +84,9 @@ static enum next exec_relinquish(struct run *run, const struct insn *insn, uint3
     const struct tensor_form *form = insn->ext;
     struct tensor *tensor = tensor_of(run, run->cta);
     (void)mask;
-    if (tensor == NULL || !check_group(run, tensor, form->cta_group))
+    if (tensor == NULL || !check_group(run, tensor, form->cta_group)) {
         return FAIL;
+    }
     (void)tmem_relinquish(&tensor->tmem, NULL);
     return NEXT;
 }
@@ -104,9 +111,11 @@ static void ld_read(struct async_op *op) {
 static void ld_write(struct async_op *op) {
     const struct access_op *a = op->payload;
     const lanes_of *data = (const lanes_of *)(const void *)op->data;
-    for (int r = 0; r < a->count; r++)
-        if (!op->insn->op[r].sink)
+    for (int r = 0; r < a->count; r++) {
+        if (!op->insn->op[r].sink) {
             memcpy(a->regs + op->insn->op[r].off, data[r], ROW32);
+        }
+    }
 }
 
 static void access_complete(struct async_op *op) {
@@ -116,9 +125,11 @@ static void access_complete(struct async_op *op) {
 
 static void ld_poison(struct async_op *op) {
     const struct access_op *a = op->payload;
-    for (int r = 0; r < a->count; r++)
-        if (!op->insn->op[r].sink)
+    for (int r = 0; r < a->count; r++) {
+        if (!op->insn->op[r].sink) {
             memset(a->regs + op->insn->op[r].off, POISON_BYTE, ROW32);
+        }
+    }
 }
 
 static void st_write(struct async_op *op) {
@@ -148,11 +159,13 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     struct tmem_region regions[TMEM_MAX_REGIONS];
     struct tc_why why;
     uint64_t address;
-    if (warp == NULL || !tensor_uniform(run, insn->op[count], mask, "the tensor memory address", &address))
+    if (warp == NULL || !tensor_uniform(run, insn->op[count], mask, "the tensor memory address", &address)) {
         return FAIL;
-    if (mask != ALL_LANES)
+    }
+    if (mask != ALL_LANES) {
         return sim_report(run, SIM_ERROR, "divergent-aligned", -1, "%s needs all 32 lanes of a warp",
                           insn->name);
+    }
     struct tmem_access access = form->access;
     struct tensor *tensor = run->cta->tensor;
     access.address += (uint32_t)address; /* the form has the offset */
@@ -173,15 +186,18 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
         access.address += own << 16;
     }
     int touched = tmem_check_access(&tensor->tmem, &access, (int)run->warp->index % 4, regions, &why);
-    if (touched == 0)
+    if (touched == 0) {
         return tensor_refuse(run, "tensor-memory", &why);
+    }
     struct stream *stream = load ? &warp->loads : &warp->stores;
     if (run->launch->checks) {
-        if (!stream_open(run, stream, true))
+        if (!stream_open(run, stream, true)) {
             return FAIL;
+        }
         struct mark_access mark = {load ? MARK_LD : MARK_ST, !load, load, 0, stream->slot, stream->epoch};
-        for (int i = 0; i < touched; i++)
+        for (int i = 0; i < touched; i++) {
             mark_region(run, run->cta, &regions[i], &mark);
+        }
     }
     struct async_op *op =
         async_new(run, load ? &ld_kind : &st_kind, -1, sizeof(struct access_op), (size_t)count * ROW32);
@@ -189,8 +205,9 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     *a = (struct access_op){access, stream, run->base[BASE_REGS], count};
     op->queue = stream;
     stream->pending++;
-    for (int r = 0; !load && r < count; r++)
+    for (int r = 0; !load && r < count; r++) {
         memcpy(op->data + (size_t)r * ROW32, row(run, insn->op[r]), ROW32);
+    }
     if (load && run->warp->npending < IN_FLIGHT) {
         run->warp->in_flight[run->warp->npending++] =
             (struct in_flight){insn, run->split->function, UINT32_MAX, 0, 0};
@@ -208,9 +225,10 @@ static bool nothing_pending(struct warp *warp, const struct split *split) {
 }
 
 static enum next wait_stream(struct run *run, struct stream *stream, const char *what) {
-    if (stream->pending != 0)
+    if (stream->pending != 0) {
         return wait_for(
             run, (struct wait){.kind = WAIT_ASYNC, .object = stream, .ready = nothing_pending, .what = what});
+    }
     if (run->launch->checks && stream->slot != 0) {
         stream->waited = stream->epoch++;
         run->warp->clock->seen[stream->slot] = stream->waited;
@@ -221,10 +239,11 @@ static enum next wait_stream(struct run *run, struct stream *stream, const char 
 static void release_rows(struct warp *warp) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < warp->npending; i++) {
-        if (warp->in_flight[i].group == UINT32_MAX)
+        if (warp->in_flight[i].group == UINT32_MAX) {
             mark_rows(warp, warp->in_flight[i].function, warp->in_flight[i].insn, -1);
-        else
+        } else {
             warp->in_flight[kept++] = warp->in_flight[i];
+        }
     }
     warp->npending = kept;
 }
@@ -233,11 +252,13 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL)
+    if (warp == NULL) {
         return FAIL;
+    }
     enum next next = wait_stream(run, &warp->loads, "its tcgen05.ld (tcgen05.wait::ld)");
-    if (next != NEXT)
+    if (next != NEXT) {
         return next;
+    }
     release_rows(run->warp);
     return NEXT;
 }
@@ -246,16 +267,18 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
  * back.  It waits for the data here, but learns nothing of the load's being complete. */
 enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
     struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL)
+    if (warp == NULL) {
         return FAIL;
+    }
     (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,
                           "%s a register that a pending tcgen05.ld fills: PTX wants tcgen05.wait::ld first",
                           written ? "writes" : "reads");
-    if (warp->loads.pending != 0)
+    if (warp->loads.pending != 0) {
         return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
                                            .object = &warp->loads,
                                            .ready = nothing_pending,
                                            .what = "the tcgen05.ld whose register it uses"});
+    }
     release_rows(run->warp);
     return NEXT;
 }
@@ -271,12 +294,15 @@ static enum next exec_fence_before(struct run *run, const struct insn *insn, uin
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL)
+    if (warp == NULL) {
         return FAIL;
+    }
     struct stream *streams[] = {&warp->loads, &warp->stores};
-    for (int i = 0; run->launch->checks && i < 2; i++)
-        if (streams[i]->slot != 0)
+    for (int i = 0; run->launch->checks && i < 2; i++) {
+        if (streams[i]->slot != 0) {
             run->warp->clock->seen[streams[i]->slot + 1] = streams[i]->waited;
+        }
+    }
     return NEXT;
 }
 
@@ -284,11 +310,14 @@ static enum next exec_fence_after(struct run *run, const struct insn *insn, uint
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL)
+    if (warp == NULL) {
         return FAIL;
-    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nslots; i++)
-        if (warp->ordered[i] < run->warp->clock->seen[i])
+    }
+    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nslots; i++) {
+        if (warp->ordered[i] < run->warp->clock->seen[i]) {
             warp->ordered[i] = run->warp->clock->seen[i];
+        }
+    }
     return NEXT;
 }
 

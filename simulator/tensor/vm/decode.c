@@ -15,29 +15,33 @@ static void address(struct decoder *d, struct tensor_form *form, const struct po
     int64_t offset;
     struct operand base = address_base(d, pop, &offset);
     emit(d, base);
-    if (at < 8)
+    if (at < 8) {
         form->offset[at] = offset;
-    else if (offset != 0)
+    } else if (offset != 0) {
         decode_fail(d, "an address with an offset behind more than 8 operands is not supported");
+    }
 }
 
 static int cta_group(struct decoder *d) {
     static const char *const names[] = {"cta_group::1", "cta_group::2", NULL};
     int found = mod_of(d, names);
-    if (found < 0)
+    if (found < 0) {
         decode_fail(d, "without .cta_group");
+    }
     return found + 1;
 }
 
 static void aligned(struct decoder *d) {
-    if (!mod(d, "sync") || !mod(d, "aligned"))
+    if (!mod(d, "sync") || !mod(d, "aligned")) {
         decode_fail(d, "without .sync.aligned");
+    }
     d->insn->aligned = 1;
 }
 
 static void need_mod(struct decoder *d, const char *name) {
-    if (!mod(d, name))
+    if (!mod(d, name)) {
         decode_fail(d, "without .%s", name);
+    }
 }
 
 /* ---- allocation ---- */
@@ -71,8 +75,9 @@ static void decode_access(struct decoder *d, bool load) {
     struct tensor_form *form = new_form(d);
     aligned(d);
     int shape = mod_of(d, shapes), number = mod_of(d, numbers);
-    if (shape < 0 || number < 0)
+    if (shape < 0 || number < 0) {
         decode_fail(d, "without a shape and a number");
+    }
     form->access.shape = (enum tmem_ld_shape)shape;
     form->access.num = 1 << number;
     form->access.pack = mod(d, load ? "pack::16b" : "unpack::16b");
@@ -80,15 +85,18 @@ static void decode_access(struct decoder *d, bool load) {
     bool split = form->access.shape == TMEM_16X32BX2;
     need_operands(d, split ? 3 : 2, split ? 3 : 2);
     const struct pop *at = &d->op[load ? 1 : 0], *registers = &d->op[load ? 0 : split ? 2 : 1];
-    if (split)
+    if (split) {
         form->access.half_split = (uint32_t)immediate(d, &d->op[load ? 2 : 1]);
+    }
     uint32_t count;
     const struct pop *list = elements(registers, &count);
-    if ((int)count != tmem_registers(form->access.shape, form->access.num))
+    if ((int)count != tmem_registers(form->access.shape, form->access.num)) {
         decode_fail(d, "%u registers; expected %d", count,
                     tmem_registers(form->access.shape, form->access.num));
-    for (uint32_t i = 0; i < count; i++)
+    }
+    for (uint32_t i = 0; i < count; i++) {
         emit(d, load ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
+    }
     int64_t offset;
     emit(d, address_base(d, at, &offset));
     form->access.address = (uint32_t)offset; /* added to the base */
@@ -97,8 +105,9 @@ static void decode_access(struct decoder *d, bool load) {
 }
 
 static void decode_bare(struct decoder *d, int which, bool warp) {
-    if (warp)
+    if (warp) {
         aligned(d);
+    }
     need_operands(d, 0, 0);
     d->insn->fn = tensor_memory_fn(which);
 }
@@ -126,8 +135,9 @@ static int scale_vector(struct decoder *d, enum tc_kind kind) {
                                         "block16",       "block32",       NULL};
     static const int scales[] = {1, 2, 4, 4, 0};
     int found = mod_of(d, names);
-    if (found < 0)
+    if (found < 0) {
         return 0;
+    }
     return found == 4 ? (kind == TC_KIND_MXF8F6F4 ? 1 : 2) : scales[found];
 }
 
@@ -136,31 +146,37 @@ static void decode_tensor_mma(struct decoder *d) {
                                         "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
     struct tensor_form *form = new_form(d);
     form->ws = mod(d, "ws");
-    if (mod(d, "sp"))
+    if (mod(d, "sp")) {
         decode_fail(d, "sparse matrices are not supported");
-    if (mod(d, "ashift"))
+    }
+    if (mod(d, "ashift")) {
         decode_fail(d, ".ashift is not supported");
+    }
     form->cta_group = cta_group(d);
     int kind = mod_of(d, kinds);
-    if (kind < 0)
+    if (kind < 0) {
         decode_fail(d, "without a kind");
+    }
     form->kind = (enum tc_kind)kind;
     bool scaled = form->kind >= TC_KIND_MXF8F6F4;
-    if (mod(d, "block_scale") != scaled)
+    if (mod(d, "block_scale") != scaled) {
         decode_fail(d, scaled ? "without .block_scale" : ".block_scale does not go with this kind");
+    }
     if (scaled) {
         form->scales = scale_vector(d, form->kind);
-        if (form->ws || (form->scales == 0 && form->kind == TC_KIND_MXF4NVF4))
+        if (form->ws || (form->scales == 0 && form->kind == TC_KIND_MXF4NVF4)) {
             decode_fail(d, form->ws ? ".ws has no block scaling" : "kind::mxf4nvf4 needs a scale vector size");
+        }
     }
     decode_collector(d);
     need_operands(d, scaled ? 7 : 5, scaled ? 7 : 7);
     address(d, form, &d->op[0]);
     form->a_in_tmem = d->op[1].kind == PO_ADDRESS;
-    if (form->a_in_tmem)
+    if (form->a_in_tmem) {
         address(d, form, &d->op[1]);
-    else
+    } else {
         emit(d, src(d, &d->op[1], T_B64));
+    }
     emit(d, src(d, &d->op[2], T_B64));
     emit(d, src(d, &d->op[3], T_B32));
     int at = 4;
@@ -172,26 +188,32 @@ static void decode_tensor_mma(struct decoder *d) {
     } else if (d->op[at].kind == PO_VECTOR) {
         first = elements(&d->op[at++], &lanes);
         form->has_disabled = true;
-        if ((int)lanes != 4 * form->cta_group)
+        if ((int)lanes != 4 * form->cta_group) {
             decode_fail(d, "disable-output-lane has %u elements; expected %d", lanes, 4 * form->cta_group);
+        }
     }
-    if (at >= d->nop)
+    if (at >= d->nop) {
         decode_fail(d, "without enable-input-d");
+    }
     emit(d, src(d, &d->op[at++], T_PRED));
     if (scaled) {
         address(d, form, first);
         address(d, form, second);
     }
-    for (uint32_t i = 0; i < lanes; i++)
+    for (uint32_t i = 0; i < lanes; i++) {
         emit(d, src(d, &first[i], T_B32));
+    }
     if (at < d->nop) {
-        if (form->ws)
+        if (form->ws) {
             decode_fail(d, "a zero-column mask is not supported");
-        if (form->kind != TC_KIND_F16 && form->kind != TC_KIND_TF32)
+        }
+        if (form->kind != TC_KIND_F16 && form->kind != TC_KIND_TF32) {
             decode_fail(d, "scale-input-d is for kind::f16 and kind::tf32");
+        }
         form->d_scale_log2 = (int)immediate(d, &d->op[at++]);
-        if (form->d_scale_log2 < 0 || form->d_scale_log2 > 15)
+        if (form->d_scale_log2 < 0 || form->d_scale_log2 > 15) {
             decode_fail(d, "scale-input-d is %d; expected 0 to 15", form->d_scale_log2);
+        }
     }
     need_operands(d, at, at);
     d->insn->fn = tensor_pipe_fn(T_MMA);
@@ -206,15 +228,17 @@ static void decode_cp_to_tmem(struct decoder *d) {
     form->cta_group = cta_group(d);
     int shape = mod_of(d, shapes);
     bool four = mod(d, "warpx4"), b02 = mod(d, "warpx2::02_13"), b01 = mod(d, "warpx2::01_23");
-    if (shape < 0 || four != (shape == 4) || (b02 || b01) != (shape == 3) || (b02 && b01))
+    if (shape < 0 || four != (shape == 4) || (b02 || b01) != (shape == 3) || (b02 && b01)) {
         decode_fail(d, "this shape and multicast do not go together");
+    }
     form->cp_shape = shape == 3   ? (b02 ? TMEM_CP_64X128B_02_13 : TMEM_CP_64X128B_01_23)
                      : shape == 4 ? TMEM_CP_32X128B_WARPX4
                                   : (enum tmem_cp_shape)shape;
     if (mod(d, "b8x16")) {
         int source = mod_of(d, sources);
-        if (source < 0)
+        if (source < 0) {
             decode_fail(d, "decompression without a source format");
+        }
         form->cp_format = source ? TMEM_CP_B4X16_P64 : TMEM_CP_B6X16_P32;
     }
     need_operands(d, 2, 2);
@@ -242,8 +266,9 @@ static void decode_commit(struct decoder *d) {
     need_mod(d, "b64");
     need_operands(d, 1 + form->multicast, 1 + form->multicast);
     address(d, form, &d->op[0]);
-    if (form->multicast)
+    if (form->multicast) {
         emit(d, src(d, &d->op[1], T_U16));
+    }
     d->insn->fn = tensor_pipe_fn(T_COMMIT);
 }
 

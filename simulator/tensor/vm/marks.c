@@ -41,10 +41,12 @@ static enum order pipelined(const struct mark *before, const struct mark_access 
     switch (before->kind) {
     case MARK_MMA:
     case MARK_MMA_SOURCE:
-        if (now->kind == MARK_SHIFT)
+        if (now->kind == MARK_SHIFT) {
             return ORDERED;
-        if (now->kind == MARK_CP)
+        }
+        if (now->kind == MARK_CP) {
             return before->kind == MARK_MMA_SOURCE ? REVIEW : UNORDERED;
+        }
         return before->kind == MARK_MMA && now->kind == MARK_MMA && before->tag == now->tag ? ORDERED
                                                                                             : UNORDERED;
     case MARK_CP:
@@ -57,22 +59,26 @@ static enum order pipelined(const struct mark *before, const struct mark_access 
 }
 
 static const char *advice(unsigned before, unsigned now, bool same_warp) {
-    if (before == MARK_MMA && now == MARK_LD)
+    if (before == MARK_MMA && now == MARK_LD) {
         return "the accumulator is read before the tcgen05.commit of its last MMA was waited for";
-    if (before == MARK_MMA_SOURCE && now == MARK_CP)
+    }
+    if (before == MARK_MMA_SOURCE && now == MARK_CP) {
         return "it overwrites scale factors that an MMA may not have read yet: that MMA's tcgen05.commit has "
                "not been "
                "waited for";
-    if (before == MARK_LD)
+    }
+    if (before == MARK_LD) {
         return same_warp
                    ? "tcgen05.wait::ld has to come first"
                    : "its reader has not signalled that it is done: wait::ld, fence::before_thread_sync and a "
                      "barrier have to come first";
-    if (before == MARK_ST)
+    }
+    if (before == MARK_ST) {
         return same_warp
                    ? "tcgen05.wait::st has to come first"
                    : "its writer has not signalled that it is done: wait::st, fence::before_thread_sync and a "
                      "barrier have to come first";
+    }
     return "a tcgen05.commit after the former has not been waited for, and they are no pipelined pair";
 }
 
@@ -93,13 +99,15 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
                                : before->slot == warp->stores.slot ? &warp->stores
                                                                    : NULL;
     bool access = before->kind == MARK_LD || before->kind == MARK_ST;
-    if (own != NULL ? before->value <= own->waited : warp->ordered[before->slot + access] >= before->value)
+    if (own != NULL ? before->value <= own->waited : warp->ordered[before->slot + access] >= before->value) {
         return;
+    }
     bool seen = own == NULL && run->warp->clock->seen[before->slot] >= before->value;
     if (before->slot == now->slot && of_pipe(before->kind) && of_pipe(now->kind)) {
         enum order order = pipelined(before, now);
-        if (order == ORDERED || seen) /* its own commit, waited for: no other thread is involved */
+        if (order == ORDERED || seen) { /* its own commit, waited for: no other thread is involved */
             return;
+        }
         accuse(run, cta, order == REVIEW ? SIM_REVIEW : SIM_ERROR,
                order == REVIEW ? "unpipelined-copy" : "unpipelined-pair", before, now->kind,
                advice(before->kind, now->kind, true));
@@ -119,15 +127,17 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
 
 void mark_shared_read(struct run *run, const struct cta *cta, uint32_t offset) {
     const struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL)
+    if (warp == NULL) {
         return;
+    }
     /* What this warp itself has not seen is an error that the checks of shared memory find. */
     const struct insn *writer = hazard_unseen_write(run->launch, cta, offset, warp->ordered);
-    if (writer != NULL && hazard_unseen_write(run->launch, cta, offset, run->warp->clock->seen) == NULL)
+    if (writer != NULL && hazard_unseen_write(run->launch, cta, offset, run->warp->clock->seen) == NULL) {
         sim_note(
             run->launch, SIM_REVIEW, "missing-tcgen05-fence", cta, (int)run->warp->index, -1, run->insn, writer,
             "reads shared memory that another operation wrote, with no tcgen05.fence::after_thread_sync since "
             "the barrier that ordered them");
+    }
 }
 
 static void uninitialised(struct run *run, const struct cta *cta, const struct mark_access *now, int column) {
@@ -151,15 +161,17 @@ void mark_region(struct run *run, struct cta *cta, const struct tmem_region *reg
                  const struct mark_access *access) {
     struct tensor *tensor = cta->tensor;
     const struct tensor_warp *warp = tensor_warp(run);
-    if (tensor->cells == NULL || warp == NULL)
+    if (tensor->cells == NULL || warp == NULL) {
         return;
+    }
     struct mark now = mark_of(run, access), checked = {0};
     bool told = !access->read;
     for (int row = 0; row < CELL_ROWS; row++) {
         int first = row % 2 * 16; /* of the quarter's lanes */
         if (!(region->quarters >> row / 2 & 1) || first + 16 <= region->first_lane ||
-            first >= region->first_lane + region->lanes)
+            first >= region->first_lane + region->lanes) {
             continue;
+        }
         struct cell *cell = &tensor->cells[row][region->column];
         for (int i = 0; i < region->columns; i++, cell++) {
             /* Neighbours have mostly the same history: a mark just checked is not checked again. */
@@ -183,8 +195,9 @@ void mark_region(struct run *run, struct cta *cta, const struct tmem_region *reg
                 continue;
             }
             int at = 0;
-            while (at < CELL_READS - 1 && cell->read[at].kind && cell->read[at].slot != now.slot)
+            while (at < CELL_READS - 1 && cell->read[at].kind && cell->read[at].slot != now.slot) {
                 at++;
+            }
             cell->read[at] = now;
         }
     }

@@ -35,8 +35,9 @@ static bool prepare(struct run *run, int cta_group, struct cta *ctas[2], int *co
     for (int i = 0; i < *count; i++) {
         struct tensor *tensor = tensor_of(run, ctas[i]);
         struct tc_why why;
-        if (tensor == NULL)
+        if (tensor == NULL) {
             return false;
+        }
         if (!tmem_check_cta_group(&tensor->tmem, cta_group, &why)) {
             (void)tensor_refuse(run, "cta-group", &why);
             return false;
@@ -54,8 +55,9 @@ static void fill(struct cta *cta, const struct tmem_region *region) {
     struct tensor *tensor = cta->tensor;
     for (int lane = 0; lane < TMEM_LANES; lane++) {
         int inside = lane % TMEM_QUARTER_LANES - region->first_lane;
-        if (region->quarters >> lane / TMEM_QUARTER_LANES & 1 && inside >= 0 && inside < region->lanes)
+        if (region->quarters >> lane / TMEM_QUARTER_LANES & 1 && inside >= 0 && inside < region->lanes) {
             memset(&tensor->tmem.word[lane][region->column], POISON_BYTE, region->columns * sizeof(uint32_t));
+        }
     }
 }
 
@@ -99,8 +101,9 @@ static void mma_write(struct async_op *op) {
 
 static void mma_poison(struct async_op *op) {
     const struct mma_op *m = op->payload;
-    for (int i = 0; !m->mma.accumulate && i < m->count; i++) /* only what is overwritten whole */
+    for (int i = 0; !m->mma.accumulate && i < m->count; i++) { /* only what is overwritten whole */
         fill(m->ctas[i], &m->footprint.d);
+    }
 }
 
 static const struct async_kind mma_kind = {"tcgen05.mma", mma_read, mma_write, NULL, mma_poison, NULL};
@@ -112,16 +115,18 @@ static uint32_t mma_tag(const struct tc_mma *mma) {
 
 static bool check_mma(struct run *run, struct mma_op *m) {
     struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL || !stream_open(run, &warp->pipe, false))
+    if (warp == NULL || !stream_open(run, &warp->pipe, false)) {
         return false;
+    }
     struct stamp stamp = pipe_stamp(run, warp);
     struct mark_access source = {MARK_MMA_SOURCE, false, true, mma_tag(&m->mma), stamp.slot, stamp.value};
     struct mark_access d = {MARK_MMA, true, m->mma.accumulate, mma_tag(&m->mma), stamp.slot, stamp.value};
     for (int i = 0; i < m->count; i++) {
         stamp_chunks(run, m->ctas[i], m->footprint.a, m->footprint.a_chunks, &stamp);
         stamp_chunks(run, m->ctas[i], m->footprint.b, m->footprint.b_chunks, &stamp);
-        for (int r = 0; r < m->footprint.reads; r++)
+        for (int r = 0; r < m->footprint.reads; r++) {
             mark_region(run, m->ctas[i], &m->footprint.read[r], &source);
+        }
         mark_region(run, m->ctas[i], &m->footprint.d, &d);
     }
     return true;
@@ -143,8 +148,9 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
     mma->d_tmem = (uint32_t)(lane_u64(run, insn->op[M_D], lane) + (uint64_t)form->offset[M_D]);
     mma->a_in_tmem = form->a_in_tmem;
     uint64_t a = lane_u64(run, insn->op[M_A], lane), b = lane_u64(run, insn->op[M_B], lane);
-    if (form->a_in_tmem)
+    if (form->a_in_tmem) {
         mma->a_tmem = (uint32_t)(a + (uint64_t)form->offset[M_A]);
+    }
     if ((!form->a_in_tmem && !tc_decode_tcgen05_descriptor(a, &mma->a, &why)) ||
         !tc_decode_tcgen05_descriptor(b, &mma->b, &why)) {
         (void)tensor_refuse(run, "matrix-descriptor", &why);
@@ -156,8 +162,9 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
         mma->sfb_tmem =
             (uint32_t)(lane_u64(run, insn->op[M_REST + 1], lane) + (uint64_t)form->offset[M_REST + 1]);
     }
-    for (int i = 0; form->has_disabled && i < 4 * form->cta_group; i++)
+    for (int i = 0; form->has_disabled && i < 4 * form->cta_group; i++) {
         mma->disabled_lanes[i] = lane_u32(run, insn->op[M_REST + i], lane);
+    }
     return true;
 }
 
@@ -168,8 +175,9 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         struct cta *ctas[2];
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count))
+        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
+        }
         struct async_op *op =
             async_new(run, &mma_kind, lane, sizeof(struct mma_op) + 64, sizeof(struct tc_mma_data));
         struct mma_op *m = op->payload;
@@ -180,8 +188,9 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         for (int i = 0; legal && i < count; i++) {
             struct tc_cta cta = view(ctas[i]);
             legal = tc_mma_check(&m->mma, &cta, &m->footprint, &why);
-            if (!legal)
+            if (!legal) {
                 (void)tensor_refuse(run, "tensor-operand", &why);
+            }
         }
         if (!legal || (run->launch->checks && !check_mma(run, m))) {
             free(op);
@@ -211,8 +220,9 @@ enum { CP_BYTES = TMEM_CP_MAX_CHUNKS * TC_CHUNK_BYTES };
 
 static void cp_read(struct async_op *op) {
     const struct cp_op *c = op->payload;
-    for (int i = 0; i < c->count; i++)
+    for (int i = 0; i < c->count; i++) {
         tc_cp_read(c->ctas[i]->shared, c->chunks, c->nchunks, op->data + (size_t)i * CP_BYTES);
+    }
 }
 
 static void cp_write(struct async_op *op) {
@@ -225,8 +235,9 @@ static void cp_write(struct async_op *op) {
 
 static void cp_poison(struct async_op *op) {
     const struct cp_op *c = op->payload;
-    for (int i = 0; i < c->count; i++)
+    for (int i = 0; i < c->count; i++) {
         fill(c->ctas[i], &c->region);
+    }
 }
 
 static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL, cp_poison, NULL};
@@ -239,22 +250,26 @@ static enum next exec_cp(struct run *run, const struct insn *insn, uint32_t mask
         struct cta *ctas[2];
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count))
+        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
+        }
         struct cp_op c = {.cp = {.shape = form->cp_shape, .format = form->cp_format}, .count = count};
         memcpy(c.ctas, ctas, sizeof ctas);
         c.cp.address = (uint32_t)(lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]);
-        if (!tc_decode_tcgen05_descriptor(lane_u64(run, insn->op[1], lane), &c.cp.source, &why))
+        if (!tc_decode_tcgen05_descriptor(lane_u64(run, insn->op[1], lane), &c.cp.source, &why)) {
             return tensor_refuse(run, "matrix-descriptor", &why);
+        }
         for (int i = 0; i < count; i++) {
             struct tc_cta cta = view(ctas[i]);
             c.nchunks = tmem_check_cp(cta.tmem, &c.cp, cta.smem_bytes, c.chunks, &c.region, &why);
-            if (c.nchunks == 0)
+            if (c.nchunks == 0) {
                 return tensor_refuse(run, "tensor-operand", &why);
+            }
         }
         if (run->launch->checks) {
-            if (!stream_open(run, &warp->pipe, false))
+            if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
+            }
             struct stamp stamp = pipe_stamp(run, warp);
             struct mark_access mark = {MARK_CP, true, false, 0, stamp.slot, stamp.value};
             for (int i = 0; i < count; i++) {
@@ -296,23 +311,27 @@ static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t m
         struct tmem_region region;
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, s.ctas, &s.count))
+        if (warp == NULL || !prepare(run, form->cta_group, s.ctas, &s.count)) {
             return FAIL;
+        }
         s.address = (uint32_t)(lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]);
         (void)sim_report(
             run, SIM_REVIEW, "unverified-instruction", lane,
             "tcgen05.shift is modelled as lanes 1-31 of a quarter moving to 0-30, which no chip has shown");
         for (int i = 0; i < s.count; i++) {
             struct tc_cta cta = view(s.ctas[i]);
-            if (!tmem_check_shift(cta.tmem, s.address, &region, &why))
+            if (!tmem_check_shift(cta.tmem, s.address, &region, &why)) {
                 return tensor_refuse(run, "tensor-operand", &why);
+            }
         }
         if (run->launch->checks) {
-            if (!stream_open(run, &warp->pipe, false))
+            if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
+            }
             struct mark_access mark = {MARK_SHIFT, true, true, 0, warp->pipe.slot, warp->pipe.epoch};
-            for (int i = 0; i < s.count; i++)
+            for (int i = 0; i < s.count; i++) {
                 mark_region(run, s.ctas[i], &region, &mark);
+            }
         }
         struct async_op *op = async_new(run, &shift_kind, lane, sizeof s, 0);
         memcpy(op->payload, &s, sizeof s);
@@ -332,10 +351,12 @@ struct commit_op {
 
 static void commit_complete(struct async_op *op) {
     const struct commit_op *c = op->payload;
-    for (uint32_t i = 0; i < c->count; i++)
+    for (uint32_t i = 0; i < c->count; i++) {
         mbarrier_async_arrive(op, c->barriers[i], c->clock);
-    if (c->clock != NULL)
+    }
+    if (c->clock != NULL) {
         clock_release(op->cluster, c->clock);
+    }
 }
 
 static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, commit_complete, NULL, NULL};
@@ -348,26 +369,31 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
         struct cta *ctas[2];
         struct tensor_warp *warp = tensor_warp(run);
         struct commit_op c = {0};
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count))
+        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
+        }
         uint64_t address = (lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]) & ~WINDOW_MASK;
         uint32_t targets = form->multicast ? lane_u32(run, insn->op[1], lane) & 0xffff : 0;
-        if (form->multicast && (targets == 0 || targets >> run->cluster->nctas != 0))
+        if (form->multicast && (targets == 0 || targets >> run->cluster->nctas != 0)) {
             return sim_report(run, SIM_ERROR, "multicast-mask", lane,
                               "multicast mask %#x in a cluster of %u CTAs", targets, run->cluster->nctas);
-        if (!form->multicast)
+        }
+        if (!form->multicast) {
             targets = 1u << (address >> RANK_SHIFT & 0xff);
+        }
         FOR_LANES(cta, targets) {
             uint64_t at = (address & RANK_MASK) | (uint64_t)LANE(cta) << RANK_SHIFT;
             c.barriers[c.count] = mbarrier_at(run, at, lane, false, true);
-            if (c.barriers[c.count++] == NULL)
+            if (c.barriers[c.count++] == NULL) {
                 return FAIL;
+            }
         }
         if (run->launch->checks) {
             /* Told is the end of this thread's operations and what was seen before they were issued, but not
              * the thread's ordinary accesses: a commit does not release those. */
-            if (!stream_open(run, &warp->pipe, false))
+            if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
+            }
             c.clock = clock_make(run->cluster);
             clock_join(run->cluster, c.clock, run->warp->clock);
             clock_forget_own(run, c.clock);

@@ -6,18 +6,21 @@
 static void clear(struct tensor *tensor, const struct cluster *cluster) {
     struct cell(*cells)[TMEM_COLUMNS] = tensor->cells;
     uint32_t *ordered[MAX_WARPS];
-    for (int i = 0; i < MAX_WARPS; i++)
+    for (int i = 0; i < MAX_WARPS; i++) {
         ordered[i] = tensor->warps[i].ordered;
+    }
     memset(tensor->warps, 0, sizeof tensor->warps);
     for (int i = 0; i < MAX_WARPS; i++) {
         struct tensor_warp *warp = &tensor->warps[i];
         warp->ordered = ordered[i];
         warp->pipe.epoch = warp->loads.epoch = warp->stores.epoch = 1;
-        if (warp->ordered != NULL)
+        if (warp->ordered != NULL) {
             memset(warp->ordered, 0, cluster->slots_room * sizeof *warp->ordered);
+        }
     }
-    if (cells != NULL)
+    if (cells != NULL) {
         memset(cells, 0, CELL_ROWS * sizeof *cells);
+    }
     tmem_init(&tensor->tmem);
     tensor->run = cluster->number;
     tensor->used = true;
@@ -27,8 +30,9 @@ struct tensor *tensor_of(struct run *run, struct cta *cta) {
     struct tensor *tensor = cta->tensor;
     if (tensor == NULL) {
         tensor = calloc(1, sizeof *tensor);
-        if (tensor != NULL && run->launch->checks)
+        if (tensor != NULL && run->launch->checks) {
             tensor->cells = malloc(CELL_ROWS * sizeof *tensor->cells);
+        }
         if (tensor == NULL || (run->launch->checks && tensor->cells == NULL)) {
             free(tensor);
             (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1, "no memory for the CTA's tensor memory");
@@ -36,15 +40,17 @@ struct tensor *tensor_of(struct run *run, struct cta *cta) {
         }
         cta->tensor = tensor;
     }
-    if (!tensor->used || tensor->run != cta->cluster->number)
+    if (!tensor->used || tensor->run != cta->cluster->number) {
         clear(tensor, cta->cluster);
+    }
     return tensor;
 }
 
 struct tensor_warp *tensor_warp(struct run *run) {
     struct tensor *tensor = tensor_of(run, run->cta);
-    if (tensor == NULL)
+    if (tensor == NULL) {
         return NULL;
+    }
     struct tensor_warp *warp = &tensor->warps[run->warp->index];
     if (run->launch->checks && warp->ordered == NULL) {
         warp->ordered = calloc(run->cluster->slots_room, sizeof *warp->ordered);
@@ -59,8 +65,9 @@ struct tensor_warp *tensor_warp(struct run *run) {
 void tensor_free(struct cta *cta) {
     struct tensor *tensor = cta->tensor;
     if (tensor != NULL) {
-        for (int i = 0; i < MAX_WARPS; i++)
+        for (int i = 0; i < MAX_WARPS; i++) {
             free(tensor->warps[i].ordered);
+        }
         free(tensor->cells);
         free(tensor);
         cta->tensor = NULL;
@@ -71,16 +78,20 @@ void tensor_at_end(struct cluster *cluster, struct cta *cta) {
     struct tensor *tensor = cta->tensor;
     struct tc_why why;
     if (tensor != NULL && tensor->used && tensor->run == cluster->number &&
-        !tmem_check_exit(&tensor->tmem, &why))
+        !tmem_check_exit(&tensor->tmem, &why)) {
         sim_note(cluster->launch, SIM_ERROR, "tensor-memory-leak", cta, -1, -1, NULL, NULL, why.text);
-    if (tensor != NULL)
+    }
+    if (tensor != NULL) {
         tensor->used = false;
+    }
 }
 
 static void join_slots(struct clockv *to, const struct clockv *from, uint32_t slot, uint32_t count) {
-    for (uint32_t i = slot; slot != 0 && i < slot + count; i++)
-        if (to->seen[i] < from->seen[i])
+    for (uint32_t i = slot; slot != 0 && i < slot + count; i++) {
+        if (to->seen[i] < from->seen[i]) {
             to->seen[i] = to->strict[i] = from->seen[i];
+        }
+    }
 }
 
 void tensor_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {

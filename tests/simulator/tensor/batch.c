@@ -8,15 +8,17 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT void batch_to_f32(int format, const uint32_t *codes, float *out, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         out[i] = tc_to_f32((enum tc_format)format, codes[i]);
+    }
 }
 
 EXPORT void batch_from_f32(int format, const uint32_t *bits, uint32_t *out, int64_t count, int round,
                            unsigned flags, const uint32_t *random) {
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         out[i] = tc_from_f32((enum tc_format)format, tc_f32_of_bits(bits[i]), (enum tc_round)round, flags,
                              random ? random[i] : 0);
+    }
 }
 
 struct batch_rule {
@@ -57,8 +59,9 @@ EXPORT void batch_mma(const struct batch_rule *r, const uint8_t *a, const uint8_
     uint32_t *rows[256];
     for (int top = 0; top < m; top += 256) {
         int count = m - top < 256 ? m - top : 256;
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
             rows[i] = d + (size_t)(top + i) * (size_t)n;
+        }
         (generic ? tc_mma_tile_generic : tc_mma_tile)(&rule, &in, rows, count, n, accumulate);
         in.a += (size_t)count * in.a_stride;
         in.sfa += (size_t)count * in.sfa_stride;
@@ -84,8 +87,9 @@ static bool decode_matrix(int wgmma, uint64_t bits, struct tc_matrix_descriptor 
 
 EXPORT int batch_matrix(int wgmma, uint64_t bits, uint32_t out[5], char *text) {
     struct tc_matrix_descriptor d = {0};
-    if (!decode_matrix(wgmma, bits, &d, text))
+    if (!decode_matrix(wgmma, bits, &d, text)) {
         return 0;
+    }
     uint32_t fields[5] = {d.start, d.leading_offset, d.stride_offset, d.base_offset, d.swizzle};
     memcpy(out, fields, sizeof fields);
     return 1;
@@ -98,12 +102,14 @@ EXPORT int batch_operand(int wgmma, uint64_t bits, int format, int rows, int k, 
     struct tc_matrix_descriptor d;
     struct tc_operand_shape shape = {(enum tc_format)format, rows, k, mn_major, padded};
     struct tc_why why = {0};
-    if (!decode_matrix(wgmma, bits, &d, text))
+    if (!decode_matrix(wgmma, bits, &d, text)) {
         return -1;
+    }
     int count = tc_operand_chunks(&d, &shape, smem_bytes, chunks, &why);
     copy_why(&why, text);
-    if (count >= 0)
+    if (count >= 0) {
         tc_operand_gather(smem, &shape, chunks, out, (size_t)row_stride);
+    }
     return count;
 }
 
@@ -114,8 +120,9 @@ EXPORT int batch_instruction(uint32_t bits, int kind, int cta_group, int ws, int
     struct tc_why why = {0};
     bool ok = tc_decode_instruction(bits, (enum tc_kind)kind, cta_group, ws, scales, &in, &why);
     copy_why(&why, text);
-    if (!ok)
+    if (!ok) {
         return why.unmodelled ? -1 : 0;
+    }
     int32_t fields[20] = {in.m,
                           in.n,
                           in.k,
@@ -144,8 +151,9 @@ EXPORT int batch_instruction(uint32_t bits, int kind, int cta_group, int ws, int
 
 EXPORT struct tmem *batch_tmem_new(void) {
     struct tmem *t = malloc(sizeof *t);
-    if (t)
+    if (t) {
         tmem_init(t);
+    }
     return t;
 }
 
@@ -185,10 +193,11 @@ EXPORT int batch_access(struct tmem *t, int store, int shape, int num, int pack,
     struct tc_why why = {0};
     int count = tmem_check_access(t, &access, warp, regions, &why);
     copy_why(&why, text);
-    if (count && store)
+    if (count && store) {
         tmem_store(t, &access, (const uint32_t (*)[32])registers);
-    else if (count)
+    } else if (count) {
         tmem_load(t, &access, registers);
+    }
     for (int i = 0; i < count; i++) {
         int32_t fields[5] = {regions[i].quarters, regions[i].first_lane, regions[i].lanes, regions[i].column,
                              regions[i].columns};
@@ -204,8 +213,9 @@ EXPORT int batch_cp(struct tmem *t, int shape, uint32_t address, uint64_t bits, 
     uint8_t data[TMEM_CP_MAX_CHUNKS * TC_CHUNK_BYTES];
     struct tmem_region region;
     struct tc_why why = {0};
-    if (!decode_matrix(0, bits, &cp.source, text))
+    if (!decode_matrix(0, bits, &cp.source, text)) {
         return 0;
+    }
     int count = tmem_check_cp(t, &cp, smem_bytes, chunks, &region, &why);
     copy_why(&why, text);
     if (count) {
@@ -220,8 +230,9 @@ EXPORT int batch_shift(struct tmem *t, uint32_t address, char *text) {
     struct tc_why why = {0};
     bool ok = tmem_check_shift(t, address, &region, &why);
     copy_why(&why, text);
-    if (ok)
+    if (ok) {
         tmem_shift_down(t, address);
+    }
     return ok;
 }
 
@@ -239,8 +250,9 @@ EXPORT int batch_tcgen05_mma(const struct batch_mma *m, struct tmem *const *tmem
     struct tc_mma_footprint footprint;
     struct tc_why why = {0};
     struct tc_cta ctas[2];
-    for (int i = 0; i < m->cta_group; i++)
+    for (int i = 0; i < m->cta_group; i++) {
         ctas[i] = (struct tc_cta){smem[i], smem_bytes, tmem[i]};
+    }
     bool ok =
         tc_decode_instruction(m->idesc, (enum tc_kind)m->kind, m->cta_group, m->ws, m->scales, &mma.in, &why) &&
         (m->a_in_tmem || tc_decode_tcgen05_descriptor(m->a, &mma.a, &why)) &&
@@ -253,11 +265,13 @@ EXPORT int batch_tcgen05_mma(const struct batch_mma *m, struct tmem *const *tmem
     mma.sfb_tmem = m->sfb_tmem;
     mma.accumulate = m->accumulate;
     memcpy(mma.disabled_lanes, m->disabled, sizeof m->disabled);
-    for (int i = 0; ok && i < m->cta_group; i++)
+    for (int i = 0; ok && i < m->cta_group; i++) {
         ok = tc_mma_check(&mma, &ctas[i], &footprint, &why);
+    }
     copy_why(&why, text);
-    if (!ok)
+    if (!ok) {
         return why.unmodelled ? -1 : 0;
+    }
     tc_mma_execute(&mma, &footprint, ctas);
     return 1;
 }

@@ -62,16 +62,19 @@ template <typename Instruction, bool half> __global__ void run_wgmma(mma_case *c
     int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
     float d[4];
     uint32_t h[2];
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         d[i] = __uint_as_float(c->c[row + i / 2 * 8][column + i % 2]);
-    for (int i = 0; i < 2; i++)
+    }
+    for (int i = 0; i < 2; i++) {
         h[i] = (c->c[row + i * 8][column] & 0xffff) | c->c[row + i * 8][column + 1] << 16;
+    }
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     Instruction::run(d, h, descriptor(a), descriptor(b));
     asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         c->c[row + i / 2 * 8][column + i % 2] =
             half ? h[i / 2] >> (16 * (i % 2)) & 0xffff : __float_as_uint(d[i]);
+    }
 }
 
 #define MMA_SYNC(name, spelling)                                                                               \
@@ -97,19 +100,22 @@ template <typename Instruction> __global__ void run_mma(mma_case *cases) {
         a[i] = c->a[row + i % 2 * 8][thread + i / 2 * 4];
         d[i] = __uint_as_float(c->c[row + i / 2 * 8][thread * 2 + i % 2]);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         b[i] = c->b[group][thread + i * 4];
+    }
     Instruction::run(d, a, b);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         c->c[row + i / 2 * 8][thread * 2 + i % 2] = __float_as_uint(d[i]);
+    }
 }
 
 /* One column a conversion, in the order of record.py's CONVERSIONS. */
 enum { CONVERSIONS = 15 };
 __global__ void run_cvt(const float *x, uint32_t *out, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, n = 0;
-    if (i >= count)
+    if (i >= count) {
         return;
+    }
     uint32_t *to = out + (size_t)i * CONVERSIONS;
 #define HALF(spelling)                                                                                         \
     {                                                                                                          \
@@ -175,27 +181,32 @@ int main(int argc, char **argv) {
     };
     for (auto kernel : kernels) {
         uint32_t count;
-        if (fread(&count, sizeof count, 1, in) != 1)
+        if (fread(&count, sizeof count, 1, in) != 1) {
             return 3;
+        }
         std::vector<mma_case> cases(count);
-        if (fread(cases.data(), sizeof(mma_case), count, in) != count)
+        if (fread(cases.data(), sizeof(mma_case), count, in) != count) {
             return 3;
+        }
         mma_case *device;
         check(cudaMalloc(&device, count * sizeof(mma_case)), "malloc");
         check(cudaMemcpy(device, cases.data(), count * sizeof(mma_case), cudaMemcpyHostToDevice), "copy");
         kernel<<<count, THREADS>>>(device);
         check(cudaMemcpy(cases.data(), device, count * sizeof(mma_case), cudaMemcpyDeviceToHost), "run");
-        for (const mma_case &c : cases)
+        for (const mma_case &c : cases) {
             fwrite(c.c, sizeof c.c, 1, out);
+        }
         cudaFree(device);
     }
     uint32_t count;
-    if (fread(&count, sizeof count, 1, in) != 1)
+    if (fread(&count, sizeof count, 1, in) != 1) {
         return 3;
+    }
     std::vector<float> x(count);
     std::vector<uint32_t> codes((size_t)count * CONVERSIONS);
-    if (fread(x.data(), sizeof(float), count, in) != count)
+    if (fread(x.data(), sizeof(float), count, in) != count) {
         return 3;
+    }
     float *dx;
     uint32_t *dcodes;
     check(cudaMalloc(&dx, count * sizeof(float)), "malloc");
