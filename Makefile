@@ -89,7 +89,7 @@ help: ## list the targets (the default)
 
 library: $(LIBRARY)
 
-build: library ## build the C library with every back end that can be built here
+build: library $(TILE_TABLE) ## build the C library with every back end that can be built here
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'

@@ -40,7 +40,7 @@ COUNTERS = ROOT / "shark_tank" / "account_counters.json"
 MEASURED = ROOT / "shark_tank" / "hopper_comparison.json"
 RESULT = ROOT / "shark_tank" / "blackwell_account.json"
 TEXT = ROOT / "shark_tank" / "blackwell_account.md"
-HOPPER_PLAN = ROOT / "submission" / "hopper" / "plan.c"
+HOPPER_TILES = ROOT / "submission" / "hopper" / "tile_selection.c"
 HOPPER_LAUNCHES = 2  # a call: the expansion of A, the GEMM
 EPILOGUE_WARPS = 4
 FITTED = ("memory", "L2 to SM", "tensor")  # resources whose bounds are hypotheses
@@ -65,9 +65,9 @@ def published_design(shape: str) -> Design:
 
 def measured_exchange() -> tuple[float, int]:
     """Microseconds, and the bytes, of the Hopper kernel's exchange of sums: fitted to time stamps on an H200."""
-    found = re.search(r"#define EXCHANGE_PS\s+(\d+)", HOPPER_PLAN.read_text())
+    found = re.search(r"\.reduction_ps = (\d+)", HOPPER_TILES.read_text())
     if found is None:
-        raise ValueError("submission/hopper/plan.c names no EXCHANGE_PS")
+        raise ValueError("submission/hopper/tile_selection.c names no reduction_ps")
     tokens, features = 256, 64  # of the configuration f64x256k2
     return int(found[1]) * 1e-6, 2 * features * tokens * 4 // 2
 

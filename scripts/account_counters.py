@@ -28,6 +28,7 @@ from scripts.account_tables import config_table  # noqa: E402
 from scripts.rounds_model import benchmark_shapes, write_json  # noqa: E402
 
 LIBRARY = ROOT / "build" / "libcustom_kernel_sim.so"
+TILE_TABLE = ROOT / "build" / "tile_table"  # submission/tile_table/main.c says what it prints
 SHORTEST_K = 256  # a stage
 SMS = {"blackwell": 148, "hopper": 132}
 MODES = ("late", "random:1")
@@ -116,19 +117,11 @@ def checked(config: str, library: Path) -> dict[str, dict[str, Any]]:
 
 
 def chosen(backend: str) -> dict[str, str]:
-    """What the back end's own rule takes for each shape, by its plan.c."""
-    # A program of the tests, how it is asked, and where in its answer the name stands.
-    program, prefix, place = {"blackwell": ("blackwell_check", "plan ", 0), "hopper": ("plan_check", "", 5)}[backend]
-    sources = [f"tests/c/{program}.c", f"submission/{backend}/plan.c"]
-    with tempfile.TemporaryDirectory() as folder:
-        binary = Path(folder) / program
-        subprocess.run(["cc", "-std=c11", "-o", binary, *sources], cwd=ROOT, check=True)
-        names = {}
-        for shape in benchmark_shapes(ROOT):
-            line = f"{prefix}{shape.replace('x', ' ')} 1 {SMS[backend]}\n"
-            done = subprocess.run([binary], input=line, capture_output=True, text=True, check=True)
-            names[shape] = done.stdout.split()[place]
-    return names
+    """The tile that the backend selects for each shape."""
+    shapes = benchmark_shapes(ROOT)
+    command = [TILE_TABLE, backend, str(SMS[backend]), *shapes]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {shape: answer[shape]["tile"] for shape in shapes}
 
 
 def with_prologue(shape: str, config: str, splits: int, library: Path) -> dict[str, int]:

@@ -177,7 +177,7 @@ def verdict(account: dict[str, Any]) -> str:
     said = "predicts" if best["us"] < target else "does not predict"
     return (
         f"The account **{said}** a geometric mean under {target:.0f} us: {best['us']:.2f} us with the tiles that it "
-        f"favours, {chosen['us']:.2f} us with those that `plan.c` chooses; the envelopes reach from "
+        f"favours, {chosen['us']:.2f} us with those that tile selection chooses; the envelopes reach from "
         f"{min(best['low_us'], chosen['low_us']):.1f} to {max(best['high_us'], chosen['high_us']):.1f} us. With the "
         f"account's tiles {target:.0f} us are met when {means['to_hide_for_target_us']:.2f} us of every call are "
         "hidden or saved, or when two hopes hold together: that bytes into an SM bind, and that exchanged sums move "
@@ -204,7 +204,7 @@ def render(account: dict[str, Any]) -> str:
         f"Rates: {chip['memory_tb_s']} TB/s of device memory; for each SM {chip['l2_to_sm_bytes']} bytes a cycle from "
         f"L2, {chip['shared_bytes']} of shared memory, {chip['special_functions']} special functions; "
         f"{chip['clock_ghz']} GHz ({chip['clock_source']}). Bold: the largest bound. The speed of light is the one "
-        "published with the task, at 1.5 GHz. The tiles are those that `plan.c` chooses for 148 SMs.",
+        "published with the task, at 1.5 GHz. The tiles are those that tile selection chooses for 148 SMs.",
         design_rows(account, chosen),
     ]
     if other:
@@ -268,7 +268,7 @@ def render(account: dict[str, Any]) -> str:
         "gains on an H200. The envelope is no confidence interval: it spans the hypotheses with their errors, an "
         "exchange from L2's rate to Hopper's, and dependent launch from no gain to the largest one measured. It is as "
         "if all errors had one sign.",
-        "As `plan.c` chooses:",
+        "As tile selection chooses:",
         prediction_rows(account, chosen, account["geomean"]["chosen"]),
         *(
             ["As this account would choose:", prediction_rows(account, best, account["geomean"]["best_by_account"])]
@@ -278,7 +278,7 @@ def render(account: dict[str, Any]) -> str:
         "Every tile:",
         every_configuration(account),
         "Splitting K trades bytes for an exchange through distributed shared memory, whose rate on a B200 nobody has "
-        "published; `plan.c` assumes what an H200 takes. What the exchange may take for a split tile to pay:",
+        "published; tile selection assumes what an H200 takes. What the exchange may take for a split tile to pay:",
         break_even(account),
         verdict(account),
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,26 @@ def library_path(root: Path) -> Path:
     if not path.is_file():
         pytest.fail(f"{path} does not exist; run `make build` first")
     return path
+
+
+class Tiles:
+    """What build/tile_table says of the GPU backends' tiles (submission/tile_table/main.c)."""
+
+    def __init__(self, program: Path) -> None:
+        self.program = program
+        self.table = json.loads(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+
+    def selected(self, backend: str, sms: int, *shape: int) -> dict[str, int | str]:
+        """The tile selected for m, n, k and maybe l, its CTAs and its predicted cost."""
+        text = "x".join(map(str, shape))
+        command = [self.program, backend, str(sms), text]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)[text]
+
+
+@pytest.fixture(scope="session")
+def tiles(root: Path) -> Tiles:
+    """The library's own tile table."""
+    program = root / os.environ.get("BUILD", "build") / "tile_table"
+    if not program.is_file():
+        pytest.fail(f"{program} does not exist; run `make build` first")
+    return Tiles(program)

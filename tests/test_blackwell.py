@@ -1,4 +1,4 @@
-"""The Blackwell back end without a GPU: its plans and descriptors, and what the compiler makes of its kernels."""
+"""The Blackwell back end without a GPU: its tiles and descriptors, and what the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -12,30 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from scripts.account_tables import config_table
-
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TENSOR_COLUMNS = 512
 MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
-PARTS = ("gpu/host", "blackwell/blackwell_backend", "blackwell/plan", "core/message")  # of the back end's host side
+PARTS = (
+    "gpu/host",
+    "blackwell/blackwell_backend",
+    "blackwell/tile_selection",
+    "core/message",
+)  # of the back end's host side
 CONFIGS, KERNELS = 7, 8  # and the blocking of scale factors
-
-
-@pytest.fixture(scope="module")
-def ask(root, tmp_path_factory):
-    """A line of answer to a line of question, by the library's own code."""
-    program = tmp_path_factory.mktemp("check") / "blackwell_check"
-    sources = [root / "tests/c/blackwell_check.c", root / "submission/blackwell/plan.c"]
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    subprocess.run(["gcc", *flags, "-o", program, *sources], check=True)
-
-    def run(*words):
-        line = " ".join(str(word) for word in words)
-        return subprocess.run([program], input=line, capture_output=True, text=True, check=True).stdout.split()
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -47,42 +35,62 @@ def ask(root, tmp_path_factory):
         (512, 3072, 7168, "m256n128", 96),
     ],
 )
-def test_each_benchmark_shape_runs_in_one_wave(ask, m, n, k, name, ctas):
-    chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
-    assert (chosen, int(count)) == (name, ctas)
+def test_each_benchmark_shape_runs_in_one_wave(tiles, m, n, k, name, ctas):
+    selected = tiles.selected("blackwell", SMS, m, n, k)
+    assert (selected["tile"], selected["ctas"]) == (name, ctas)
 
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "name"),
     [(256, 3072, 32768, "m256n192k4"), (512, 3072, 32768, "m256n192k2"), (256, 4096, 32768, "m256n128k2")],
 )
-def test_k_is_split_where_it_is_long_enough_to_pay_for_the_exchange(ask, m, n, k, name):
-    chosen, count, _, _ = ask("plan", m, n, k, 1, SMS)
-    assert (chosen, int(count)) == (name, 128)
+def test_k_is_split_where_it_is_long_enough_to_pay_for_the_reduction(tiles, m, n, k, name):
+    selected = tiles.selected("blackwell", SMS, m, n, k)
+    assert (selected["tile"], selected["ctas"]) == (name, 128)
 
 
-def test_clusters_that_do_not_fit_at_once_are_not_chosen(ask):
+def test_clusters_that_do_not_fit_at_once_are_not_chosen(tiles):
     few = 8 * 15  # an eighth of the chip has room for one cluster of eight CTAs, and sixteen are wanted
-    chosen, count, _, _ = ask("plan", 256, 3072, 32768, 1, few)
-    assert (chosen, int(count)) == ("m256n128k2", 96)
+    selected = tiles.selected("blackwell", few, 256, 3072, 32768)
+    assert (selected["tile"], selected["ctas"]) == ("m256n128k2", 96)
 
 
 @pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
 @pytest.mark.parametrize("n", [1, 72, 384, 100000])
 @pytest.mark.parametrize("k", [64, 7168])
-def test_every_shape_gets_a_configuration_that_fits(ask, m, n, k):
-    name, ctas, shared, columns = ask("plan", m, n, k, 3, SMS)
-    splits = config_table("blackwell")[name]["splits"]
-    assert splits <= -(-k // 256)  # no share of K is empty
-    assert int(ctas) >= 3 * splits
-    assert int(shared) <= MAX_SHARED_BYTES
-    assert int(columns) <= TENSOR_COLUMNS
+def test_every_shape_gets_a_configuration_that_splits_k_into_shares_that_are_not_empty(tiles, m, n, k):
+    selected = tiles.selected("blackwell", SMS, m, n, k, 3)
+    splits = tiles.table["blackwell"]["tiles"][selected["tile"]]["splits"]
+    assert splits <= -(-k // 256)
+    assert selected["ctas"] >= 3 * splits
+
+
+def test_every_configuration_fits_a_cta_of_the_chip(tiles):
+    resources = tiles.table["blackwell"]["resources"]
+    assert len(resources) == CONFIGS
+    for name, found in resources.items():
+        assert found["shared_bytes"] <= MAX_SHARED_BYTES, name
+        assert found["tensor_columns"] <= TENSOR_COLUMNS, name
+
+
+@pytest.fixture(scope="module")
+def descriptors(root, tmp_path_factory):
+    """The three descriptors for an address and an instruction's M and N, by the library's own code."""
+    program = tmp_path_factory.mktemp("check") / "descriptor_check"
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", program, root / "tests/c/descriptor_check.c"], check=True)
+
+    def run(address, m, n):
+        done = subprocess.run([program], input=f"{address} {m} {n}\n", capture_output=True, text=True, check=True)
+        return [int(word, 16) for word in done.stdout.split()]
+
+    return run
 
 
 @pytest.mark.parametrize("address", [0, 1024, 37 * 1024, 226 * 1024])
 @pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128), (256, 192)])
-def test_descriptors_have_the_fields_of_the_ptx_isa(ask, address, m, n):
-    tile, scale, instruction = (int(word, 16) for word in ask("descriptors", address, m, n))
+def test_descriptors_have_the_fields_of_the_ptx_isa(descriptors, address, m, n):
+    tile, scale, instruction = descriptors(address, m, n)
 
     def field(bits, low, width):
         return bits >> low & (1 << width) - 1

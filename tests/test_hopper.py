@@ -11,22 +11,6 @@ MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 9.0
 SMS = 132
 
 
-@pytest.fixture(scope="module")
-def choose(root, tmp_path_factory):
-    """Configuration name, CTAs and shared memory for (m, n, k, l), by the library's own rule."""
-    program = tmp_path_factory.mktemp("plan") / "plan_check"
-    sources = [root / "tests/c/plan_check.c", root / "submission/hopper/plan.c"]
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    subprocess.run(["gcc", *flags, "-o", program, *sources], check=True)
-
-    def run(m, n, k, l=1, sms=SMS):  # noqa: E741
-        text = subprocess.run([program], input=f"{m} {n} {k} {l} {sms}\n", capture_output=True, text=True, check=True)
-        *_, name, ctas, shared = text.stdout.split()
-        return name, int(ctas), int(shared)
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("m", "n", "k", "name", "ctas"),
     [
@@ -36,18 +20,25 @@ def choose(root, tmp_path_factory):
         (512, 3072, 7168, "f96x128", 128),
     ],
 )
-def test_each_benchmark_shape_runs_in_one_wave(choose, m, n, k, name, ctas):
-    assert choose(m, n, k)[:2] == (name, ctas)
+def test_each_benchmark_shape_runs_in_one_wave(tiles, m, n, k, name, ctas):
+    selected = tiles.selected("hopper", SMS, m, n, k)
+    assert (selected["tile"], selected["ctas"]) == (name, ctas)
     assert ctas <= SMS
 
 
 @pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
 @pytest.mark.parametrize("n", [1, 72, 384, 2304, 100000])
 @pytest.mark.parametrize("k", [64, 7168])
-def test_every_shape_gets_a_configuration_that_fits(choose, m, n, k):
-    _, ctas, shared = choose(m, n, k, 3)
-    assert ctas >= 3
-    assert shared <= MAX_SHARED_BYTES
+def test_every_shape_gets_a_configuration(tiles, m, n, k):
+    selected = tiles.selected("hopper", SMS, m, n, k, 3)
+    assert selected["tile"] in tiles.table["hopper"]["tiles"]
+    assert selected["ctas"] >= 3
+
+
+def test_every_configuration_fits_a_cta_of_the_chip(tiles):
+    resources = tiles.table["hopper"]["resources"]
+    assert len(resources) == 6
+    assert max(found["shared_bytes"] for found in resources.values()) <= MAX_SHARED_BYTES
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@
 #include "../gpu/block_scales.h"
 #include "../gpu/host.h"
 #include "kernels.h"
-#include "plan.h"
+#include "tile_selection.h"
 
 #define CONFIG_VARIABLE           "NVFP4_BLACKWELL_CONFIG"
 #define DEPENDENT_LAUNCH_VARIABLE "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
@@ -69,14 +69,13 @@ static int32_t find_clusters_at_once(int32_t device, int *clusters) {
 
 static int32_t choose_config(const struct problem *problem, int *index) {
     int clusters[MAX_CONFIGS];
-    int32_t status =
-        gpu_wanted_config(CONFIG_VARIABLE, "submission/blackwell/config.h", blackwell_config_named, index);
+    int32_t status = gpu_wanted_tile(CONFIG_VARIABLE, blackwell_tile_name, index);
     if (status != CUSTOM_KERNEL_OK || *index >= 0) {
         return status;
     }
     status = find_clusters_at_once(problem->device, clusters);
     if (status == CUSTOM_KERNEL_OK) {
-        *index = blackwell_choose(problem->m, problem->n, problem->k, problem->l, clusters);
+        *index = blackwell_select_tile(problem->m, problem->n, problem->k, problem->l, clusters);
     }
     return status;
 }

@@ -10,6 +10,7 @@
  * word that the leaderboard refuses in any file (cudaLaunchAttributeID, CUDA 13.0 driver_types.h). */
 #define ATTRIBUTE_DEPENDENT_LAUNCH ((cudaLaunchAttributeID)6)
 #define DRIVER_API_VERSION         12000 /* cuTensorMapEncodeTiled as of CUDA 12.0 */
+#define NAMES_BYTES                256   /* for the names of a backend's tiles; longer lists are cut */
 
 typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
@@ -165,18 +166,23 @@ int32_t gpu_with_scratch(const struct problem *problem, int64_t bytes, const voi
     return status;
 }
 
-int32_t gpu_wanted_config(const char *variable, const char *table, int (*named)(const char *name), int *index) {
+int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index) {
     const char *wanted = getenv(variable);
     *index = -1;
     if (wanted == NULL || wanted[0] == '\0') {
         return CUSTOM_KERNEL_OK;
     }
-    *index = named(wanted);
-    if (*index < 0) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is '%.64s'; expected a name of %s", variable,
-                           wanted, table);
+    char names[NAMES_BYTES] = "";
+    for (int i = 0; name_of(i) != NULL; i++) {
+        if (strcmp(wanted, name_of(i)) == 0) {
+            *index = i;
+            return CUSTOM_KERNEL_OK;
+        }
+        size_t used = strlen(names);
+        (void)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", name_of(i));
     }
-    return CUSTOM_KERNEL_OK;
+    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is '%.64s'; expected one of %s", variable, wanted,
+                       names);
 }
 
 int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes) {

@@ -52,9 +52,9 @@ struct tensor_3d {
 /* Its tensor map; what lies outside is filled with zeros.  `name` is for the message of a failure. */
 int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap *map);
 
-/* The index of the configuration that the environment's `variable` names, or -1 where it names none; `named`
- * finds it in the table of file `table`. */
-int32_t gpu_wanted_config(const char *variable, const char *table, int (*named)(const char *name), int *index);
+/* The index of the tile that the environment's `variable` names, or -1 where it is unset or empty; `name_of`
+ * gives the name of each index, NULL past the last one. */
+int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index);
 
 /* A kernel's shared memory has to be asked for once on each device: `allowed` says that it was. */
 int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes);

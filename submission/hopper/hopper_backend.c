@@ -5,7 +5,7 @@
 
 #include "../gpu/host.h"
 #include "kernels.h"
-#include "plan.h"
+#include "tile_selection.h"
 
 #define CONFIG_VARIABLE           "NVFP4_HOPPER_CONFIG"
 #define DEPENDENT_LAUNCH_VARIABLE "NVFP4_HOPPER_DEPENDENT_LAUNCH"
@@ -17,14 +17,13 @@ enum {
 };
 
 static int32_t choose_config(const struct problem *problem, int *index) {
-    int32_t status =
-        gpu_wanted_config(CONFIG_VARIABLE, "submission/hopper/config.h", hopper_config_named, index);
+    int32_t status = gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, index);
     if (status != CUSTOM_KERNEL_OK || *index >= 0) {
         return status;
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = hopper_choose(problem->m, problem->n, ceil_div(problem->k, STAGE_K), problem->l, sms);
+    *index = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
     return CUSTOM_KERNEL_OK;
 }
 

@@ -1,0 +1,66 @@
+#include "tile_selection.h"
+
+#include <stddef.h>
+
+const struct blackwell_costs blackwell_costs = {
+    /* predicted:b200 (scripts/account.py).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
+     * explains the published kernels' times.  A step of both products takes N cycles.  The start and end of a
+     * wave are a guess. */
+    .load_ps_per_kb = 9340,
+    .mma_ps_per_column = 540,
+    .wave_ps = 2500000,
+    /* measured:H200.  What the Hopper kernel's DSMEM reduction takes for each KB that leaves a CTA, barriers
+     * included: nobody has published the rate between a B200's SMs.  Split tiles pay at less than half of it.
+     */
+    .reduction_ps_per_kb = 56250,
+};
+
+/* A cluster of CTAs lies in one of the chip's processing clusters: taken to be 8 of 18 SMs on a B200. */
+#define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
+#define PROCESSING_CLUSTERS 8
+
+#define CONFIG(name, features, stages, ctas, tail, splits) {#name, features, stages, ctas, tail, splits},
+const struct blackwell_config blackwell_configs[] = {BLACKWELL_CONFIGS(CONFIG)};
+const int blackwell_config_count = sizeof blackwell_configs / sizeof *blackwell_configs;
+
+int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
+    return round_up(ceil_div(m, TILE_TOKENS), config->ctas) * config->splits * ceil_div(n, config->features) *
+           l;
+}
+
+int blackwell_clusters_at_once(const struct blackwell_config *config, int sms) {
+    int cluster = config->ctas * config->splits;
+    return cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
+}
+
+int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
+                               int64_t l, int clusters_at_once) {
+    const struct blackwell_costs *costs = &blackwell_costs;
+    int64_t cluster = (int64_t)config->ctas * config->splits, stages_k = ceil_div(k, STAGE_K);
+    if (stages_k < config->splits || clusters_at_once < 1) {
+        return INT64_MAX;
+    }
+    int64_t load = STAGE_BYTES_OF(config->features, config->ctas) / 1024 * costs->load_ps_per_kb;
+    int64_t multiply = (int64_t)STAGE_STEPS * config->features * costs->mma_ps_per_column;
+    int64_t stage = load > multiply ? load : multiply;
+    /* Of a CTA's fp32 accumulators all but its own share leave it, and as much comes in. */
+    int64_t accumulators_kb = 2 * (int64_t)TILE_TOKENS * config->features * (int64_t)sizeof(float) / 1024;
+    int64_t reduction = accumulators_kb * (config->splits - 1) / config->splits * costs->reduction_ps_per_kb;
+    return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *
+           (ceil_div(stages_k, config->splits) * stage + costs->wave_ps + reduction);
+}
+
+int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {
+    int best = 0;
+    for (int i = 1; i < blackwell_config_count; i++) {
+        if (blackwell_tile_cost_ps(&blackwell_configs[i], m, n, k, l, clusters_at_once[i]) <
+            blackwell_tile_cost_ps(&blackwell_configs[best], m, n, k, l, clusters_at_once[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+const char *blackwell_tile_name(int index) {
+    return index >= 0 && index < blackwell_config_count ? blackwell_configs[index].name : NULL;
+}

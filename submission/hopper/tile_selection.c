@@ -1,0 +1,52 @@
+#include "tile_selection.h"
+
+#include <stddef.h>
+
+/* measured:H200.  Fitted to time stamps in the kernels. */
+const struct hopper_costs hopper_costs = {
+    .product_ps = 44,
+    .b_row_ps = 1840,
+    .a_row_ps = 1290,
+    .b_row_at_least_ps = 7000,
+    .reduction_ps = 3600000,
+};
+
+#define CONFIG(name, warpgroups, slabs, tokens, stages, splits)                                                \
+    {#name, warpgroups, slabs, tokens, stages, splits},
+const struct hopper_config hopper_configs[] = {HOPPER_CONFIGS(CONFIG)};
+const int hopper_config_count = sizeof hopper_configs / sizeof *hopper_configs;
+
+int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
+    return ceil_div(n, tile_features(config)) * ceil_div(m, config->tile_tokens) * l * config->splits;
+}
+
+int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                            int sms) {
+    const struct hopper_costs *costs = &hopper_costs;
+    int64_t b_rows = tile_features(config), a_rows = config->tile_tokens;
+    int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
+    int64_t at_least = b_rows * costs->b_row_at_least_ps;
+    stage = stage > at_least ? stage : at_least;
+    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->splits * config->splits);
+    int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->splits);
+    return waves * (stages_of_cta * stage + (config->splits > 1 ? costs->reduction_ps : 0));
+}
+
+int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    int best = 0;
+    int64_t best_cost = INT64_MAX, best_tile = 0;
+    for (int i = 0; i < hopper_config_count; i++) {
+        int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
+        int64_t tile = (int64_t)tile_features(&hopper_configs[i]) * hopper_configs[i].tile_tokens;
+        if (cost < best_cost || (cost == best_cost && tile > best_tile)) {
+            best = i;
+            best_cost = cost;
+            best_tile = tile;
+        }
+    }
+    return best;
+}
+
+const char *hopper_tile_name(int index) {
+    return index >= 0 && index < hopper_config_count ? hopper_configs[index].name : NULL;
+}

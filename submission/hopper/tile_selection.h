@@ -1,0 +1,37 @@
+/* Tile selection: which configuration a problem runs with.  Host only, pure, tested without a GPU. */
+#ifndef HOPPER_TILE_SELECTION_H
+#define HOPPER_TILE_SELECTION_H
+
+#include "config.h"
+
+extern const struct hopper_config hopper_configs[];
+extern const int hopper_config_count;
+
+/* The predicted times behind the choice, in picoseconds. */
+extern const struct hopper_costs {
+    int64_t product_ps;        /* of one row of A by one row of B1 and B2, over a stage of K */
+    int64_t b_row_ps;          /* of a row of B1 and B2 in a stage: its dequantization beside the products */
+    int64_t a_row_ps;          /* of a row of A in a stage: its copy */
+    int64_t b_row_at_least_ps; /* of a row of B1 and B2 in a stage, where its dequantization alone decides */
+    int64_t reduction_ps;      /* of the DSMEM reduction between the two CTAs of a split K */
+} hopper_costs;
+
+/* CTAs that a configuration launches. */
+int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l);
+
+/* The predicted time in picoseconds: waves of CTAs times the main loop of one.
+ *
+ * One CTA fits an SM, so `sms` CTAs run at a time and the last wave counts whole.  A CTA's work is its share of
+ * K of its tile's products, the dequantization of its rows of B1 and B2 and the copies of its rows of A, and
+ * the DSMEM reduction where K is split. */
+int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                            int sms);
+
+/* The index of the cheapest configuration; among equals the larger tile, which reads less, then the first
+ * listed. */
+int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+
+/* The name of configuration number `index`, or NULL where there is none. */
+const char *hopper_tile_name(int index);
+
+#endif

@@ -1,0 +1,70 @@
+/* Prints what the GPU backends can launch and what they select, as JSON, from the library's own tables.  Needs
+ * no GPU and no nvcc: tile selection is host code.
+ *
+ *   tile_table                          {"hopper": TABLE, "blackwell": TABLE}, where TABLE holds
+ *                                         "tiles":     name -> the columns of config.h
+ *                                         "resources": name -> threads and bytes of shared memory of a CTA, on
+ *                                                      Blackwell also columns of tensor memory
+ *                                         "costs":     what the selection counts with (tile_selection.h)
+ *   tile_table BACKEND SMS SHAPE ...    {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps": predicted}, ...}
+ *                                       where SHAPE is MxNxK or MxNxKxL
+ *
+ * Exit status 2 for a backend or a number that is none. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tile_table.h"
+
+static int usage(const char *what, const char *found) {
+    (void)fprintf(stderr, "tile_table: %s is '%s'\nusage: tile_table [hopper|blackwell SMS MxNxK[xL] ...]\n",
+                  what, found);
+    return 2;
+}
+
+/* M x N x K, then maybe x L, with nothing after it. */
+static int read_shape(const char *text, struct tile_question *question) {
+    char excess;
+    question->l = 1;
+    int found = sscanf(text, "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "%c", &question->m, &question->n, &question->k,
+                       &excess);
+    if (found == 4) {
+        found = sscanf(text, "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "x%" SCNd64 "%c", &question->m, &question->n,
+                       &question->k, &question->l, &excess) -
+                1;
+    }
+    return found == 3 && question->m > 0 && question->n > 0 && question->k > 0 && question->l > 0;
+}
+
+int main(int count, char **words) {
+    if (count == 1) {
+        printf("{\n  \"hopper\": ");
+        print_hopper_tiles();
+        printf(",\n  \"blackwell\": ");
+        print_blackwell_tiles();
+        printf("\n}\n");
+        return 0;
+    }
+    int on_hopper = strcmp(words[1], "hopper") == 0;
+    if (!on_hopper && strcmp(words[1], "blackwell") != 0) {
+        return usage("BACKEND", words[1]);
+    }
+    struct tile_question question = {0};
+    char excess;
+    if (count < 3 || sscanf(words[2], "%d%c", &question.sms, &excess) != 1 || question.sms < 2) {
+        return usage("SMS", count < 3 ? "" : words[2]);
+    }
+    for (int i = 3; i < count; i++) { /* all of them before anything is printed */
+        if (!read_shape(words[i], &question)) {
+            return usage("SHAPE", words[i]);
+        }
+    }
+    printf("{");
+    for (int i = 3; i < count; i++) {
+        (void)read_shape(words[i], &question);
+        printf("%s\"%s\": ", i > 3 ? ",\n " : "", words[i]);
+        (on_hopper ? print_hopper_selection : print_blackwell_selection)(&question);
+    }
+    printf("}\n");
+    return 0;
+}
