@@ -74,7 +74,7 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 $(LIBRARY): $(OBJS)
 	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
 -include $(OBJS:.o=.d)
--include $(wildcard simulator/*/build.mk tests/simulator/*/build.mk)
+-include $(wildcard simulator/build.mk tests/simulator/*/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
 $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)

@@ -1,11 +1,11 @@
 """Kernels of others on the simulator: compiles a fetched checkout's own files, runs them in several modes, compares.
 
     python scripts/foreign_kernels.py learn-cuda=PATH fast.cu=PATH NVFP4_Kernels=PATH nvfp4_gemm=PATH
-    python scripts/foreign_kernels.py --render                       # only simulator/FOREIGN.md, from the JSON
+    python scripts/foreign_kernels.py --render                       # only THIRD_PARTY.md, from the JSON
 
 Nothing of theirs is kept: host code and kernels are compiled in a scratch folder, with wrappers of ours around
 them, and linked against build/libcudart_sim.a, so that their own host code encodes the tensor maps and launches.
-Results go to simulator/foreign.json, the table to simulator/FOREIGN.md.
+Results go to simulator/results/third_party.json, the table to simulator/results/THIRD_PARTY.md.
 """
 
 from __future__ import annotations
@@ -312,8 +312,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkouts", nargs="*", help="NAME=PATH, with NAME one of " + ", ".join(REPOSITORIES))
     parser.add_argument("--only", default="", help="trials whose file or name contains this")
-    parser.add_argument("--json", type=Path, default=ROOT / "simulator/foreign.json")
-    parser.add_argument("--render", action="store_true", help="write simulator/FOREIGN.md and stop")
+    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/third_party.json")
+    parser.add_argument("--render", action="store_true", help="write simulator/results/THIRD_PARTY.md and stop")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--shape", nargs=3, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -345,7 +345,7 @@ def main() -> None:
             print(key, row.get("not_built", shown), flush=True)
             rows.sort(key=lambda r: r["order"])
             options.json.write_text(json.dumps(rows, indent=1) + "\n")
-    (ROOT / "simulator/FOREIGN.md").write_text(render(rows))
+    (ROOT / "simulator/results/THIRD_PARTY.md").write_text(render(rows))
 
 
 if __name__ == "__main__":

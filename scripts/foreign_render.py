@@ -1,4 +1,4 @@
-"""simulator/FOREIGN.md from the rows that scripts/foreign_kernels.py measured."""
+"""simulator/results/THIRD_PARTY.md from the rows that scripts/foreign_kernels.py measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ INTRODUCTION = """# Kernels of others on the simulator
 
 Public kernels that their authors ran on real chips, compiled from their own files with nvcc 13, driven by their own
 host code on `build/libcudart_sim.a`. Nothing of them is kept here. `scripts/foreign_kernels.py NAME=CHECKOUT ...`
-repeats the trial and writes this file; `simulator/foreign.json` has every finding's sentence.
+repeats the trial and writes this file; `third_party.json` has every finding's sentence.
 
 Right: every element within half a unit of bf16, or one of fp16, and 1e-4 sqrt(K), of the float64 result. A cell is
 the number of wrong elements, then the verdict. Inputs: normal bf16, or the leaderboard's NVFP4 data.

@@ -5,8 +5,8 @@
     python scripts/sentryward_table.py VENV/bin/sentryward --blackwell
     python scripts/sentryward_table.py --render
 
-Results go to simulator/sentryward.json, the table to simulator/SENTRYWARD.md; --blackwell measures the rows of the
-Blackwell back end again.
+Results go to simulator/results/sentryward.json, the table to simulator/results/SENTRYWARD.md; --blackwell
+measures the rows of the Blackwell back end again.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", nargs="?", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
-    parser.add_argument("--json", type=Path, default=ROOT / "simulator/sentryward.json")
+    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/sentryward.json")
     parser.add_argument("--blackwell", action="store_true")
     parser.add_argument("--render", action="store_true")
     options = parser.parse_args()
@@ -171,7 +171,7 @@ def main() -> None:
             rows = measure(options.program, checkout)
         data = {"version": version, "rows": rows}
         options.json.write_text(json.dumps(data, indent=1) + "\n")
-    (ROOT / "simulator/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
+    (ROOT / "simulator/results/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
 
-#include "../hazard/hazard.h"
-#include "../vm/vm.h"
+#include "hazard/hazard.h"
+#include "machine/machine.h"
 
 struct async_kind {
     const char *name;
@@ -132,7 +132,7 @@ void warpgroups_free(struct warpgroup *groups);
 /* Whether insn touches a register that a pending wgmma reads or writes: reports it. */
 enum next pending_registers(struct run *run, const struct insn *insn);
 
-/* ---- what simulator/tensor keeps in cta->tensor ---- */
+/* ---- what isa/tcgen05 keeps in cta->tensor ---- */
 void tensor_free(struct cta *cta);
 void tensor_at_end(struct cluster *cluster, struct cta *cta);
 /* An instruction reads or writes a register that a tcgen05.ld is still to fill. */

@@ -1,10 +1,10 @@
 /* What bulk loads and stores do (PTX ISA: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk). */
 #include "bulk.h"
 
-#include "../ptx/opcodes.h"
-#include "../tensor/formats.h"
-#include "../vm/half.h"
 #include "groups.h"
+#include "isa/opcodes.h"
+#include "isa/scalar/half.h"
+#include "tensorcore/formats.h"
 
 /* ---- loads into shared memory ---- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../sim.h"
+#include "sim.h"
 
 #define MAX_ARGUMENTS 64
 

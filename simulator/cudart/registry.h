@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "../sim.h"
+#include "sim.h"
 
 struct kernel_entry {
     const void *host;

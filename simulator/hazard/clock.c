@@ -1,6 +1,6 @@
 #include "hazard.h"
 
-#include "../async/async.h"
+#include "async/async.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef SIM_HAZARD_H
 #define SIM_HAZARD_H
 
-#include "../vm/vm.h"
+#include "machine/machine.h"
 
 /* Vectors of cluster->slots_room values, one after another: seen, seen by the async proxy, strictly seen,
  * caused. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "opcodes.h"
+#include "isa/opcodes.h"
 
 struct opcode {
     const char *name;

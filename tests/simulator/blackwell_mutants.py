@@ -1,5 +1,5 @@
 """Takes each synchronisation out of the Blackwell kernels' PTX in turn and writes what the simulator says of it to
-simulator/BLACKWELL_MUTANTS.md.
+simulator/results/BLACKWELL_MUTANTS.md.
 
 usage: blackwell_mutants.py (with torch and an nvcc; some minutes)
 """
@@ -61,7 +61,7 @@ def main() -> int:
         print(name, here, seen, flush=True)
     text = HEAD.format(modes=" and ".join(MODES)) + "\n".join(lines)
     text += f"\n\n{found} of {total} mutants are found in every mode.\n"
-    (ROOT / "simulator/BLACKWELL_MUTANTS.md").write_text(text)
+    (ROOT / "simulator/results/BLACKWELL_MUTANTS.md").write_text(text)
     return int(found < total)
 
 

@@ -1,9 +1,9 @@
 """Runs the Blackwell back end on the simulator: sets of problems x configurations x modes, each output against the
-reference in float64, and writes simulator/BLACKWELL.md.
+reference in float64, and writes simulator/results/BLACKWELL.md.
 
 usage: make blackwell-table, or blackwell_table.py [--sets NAME ...] [--configs NAME ...] [--modes NAME ...]
-(with torch and an nvcc; hours of one core for everything).  Results are kept in simulator/blackwell.json: a run of a
-part replaces that part.
+(with torch and an nvcc; hours of one core for everything).  Results are kept in simulator/results/blackwell.json: a
+run of a part replaces that part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RESULTS, TABLE = ROOT / "simulator/blackwell.json", ROOT / "simulator/BLACKWELL.md"
+RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/results/BLACKWELL.md"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
 STAGE_K = 256
 INTRODUCTION = """Written by `make blackwell-table` (`tests/simulator/blackwell_table.py`); `blackwell.json` has the

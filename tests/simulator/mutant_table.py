@@ -1,5 +1,5 @@
-"""Runs every mutant of the suites here in several modes and writes simulator/MUTANTS.md: what found it, and what a
-comparison of values alone would have found.
+"""Runs every mutant of the suites here in several modes and writes simulator/results/MUTANTS.md: what found it, and
+what a comparison of values alone would have found.
 
 usage: mutant_table.py (with torch and an nvcc; some minutes)
 """
@@ -165,7 +165,7 @@ def main() -> int:
         *body,
         "",
     ]
-    (ROOT / "simulator/MUTANTS.md").write_text("\n".join(text))
+    (ROOT / "simulator/results/MUTANTS.md").write_text("\n".join(text))
     return 1 if failed else 0
 
 

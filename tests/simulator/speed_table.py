@@ -1,5 +1,5 @@
 """Times the back ends' kernels on the simulator over the leaderboard's fourteen shapes, checks on, and writes the
-table of simulator/SPEED.md.
+table of simulator/results/SPEED.md.
 
 usage: speed_table.py [MODE ...]        (default: eager late random:1; BUILD says which library)
 
@@ -92,7 +92,7 @@ def main() -> None:
         lines.append(f"| {' '.join(map(str, shape))} | " + " | ".join(cell(*times[c][row]) for c in columns) + " |")
     sums = [cell(*(sum(value) for value in zip(*times[column], strict=True))) for column in columns]
     lines.append("| all fourteen | " + " | ".join(sums) + " |")
-    (ROOT / "simulator/SPEED.md").write_text("\n".join(lines) + "\n")
+    (ROOT / "simulator/results/SPEED.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

@@ -1,9 +1,9 @@
 /* The tensor part's functions a whole array at a time, for the tests to call through ctypes. */
 #include <stdlib.h>
 
-#include "../../../simulator/tensor/formats.h"
-#include "../../../simulator/tensor/mma_arith.h"
-#include "../../../simulator/tensor/tcgen05.h"
+#include "../../../simulator/tensorcore/formats.h"
+#include "../../../simulator/tensorcore/mma/arith.h"
+#include "../../../simulator/tensorcore/tcgen05.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

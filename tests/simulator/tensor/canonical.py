@@ -1,7 +1,7 @@
 """The canonical shared-memory layouts, from the PTX ISA's definition: where element (mn, k) of an operand lies.
 
 Written in the ISA's terms (coordinates in elements, T elements in 16 bytes, a swizzle of address bits), sharing
-nothing with simulator/tensor/descriptor.c.
+nothing with simulator/tensorcore/descriptor.c.
 """
 
 from __future__ import annotations

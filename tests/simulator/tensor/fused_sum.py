@@ -1,6 +1,6 @@
 """The published rule of the tensor cores' sums (MMA-Sim, arXiv 2511.10909), restated with exact integers.
 
-Written from the rule's text, sharing nothing with simulator/tensor: `exact` does one element with Fractions, one
+Written from the rule's text, sharing nothing with simulator/tensorcore: `exact` does one element with Fractions, one
 statement of the rule a line; `vectors` does matrices of elements in int64 and is itself tested against `exact`.
 
 Two details are an H200's (test_recorded.py), not MMA-Sim's, where a zero has exponent -126: in sums of products a zero

@@ -1,0 +1,74 @@
+# The simulator: the library's objects, the command-line tool, the CUDA runtime shim, and what its tests link.
+
+# Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
+# so that each names the layer that it reaches into.
+SIM_LAYERS := ptx tensorcore tensorcore/mma machine hazard async isa isa/scalar isa/memory isa/warp isa/async \
+              isa/wgmma isa/tcgen05 interp report
+SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
+                 $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
+SIM_OBJS := $(SIM_SOURCES:%.c=$(BUILD)/%.o)
+$(BUILD)/simulator/%.o $(BUILD)/tests/simulator/%.o: override CPPFLAGS += -iquote simulator
+# Vectors wider than the base instruction set are passed between static functions only.
+$(BUILD)/simulator/tensorcore/mma/tile%.o: override CFLAGS += -Wno-psabi
+# What the machine at hand has: the simulator never leaves it, so there is no dispatch outside tensorcore/mma.
+ifeq ($(shell grep -m1 -c 'f16c.*avx2\|avx2.*f16c' /proc/cpuinfo 2>/dev/null),1)
+SIM_ISA := $(if $(findstring AVX2,$(CPU_PARTS)),$(AVX2_FLAGS))
+endif
+# tensorcore stands alone: no warps, no time.
+TENSORCORE_OBJS := $(filter $(BUILD)/simulator/tensorcore/%,$(SIM_OBJS))
+$(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)
+
+PTXSIM := $(BUILD)/ptxsim
+$(PTXSIM): $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
+	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
+-include $(SIM_OBJS:.o=.d) $(BUILD)/simulator/cli/ptxsim.d
+
+# The library alone, for the tests and for programs of others.
+SIM_SHARED := $(BUILD)/libptxsim.so
+$(SIM_SHARED): $(SIM_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+
+.PHONY: simulator
+simulator: $(PTXSIM) $(SIM_SHARED) ## build the PTX simulator (build/ptxsim)
+
+# The library whose GPU back ends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
+# nvfp4/ is the only folder that knows this project's library.
+SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
+ifneq ($(filter hopper blackwell,$(GPU_PARTS)),)
+CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c))
+SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/nvfp4/*.c))
+SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
+SIM_CORE := $(BUILD)/simulator/nvfp4/custom_kernel.o
+$(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
+$(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+$(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_GLUE) \
+                $(CUDART_OBJS) $(SIM_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+# For programs of others: link this in the place of cudart and libcuda.
+$(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
+	rm -f $@ && ar rcs $@ $^
+-include $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
+
+simulator: $(SIM_LIBRARY)
+endif
+
+# The fuzz driver takes the objects themselves, as the one of the ABI does.
+$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx_fuzz.o $(SIM_OBJS)
+	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
+
+# tensorcore behind batch calls, for the tests of what stands alone.
+TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
+TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensor/batch.o
+$(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+-include $(TENSOR_TEST_OBJS:.o=.d)
+
+.PHONY: tensor-test-library
+tensor-test-library: $(TENSOR_TEST_LIBRARY)

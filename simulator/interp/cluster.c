@@ -1,0 +1,301 @@
+/* Making a cluster and putting it in front of its kernel's first instruction. */
+#include "async/map_change.h"
+#include <stdlib.h>
+
+#include "async/async.h"
+#include "hazard/hazard.h"
+#include "machine/machine.h"
+
+#define TRAP_PATTERN 0xb5 /* what nobody has written reads as this: negative and far from plausible */
+
+uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static bool make_warp(struct warp *warp, const struct launch *launch) {
+    warp->regs = aligned_alloc(64, (launch->reg_bytes + 127) / 64 * 64);
+    warp->preds = calloc(1, launch->pred_bytes + 64);
+    warp->local = calloc(LANES, launch->local_bytes + 1);
+    warp->split_store = calloc(LANES, sizeof *warp->split_store);
+    warp->reg_pending = calloc(launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
+    warp->reg_written = calloc(launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
+    warp->groups = groups_make();
+    return warp->regs != NULL && warp->preds != NULL && warp->local != NULL && warp->split_store != NULL &&
+           warp->reg_pending != NULL && warp->reg_written != NULL && warp->groups != NULL;
+}
+
+static bool make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
+    const struct launch *launch = cluster->launch;
+    cta->cluster = cluster;
+    cta->rank = rank;
+    cta->nwarps = launch->warps;
+    cta->nthreads = launch->threads;
+    cta->shared_bytes = SHARED_RESERVED + launch->shared_bytes;
+    cta->shared = aligned_alloc(1024, (cta->shared_bytes + 1024 + 1023) / 1024 * 1024);
+    cta->warps = calloc(cta->nwarps, sizeof *cta->warps);
+    cta->mbarriers = mbarriers_make(cta->shared_bytes);
+    cta->warpgroups = warpgroups_make((cta->nwarps + 3) / 4);
+    if (cta->shared == NULL || cta->warps == NULL || cta->mbarriers == NULL || cta->warpgroups == NULL) {
+        return false;
+    }
+    if (launch->checks) {
+        cta->shadow = shadow_make(cta);
+        if (cta->shadow == NULL) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < cta->nwarps; i++) {
+        struct warp *warp = &cta->warps[i];
+        warp->cta = cta;
+        warp->index = i;
+        warp->number = rank * cta->nwarps + i;
+        if (!make_warp(warp, launch)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct cluster *cluster_make(struct worker *worker) {
+    struct launch *launch = worker->launch;
+    struct cluster *cluster = calloc(1, sizeof *cluster);
+    if (cluster == NULL) {
+        return NULL;
+    }
+    cluster->worker = worker;
+    cluster->launch = launch;
+    cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    /* A slot for a warp's time and its kinds of groups, then barriers as they are made. */
+    cluster->slots_room = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
+    cluster->ctas = calloc(cluster->nctas, sizeof *cluster->ctas);
+    for (uint32_t i = 0; cluster->ctas != NULL && i < cluster->nctas; i++) {
+        if (!make_cta(&cluster->ctas[i], cluster, i)) {
+            cluster_free(cluster);
+            return NULL;
+        }
+    }
+    if (cluster->ctas == NULL) {
+        cluster_free(cluster);
+        return NULL;
+    }
+    return cluster;
+}
+
+void cluster_free(struct cluster *cluster) {
+    for (uint32_t i = 0; cluster->ctas != NULL && i < cluster->nctas; i++) {
+        struct cta *cta = &cluster->ctas[i];
+        for (uint32_t j = 0; cta->warps != NULL && j < cta->nwarps; j++) {
+            struct warp *warp = &cta->warps[j];
+            free(warp->regs);
+            free(warp->preds);
+            free(warp->local);
+            free(warp->split_store);
+            free(warp->reg_pending);
+            free(warp->reg_written);
+            groups_free(warp->groups);
+        }
+        free(cta->warps);
+        free(cta->shared);
+        mbarriers_free(cta->mbarriers);
+        warpgroups_free(cta->warpgroups);
+        shadow_free(cta->shadow);
+        tensor_free(cta);
+    }
+    clocks_free(cluster);
+    free(cluster->map_changes);
+    free(cluster->ctas);
+    free(cluster);
+}
+
+/* ---- special registers ---- */
+
+static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t lane) {
+    const struct cta *cta = warp->cta;
+    const struct cluster *cluster = cta->cluster;
+    const struct launch *launch = cluster->launch;
+    uint32_t thread = warp->index * LANES + lane, rank = cta->rank;
+    switch (kind) {
+    case SR_TID_X:
+        return thread % launch->block[0];
+    case SR_TID_Y:
+        return thread / launch->block[0] % launch->block[1];
+    case SR_TID_Z:
+        return thread / launch->block[0] / launch->block[1];
+    case SR_NTID_X:
+    case SR_NTID_Y:
+    case SR_NTID_Z:
+        return launch->block[kind - SR_NTID_X];
+    case SR_CTAID_X:
+    case SR_CTAID_Y:
+    case SR_CTAID_Z:
+        return cta->index[kind - SR_CTAID_X];
+    case SR_NCTAID_X:
+    case SR_NCTAID_Y:
+    case SR_NCTAID_Z:
+        return launch->grid[kind - SR_NCTAID_X];
+    case SR_LANEID:
+        return lane;
+    case SR_WARPID:
+        return warp->index;
+    case SR_NWARPID:
+        return launch->warps;
+    case SR_SMID:
+        return (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
+    case SR_NSMID:
+        return launch->sim->options.sms;
+    case SR_CLUSTERID_X:
+    case SR_CLUSTERID_Y:
+    case SR_CLUSTERID_Z:
+        return cluster->index[kind - SR_CLUSTERID_X];
+    case SR_NCLUSTERID_X:
+    case SR_NCLUSTERID_Y:
+    case SR_NCLUSTERID_Z:
+        return launch->clusters[kind - SR_NCLUSTERID_X];
+    case SR_CLUSTER_CTAID_X:
+        return rank % launch->cluster[0];
+    case SR_CLUSTER_CTAID_Y:
+        return rank / launch->cluster[0] % launch->cluster[1];
+    case SR_CLUSTER_CTAID_Z:
+        return rank / launch->cluster[0] / launch->cluster[1];
+    case SR_CLUSTER_NCTAID_X:
+    case SR_CLUSTER_NCTAID_Y:
+    case SR_CLUSTER_NCTAID_Z:
+        return launch->cluster[kind - SR_CLUSTER_NCTAID_X];
+    case SR_CLUSTER_CTARANK:
+        return rank;
+    case SR_CLUSTER_NCTARANK:
+        return cluster->nctas;
+    case SR_IS_EXPLICIT_CLUSTER:
+        return cluster->nctas > 1;
+    case SR_LANEMASK_EQ:
+        return 1u << lane;
+    case SR_LANEMASK_LE:
+        return (uint32_t)(((uint64_t)2 << lane) - 1);
+    case SR_LANEMASK_LT:
+        return (1u << lane) - 1;
+    case SR_LANEMASK_GE:
+        return ~((1u << lane) - 1);
+    case SR_LANEMASK_GT:
+        return ~(uint32_t)(((uint64_t)2 << lane) - 1);
+    case SR_DYNAMIC_SMEM_SIZE:
+        return launch->dynamic_shared;
+    case SR_TOTAL_SMEM_SIZE:
+        return cta->shared_bytes;
+    case SR_RESERVED_SMEM_END:
+    case SR_RESERVED_SMEM_CAP:
+        return SHARED_RESERVED;
+    default:
+        return 0;
+    }
+}
+
+static void fill_specials(struct warp *warp, const struct function *function) {
+    const struct launch *launch = warp->cta->cluster->launch;
+    uint8_t *base = warp->regs + launch->reg_base[function->index];
+    for (uint32_t i = 0; i < function->nspecials; i++) {
+        const struct special *special = &function->specials[i];
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            uint64_t value;
+            if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
+                uint64_t start = special->variable == NULL ? warp->cta->dynamic_at
+                                                           : launch->shared_at[special->variable->index];
+                value = ((uint64_t)warp->cta->rank << RANK_SHIFT) + start + (uint64_t)special->value;
+            } else if (special->kind == SR_LOCAL_SYMBOL) {
+                value = launch->local_base[function->index] + (uint64_t)special->value;
+            } else {
+                value = special_lane(warp, special->kind, lane);
+            }
+            memcpy(base + special->off + lane * (special->wide ? 8 : 4), &value, special->wide ? 8 : 4);
+        }
+    }
+}
+
+static void start_warp(struct warp *warp) {
+    const struct launch *launch = warp->cta->cluster->launch;
+    const struct module *module = launch->module;
+    uint32_t first = warp->index * LANES;
+    uint32_t threads = launch->threads - first < LANES ? launch->threads - first : LANES;
+    warp->live = threads == LANES ? ALL_LANES : (1u << threads) - 1;
+    memset(warp->regs, 0, launch->reg_bytes);
+    memset(warp->preds, 0, launch->pred_bytes);
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        if (launch->reg_base[i] != UINT32_MAX) {
+            memset(warp->preds + launch->pred_base[i], 0xff, 4); /* the predicate that always holds */
+            fill_specials(warp, module->functions[i]);
+        }
+    }
+    warp->split_used = 1;
+    warp->nsplits = 1;
+    warp->splits[0] = &warp->split_store[0];
+    *warp->splits[0] =
+        (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
+    warp->executed = 0;
+    warp->fruitless = false;
+    warp->cluster_arrivals = warp->cluster_seen = warp->sync_epoch = warp->synced_time = 0;
+    memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
+    for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
+        warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
+    }
+    warp->fence_epoch = 1;
+    warp->npending = 0;
+    groups_reset(warp);
+    if (launch->checks) {
+        warp->clock = clock_make(warp->cta->cluster);
+        warp_tick(warp);
+    }
+}
+
+static void start_cta(struct cta *cta) {
+    const struct cluster *cluster = cta->cluster;
+    const struct launch *launch = cluster->launch;
+    cta->index[0] = cluster->index[0] * launch->cluster[0] + cta->rank % launch->cluster[0];
+    cta->index[1] =
+        cluster->index[1] * launch->cluster[1] + cta->rank / launch->cluster[0] % launch->cluster[1];
+    cta->index[2] =
+        cluster->index[2] * launch->cluster[2] + cta->rank / launch->cluster[0] / launch->cluster[1];
+    cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
+    cta->live_threads = cta->nthreads;
+    cta->registers_known = 0;
+    memset(cta->registers, 0, sizeof cta->registers);
+    memset(cta->shared, TRAP_PATTERN, cta->shared_bytes);
+    memset(cta->bars, 0, sizeof cta->bars);
+    for (int i = 0; i < NAMED_BARRIERS; i++) {
+        cta->bars[i].all = true;
+    }
+    mbarriers_reset(cta->mbarriers);
+    warpgroups_reset(cta->warpgroups, (cta->nwarps + 3) / 4);
+    if (cta->shadow != NULL) {
+        shadow_reset(cta->shadow);
+    }
+    for (uint32_t i = 0; i < cta->nwarps; i++) {
+        start_warp(&cta->warps[i]);
+    }
+}
+
+bool cluster_start(struct cluster *cluster, uint64_t number) {
+    struct launch *launch = cluster->launch;
+    cluster->number = number;
+    cluster->index[0] = (uint32_t)(number % launch->clusters[0]);
+    cluster->index[1] = (uint32_t)(number / launch->clusters[0] % launch->clusters[1]);
+    cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
+    cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
+    cluster->failed = false;
+    cluster->idle = 0;
+    cluster->events = 1;
+    cluster->cluster_arrived = cluster->cluster_generation = 0;
+    cluster->nslots = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
+    clocks_reset(cluster);
+    map_changes_reset(cluster);
+    cluster->dependency_slot = launch->checks ? clock_slot(cluster) : 0;
+    if (launch->checks) {
+        cluster->cluster_gathered = clock_make(cluster);
+        cluster->cluster_released = clock_make(cluster);
+    }
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        start_cta(&cluster->ctas[i]);
+    }
+    return true;
+}

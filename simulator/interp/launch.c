@@ -1,0 +1,325 @@
+/* A launch: checks, layout of the functions' registers and frames, worker threads. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "machine/machine.h"
+
+#define MAX_WORKERS       64
+#define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */
+
+static int refuse(struct sim *sim, int status, const char *kernel, const char *why) {
+    if (status != SIM_RUN_ERROR) {
+        sim_refuse(sim, kernel, why);
+    }
+    (void)snprintf(sim->message, sizeof sim->message, "%s (kernel %s)", why, kernel);
+    return status;
+}
+
+static uint32_t round_up(uint64_t value, uint64_t unit) {
+    return (uint32_t)((value + unit - 1) / unit * unit);
+}
+
+/* Places a function and what it calls; recursion comes back to a function that is open. */
+static bool place_function(struct launch *launch, const struct function *function, uint8_t *open) {
+    if (open[function->index]) {
+        return false;
+    }
+    if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
+        return function->is_defined || function->builtin != BUILTIN_NONE;
+    }
+    launch->reg_base[function->index] = launch->reg_bytes;
+    launch->pred_base[function->index] = launch->pred_bytes;
+    launch->local_base[function->index] = launch->local_bytes;
+    launch->reg_bytes += function->reg_bytes;
+    launch->pred_bytes += round_up(function->pred_bytes, 16);
+    launch->local_bytes += round_up(function->local_bytes, 16);
+    for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
+        launch->uses_wgmma |= launch->module->code[pc].reg_async;
+    }
+    open[function->index] = 1;
+    for (uint32_t i = 0; i < function->ncalls; i++) {
+        if (!place_function(launch, function->calls[i], open)) {
+            return false;
+        }
+    }
+    open[function->index] = 0;
+    return true;
+}
+
+/* The static shared variables that the placed functions name, in the order of their declarations. */
+static void place_shared(struct launch *launch) {
+    const struct module *module = launch->module;
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        const struct function *function = module->functions[i];
+        for (uint32_t j = 0; launch->reg_base[i] != UINT32_MAX && j < function->nspecials; j++) {
+            if (function->specials[j].variable != NULL) {
+                launch->shared_at[function->specials[j].variable->index] = 1;
+            }
+        }
+    }
+    uint32_t end = SHARED_RESERVED;
+    for (uint32_t i = 0; i < module->nvariables; i++) {
+        const struct variable *variable = module->variables[i];
+        if (launch->shared_at[i] != 0 && end < MAX_SHARED_WINDOW) {
+            launch->shared_at[i] = round_up(end, variable->align);
+            end = launch->shared_at[i] + (uint32_t)variable->bytes;
+        }
+    }
+    launch->static_shared = end - SHARED_RESERVED;
+}
+
+static int check_shape(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
+    const struct function *kernel = launch->kernel;
+    uint64_t threads = 1, clusters = 1, ctas = 1;
+    for (int i = 0; i < 3; i++) {
+        launch->grid[i] = a->grid[i];
+        launch->block[i] = a->block[i];
+        launch->cluster[i] = a->cluster[i] != 0        ? a->cluster[i]
+                             : kernel->cluster[i] != 0 ? kernel->cluster[i]
+                                                       : 1;
+        if (launch->grid[i] == 0 || launch->block[i] == 0 || launch->grid[i] % launch->cluster[i] != 0) {
+            return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                          "grid, block or cluster is zero or does not divide");
+        }
+        launch->clusters[i] = launch->grid[i] / launch->cluster[i];
+        threads *= launch->block[i];
+        clusters *= launch->clusters[i];
+        ctas *= launch->cluster[i];
+    }
+    uint64_t most =
+        kernel->maxntid[0] != 0 ? (uint64_t)kernel->maxntid[0] * kernel->maxntid[1] * kernel->maxntid[2] : 1024;
+    if (threads > most || threads > 1024) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                      "more threads in a block than the kernel or chip allows");
+    }
+    if (ctas > MAX_CLUSTER) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 16 CTAs in a cluster");
+    }
+    launch->threads = (uint32_t)threads;
+    launch->warps = (uint32_t)(threads + LANES - 1) / LANES;
+    launch->ncluster = clusters;
+    launch->dynamic_shared = a->dynamic_shared_bytes;
+    return SIM_OK;
+}
+
+static int copy_parameters(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
+    const struct function *kernel = launch->kernel;
+    if (a->argument_count != kernel->nparams && a->argument_count != 0) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "the wrong number of arguments");
+    }
+    launch->param_bytes = kernel->param_bytes;
+    launch->params = aligned_alloc(128, round_up(kernel->param_bytes + 128, 128));
+    if (launch->params == NULL) {
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    memset(launch->params, 0, round_up(kernel->param_bytes + 128, 128));
+    for (uint32_t i = 0; a->arguments != NULL && i < kernel->nparams; i++) {
+        memcpy(launch->params + kernel->params[i].offset, a->arguments[i], kernel->params[i].bytes);
+    }
+    return SIM_OK;
+}
+
+static int lay_out(struct sim *sim, struct launch *launch) {
+    uint32_t n = launch->module->nfunctions;
+    uint8_t *open = calloc(n + 1, 1);
+    launch->reg_base = malloc((n + 1) * sizeof(uint32_t));
+    launch->pred_base = calloc(n + 1, sizeof(uint32_t));
+    launch->local_base = calloc(n + 1, sizeof(uint32_t));
+    launch->shared_at = calloc(launch->module->nvariables + 1, sizeof(uint32_t));
+    if (open == NULL || launch->reg_base == NULL || launch->pred_base == NULL || launch->local_base == NULL ||
+        launch->shared_at == NULL) {
+        free(open);
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    memset(launch->reg_base, 0xff, (n + 1) * sizeof(uint32_t));
+    bool placed = place_function(launch, launch->kernel, open);
+    free(open);
+    if (!placed) {
+        return refuse(sim, SIM_NO_KERNEL, launch->name, "it calls itself, or a function without a body");
+    }
+    place_shared(launch);
+    /* Dynamic shared memory starts aligned as its declaration asks. */
+    uint32_t align = 16;
+    if (launch->module->dynamic_shared >= 0) {
+        align = launch->module->variables[launch->module->dynamic_shared]->align;
+    }
+    launch->static_shared = round_up(launch->static_shared, align < 16 ? 16 : align);
+    launch->shared_bytes = launch->static_shared + launch->dynamic_shared;
+    if (launch->shared_bytes > MAX_SHARED) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 227 KB of shared memory in a CTA");
+    }
+    return SIM_OK;
+}
+
+static void add_counters(struct sim_counters *to, const struct sim_counters *from) {
+    /* All members up to the seconds are uint64_t. */
+    uint64_t sums[offsetof(struct sim_counters, seconds) / 8], more[offsetof(struct sim_counters, seconds) / 8];
+    memcpy(sums, to, sizeof sums);
+    memcpy(more, from, sizeof more);
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        sums[i] += more[i];
+    }
+    memcpy(to, sums, sizeof sums);
+    for (int i = 0; i < MAX_WARPS; i++) {
+        for (int j = 0; j < CL_CLASSES; j++) {
+            to->by_class[j] += from->by_warp[i][j];
+        }
+    }
+}
+
+/* What earlier launches have written matters to a launch that may overlap them, and to nobody else. */
+static void age_writes(struct sim *sim, bool dependent) {
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        for (uint64_t j = 0; allocation->written != NULL && j <= allocation->bytes >> 7; j++) {
+            allocation->written[j] = dependent && allocation->written[j] != 0;
+        }
+    }
+}
+
+/* Starts the next cluster of the grid; false where there is none, or no memory. */
+static bool start_next(struct worker *worker) {
+    struct launch *launch = worker->launch;
+    uint64_t number = atomic_fetch_add(&launch->next_cluster, 1);
+    if (number >= launch->ncluster) {
+        return false;
+    }
+    if (worker->active == worker->made) {
+        worker->resident[worker->made] = cluster_make(worker);
+        if (worker->resident[worker->made] == NULL) {
+            worker->failed = true;
+            return false;
+        }
+        worker->made++;
+    }
+    (void)cluster_start(worker->resident[worker->active], number);
+    worker->active++;
+    return true;
+}
+
+/* Runs every resident cluster as far as it gets; whether one of them has ended. */
+static bool run_residents(struct worker *worker) {
+    bool ended = false;
+    for (uint32_t i = 0; i < worker->active;) {
+        struct cluster *cluster = worker->resident[i];
+        if (run_cluster(cluster) == CLUSTER_IDLE) {
+            i++;
+            continue;
+        }
+        worker->counters.ctas += cluster->nctas;
+        if (cluster->failed) {
+            atomic_store(&worker->launch->stop, true);
+        }
+        worker->resident[i] = worker->resident[--worker->active];
+        worker->resident[worker->active] = cluster;
+        ended = true;
+    }
+    return ended;
+}
+
+/* One cluster at a time, and another beside it where all can only poll: as many as the chip holds. */
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    struct launch *launch = worker->launch;
+    bool more = true;
+    while (!worker->failed && !atomic_load(&launch->stop)) {
+        if (more && worker->active < worker->room) {
+            more = start_next(worker);
+        }
+        if (worker->active == 0) {
+            break;
+        }
+        if (!run_residents(worker) && (!more || worker->active == worker->room)) {
+            (void)sched_yield(); /* what is polled may come from another worker */
+        }
+    }
+    while (worker->active > 0) { /* stopped by another worker */
+        (void)run_residents(worker);
+    }
+    if (worker->failed) {
+        atomic_store(&launch->stop, true);
+    }
+    for (uint32_t i = 0; i < worker->made; i++) {
+        cluster_free(worker->resident[i]);
+    }
+    free(worker->resident);
+    return NULL;
+}
+
+static uint32_t resident_room(const struct launch *launch, int workers) {
+    uint32_t ctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    uint32_t room = launch->sim->options.sms / ctas / (uint32_t)workers;
+    return room == 0 ? 1 : room;
+}
+
+static int run_workers(struct sim *sim, struct launch *launch) {
+    int count = sim->options.threads > 0 ? sim->options.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
+    count = (uint64_t)count > launch->ncluster ? (int)launch->ncluster : count;
+    struct worker *workers = calloc((size_t)count, sizeof *workers);
+    if (workers == NULL) {
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    int started = 0;
+    for (int i = 0; i < count; i++) {
+        workers[i].launch = launch;
+        workers[i].index = (uint32_t)i;
+        workers[i].room = resident_room(launch, count);
+        workers[i].resident = calloc(workers[i].room, sizeof(struct cluster *));
+        workers[i].failed = workers[i].resident == NULL;
+        if (i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+            break;
+        }
+        started++;
+    }
+    (void)work(&workers[0]);
+    bool failed = workers[0].failed;
+    add_counters(&sim->counters, &workers[0].counters);
+    for (int i = 1; i < started; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        failed |= workers[i].failed;
+        add_counters(&sim->counters, &workers[i].counters);
+    }
+    free(workers);
+    if (failed) {
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    return atomic_load(&launch->stop) ? refuse(sim, SIM_RUN_ERROR, launch->name, "the run ended with an error")
+                                      : SIM_OK;
+}
+
+int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
+               const struct sim_launch_attributes *attributes) {
+    struct launch launch = {.sim = sim,
+                            .module = module->ptx,
+                            .name = kernel,
+                            .mode = sim->options.mode,
+                            .seed = sim->options.seed,
+                            .checks = !sim->options.no_checks,
+                            .dependent = attributes->programmatic_dependent};
+    struct timespec begin, end;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    launch.kernel = ptx_find_entry(module->ptx, kernel);
+    if (launch.kernel == NULL || !launch.kernel->is_defined) {
+        return refuse(sim, SIM_NO_KERNEL, kernel, "no such kernel in the module");
+    }
+    int status = check_shape(sim, &launch, attributes);
+    status = status == SIM_OK ? lay_out(sim, &launch) : status;
+    status = status == SIM_OK ? copy_parameters(sim, &launch, attributes) : status;
+    if (status == SIM_OK) {
+        age_writes(sim, launch.dependent);
+        status = run_workers(sim, &launch);
+    }
+    free(launch.reg_base);
+    free(launch.pred_base);
+    free(launch.local_base);
+    free(launch.shared_at);
+    free(launch.params);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    sim->counters.launches++;
+    sim->counters.seconds += (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    return status;
+}

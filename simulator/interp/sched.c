@@ -1,0 +1,126 @@
+/* Which warp runs next, and what happens when none can. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "async/async.h"
+#include "machine/machine.h"
+
+#define QUANTUM      4096  /* instructions of a warp's turn */
+#define IDLE_ROUNDS  20000 /* of polling with nothing in flight, before it is called a deadlock */
+#define TABLE_BYTES  4096
+#define RANDOM_STEPS 4
+
+static void describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
+    const struct module *module = warp->cta->cluster->launch->module;
+    const struct insn *insn = &module->code[split->pc];
+    int used =
+        snprintf(to, room, "\n  CTA %u,%u,%u warp %u lanes %08x at PTX line %u (%s): ", warp->cta->index[0],
+                 warp->cta->index[1], warp->cta->index[2], warp->index, split->mask, insn->line, insn->name);
+    if (used < 0 || (size_t)used >= room) {
+        return;
+    }
+    to += used;
+    room -= (size_t)used;
+    const struct wait *wait = &split->wait;
+    const struct named_barrier *bar = wait->object;
+    switch (wait->kind) {
+    case WAIT_MBARRIER:
+        mbarrier_describe(to, room, warp, split);
+        break;
+    case WAIT_BAR:
+        (void)snprintf(to, room, "named barrier %u, %u of %u threads arrived", wait->a, bar->arrived,
+                       bar->expected == 0 ? warp->cta->live_threads : bar->expected);
+        break;
+    case WAIT_NONE:
+        (void)snprintf(to, room, "polls");
+        break;
+    default:
+        (void)snprintf(to, room, "waits for %s", wait->what);
+    }
+}
+
+/* A finding whose message is the table of who waits on what. */
+static void report_deadlock(struct cluster *cluster) {
+    char table[TABLE_BYTES] = "no warp can run and nothing is in flight:";
+    size_t used = strlen(table);
+    const struct warp *first = NULL;
+    bool divergent = false;
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        for (uint32_t j = 0; j < cluster->ctas[i].nwarps; j++) {
+            const struct warp *warp = &cluster->ctas[i].warps[j];
+            for (uint32_t k = 0; k < warp->nsplits; k++) {
+                bool aligned = warp->splits[k]->wait.kind == WAIT_CONVERGE;
+                divergent |= aligned;
+                first =
+                    first == NULL || (aligned && first->splits[0]->wait.kind != WAIT_CONVERGE) ? warp : first;
+                describe(table + used, sizeof table - used, warp, warp->splits[k]);
+                used += strlen(table + used);
+            }
+        }
+    }
+    if (first != NULL) {
+        sim_note(cluster->launch, SIM_ERROR, divergent ? "divergent-aligned" : "deadlock", first->cta,
+                 (int)first->index, -1, &cluster->launch->module->code[first->splits[0]->pc], NULL, table);
+    }
+    cluster->failed = true;
+}
+
+static bool live(const struct cluster *cluster) {
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        if (cluster->ctas[i].live_threads > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool run_round(struct cluster *cluster, bool *polling) {
+    struct launch *launch = cluster->launch;
+    bool random = launch->mode == SIM_RANDOM, progress = false;
+    uint32_t total = cluster->nctas * launch->warps;
+    uint32_t first = random ? (uint32_t)(next_random(&cluster->random) % total) : 0;
+    for (uint32_t i = 0; i < total && !cluster->failed; i++) {
+        uint32_t number = (first + i) % total;
+        struct warp *warp = &cluster->ctas[number / launch->warps].warps[number % launch->warps];
+        if (warp->nsplits == 0) {
+            continue;
+        }
+        uint32_t quantum = random ? 1 + (uint32_t)(next_random(&cluster->random) % 200) : QUANTUM;
+        progress |= run_warp(warp, cluster->worker, quantum);
+        *polling |= warp->nsplits > 0 && warp->fruitless;
+        for (int step = 0; random && step < RANDOM_STEPS && next_random(&cluster->random) % 4 == 0; step++) {
+            progress |= async_progress(cluster);
+        }
+    }
+    return progress;
+}
+
+static void finish(struct cluster *cluster) {
+    while (!cluster->failed && async_progress(cluster)) { /* what is still in flight at the end */
+    }
+    if (!cluster->failed) {
+        async_cluster_ended(cluster);
+    }
+    async_clear(cluster);
+}
+
+enum cluster_state run_cluster(struct cluster *cluster) {
+    for (;;) {
+        bool polling = false;
+        if (cluster->failed || !live(cluster) || atomic_load(&cluster->launch->stop)) {
+            finish(cluster);
+            return CLUSTER_DONE;
+        }
+        if (run_round(cluster, &polling) || cluster->failed) {
+            cluster->idle = 0;
+            continue;
+        }
+        if (async_progress(cluster)) {
+            continue;
+        }
+        if (polling && ++cluster->idle < IDLE_ROUNDS) { /* another cluster may set what is polled */
+            return CLUSTER_IDLE;
+        }
+        report_deadlock(cluster);
+    }
+}

@@ -1,0 +1,266 @@
+/* The library's interface: memory, modules, options. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine/findings.h"
+#include "machine/machine.h"
+
+#define MESSAGE_BYTES 400
+
+struct sim *sim_create(const struct sim_options *options) {
+    struct sim *sim = calloc(1, sizeof *sim);
+    if (sim == NULL) {
+        return NULL;
+    }
+    if (options != NULL) {
+        sim->options = *options;
+    }
+    if (sim->options.max_instructions == 0) {
+        sim->options.max_instructions = (uint64_t)1 << 40;
+    }
+    if (sim->options.sms == 0) {
+        sim->options.sms = 132;
+    }
+    (void)pthread_mutex_init(&sim->lock, NULL);
+    return sim;
+}
+
+void sim_destroy(struct sim *sim) {
+    if (sim == NULL) {
+        return;
+    }
+    for (struct sim_module *module = sim->modules, *next; module != NULL; module = next) {
+        next = module->next;
+        ptx_free(module->ptx);
+        free(module);
+    }
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        if (sim->allocations[i].owned) {
+            free((void *)(uintptr_t)sim->allocations[i].base);
+        }
+        free(sim->allocations[i].name);
+        free(sim->allocations[i].written);
+    }
+    free(sim->allocations);
+    sim_clear_findings(sim);
+    free(sim->findings);
+    (void)pthread_mutex_destroy(&sim->lock);
+    free(sim);
+}
+
+const char *sim_message(const struct sim *sim) {
+    return sim->message;
+}
+
+bool sim_read_mode(const char *text, struct sim_options *options) {
+    static const char *const names[] = {"eager", "late", "reverse", "random", "poison"};
+    const int count = sizeof names / sizeof *names;
+    size_t length = strcspn(text, ":");
+    int mode = 0;
+    while (mode < count && (strlen(names[mode]) != length || strncmp(text, names[mode], length) != 0)) {
+        mode++;
+    }
+    uint64_t seed = 0;
+    if (mode == count || (text[length] == ':' && mode != SIM_RANDOM)) {
+        return false;
+    }
+    if (text[length] == ':') {
+        char *end;
+        seed = strtoull(text + length + 1, &end, 0);
+        if (end == text + length + 1 || *end != '\0') {
+            return false;
+        }
+    }
+    options->mode = (enum sim_mode)mode;
+    options->seed = seed;
+    return true;
+}
+
+void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed) {
+    sim->options.mode = mode;
+    sim->options.seed = seed;
+}
+
+/* ---- memory ---- */
+
+static int fail(struct sim *sim, int status, const char *what) {
+    (void)snprintf(sim->message, sizeof sim->message, "%s", what);
+    return status;
+}
+
+static int add_allocation(struct sim *sim, void *address, size_t bytes, const char *name, bool owned) {
+    uint64_t base = (uintptr_t)address;
+    if (sim->nallocations == sim->allocations_room) {
+        size_t room = sim->allocations_room == 0 ? 32 : sim->allocations_room * 2;
+        struct allocation *grown = realloc(sim->allocations, room * sizeof *grown);
+        if (grown == NULL) {
+            return fail(sim, SIM_NO_MEMORY, "out of memory");
+        }
+        sim->allocations = grown;
+        sim->allocations_room = room;
+    }
+    size_t at = 0;
+    while (at < sim->nallocations && sim->allocations[at].base < base) {
+        at++;
+    }
+    if ((at < sim->nallocations && sim->allocations[at].base - base < bytes) ||
+        (at > 0 && base - sim->allocations[at - 1].base < sim->allocations[at - 1].bytes)) {
+        return fail(sim, SIM_BAD_ARGUMENT, "the range overlaps another allocation");
+    }
+    char *copy = malloc(strlen(name) + 1);
+    if (copy == NULL) {
+        return fail(sim, SIM_NO_MEMORY, "out of memory");
+    }
+    memcpy(copy, name, strlen(name) + 1);
+    memmove(&sim->allocations[at + 1], &sim->allocations[at],
+            (sim->nallocations - at) * sizeof *sim->allocations);
+    sim->allocations[at] = (struct allocation){
+        .base = base, .bytes = bytes, .name = copy, .owned = owned, .written = calloc(1, (bytes >> 7) + 1)};
+    sim->nallocations++;
+    return SIM_OK;
+}
+
+void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
+    const size_t alignment = 256, trap = 0xb5;
+    void *memory = aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+    if (memory == NULL) {
+        (void)fail(sim, SIM_NO_MEMORY, "out of memory");
+        return NULL;
+    }
+    memset(memory, (int)trap, bytes);
+    if (add_allocation(sim, memory, bytes, name == NULL ? "memory" : name, true) != SIM_OK) {
+        free(memory);
+        return NULL;
+    }
+    return memory;
+}
+
+static int remove_allocation(struct sim *sim, void *address) {
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        if (allocation->base == (uintptr_t)address) {
+            if (allocation->owned) {
+                free(address);
+            }
+            free(allocation->name);
+            free(allocation->written);
+            sim->nallocations--;
+            memmove(allocation, allocation + 1, (sim->nallocations - i) * sizeof *allocation);
+            return SIM_OK;
+        }
+    }
+    return fail(sim, SIM_BAD_ARGUMENT, "no allocation starts at this address");
+}
+
+int sim_free(struct sim *sim, void *address) {
+    return remove_allocation(sim, address);
+}
+
+int sim_register(struct sim *sim, void *address, size_t bytes, const char *name) {
+    return add_allocation(sim, address, bytes, name == NULL ? "memory" : name, false);
+}
+
+int sim_unregister(struct sim *sim, void *address) {
+    return remove_allocation(sim, address);
+}
+
+static int check_range(struct sim *sim, const void *address, size_t bytes) {
+    struct worker worker = {.launch = NULL};
+    return find_range(sim, &worker, (uintptr_t)address, bytes)
+               ? SIM_OK
+               : fail(sim, SIM_BAD_ARGUMENT, "the range lies outside of every allocation");
+}
+
+int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {
+    int status = check_range(sim, to, bytes);
+    if (status == SIM_OK) {
+        memcpy(to, from, bytes);
+    }
+    return status;
+}
+
+int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
+    int status = check_range(sim, from, bytes);
+    if (status == SIM_OK) {
+        memcpy(to, from, bytes);
+    }
+    return status;
+}
+
+/* ---- modules ---- */
+
+struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
+    struct sim_module *module = calloc(1, sizeof *module);
+    char message[MESSAGE_BYTES] = "";
+    if (module == NULL) {
+        (void)fail(sim, SIM_NO_MEMORY, "out of memory");
+        return NULL;
+    }
+    module->ptx = ptx_parse(ptx, bytes, message, sizeof message);
+    if (module->ptx == NULL) {
+        (void)fail(sim, SIM_BAD_PTX, message);
+        free(module);
+        return NULL;
+    }
+    module->sim = sim;
+    module->next = sim->modules;
+    sim->modules = module;
+    const struct module *m = module->ptx;
+    if (add_allocation(sim, m->global_memory, m->global_bytes + 1, "module variables", false) != SIM_OK ||
+        add_allocation(sim, m->const_memory, m->const_bytes + 1, "module constants", false) != SIM_OK) {
+        return NULL;
+    }
+    return module;
+}
+
+void *sim_global(struct sim_module *module, const char *name, size_t *bytes) {
+    const struct module *m = module->ptx;
+    for (uint32_t i = 0; i < m->nvariables; i++) {
+        const struct variable *variable = m->variables[i];
+        if (strcmp(variable->name, name) == 0 && variable->space != SP_SHARED) {
+            if (bytes != NULL) {
+                *bytes = variable->bytes;
+            }
+            return (variable->space == SP_CONST ? m->const_memory : m->global_memory) + variable->offset;
+        }
+    }
+    return NULL;
+}
+
+const char *sim_kernel_name(const struct sim_module *module, size_t index) {
+    for (uint32_t i = 0; i < module->ptx->nfunctions; i++) {
+        const struct function *function = module->ptx->functions[i];
+        if (function->is_entry && function->is_defined && index-- == 0) {
+            return function->name;
+        }
+    }
+    return NULL;
+}
+
+const char *sim_target(const struct sim_module *module) {
+    return module->ptx->target;
+}
+
+int sim_parameter_count(const struct sim_module *module, const char *kernel) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL ? -1 : (int)function->nparams;
+}
+
+size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL || index < 0 || (uint32_t)index >= function->nparams
+               ? 0
+               : function->params[index].bytes;
+}
+
+/* ---- counters ---- */
+
+const struct sim_counters *sim_counters(const struct sim *sim) {
+    return &sim->counters;
+}
+
+void sim_reset_counters(struct sim *sim) {
+    memset(&sim->counters, 0, sizeof sim->counters);
+}

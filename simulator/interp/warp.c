@@ -1,0 +1,270 @@
+/* A warp's splits and its interpreter loop. */
+#include "async/async.h"
+#include "hazard/hazard.h"
+#include "machine/machine.h"
+
+#define POLL_LOOP  64    /* instructions between two polls that still make a polling loop */
+#define FAIR_STEPS 20000 /* after so many a split at a low pc lets its siblings run: it may wait for them */
+
+static struct split *new_split(struct warp *warp) {
+    return &warp->split_store[__builtin_ctz(~warp->split_used)];
+}
+
+void add_split(struct run *run, uint32_t mask, uint32_t pc) {
+    struct warp *warp = run->warp;
+    struct split *split = new_split(warp); /* never more splits than lanes */
+    warp->split_used |= 1u << (split - warp->split_store);
+    *split = *run->split;
+    split->mask = mask;
+    split->pc = pc;
+    split->steps = 0;
+    split->resumed = false;
+    split->wait.kind = WAIT_NONE;
+    warp->splits[warp->nsplits++] = split;
+}
+
+static void drop_split(struct warp *warp, uint32_t at) {
+    warp->split_used &= ~(1u << (warp->splits[at] - warp->split_store));
+    warp->splits[at] = warp->splits[--warp->nsplits];
+}
+
+void end_lanes(struct run *run, uint32_t mask) {
+    struct warp *warp = run->warp;
+    warp->live &= ~mask;
+    run->split->mask &= ~mask;
+    run->split->pc++;
+    if (run->split->mask == 0) {
+        for (uint32_t i = 0; i < warp->nsplits; i++) {
+            if (warp->splits[i] == run->split) {
+                drop_split(warp, i);
+                break;
+            }
+        }
+    }
+    run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
+    run->cluster->events++;
+    barriers_lost(run->cta);
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < run->cluster->nctas; i++) {
+        live += run->cluster->ctas[i].live_threads;
+    }
+    if (run->cluster->cluster_arrived > 0 && run->cluster->cluster_arrived >= live) {
+        clusters_complete(run->cluster);
+    }
+    if (warp->live == 0) {
+        async_warp_ended(run);
+    }
+}
+
+enum next wait_for(struct run *run, struct wait wait) {
+    run->split->wait = wait;
+    return BLOCK;
+}
+
+bool wait_ready(struct warp *warp, const struct split *split) {
+    const struct wait *wait = &split->wait;
+    uint32_t here = split->mask;
+    switch (wait->kind) {
+    case WAIT_BAR:
+        return ((const struct named_barrier *)wait->object)->generation != wait->b;
+    case WAIT_CLUSTER:
+        return warp->cta->cluster->cluster_generation != wait->b;
+    case WAIT_CONVERGE: {
+        uint32_t wanted = wait->a == 0 ? warp->live : wait->a & warp->live;
+        return (here & wanted) == wanted;
+    }
+    case WAIT_WARP_SYNC:
+        for (uint32_t i = 0; i < warp->nsplits; i++) {
+            const struct split *other = warp->splits[i];
+            here |= other->wait.kind == WAIT_WARP_SYNC && other->wait.a == wait->a ? other->mask : 0;
+        }
+        return (here & wait->a & warp->live) == (wait->a & warp->live);
+    case WAIT_NONE:
+        return true;
+    default:
+        return wait->ready(warp, split);
+    }
+}
+
+static bool same_place(const struct split *a, const struct split *b) {
+    if (a->pc != b->pc || a->depth != b->depth || a->function != b->function) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->depth; i++) {
+        if (a->stack[i].return_pc != b->stack[i].return_pc) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Splits at one pc become one, unless one of them waits for something that the others have still to execute. */
+static void merge_splits(struct warp *warp) {
+    for (uint32_t i = 0; i < warp->nsplits; i++) {
+        struct split *a = warp->splits[i];
+        for (uint32_t j = i + 1; j < warp->nsplits;) {
+            struct split *b = warp->splits[j];
+            bool mergeable = (a->wait.kind == WAIT_NONE || a->wait.kind == WAIT_CONVERGE) &&
+                             (b->wait.kind == WAIT_NONE || b->wait.kind == WAIT_CONVERGE) && !a->resumed &&
+                             !b->resumed;
+            if (mergeable && same_place(a, b)) {
+                a->mask |= b->mask;
+                a->wait.kind = WAIT_NONE;
+                a->steps = 0;
+                drop_split(warp, j);
+            } else {
+                j++;
+            }
+        }
+    }
+}
+
+static bool runnable(struct warp *warp, struct split *split) {
+    if (split->wait.kind == WAIT_NONE) {
+        return true;
+    }
+    if (!wait_ready(warp, split)) {
+        return false;
+    }
+    split->resumed = split->wait.kind != WAIT_CONVERGE && split->wait.kind != WAIT_WARP_SYNC;
+    split->wait.kind = WAIT_NONE;
+    return true;
+}
+
+/* The deepest call first, then the lowest pc: that is where lanes meet again. */
+static struct split *choose(struct warp *warp) {
+    if (warp->nsplits == 1) {
+        struct split *only = warp->splits[0];
+        return runnable(warp, only) ? only : NULL;
+    }
+    struct split *best = NULL;
+    merge_splits(warp);
+    for (uint32_t i = 0; i < warp->nsplits; i++) {
+        struct split *split = warp->splits[i];
+        if (!runnable(warp, split)) {
+            continue;
+        }
+        bool tired = split->steps > FAIR_STEPS, best_tired = best != NULL && best->steps > FAIR_STEPS;
+        if (best == NULL || (tired != best_tired           ? best_tired
+                             : split->depth != best->depth ? split->depth > best->depth
+                                                           : split->pc < best->pc)) {
+            best = split;
+        }
+    }
+    if (best != NULL && best->steps > FAIR_STEPS) { /* all are tired: start again */
+        for (uint32_t i = 0; i < warp->nsplits; i++) {
+            warp->splits[i]->steps = 0;
+        }
+    }
+    return best;
+}
+
+static void set_bases(struct run *run) {
+    const struct launch *launch = run->launch;
+    uint32_t index = run->split->function->index;
+    run->base[BASE_REGS] = run->warp->regs + launch->reg_base[index];
+    run->base[BASE_PREDS] = run->warp->preds + launch->pred_base[index];
+}
+
+static enum next execute(struct run *run, struct split *split) {
+    const struct insn *insn = &run->launch->module->code[split->pc];
+    uint32_t mask = split->mask;
+    run->insn = insn;
+    if (insn->guard != 0) {
+        uint32_t bits;
+        memcpy(&bits, run->base[BASE_PREDS] + insn->guard_off, sizeof bits);
+        mask &= insn->guard == 1 ? bits : ~bits;
+        if (mask == 0) {
+            return NEXT;
+        }
+    }
+    if (insn->aligned && mask != run->warp->live && !split->resumed) {
+        if (mask != split->mask) {
+            return sim_report(run, SIM_ERROR, "divergent-aligned", __builtin_ctz(split->mask & ~mask),
+                              "%s is .aligned, but its predicate leaves out lanes %#x of the warp", insn->name,
+                              split->mask & ~mask);
+        }
+        return wait_for(run, (struct wait){.kind = WAIT_CONVERGE, .what = "the warp's other lanes (.aligned)"});
+    }
+    if (run->warp->npending != 0 && !insn->reg_async) {
+        enum next next = pending_registers(run, insn);
+        if (next != NEXT) {
+            return next;
+        }
+    }
+    if (run->launch->uses_wgmma && !insn->reg_async) {
+        uint32_t *written = run->warp->reg_written + run->launch->reg_base[split->function->index] / ROW32;
+        for (uint32_t i = 0; i < insn->ndst; i++) {
+            if (insn->op[i].base == BASE_REGS) {
+                written[insn->op[i].off / ROW32] = run->warp->fence_epoch << 1 | (insn->cls == CL_MOVE);
+            }
+        }
+    }
+    run->mask = mask;
+    run->worker->counters.instructions++;
+    run->worker->counters.by_warp[run->warp->index][insn->cls]++;
+    return insn->fn(run, insn, mask);
+}
+
+bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
+    struct cluster *cluster = warp->cta->cluster;
+    struct run run = {
+        .warp = warp, .cta = warp->cta, .cluster = cluster, .launch = cluster->launch, .worker = worker};
+    run.base[BASE_CONST] = run.launch->module->constants;
+    bool progress = false;
+    uint32_t done = 0;
+    for (; done < quantum && warp->nsplits > 0;) {
+        struct split *split = choose(warp);
+        if (split == NULL) {
+            break;
+        }
+        run.split = split;
+        set_bases(&run);
+        uint32_t alone = warp->nsplits == 1;
+        enum next next;
+        do {
+            next = execute(&run, split);
+            done++;
+            split->steps++;
+            if (next == NEXT) {
+                split->resumed = false;
+                split->pc++;
+            } else if (next == JUMP) {
+                split->resumed = false;
+                next = NEXT;
+            }
+        } while (next == NEXT && alone && done < quantum);
+        if (next == YIELD) {
+            split->resumed = false;
+            split->pc++;
+            split->steps += FAIR_STEPS / 64; /* what it polls for may come from its siblings */
+            /* A short loop of polls with nothing new since the last one is no progress. */
+            uint64_t now = warp->executed + done;
+            warp->fruitless = warp->polled == cluster->events && now - warp->polled_at <= POLL_LOOP;
+            warp->polled = cluster->events;
+            warp->polled_at = now;
+            progress = !warp->fruitless;
+            break;
+        }
+        progress = true;
+        if (next == BLOCKD) {
+            split->pc++;
+        } else if (next == FAIL) {
+            cluster->failed = true;
+            return true;
+        } else if (next == BLOCK) {
+            split->resumed = false;
+            progress = done > 1;
+        }
+    }
+    warp->executed += done;
+    uint64_t limit = run.launch->sim->options.max_instructions;
+    if (warp->executed > limit && !cluster->failed && warp->nsplits > 0) {
+        run.split = warp->splits[0];
+        run.insn = &run.launch->module->code[run.split->pc];
+        (void)sim_report(&run, SIM_ERROR, "runaway", -1, "the warp has executed %llu instructions",
+                         (unsigned long long)warp->executed);
+        cluster->failed = true;
+    }
+    return progress;
+}

@@ -1,0 +1,187 @@
+/* The cp.async.bulk instructions. */
+#include "async/bulk.h"
+#include "async/groups.h"
+#include "isa/opcodes.h"
+
+enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)run;
+    (void)insn;
+    (void)mask;
+    return NEXT;
+}
+
+/* op[] in this order, by insn->aux: destination, source, size, barrier, multicast mask. */
+enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK };
+enum { F_MULTICAST = 1, F_FROM_SHARED = 2, F_MASK_BYTES = 4 };
+
+static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
+    const int64_t *offsets = insn->ext;
+    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
+}
+
+static uint64_t shared_address(const struct run *run, const struct insn *insn, int at, int lane) {
+    return address_of(run, insn, at, lane) & ~WINDOW_MASK;
+}
+
+static bool right_size(struct run *run, uint64_t bytes, int lane) {
+    if (bytes == 0 || bytes % 16 != 0 || bytes > MAX_SHARED) {
+        (void)sim_report(run, SIM_ERROR, "copy-size", lane,
+                         "a bulk copy of %llu bytes; expected a multiple of 16", (unsigned long long)bytes);
+        return false;
+    }
+    return true;
+}
+
+static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint32_t bytes = lane_u32(run, insn->op[O_SIZE], lane), offset;
+        int64_t targets =
+            insn->aux & F_MULTICAST ? (int64_t)(lane_u32(run, insn->op[O_MASK], lane) & 0xffff) : -1;
+        struct load load = {.bytes = bytes};
+        if (!right_size(run, bytes, lane) ||
+            !make_landings(run, &load, shared_address(run, insn, O_TO, lane),
+                           shared_address(run, insn, O_BARRIER, lane), bytes, 16, lane, targets, 1)) {
+            return FAIL;
+        }
+        if (insn->aux & F_FROM_SHARED) {
+            load.from_cta =
+                shared_cta(run, shared_address(run, insn, O_FROM, lane), bytes, 16, lane, true, &offset);
+            if (load.from_cta == NULL) {
+                return FAIL;
+            }
+            load.from = offset;
+            if (run->launch->checks) { /* the source is free when the destination's barrier says so */
+                struct stamp stamp = mbarrier_stamp(run, load.landing[0].barrier);
+                (void)hazard_range(run, load.from_cta, offset, bytes, ACCESS_ASYNC, &stamp);
+            }
+        } else {
+            load.from = address_of(run, insn, O_FROM, lane);
+            if (load.from % 16 != 0) {
+                return sim_report(run, SIM_ERROR, "misaligned", lane,
+                                  "the source %#llx of a bulk copy is not aligned to 16 bytes",
+                                  (unsigned long long)load.from);
+            }
+            if (global_memory(run, load.from, bytes, lane, false) == NULL) {
+                return FAIL;
+            }
+            touch_global(run, load.from, bytes, lane, false);
+        }
+        stamp_landings(run, &load, bytes, bytes);
+        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, bytes);
+        memcpy(op->payload, &load, sizeof load);
+        async_issue(run, op);
+    }
+    return NEXT;
+}
+
+static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct store store = {.bytes = lane_u32(run, insn->op[O_SIZE], lane),
+                              .to = address_of(run, insn, O_TO, lane),
+                              .reduction = (enum reduction)insn->aux2,
+                              .type = insn->type};
+        if (!right_size(run, store.bytes, lane) ||
+            shared_cta(run, shared_address(run, insn, O_FROM, lane), store.bytes, 16, lane, true,
+                       &store.from) == NULL ||
+            global_memory(run, store.to, store.bytes, lane, true) == NULL) {
+            return FAIL;
+        }
+        if (store.to % 16 != 0) {
+            return sim_report(run, SIM_ERROR, "misaligned", lane,
+                              "the destination %#llx of a bulk copy is not aligned to 16 bytes",
+                              (unsigned long long)store.to);
+        }
+        touch_global(run, store.to, store.bytes, lane, true);
+        issue_store(run, &store, store.bytes, lane);
+    }
+    return NEXT;
+}
+
+/* A copy whose destination is shared memory and that reduces there signals an mbarrier. */
+static enum next exec_wait_group(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)mask;
+    return groups_wait(run, (enum group_family)insn->aux, (uint32_t)insn->imm, insn->aux2);
+}
+
+static enum next exec_commit_group(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)mask;
+    return groups_commit(run, (enum group_family)insn->aux);
+}
+
+void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all) {
+    d->insn->aux = family;
+    if (wait) {
+        d->insn->aux2 = mod(d, "read");
+        need_operands(d, all ? 0 : 1, all ? 0 : 1);
+        d->insn->imm = all ? 0 : immediate(d, &d->op[0]);
+        d->insn->fn = exec_wait_group;
+    } else {
+        need_operands(d, 0, 0);
+        d->insn->fn = exec_commit_group;
+    }
+}
+
+/* Emits an address operand; its offset goes to the list that insn->ext points to. */
+void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets) {
+    int at = d->nout;
+    if (at >= 8) {
+        decode_fail(d, "too many addresses");
+    }
+    emit(d, address_base(d, pop, &offsets[at]));
+}
+
+void decode_bulk(struct decoder *d, bool reduces) {
+    static const char *const hints[] = {"L2::cache_hint", NULL};
+    struct insn *insn = d->insn;
+    if (mod(d, "commit_group")) {
+        decode_group_insn(d, GROUP_BULK, false, false);
+        return;
+    }
+    if (mod(d, "wait_group")) {
+        decode_group_insn(d, GROUP_BULK, true, false);
+        return;
+    }
+    if (mod(d, "prefetch")) {
+        d->nmods = 0;
+        insn->fn = exec_cp_nothing;
+        return;
+    }
+    int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
+    bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
+    bool multicast = mod(d, "multicast::cluster");
+    bool hinted = mod_of(d, hints) >= 0;
+    (void)mod(d, "noftz");
+    unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
+    insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;
+    insn->aux2 = (uint32_t)reduction;
+    if ((reduces && reduction == REDUCE_NONE) || group == barrier || mod(d, "cp_mask")) {
+        decode_fail(d, "unknown form");
+    }
+    if (reduces && !(to == SP_GLOBAL && group)) {
+        decode_fail(d, "reductions into shared memory are not supported");
+    }
+    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+    insn->ext = offsets;
+    need_operands(d, group ? 3 : 4 + multicast, (group ? 3 : 4 + multicast) + hinted);
+    emit_offset_address(d, &d->op[0], offsets);
+    emit_offset_address(d, &d->op[1], offsets);
+    emit(d, src(d, &d->op[2], T_U32));
+    if (group) {
+        if (to != SP_GLOBAL || from != SP_SHARED) {
+            decode_fail(d, "a bulk group goes from shared::cta to global memory");
+        }
+        insn->fn = exec_bulk_store;
+        return;
+    }
+    if ((to != SP_SHARED && to != SP_SHARED_CLUSTER) || (from != SP_GLOBAL && from != SP_SHARED)) {
+        decode_fail(d, "unknown state spaces");
+    }
+    emit_offset_address(d, &d->op[3], offsets);
+    if (multicast) {
+        emit(d, src(d, &d->op[4], T_U16));
+    }
+    insn->aux = (multicast ? F_MULTICAST : 0) | (from == SP_SHARED ? F_FROM_SHARED : 0);
+    insn->fn = exec_bulk_load;
+}

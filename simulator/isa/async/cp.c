@@ -1,0 +1,339 @@
+/* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
+#include "async/bulk.h"
+#include "async/groups.h"
+#include "isa/opcodes.h"
+
+void decode_bulk(struct decoder *d, bool reduces);
+void decode_bulk_tensor(struct decoder *d, bool reduces);
+void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all);
+void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
+void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
+
+static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
+    const int64_t *offsets = insn->ext;
+    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
+}
+
+/* ---- cp.async: op: destination, source, [bytes of the source] ---- */
+
+struct copies {
+    uint32_t mask, bytes, group;
+    uint32_t to[LANES], source_bytes[LANES];
+    uint64_t from[LANES];
+};
+
+static void copies_read(struct async_op *op) {
+    const struct copies *copies = op->payload;
+    FOR_LANES(rest, copies->mask) {
+        int lane = LANE(rest);
+        uint8_t *to = op->data + (uint32_t)lane * copies->bytes;
+        memset(to, 0, copies->bytes);
+        if (copies->source_bytes[lane] > 0) {
+            memcpy(to, (const void *)(uintptr_t)copies->from[lane], copies->source_bytes[lane]);
+        }
+    }
+    group_advance(op, GROUP_CP_ASYNC, copies->group, ASYNC_READ);
+}
+
+static void copies_write(struct async_op *op) {
+    const struct copies *copies = op->payload;
+    FOR_LANES(rest, copies->mask) {
+        int lane = LANE(rest);
+        memcpy(op->cta->shared + copies->to[lane], op->data + (uint32_t)lane * copies->bytes, copies->bytes);
+    }
+}
+
+static void copies_complete(struct async_op *op) {
+    const struct copies *copies = op->payload;
+    group_advance(op, GROUP_CP_ASYNC, copies->group, ASYNC_DONE);
+}
+
+static void copies_poison(struct async_op *op) {
+    const struct copies *copies = op->payload;
+    FOR_LANES(rest, copies->mask) {
+        memset(op->cta->shared + copies->to[LANE(rest)], POISON_BYTE, copies->bytes);
+    }
+}
+
+static const struct async_kind copies_kind = {"cp.async",      copies_read,   copies_write,
+                                              copies_complete, copies_poison, NULL};
+
+static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct copies copies = {
+        .mask = mask, .bytes = insn->aux, .group = group_current(run->warp, GROUP_CP_ASYNC)};
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t to = address_of(run, insn, 0, lane) & ~WINDOW_MASK;
+        copies.from[lane] = address_of(run, insn, 1, lane);
+        copies.source_bytes[lane] = insn->aux;
+        if (insn->nop > 2 && insn->aux2) { /* a predicate: ignore the source */
+            copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->aux;
+        } else if (insn->nop > 2) {
+            uint32_t wanted = lane_u32(run, insn->op[2], lane);
+            copies.source_bytes[lane] = wanted < insn->aux ? wanted : insn->aux;
+        }
+        if (shared_cta(run, to, insn->aux, insn->aux, lane, true, &copies.to[lane]) == NULL) {
+            return FAIL;
+        }
+        if (copies.from[lane] % insn->aux != 0) {
+            return sim_report(run, SIM_ERROR, "misaligned", lane, "the source %#llx is not aligned to %u bytes",
+                              (unsigned long long)copies.from[lane], insn->aux);
+        }
+        if (copies.source_bytes[lane] > 0 &&
+            global_memory(run, copies.from[lane], copies.source_bytes[lane], lane, false) == NULL) {
+            return FAIL;
+        }
+        touch_global(run, copies.from[lane], copies.source_bytes[lane], lane, false);
+    }
+    group_add(run, GROUP_CP_ASYNC);
+    if (run->launch->checks) {
+        struct stamp stamp = group_stamp(run, GROUP_CP_ASYNC, false);
+        FOR_LANES(rest, mask) {
+            (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->aux, ACCESS_WRITE | ACCESS_COPY,
+                               &stamp);
+        }
+    }
+    struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->aux);
+    memcpy(op->payload, &copies, sizeof copies);
+    op->queue = run->warp->groups; /* the arrival of cp.async.mbarrier.arrive comes after these */
+    async_issue(run, op);
+    return NEXT;
+}
+
+/* ---- cp.async.mbarrier.arrive ---- */
+
+struct copy_arrival {
+    uint32_t mask, group;
+    struct mbarrier *barrier[LANES];
+    struct clockv *clock;
+};
+
+static void arrival_read(struct async_op *op) {
+    const struct copy_arrival *arrival = op->payload;
+    group_advance(op, GROUP_CP_ASYNC, arrival->group, ASYNC_READ);
+}
+
+static void arrival_complete(struct async_op *op) {
+    const struct copy_arrival *arrival = op->payload;
+    FOR_LANES(rest, arrival->mask) {
+        mbarrier_async_arrive(op, arrival->barrier[LANE(rest)], arrival->clock);
+    }
+    if (arrival->clock != NULL) {
+        clock_release(op->cluster, arrival->clock);
+    }
+    group_advance(op, GROUP_CP_ASYNC, arrival->group, ASYNC_DONE);
+}
+
+static const struct async_kind arrival_kind = {"cp.async.mbarrier.arrive", arrival_read, NULL,
+                                               arrival_complete,           NULL,         NULL};
+
+static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct async_op *op = async_new(run, &arrival_kind, -1, sizeof(struct copy_arrival), 0);
+    struct copy_arrival *arrival = op->payload;
+    arrival->mask = mask;
+    arrival->group = group_current(run->warp, GROUP_CP_ASYNC);
+    op->queue = run->warp->groups;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct mbarrier *barrier =
+            mbarrier_at(run, address_of(run, insn, 0, lane) & ~WINDOW_MASK, lane, true, false);
+        if (barrier == NULL) {
+            return FAIL;
+        }
+        if (!insn->aux) { /* without .noinc the arrival has not been counted yet */
+            barrier->pending++;
+        }
+        arrival->barrier[lane] = barrier;
+    }
+    group_add(run, GROUP_CP_ASYNC);
+    if (run->launch->checks) {
+        struct stamp stamp = group_stamp(run, GROUP_CP_ASYNC, false);
+        arrival->clock = clock_make(run->cluster);
+        clock_copy(run->cluster, arrival->clock, run->warp->clock);
+        arrival->clock->seen[stamp.slot] = stamp.value;
+        warp_tick(run->warp);
+    }
+    async_issue(run, op);
+    return NEXT;
+}
+
+static void decode_cp_async(struct decoder *d) {
+    struct insn *insn = d->insn;
+    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+    insn->ext = offsets;
+    if (mod(d, "commit_group")) {
+        decode_group_insn(d, GROUP_CP_ASYNC, false, false);
+        return;
+    }
+    if (mod(d, "wait_group")) {
+        decode_group_insn(d, GROUP_CP_ASYNC, true, false);
+        return;
+    }
+    if (mod(d, "wait_all")) {
+        decode_group_insn(d, GROUP_CP_ASYNC, true, true);
+        insn->imm = -1; /* what has not been committed too */
+        return;
+    }
+    if (mod(d, "mbarrier")) {
+        if (!mod(d, "arrive") || mod_space(d, SP_SHARED) != SP_SHARED || mod_type(d) != T_B64) {
+            decode_fail(d, "unknown form");
+        }
+        insn->aux = mod(d, "noinc");
+        need_operands(d, 1, 1);
+        emit_offset_address(d, &d->op[0], offsets);
+        insn->fn = exec_copy_arrive;
+        return;
+    }
+    bool hinted = mod(d, "L2::cache_hint");
+    skip_cache_hints(d);
+    unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
+    if (to != SP_SHARED || from != SP_GLOBAL) {
+        decode_fail(d, "unknown state spaces");
+    }
+    need_operands(d, 3, hinted ? 5 : 4);
+    insn->aux = (uint32_t)immediate(d, &d->op[2]);
+    if (insn->aux != 4 && insn->aux != 8 && insn->aux != 16) {
+        decode_fail(d, "a copy of %u bytes; expected 4, 8 or 16", insn->aux);
+    }
+    emit_offset_address(d, &d->op[0], offsets);
+    emit_offset_address(d, &d->op[1], offsets);
+    if (d->nop > 3 + hinted) {
+        insn->aux2 = d->op[3].kind == PO_REG && d->op[3].type == T_PRED;
+        emit(d, src(d, &d->op[3], insn->aux2 ? T_PRED : T_U32));
+    }
+    insn->fn = exec_cp_async;
+}
+
+void decode_cp(struct decoder *d) {
+    bool reduces = mod(d, "reduce");
+    if (!mod(d, "async")) {
+        decode_fail(d, "only cp.async and cp.reduce.async");
+    }
+    if (!mod(d, "bulk")) {
+        decode_cp_async(d);
+    } else if (mod(d, "tensor")) {
+        decode_bulk_tensor(d, reduces);
+    } else {
+        decode_bulk(d, reduces);
+    }
+}
+
+/* ---- st.async, red.async: op: address, barrier, values ---- */
+
+struct remote {
+    struct cta *cta;
+    uint32_t offset, bytes, phase;
+    struct mbarrier *barrier;
+    uint8_t value[16];
+    enum reduction reduction;
+    uint8_t type;
+};
+
+static void remote_write(struct async_op *op) {
+    struct remote *remote = op->payload;
+    uint8_t *to = remote->cta->shared + remote->offset;
+    if (remote->reduction == REDUCE_NONE) {
+        memcpy(to, remote->value, remote->bytes);
+    } else {
+        reduce(to, remote->value, remote->bytes, remote->reduction, remote->type);
+    }
+}
+
+static void remote_complete(struct async_op *op) {
+    const struct remote *remote = op->payload;
+    mbarrier_complete_tx(op, remote->barrier, remote->phase, remote->bytes);
+}
+
+static void remote_poison(struct async_op *op) {
+    const struct remote *remote = op->payload;
+    if (remote->reduction == REDUCE_NONE) {
+        memset(remote->cta->shared + remote->offset, POISON_BYTE, remote->bytes);
+    }
+}
+
+static const struct async_kind remote_kind = {"st.async",      NULL,          remote_write,
+                                              remote_complete, remote_poison, NULL};
+
+static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t element = ptx_type_bytes(insn->type);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct remote remote = {
+            .bytes = element * insn->vec, .reduction = (enum reduction)insn->aux, .type = insn->type};
+        remote.cta = shared_cta(run, address_of(run, insn, 0, lane) & ~WINDOW_MASK, remote.bytes, remote.bytes,
+                                lane, false, &remote.offset);
+        if (remote.cta == NULL) {
+            return FAIL;
+        }
+        remote.barrier = mbarrier_at(run, address_of(run, insn, 1, lane) & ~WINDOW_MASK, lane, false, true);
+        if (remote.barrier == NULL) {
+            return FAIL;
+        }
+        if (remote.barrier->cta != remote.cta) {
+            return sim_report(run, SIM_ERROR, "barrier-rank", lane,
+                              "the store goes to CTA rank %u and its mbarrier is in rank %u", remote.cta->rank,
+                              remote.barrier->cta->rank);
+        }
+        remote.phase = remote.barrier->phase;
+        for (uint32_t i = 0; i < insn->vec; i++) {
+            uint64_t value = lane_u64(run, insn->op[2 + i], lane);
+            memcpy(remote.value + i * element, &value, element);
+        }
+        if (run->launch->checks) {
+            struct stamp stamp = mbarrier_stamp(run, remote.barrier);
+            phase_needs(run, remote.barrier);
+            unsigned flags =
+                ACCESS_WRITE | ACCESS_ASYNC | (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
+            (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &stamp);
+        }
+        struct async_op *op = async_new(run, &remote_kind, lane, sizeof remote, 0);
+        memcpy(op->payload, &remote, sizeof remote);
+        async_issue(run, op);
+    }
+    return run->cluster->failed ? FAIL : NEXT;
+}
+
+static void decode_remote(struct decoder *d, int reduction) {
+    static const char *const vectors[] = {"v2", "v4", NULL};
+    struct insn *insn = d->insn;
+    (void)mod(d, "weak");
+    (void)mod(d, "relaxed");
+    (void)mod(d, "cluster");
+    if (!mod(d, "mbarrier::complete_tx::bytes")) {
+        decode_fail(d, "only with mbarrier::complete_tx::bytes");
+    }
+    (void)mod_space(d, SP_GENERIC);
+    int vector = mod_of(d, vectors);
+    unsigned type = mod_type(d);
+    need_operands(d, 3, 3);
+    uint32_t count;
+    const struct pop *list = elements(&d->op[1], &count);
+    insn->vec = vector < 0 ? 1 : (uint8_t)(2 << vector);
+    if (count != insn->vec || ptx_type_bytes(type) < 4 || ptx_type_bytes(type) > 8 ||
+        ptx_type_bytes(type) * count > 16) {
+        decode_fail(d, "%u elements of .%s", count, ptx_type_name(type));
+    }
+    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+    insn->ext = offsets;
+    insn->type = (uint8_t)type;
+    insn->aux = (uint32_t)reduction;
+    insn->cls = CL_ASYNC_COPY;
+    emit_offset_address(d, &d->op[0], offsets);
+    emit_offset_address(d, &d->op[2], offsets);
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, src(d, &list[i], type));
+    }
+    insn->fn = exec_st_async;
+}
+
+void decode_st_async(struct decoder *d) {
+    decode_remote(d, REDUCE_NONE);
+}
+
+void decode_red_async(struct decoder *d) {
+    int reduction = decode_reduction(d);
+    if (reduction == REDUCE_NONE) {
+        decode_fail(d, "no reduction");
+    }
+    decode_remote(d, reduction);
+}

@@ -1,0 +1,239 @@
+/* The mbarrier instructions. */
+#include "async/async.h"
+#include "isa/opcodes.h"
+
+enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane);
+enum next mbarrier_inval(struct run *run, uint64_t address, int lane);
+void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
+
+enum {
+    M_INIT,
+    M_INVAL,
+    M_EXPECT_TX,
+    M_COMPLETE_TX,
+    M_ARRIVE,
+    M_ARRIVE_DROP,
+    M_TEST_WAIT,
+    M_TRY_WAIT,
+    M_PENDING
+};
+
+/* Which operands of op[] an instruction has, in this order: destination, address, value. */
+enum { HAS_DESTINATION = 1, HAS_VALUE = 2, EXPECTS_TX = 4, BY_PARITY = 8, RELAXED = 16, NO_COMPLETE = 32 };
+
+static uint64_t address_lane(const struct run *run, const struct insn *insn, int lane) {
+    uint64_t address = lane_u64(run, insn->op[insn->nop - 1], lane) + (uint64_t)insn->imm;
+    return address & ~WINDOW_MASK; /* a generic address of shared memory is as good */
+}
+
+static struct operand value_operand(const struct insn *insn) {
+    return insn->op[insn->aux2 & HAS_DESTINATION ? 1 : 0];
+}
+
+static enum next exec_simple(struct run *run, const struct insn *insn, uint32_t mask) {
+    bool own_only = insn->space != SP_SHARED_CLUSTER;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = address_lane(run, insn, lane);
+        uint32_t value = insn->aux2 & HAS_VALUE ? lane_u32(run, value_operand(insn), lane) : 0;
+        if (insn->aux == M_INIT || insn->aux == M_INVAL) {
+            if ((insn->aux == M_INIT ? mbarrier_init(run, address, value, lane)
+                                     : mbarrier_inval(run, address, lane)) == FAIL) {
+                return FAIL;
+            }
+            continue;
+        }
+        struct mbarrier *barrier = mbarrier_at(run, address, lane, own_only, false);
+        if (barrier == NULL) {
+            return FAIL;
+        }
+        if (insn->aux == M_EXPECT_TX) {
+            mbarrier_expect_tx(run, barrier, value);
+        } else {
+            mbarrier_take_tx(run->cluster, barrier, value);
+        }
+    }
+    return run->cluster->failed ? FAIL : NEXT;
+}
+
+static enum next exec_arrive(struct run *run, const struct insn *insn, uint32_t mask) {
+    bool own_only = insn->space != SP_SHARED_CLUSTER;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint32_t value = insn->aux2 & HAS_VALUE ? lane_u32(run, value_operand(insn), lane) : 1;
+        struct mbarrier *barrier = mbarrier_at(run, address_lane(run, insn, lane), lane, own_only, false);
+        if (barrier == NULL) {
+            return FAIL;
+        }
+        uint64_t state = (uint64_t)barrier->phase << 32 | barrier->pending;
+        if (insn->aux2 & EXPECTS_TX) {
+            mbarrier_expect_tx(run, barrier, value);
+            value = 1;
+        }
+        if (insn->aux == M_ARRIVE_DROP && barrier->expected > 0) {
+            barrier->expected--;
+        }
+        mbarrier_arrive(run, barrier, value, !(insn->aux2 & RELAXED));
+        if (insn->aux2 & HAS_DESTINATION && !insn->op[0].sink) {
+            ((uint64_t *)row(run, insn->op[0]))[lane] = state;
+        }
+    }
+    return run->cluster->failed ? FAIL : NEXT;
+}
+
+static bool phase_over(const struct mbarrier *barrier, bool by_parity, uint32_t wanted) {
+    return by_parity ? (barrier->phase & 1) != (wanted & 1) : barrier->phase > wanted;
+}
+
+static bool barrier_ready(struct warp *warp, const struct split *split) {
+    (void)warp;
+    return phase_over(split->wait.object, split->wait.b, split->wait.a);
+}
+
+/* What a lane's test of a barrier tells its warp. */
+static void look(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
+                 uint32_t phase, bool over) {
+    phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
+    if (over && !(insn->aux2 & RELAXED)) {
+        clock_observe(run, barrier->released);
+    } else if (over) {
+        tensor_join(run->cluster, run->warp->clock, barrier->released);
+        cause_join(run->cluster, run->warp->clock, barrier->released);
+    }
+}
+
+/* op: p, value (state or parity), address. */
+static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
+    bool parity = insn->aux2 & BY_PARITY;
+    uint32_t done = 0;
+    struct mbarrier *waited = NULL;
+    const struct mbarrier *looked = NULL; /* the lane before's, and what it found */
+    bool looked_over = false;
+    uint32_t wanted = 0;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct mbarrier *barrier = mbarrier_at(run, address_lane(run, insn, lane), lane, true, false);
+        if (barrier == NULL) {
+            return FAIL;
+        }
+        uint64_t value = lane_u64(run, insn->op[1], lane);
+        uint32_t phase = parity ? (uint32_t)value : (uint32_t)(value >> 32);
+        bool over = phase_over(barrier, parity, phase);
+        if (run->launch->checks && (barrier != looked || over != looked_over)) {
+            look(run, insn, barrier, parity, phase, over);
+            looked = barrier;
+            looked_over = over;
+        }
+        if (over) {
+            done |= 1u << lane;
+        } else {
+            waited = barrier;
+            wanted = phase;
+        }
+    }
+    if (!run->split->resumed) {
+        run->worker->counters.barrier_waits++;
+        run->worker->counters.barrier_waits_blocked += done != mask;
+    }
+    /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
+     * asked again it suspends its lanes. */
+    uint32_t here = run->split->pc + 1;
+    bool again = run->split->failed_try == here;
+    run->split->failed_try = done == mask ? 0 : here;
+    if (done == 0 && again && insn->aux == M_TRY_WAIT) {
+        return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,
+                                           .a = wanted,
+                                           .b = parity,
+                                           .object = waited,
+                                           .ready = barrier_ready,
+                                           .what = "mbarrier"});
+    }
+    set_pred(run, insn->op[0], mask, done);
+    return done == mask ? NEXT : YIELD;
+}
+
+static enum next exec_pending(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint64_t *state = row(run, insn->op[1]);
+    LANEWISE(mask, d[l] = (uint32_t)state[l]);
+    return NEXT;
+}
+
+static void decode_wait(struct decoder *d) {
+    struct insn *insn = d->insn;
+    insn->aux2 |= mod(d, "parity") ? BY_PARITY : 0;
+    need_operands(d, 3, 4); /* a time limit may follow */
+    emit(d, dst(d, &d->op[0], T_PRED));
+    emit(d, src(d, &d->op[2], insn->aux2 & BY_PARITY ? T_U32 : T_B64));
+    emit_address(d, &d->op[1]);
+    insn->ndst = 1;
+    insn->fn = exec_wait;
+}
+
+static void decode_arrive(struct decoder *d) {
+    struct insn *insn = d->insn;
+    insn->aux2 |= mod(d, "expect_tx") ? EXPECTS_TX : 0;
+    insn->aux2 |= mod(d, "noComplete") ? NO_COMPLETE : 0;
+    int at = 0;
+    if (d->nop > 0 && d->op[0].kind != PO_ADDRESS) {
+        emit(d, dst(d, &d->op[at++], T_B64));
+        insn->aux2 |= HAS_DESTINATION;
+        insn->ndst = 1;
+    }
+    need_operands(d, at + 1 + (insn->aux2 & EXPECTS_TX ? 1 : 0), at + 2);
+    if (d->nop == at + 2) {
+        emit(d, src(d, &d->op[at + 1], T_U32));
+        insn->aux2 |= HAS_VALUE;
+    }
+    emit_address(d, &d->op[at]);
+    insn->fn = exec_arrive;
+}
+
+void decode_mbarrier(struct decoder *d) {
+    static const char *const names[] = {"init",        "inval",     "expect_tx", "complete_tx",   "arrive",
+                                        "arrive_drop", "test_wait", "try_wait",  "pending_count", NULL};
+    static const char *const scopes[] = {"cta", "cluster", NULL};
+    struct insn *insn = d->insn;
+    /* arrive.expect_tx has both words: look for arrive first. */
+    int op = mod(d, "arrive") ? M_ARRIVE : mod(d, "arrive_drop") ? M_ARRIVE_DROP : mod_of(d, names);
+    if (op < 0) {
+        decode_fail(d, "unknown form");
+    }
+    insn->aux = (uint32_t)op;
+    insn->aux2 = mod(d, "relaxed") ? RELAXED : 0;
+    (void)mod(d, "acquire");
+    (void)mod(d, "release");
+    (void)mod_of(d, scopes);
+    insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    if (mod_type(d) != T_B64) {
+        decode_fail(d, "only with type .b64");
+    }
+    if (insn->space == SP_GENERIC) {
+        insn->space = SP_SHARED_CLUSTER; /* a generic address may name any CTA's */
+    }
+    switch (op) {
+    case M_ARRIVE:
+    case M_ARRIVE_DROP:
+        decode_arrive(d);
+        return;
+    case M_TEST_WAIT:
+    case M_TRY_WAIT:
+        decode_wait(d);
+        return;
+    case M_PENDING:
+        need_operands(d, 2, 2);
+        emit(d, dst(d, &d->op[0], T_U32));
+        emit(d, src(d, &d->op[1], T_B64));
+        insn->ndst = 1;
+        insn->fn = exec_pending;
+        return;
+    default:
+        need_operands(d, op == M_INVAL ? 1 : 2, op == M_INVAL ? 1 : 2);
+        if (op != M_INVAL) {
+            emit(d, src(d, &d->op[1], T_U32));
+            insn->aux2 |= HAS_VALUE;
+        }
+        emit_address(d, &d->op[0]);
+        insn->fn = exec_simple;
+    }
+}

@@ -1,0 +1,172 @@
+/* tensormap.replace and tensormap.cp_fenceproxy (PTX ISA, Data Movement).  A map is read and changed as the
+ * fields that it was encoded from, by cuTensorMapEncodeTiled's values; the chip's layout of it is nobody's
+ * business. */
+#include "async/map_change.h"
+#include "async/tensor_map.h"
+#include "isa/opcodes.h"
+
+enum {
+    F_ADDRESS,
+    F_RANK,
+    F_BOX,
+    F_SIZE,
+    F_STRIDE,
+    F_STEP,
+    F_TYPE,
+    F_INTERLEAVE,
+    F_SWIZZLE,
+    F_ATOMICITY,
+    F_FILL
+};
+
+static const char *const fields[] = {
+    "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
+    "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
+    "fill_mode",      NULL};
+
+static bool is_indexed(uint32_t field) {
+    return field >= F_BOX && field <= F_STEP;
+}
+
+/* The driver API's data types by the .elemtype values of PTX ISA, tensormap.replace. */
+static const uint8_t element_types[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
+
+static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, uint64_t value) {
+    uint32_t limit = field == F_STRIDE ? 4 : 5;
+    if (is_indexed(field) && at >= limit) {
+        return false;
+    }
+    switch (field) {
+    case F_ADDRESS:
+        map->address = (const void *)(uintptr_t)value;
+        return true;
+    case F_RANK: /* the number of dimensions less one */
+        map->rank = (uint32_t)value + 1;
+        return true;
+    case F_BOX:
+        map->box[at] = (uint32_t)value;
+        return true;
+    case F_SIZE:
+        map->sizes[at] = (uint32_t)value;
+        return true;
+    case F_STRIDE:
+        map->strides[at] = value;
+        return true;
+    case F_STEP:
+        map->element_strides[at] = (uint32_t)value;
+        return true;
+    case F_TYPE:
+        map->data_type = value < sizeof element_types ? element_types[value] : UINT32_MAX;
+        return true;
+    case F_SWIZZLE:
+        map->swizzle = (uint32_t)value;
+        return true;
+    case F_FILL:
+        map->oob_fill = (uint32_t)value;
+        return true;
+    default: /* an interleave layout or a swizzle atomicity other than the usual one */
+        return value == 0;
+    }
+}
+
+/* op: new value, address; aux2: the dimension. */
+static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct cta *cta = NULL;
+        uint32_t offset = 0;
+        struct sim_tensor_map map;
+        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
+        address |= insn->space == SP_SHARED ? SHARED_WINDOW : 0;
+        uint8_t *bytes = generic_memory(run, address, SIM_TENSOR_MAP_BYTES, lane, true, &cta, &offset);
+        if (bytes == NULL) {
+            return FAIL;
+        }
+        if (!tensor_map_read(bytes, &map)) {
+            return sim_report(run, SIM_ERROR, "tensor-map", lane, "there is no tensor map at %#llx",
+                              (unsigned long long)address);
+        }
+        if (!put_field(&map, insn->aux, insn->aux2, lane_u64(run, insn->op[0], lane)) ||
+            !tensor_map_write(bytes, &map)) {
+            return sim_report(run, SIM_INCOMPLETE, "tensor-map", lane,
+                              "tensormap.replace of .%s by a value that is not modelled", fields[insn->aux]);
+        }
+        if (cta == NULL) {
+            map_changed(run, address);
+            touch_global(run, address, SIM_TENSOR_MAP_BYTES, lane, true);
+        } else if (run->launch->checks) {
+            struct stamp stamp = warp_stamp(run, mask);
+            (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_WRITE, &stamp);
+        }
+    }
+    return NEXT;
+}
+
+/* op: destination, source.  All lanes name the same two. */
+static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t mask) {
+    const int64_t *offsets = insn->ext;
+    int lane = __builtin_ctz(mask);
+    uint64_t to = lane_u64(run, insn->op[0], lane) + (uint64_t)offsets[0];
+    uint64_t from = (lane_u64(run, insn->op[1], lane) + (uint64_t)offsets[1]) & ~WINDOW_MASK;
+    uint32_t offset;
+    struct cta *cta = shared_cta(run, from, SIM_TENSOR_MAP_BYTES, SIM_TENSOR_MAP_BYTES, lane, true, &offset);
+    uint8_t *target = cta == NULL ? NULL : global_memory(run, to, SIM_TENSOR_MAP_BYTES, lane, true);
+    if (target == NULL) {
+        return FAIL;
+    }
+    if (run->launch->checks) {
+        struct stamp stamp = warp_stamp(run, mask);
+        (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_READ, &stamp);
+    }
+    memcpy(target, cta->shared + offset, SIM_TENSOR_MAP_BYTES);
+    map_changed(run, to);
+    touch_global(run, to, SIM_TENSOR_MAP_BYTES, lane, true);
+    return NEXT;
+}
+
+void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
+
+static void decode_copy(struct decoder *d) {
+    static const char *const words[] = {
+        "tensormap::generic", "release", "cta", "cluster", "gpu", "sys", "sync", NULL};
+    while (mod_of(d, words) >= 0) {
+    }
+    d->insn->aligned = mod(d, "aligned");
+    if (mod_space(d, SP_GENERIC) != SP_GLOBAL || mod_space(d, SP_GENERIC) != SP_SHARED || !d->insn->aligned) {
+        decode_fail(d, "only .global.shared::cta, .sync.aligned");
+    }
+    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+    need_operands(d, 3, 3);
+    if (immediate(d, &d->op[2]) != SIM_TENSOR_MAP_BYTES) {
+        decode_fail(d, "a tensor map has 128 bytes");
+    }
+    d->insn->ext = offsets;
+    emit_offset_address(d, &d->op[0], offsets);
+    emit_offset_address(d, &d->op[1], offsets);
+    d->insn->fn = exec_copy;
+}
+
+void decode_tensormap(struct decoder *d) {
+    struct insn *insn = d->insn;
+    if (mod(d, "cp_fenceproxy")) {
+        decode_copy(d);
+        return;
+    }
+    if (!mod(d, "replace") || !mod(d, "tile")) {
+        decode_fail(d, "neither .replace.tile nor .cp_fenceproxy");
+    }
+    int field = mod_of(d, fields);
+    insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    bool whole = mod(d, "b1024");
+    unsigned type = mod_type(d);
+    if (field < 0 || !whole || type != (field == F_ADDRESS || field == F_STRIDE ? T_B64 : T_B32)) {
+        decode_fail(d, "not with this field or type");
+    }
+    bool indexed = is_indexed((uint32_t)field);
+    need_operands(d, 2 + indexed, 2 + indexed);
+    insn->aux = (uint32_t)field;
+    insn->aux2 = indexed ? (uint32_t)immediate(d, &d->op[1]) : 0;
+    emit(d, src(d, &d->op[1 + indexed], type));
+    emit_address(d, &d->op[0]);
+    insn->fn = exec_replace;
+}

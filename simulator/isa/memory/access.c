@@ -1,0 +1,282 @@
+/* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
+#include "hazard/hazard.h"
+#include "isa/opcodes.h"
+#include "machine/count.h"
+#include "machine/machine.h"
+
+/* Sign- or zero-extends what a narrow load gives to its register. */
+static inline uint64_t extend(uint64_t value, unsigned type) {
+    switch (type) {
+    case T_S8:
+        return (uint64_t)(int64_t)(int8_t)(uint8_t)value;
+    case T_S16:
+        return (uint64_t)(int64_t)(int16_t)(uint16_t)value;
+    case T_S32:
+        return (uint64_t)(int64_t)(int32_t)(uint32_t)value;
+    default:
+        return value;
+    }
+}
+
+static inline void put(void *to, struct operand operand, int lane, uint64_t value, uint32_t reg_mask) {
+    if (operand.wide) {
+        ((uint64_t *)to)[lane] = value;
+    } else {
+        ((uint32_t *)to)[lane] = (uint32_t)value & reg_mask;
+    }
+}
+
+/* op: the vector's registers, then the address. */
+struct access {
+    uint32_t vec, element, bytes;
+    struct operand base;
+};
+
+static inline struct access access_of(const struct insn *insn) {
+    uint32_t element = insn->aux;
+    return (struct access){insn->vec, element, element * insn->vec, insn->op[insn->vec]};
+}
+
+/* One element of all lanes; with a constant size the copies are single instructions. */
+static inline void element_in(const struct insn *insn, void *to, struct operand operand,
+                              uint8_t *const at[LANES], uint32_t skip, uint32_t mask, const uint32_t bytes) {
+    FOR_LANES(rest, mask) {
+        uint64_t value = 0;
+        memcpy(&value, at[LANE(rest)] + skip, bytes);
+        put(to, operand, LANE(rest), extend(value, insn->type), insn->aux2);
+    }
+}
+
+static inline void element_out(const void *from, struct operand operand, uint8_t *const at[LANES],
+                               uint32_t skip, uint32_t mask, const uint32_t bytes) {
+    FOR_LANES(rest, mask) {
+        uint64_t value =
+            operand.wide ? ((const uint64_t *)from)[LANE(rest)] : ((const uint32_t *)from)[LANE(rest)];
+        memcpy(at[LANE(rest)] + skip, &value, bytes);
+    }
+}
+
+/* Between the registers and each lane's place in memory. */
+static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
+                     uint32_t mask, bool write) {
+    for (uint32_t i = 0; i < a->vec; i++) {
+        struct operand operand = insn->op[i];
+        void *lanes = row(run, operand);
+        uint32_t skip = i * a->element;
+        if (!write && operand.sink) {
+            continue;
+        }
+        switch (a->element) {
+        case 1:
+            write ? element_out(lanes, operand, at, skip, mask, 1)
+                  : element_in(insn, lanes, operand, at, skip, mask, 1);
+            break;
+        case 2:
+            write ? element_out(lanes, operand, at, skip, mask, 2)
+                  : element_in(insn, lanes, operand, at, skip, mask, 2);
+            break;
+        case 4:
+            write ? element_out(lanes, operand, at, skip, mask, 4)
+                  : element_in(insn, lanes, operand, at, skip, mask, 4);
+            break;
+        default:
+            write ? element_out(lanes, operand, at, skip, mask, 8)
+                  : element_in(insn, lanes, operand, at, skip, mask, 8);
+        }
+    }
+}
+
+static enum next misaligned(struct run *run, int lane, uint64_t address, uint32_t bytes) {
+    return sim_report(run, SIM_ERROR, "misaligned", lane,
+                      "address %#llx is not aligned to the access's %u bytes", (unsigned long long)address,
+                      bytes);
+}
+
+static inline uint64_t lane_address(const struct run *run, const struct insn *insn, const struct access *a,
+                                    int lane) {
+    uint64_t base = lane_u64(run, a->base, lane);
+    return a->base.wide ? base + (uint64_t)insn->imm : (uint32_t)(base + (uint64_t)insn->imm);
+}
+
+/* Whether every lane's address is in one known allocation, so that no lane needs a search of its own. */
+static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mask, uint32_t bytes) {
+    uint64_t low = UINT64_MAX, high = 0;
+    FOR_LANES(rest, mask) {
+        uint64_t address = addresses[LANE(rest)];
+        low = address < low ? address : low;
+        high = address > high ? address : high;
+    }
+    return find_range(run->launch->sim, run->worker, low, high - low + bytes);
+}
+
+static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint64_t addresses[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        addresses[lane] = lane_address(run, insn, &a, lane);
+        if (addresses[lane] % a.bytes != 0) {
+            return misaligned(run, lane, addresses[lane], a.bytes);
+        }
+    }
+    if (!whole_range(run, addresses, mask, a.bytes)) {
+        FOR_LANES(rest, mask) {
+            if (global_memory(run, addresses[LANE(rest)], a.bytes, LANE(rest), write) == NULL) {
+                return FAIL;
+            }
+        }
+    }
+    uint8_t *places[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
+        touch_global(run, addresses[lane], a.bytes, lane, write);
+    }
+    transfer(run, insn, &a, places, mask, write);
+    count_global(run, addresses, mask, a.bytes, write);
+    return NEXT;
+}
+
+/* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
+static unsigned access_flags(const struct insn *insn, bool write) {
+    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->rnd & MEMORY_STRONG ? ACCESS_ATOMIC : 0u);
+}
+
+static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint32_t offsets[LANES];
+    struct cta *cta = run->cta;
+    bool same = true, own_only = insn->space == SP_SHARED;
+    struct cta *ctas[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_address(run, insn, &a, lane) & ~(a.base.wide ? WINDOW_MASK : 0);
+        uint32_t place = (uint32_t)address & RANK_MASK;
+        bool plain = address >> RANK_SHIFT == cta->rank && place >= SHARED_RESERVED &&
+                     place + a.bytes <= cta->shared_bytes && (place & (a.bytes - 1)) == 0;
+        ctas[lane] = cta;
+        offsets[lane] = place;
+        if (!plain) { /* another CTA's, or wrong */
+            ctas[lane] = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
+            if (ctas[lane] == NULL) {
+                return FAIL;
+            }
+            same &= ctas[lane] == cta;
+        }
+    }
+    if (write && !same) {
+        run->cluster->events++;
+    }
+    for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
+        struct cta *at = ctas[__builtin_ctz(left)];
+        uint32_t part = 0;
+        FOR_LANES(rest, left) {
+            part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
+        }
+        left &= ~part;
+        if (hazard_lanes(run, at, offsets, part, a.bytes, access_flags(insn, write)) == FAIL) {
+            return FAIL;
+        }
+    }
+    uint8_t *places[LANES];
+    FOR_LANES(rest, mask) {
+        places[LANE(rest)] = ctas[LANE(rest)]->shared + offsets[LANE(rest)];
+    }
+    transfer(run, insn, &a, places, mask, write);
+    count_shared(run, offsets, mask, a.bytes, write);
+    return NEXT;
+}
+
+static enum next other_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint64_t window = insn->space == SP_LOCAL ? LOCAL_WINDOW : insn->space == SP_PARAM ? PARAM_WINDOW : 0;
+    uint8_t *places[LANES];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct cta *cta;
+        uint32_t offset = 0;
+        uint64_t address = lane_address(run, insn, &a, lane) | window;
+        if (address % a.bytes != 0) {
+            return misaligned(run, lane, address, a.bytes);
+        }
+        uint8_t *at = generic_memory(run, address, a.bytes, lane, write, &cta, &offset);
+        if (at == NULL) {
+            return FAIL;
+        }
+        if (cta != NULL && run->launch->checks) {
+            uint32_t offsets[LANES];
+            offsets[lane] = offset;
+            if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write)) == FAIL) {
+                return FAIL;
+            }
+        }
+        places[lane] = at;
+    }
+    transfer(run, insn, &a, places, mask, write);
+    return NEXT;
+}
+
+/* A generic access of one space all over the warp runs as an access of that space. */
+static enum next generic_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
+    struct access a = access_of(insn);
+    uint32_t global = 0, shared = 0;
+    if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
+        return shared_access(run, insn, mask, write);
+    }
+    FOR_LANES(rest, mask) {
+        uint64_t window = lane_address(run, insn, &a, LANE(rest)) & WINDOW_MASK;
+        global |= (uint32_t)(window == 0) << LANE(rest);
+        shared |= (uint32_t)(window == SHARED_WINDOW) << LANE(rest);
+    }
+    return global == mask   ? global_access(run, insn, mask, write)
+           : shared == mask ? shared_access(run, insn, mask, write)
+                            : other_access(run, insn, mask, write);
+}
+
+#define FORMS(name, function)                                                                                  \
+    static enum next ld_##name(struct run *run, const struct insn *insn, uint32_t mask) {                      \
+        return function(run, insn, mask, false);                                                               \
+    }                                                                                                          \
+    static enum next st_##name(struct run *run, const struct insn *insn, uint32_t mask) {                      \
+        return function(run, insn, mask, true);                                                                \
+    }
+FORMS(global, global_access)
+FORMS(shared, shared_access)
+FORMS(generic, generic_access)
+FORMS(other, other_access)
+
+/* An acquiring load of a flag sees what the releasing store published; strong accesses of one warp in a loop
+ * are polls. */
+static enum next ld_strong(struct run *run, const struct insn *insn, uint32_t mask) {
+    enum next next = generic_access(run, insn, mask, false);
+    if (next != NEXT) {
+        return next;
+    }
+    sync_location(run, mask, false);
+    return YIELD; /* it may be polling for what another warp writes */
+}
+
+static enum next st_strong(struct run *run, const struct insn *insn, uint32_t mask) {
+    run->cluster->events++;
+    sync_location(run, mask, true);
+    return generic_access(run, insn, mask, true);
+}
+
+/* What executes a load or store of a decoded space. */
+exec_fn memory_fn(unsigned space, bool write, bool strong) {
+    if (strong) {
+        return write ? st_strong : ld_strong;
+    }
+    switch (space) {
+    case SP_SHARED:
+    case SP_SHARED_CLUSTER:
+        return write ? st_shared : ld_shared;
+    case SP_GLOBAL:
+    case SP_CONST:
+        return write ? st_global : ld_global;
+    case SP_GENERIC:
+        return write ? st_generic : ld_generic;
+    default:
+        return write ? st_other : ld_other;
+    }
+}

@@ -1,0 +1,222 @@
+/* Atomics (PTX ISA: atom, red).  Every address is a host address, so the host's atomics serve all spaces. */
+#include <math.h>
+
+#include "hazard/hazard.h"
+#include "isa/opcodes.h"
+#include "isa/scalar/half.h"
+#include "machine/machine.h"
+
+enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
+static const char *const op_names[] = {"add", "min", "max",  "and", "or", "xor",
+                                       "inc", "dec", "exch", "cas", NULL};
+
+static float bits_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t float_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static uint32_t half_step(unsigned op, bool bf16, uint32_t a, uint32_t b) {
+    float x = bf16 ? bf16_to_f32(a & 0xffff) : f16_to_f32(a),
+          y = bf16 ? bf16_to_f32(b & 0xffff) : f16_to_f32(b);
+    float r = op == A_ADD ? x + y : op == A_MIN ? fminf(x, y) : fmaxf(x, y);
+    return bf16 ? f32_to_bf16(r) : f32_to_f16(r);
+}
+
+/* The new value of a location. */
+static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t c) {
+    unsigned op = insn->aux;
+    double x, y;
+    switch (op) {
+    case A_EXCH:
+        return b;
+    case A_CAS:
+        return old == b ? c : old;
+    case A_AND:
+        return old & b;
+    case A_OR:
+        return old | b;
+    case A_XOR:
+        return old ^ b;
+    case A_INC:
+        return (uint32_t)old >= (uint32_t)b ? 0 : old + 1;
+    case A_DEC:
+        return old == 0 || (uint32_t)old > (uint32_t)b ? b : old - 1;
+    default:
+        break;
+    }
+    switch (insn->type) {
+    case T_F32:
+        return float_bits(op == A_ADD   ? bits_float((uint32_t)old) + bits_float((uint32_t)b)
+                          : op == A_MIN ? fminf(bits_float((uint32_t)old), bits_float((uint32_t)b))
+                                        : fmaxf(bits_float((uint32_t)old), bits_float((uint32_t)b)));
+    case T_F64:
+        memcpy(&x, &old, 8);
+        memcpy(&y, &b, 8);
+        x += y;
+        memcpy(&old, &x, 8);
+        return old;
+    case T_F16:
+    case T_BF16:
+        return half_step(op, insn->type == T_BF16, (uint32_t)old & 0xffff, (uint32_t)b & 0xffff);
+    case T_F16X2:
+    case T_BF16X2:
+        return half_step(op, insn->type == T_BF16X2, (uint32_t)old & 0xffff, (uint32_t)b & 0xffff) |
+               half_step(op, insn->type == T_BF16X2, (uint32_t)old >> 16, (uint32_t)b >> 16) << 16;
+    case T_S32:
+        return op == A_ADD   ? old + b
+               : op == A_MIN ? ((int32_t)old < (int32_t)b ? old : b)
+                             : ((int32_t)old > (int32_t)b ? old : b);
+    case T_S64:
+        return op == A_ADD   ? old + b
+               : op == A_MIN ? ((int64_t)old < (int64_t)b ? old : b)
+                             : ((int64_t)old > (int64_t)b ? old : b);
+    case T_U32:
+        return op == A_ADD   ? old + b
+               : op == A_MIN ? ((uint32_t)old < (uint32_t)b ? old : b)
+                             : ((uint32_t)old > (uint32_t)b ? old : b);
+    default:
+        return op == A_ADD ? old + b : op == A_MIN ? (old < b ? old : b) : (old > b ? old : b);
+    }
+}
+
+static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uint64_t b, uint64_t c) {
+    if (bytes == 8) {
+        uint64_t old = __atomic_load_n((uint64_t *)(void *)at, __ATOMIC_SEQ_CST), new;
+        do {
+            new = step(insn, old, b, c);
+        } while (!__atomic_compare_exchange_n((uint64_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
+                                              __ATOMIC_SEQ_CST));
+        return old;
+    }
+    if (bytes == 2) {
+        uint16_t old = __atomic_load_n((uint16_t *)(void *)at, __ATOMIC_SEQ_CST), new;
+        do {
+            new = (uint16_t)step(insn, old, b & 0xffff, c & 0xffff);
+        } while (!__atomic_compare_exchange_n((uint16_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
+                                              __ATOMIC_SEQ_CST));
+        return old;
+    }
+    uint32_t old = __atomic_load_n((uint32_t *)(void *)at, __ATOMIC_SEQ_CST), new;
+    do {
+        new = (uint32_t)step(insn, old, (uint32_t)b, (uint32_t)c);
+    } while (!__atomic_compare_exchange_n((uint32_t *)(void *)at, &old, new, false, __ATOMIC_SEQ_CST,
+                                          __ATOMIC_SEQ_CST));
+    return old;
+}
+
+/* op: the old values' registers (vec of them; none for red), b (vec), c for cas, address last. */
+static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->vec, nb = insn->ndst;
+    struct operand base = insn->op[insn->nop - 1];
+    bool shared = insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER;
+    run->cluster->events++;
+    sync_location(run, mask, true);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->imm;
+        struct cta *cta;
+        uint32_t offsets[LANES];
+        offsets[lane] = 0;
+        address = base.wide ? address : (uint32_t)address;
+        if (address % (bytes * vec) != 0) {
+            return sim_report(run, SIM_ERROR, "misaligned", lane,
+                              "atomic at address %#llx, not aligned to %u bytes", (unsigned long long)address,
+                              bytes * vec);
+        }
+        address = shared ? address | SHARED_WINDOW : address;
+        uint8_t *at = generic_memory(run, address, bytes * vec, lane, true, &cta, &offsets[lane]);
+        if (at == NULL) {
+            return FAIL;
+        }
+        if (cta != NULL && run->launch->checks &&
+            hazard_lanes(run, cta, offsets, 1u << lane, bytes * vec, ACCESS_WRITE | ACCESS_ATOMIC) == FAIL) {
+            return FAIL;
+        }
+        if ((address & WINDOW_MASK) == 0) {
+            touch_global(run, address, bytes * vec, lane, true);
+        }
+        for (uint32_t i = 0; i < vec; i++) {
+            uint64_t b = lane_u64(run, insn->op[nb + i], lane);
+            uint64_t c = insn->aux == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
+            uint64_t old = update(insn, at + i * bytes, bytes, b, c);
+            if (nb > 0 && !insn->op[i].sink) {
+                memcpy((uint8_t *)row(run, insn->op[i]) + lane * (insn->op[i].wide ? 8 : 4), &old,
+                       insn->op[i].wide ? 8 : 4);
+            }
+        }
+    }
+    sync_location(run, mask, false);
+    return YIELD;
+}
+
+void skip_cache_hints(struct decoder *d);
+void decode_red_async(struct decoder *d);
+
+static void decode_atomic(struct decoder *d, bool gives) {
+    static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel", NULL};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
+    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    struct insn *insn = d->insn;
+    int order = mod_of(d, orders);
+    (void)mod_of(d, scopes);
+    skip_cache_hints(d);
+    insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    if (mod(d, "async")) {
+        decode_red_async(d);
+        return;
+    }
+    int op = mod_of(d, op_names);
+    (void)mod(d, "noftz");
+    int vector = mod_of(d, vectors);
+    unsigned type = mod_type(d);
+    if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 || ptx_type_bytes(type) > 8) {
+        decode_fail(d, "not with this operation or type");
+    }
+    insn->vec = vector < 0 ? 1 : (uint8_t)(2 << vector);
+    insn->aux = (uint32_t)op;
+    insn->type = (uint8_t)type;
+    insn->rnd = (uint8_t)(order != 0);
+    insn->fn = exec_atom;
+    int at = gives ? 1 : 0;
+    need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));
+    uint32_t count;
+    if (gives) {
+        const struct pop *list = elements(&d->op[0], &count);
+        if (count != insn->vec) {
+            decode_fail(d, "a vector of the wrong length");
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            emit(d, dst(d, &list[i], type));
+        }
+        insn->ndst = (uint8_t)count;
+    }
+    const struct pop *list = elements(&d->op[at + 1], &count);
+    if (count != insn->vec) {
+        decode_fail(d, "a vector of the wrong length");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, src(d, &list[i], type));
+    }
+    if (op == A_CAS) {
+        emit(d, src(d, &d->op[at + 2], type));
+    }
+    emit_address(d, &d->op[at]);
+    if (insn->space == SP_LOCAL || insn->space == SP_PARAM || insn->space == SP_CONST) {
+        decode_fail(d, "not in this state space");
+    }
+}
+
+void decode_atom(struct decoder *d) {
+    decode_atomic(d, true);
+}
+
+void decode_red(struct decoder *d) {
+    decode_atomic(d, false);
+}

@@ -1,0 +1,143 @@
+/* The forms of ld and st, and what only advises caches (prefetch, createpolicy). */
+#include "hazard/hazard.h"
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+exec_fn memory_fn(unsigned space, bool write, bool strong);
+
+/* Everything that only advises caches. */
+void skip_cache_hints(struct decoder *d) {
+    static const char *const hints[] = {"ca",
+                                        "cg",
+                                        "cs",
+                                        "lu",
+                                        "cv",
+                                        "wb",
+                                        "wt",
+                                        "nc",
+                                        "volatile",
+                                        "L1::evict_normal",
+                                        "L1::evict_unchanged",
+                                        "L1::evict_first",
+                                        "L1::evict_last",
+                                        "L1::no_allocate",
+                                        "L2::evict_normal",
+                                        "L2::evict_first",
+                                        "L2::evict_last",
+                                        "L2::cache_hint",
+                                        "L2::64B",
+                                        "L2::128B",
+                                        "L2::256B",
+                                        "unified",
+                                        NULL};
+    while (mod_of(d, hints) >= 0) {
+    }
+}
+
+static void decode_access(struct decoder *d, bool write) {
+    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio", NULL};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
+    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    struct insn *insn = d->insn;
+    bool is_volatile = mod(d, "volatile");
+    bool hinted = mod(d, "L2::cache_hint");
+    int strength = mod_of(d, strengths);
+    (void)mod_of(d, scopes);
+    skip_cache_hints(d);
+    insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    int vector = mod_of(d, vectors);
+    unsigned type = mod_type(d);
+    need_operands(d, 2, hinted ? 3 : 2);
+    uint32_t bytes = ptx_type_bytes(type), count;
+    const struct pop *list = elements(&d->op[write ? 1 : 0], &count);
+    uint32_t wanted = vector < 0 ? 1 : 2u << vector;
+    bool quad = type == T_B128 && count == 1 && vector < 0 && list->kind == PO_REG;
+    if (quad) { /* two halves */
+        type = T_B64;
+        bytes = 8;
+        count = 2;
+        emit_halves(d, write ? src(d, list, T_B128) : dst(d, list, T_B128));
+        wanted = 2;
+    }
+    if (count != wanted || type == T_PRED || bytes > 8 || bytes * count > 32) {
+        decode_fail(d, "%u elements of .%s; expected %u", count, ptx_type_name(type), wanted);
+    }
+    insn->type = (uint8_t)type;
+    insn->vec = (uint8_t)count;
+    insn->aux = bytes;
+    insn->aux2 = UINT32_MAX;
+    insn->ndst = write ? 0 : (uint8_t)count;
+    for (uint32_t i = 0; i < count && !quad; i++) {
+        if (write) {
+            emit(d, list[i].kind == PO_REG ? src_any(d, &list[i], type) : src(d, &list[i], type));
+        } else if (list[i].kind == PO_SINK) {
+            emit(d, dst(d, &list[i], type));
+        } else {
+            if (list[i].kind != PO_REG || ptx_type_bytes(list[i].type) < bytes) {
+                decode_fail(d, "a register is narrower than its type");
+            }
+            emit(d, dst(d, &list[i], ptx_type_bytes(list[i].type) == 8 ? T_B64 : T_B32));
+            insn->aux2 = ptx_type_bytes(list[i].type) == 2   ? 0xffff
+                         : ptx_type_bytes(list[i].type) == 1 ? 0xff
+                                                             : UINT32_MAX;
+        }
+        if (list[i].kind == PO_REG && ptx_type_bytes(list[i].type) < bytes) {
+            decode_fail(d, "a register is narrower than its type");
+        }
+    }
+    emit_address(d, &d->op[write ? 0 : 1]);
+    bool strong = (strength > 0 || is_volatile) && insn->space != SP_LOCAL && insn->space != SP_PARAM;
+    insn->rnd = (uint8_t)((strength == 2 || strength == 3 ? MEMORY_ORDERS : 0) | (strong ? MEMORY_STRONG : 0));
+    insn->cls = insn->space == SP_GLOBAL || insn->space == SP_GENERIC          ? CL_MEM_GLOBAL
+                : insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER ? CL_MEM_SHARED
+                                                                               : CL_MEM_OTHER;
+    if (write && (insn->space == SP_CONST || insn->space == SP_PARAM)) {
+        decode_fail(d, "this space cannot be written");
+    }
+    insn->fn = memory_fn(insn->space, write, strong);
+}
+
+void decode_st_async(struct decoder *d);
+
+void decode_ld(struct decoder *d) {
+    decode_access(d, false);
+}
+
+void decode_st(struct decoder *d) {
+    if (mod(d, "async")) {
+        decode_st_async(d);
+        return;
+    }
+    if (mod(d, "bulk")) {
+        decode_fail(d, "not supported");
+    }
+    decode_access(d, true);
+}
+
+static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)run;
+    (void)insn;
+    (void)mask;
+    return NEXT;
+}
+
+void decode_prefetch(struct decoder *d) {
+    d->nmods = 0; /* advice only, whatever it says */
+    d->insn->fn = exec_nothing;
+}
+
+static enum next exec_policy(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t *d = row(run, insn->op[0]);
+    LANEWISE(mask, d[l] = 0);
+    return NEXT;
+}
+
+void decode_createpolicy(struct decoder *d) {
+    d->nmods = 0;
+    if (d->nop < 1) {
+        decode_fail(d, "no destination");
+    }
+    emit(d, dst(d, &d->op[0], T_B64));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_policy;
+}

@@ -1,0 +1,125 @@
+/* Which decoder reads which mnemonic.  A family's file holds its decoders and what they execute. */
+#ifndef SIM_ISA_OPCODES_H
+#define SIM_ISA_OPCODES_H
+
+#include "ptx/parse.h"
+
+/* mnemonic up to the first dot, decoder, class of the counters */
+#define OPCODES(X)                                                                                             \
+    X(add, add, INT)                                                                                           \
+    X(sub, sub, INT)                                                                                           \
+    X(addc, addc, INT)                                                                                         \
+    X(subc, subc, INT)                                                                                         \
+    X(mul, mul, INT)                                                                                           \
+    X(mad, mad, INT)                                                                                           \
+    X(madc, madc, INT)                                                                                         \
+    X(mul24, mul24, INT)                                                                                       \
+    X(mad24, mad24, INT)                                                                                       \
+    X(sad, sad, INT)                                                                                           \
+    X(div, div, INT)                                                                                           \
+    X(rem, rem, INT)                                                                                           \
+    X(abs, abs, INT)                                                                                           \
+    X(neg, neg, INT)                                                                                           \
+    X(min, min, INT)                                                                                           \
+    X(max, max, INT)                                                                                           \
+    X(popc, popc, INT)                                                                                         \
+    X(clz, clz, INT)                                                                                           \
+    X(bfind, bfind, INT)                                                                                       \
+    X(fns, fns, INT)                                                                                           \
+    X(brev, brev, INT)                                                                                         \
+    X(bfe, bfe, INT)                                                                                           \
+    X(bfi, bfi, INT)                                                                                           \
+    X(szext, szext, INT)                                                                                       \
+    X(bmsk, bmsk, INT)                                                                                         \
+    X(dp4a, dp4a, INT)                                                                                         \
+    X(dp2a, dp2a, INT)                                                                                         \
+    X(and, and, INT)                                                                                           \
+    X(or, or, INT)                                                                                             \
+    X(xor, xor, INT)                                                                                           \
+    X(not, not, INT)                                                                                           \
+    X(cnot, cnot, INT)                                                                                         \
+    X(lop3, lop3, INT)                                                                                         \
+    X(shl, shl, INT)                                                                                           \
+    X(shr, shr, INT)                                                                                           \
+    X(shf, shf, INT)                                                                                           \
+    X(prmt, prmt, INT)                                                                                         \
+    X(fma, fma, FLOAT)                                                                                         \
+    X(rcp, rcp, FLOAT)                                                                                         \
+    X(sqrt, sqrt, FLOAT)                                                                                       \
+    X(rsqrt, rsqrt, FLOAT)                                                                                     \
+    X(sin, sin, FLOAT)                                                                                         \
+    X(cos, cos, FLOAT)                                                                                         \
+    X(lg2, lg2, FLOAT)                                                                                         \
+    X(ex2, ex2, FLOAT)                                                                                         \
+    X(tanh, tanh, FLOAT)                                                                                       \
+    X(copysign, copysign, FLOAT)                                                                               \
+    X(testp, testp, FLOAT)                                                                                     \
+    X(setp, setp, INT)                                                                                         \
+    X(set, set, INT)                                                                                           \
+    X(selp, selp, MOVE)                                                                                        \
+    X(slct, slct, MOVE)                                                                                        \
+    X(cvt, cvt, CVT)                                                                                           \
+    X(cvta, cvta, MOVE)                                                                                        \
+    X(mov, mov, MOVE)                                                                                          \
+    X(mapa, mapa, MOVE)                                                                                        \
+    X(getctarank, getctarank, MOVE)                                                                            \
+    X(isspacep, isspacep, MOVE)                                                                                \
+    X(ld, ld, MEM_OTHER)                                                                                       \
+    X(ldu, ld, MEM_OTHER)                                                                                      \
+    X(st, st, MEM_OTHER)                                                                                       \
+    X(prefetch, prefetch, MEM_OTHER)                                                                           \
+    X(prefetchu, prefetch, MEM_OTHER)                                                                          \
+    X(discard, prefetch, MEM_OTHER)                                                                            \
+    X(applypriority, prefetch, MEM_OTHER)                                                                      \
+    X(createpolicy, createpolicy, MOVE)                                                                        \
+    X(atom, atom, ATOM)                                                                                        \
+    X(red, red, ATOM)                                                                                          \
+    X(shfl, shfl, WARP)                                                                                        \
+    X(vote, vote, WARP)                                                                                        \
+    X(match, match, WARP)                                                                                      \
+    X(elect, elect, WARP)                                                                                      \
+    X(redux, redux, WARP)                                                                                      \
+    X(activemask, activemask, WARP)                                                                            \
+    X(bra, bra, CONTROL)                                                                                       \
+    X(brx, brx, CONTROL)                                                                                       \
+    X(call, call, CONTROL)                                                                                     \
+    X(ret, ret, CONTROL)                                                                                       \
+    X(exit, ret, CONTROL)                                                                                      \
+    X(trap, trap, CONTROL)                                                                                     \
+    X(brkpt, brkpt, CONTROL)                                                                                   \
+    X(nanosleep, nanosleep, CONTROL)                                                                           \
+    X(pmevent, pmevent, CONTROL)                                                                               \
+    X(bar, bar, BARRIER)                                                                                       \
+    X(barrier, bar, BARRIER)                                                                                   \
+    X(fence, fence, FENCE)                                                                                     \
+    X(membar, fence, FENCE)                                                                                    \
+    X(griddepcontrol, griddepcontrol, CONTROL)                                                                 \
+    X(setmaxnreg, setmaxnreg, CONTROL)                                                                         \
+    X(mbarrier, mbarrier, MBARRIER)                                                                            \
+    X(cp, cp, ASYNC_COPY)                                                                                      \
+    X(ldmatrix, ldmatrix, MEM_SHARED)                                                                          \
+    X(stmatrix, stmatrix, MEM_SHARED)                                                                          \
+    X(movmatrix, movmatrix, WARP)                                                                              \
+    X(mma, mma, TENSOR)                                                                                        \
+    X(wgmma, wgmma, TENSOR)                                                                                    \
+    X(tcgen05, tcgen05, TENSOR)                                                                                \
+    X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
+    X(tensormap, tensormap, MEM_OTHER)
+
+#define X(name, function, cls) void decode_##function(struct decoder *d);
+OPCODES(X)
+#undef X
+
+/* dst, then `sources` operands, all of one type whose function is in the table. */
+void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
+
+/* add.cc and its kin; the modifiers .cc has been taken. */
+void carry_form(struct decoder *d, bool in, bool subtract, bool set);
+
+/* Floating-point twins of mnemonics that integers share; the type has been taken. */
+void decode_float_binary(struct decoder *d, const char *name, unsigned type);
+bool is_float_type(unsigned type);
+void decode_float_fma(struct decoder *d, unsigned type);
+void decode_float_unary(struct decoder *d, const char *name, unsigned type);
+
+#endif

@@ -1,0 +1,114 @@
+/* Byte permutation and dot products of bytes (PTX ISA: prmt, dp4a, dp2a). */
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+enum { PRMT_DEFAULT, PRMT_F4E, PRMT_B4E, PRMT_RC8, PRMT_ECL, PRMT_ECR, PRMT_RC16 };
+
+/* The nibbles that a special mode stands for, by the selector's two low bits. */
+static const uint16_t prmt_selectors[7][4] = {
+    [PRMT_F4E] = {0x3210, 0x4321, 0x5432, 0x6543}, [PRMT_B4E] = {0x5670, 0x6701, 0x7012, 0x0123},
+    [PRMT_RC8] = {0x0000, 0x1111, 0x2222, 0x3333}, [PRMT_ECL] = {0x3210, 0x3211, 0x3222, 0x3333},
+    [PRMT_ECR] = {0x0000, 0x1110, 0x2210, 0x3210}, [PRMT_RC16] = {0x1010, 0x3232, 0x1010, 0x3232},
+};
+
+static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++) {
+        uint32_t nibble = selector >> (4 * i);
+        uint32_t byte = (uint32_t)(bytes >> (nibble & 7) * 8) & 0xff;
+        byte = nibble & 8 ? (byte & 0x80 ? 0xff : 0) : byte; /* the sign, replicated */
+        result |= byte << (8 * i);
+    }
+    return result;
+}
+
+static enum next exec_prmt(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = permute(a[l], b[l], c[l]));
+    return NEXT;
+}
+
+static enum next exec_prmt_mode(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = permute(a[l], b[l], prmt_selectors[insn->aux][c[l] & 3]));
+    return NEXT;
+}
+
+void decode_prmt(struct decoder *d) {
+    static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16", NULL};
+    static const exec_fn fns[2][T_TYPES] = {{[T_B32] = exec_prmt}, {[T_B32] = exec_prmt_mode}};
+    unsigned type = mod_type(d);
+    d->insn->aux = (uint32_t)(mod_of(d, modes) + 1);
+    plain(d, fns[d->insn->aux != 0], type, 3);
+}
+
+static int32_t byte_of(uint32_t word, int index, bool sign) {
+    uint32_t byte = word >> (8 * index) & 0xff;
+    return sign ? (int8_t)(uint8_t)byte : (int32_t)byte;
+}
+
+static int32_t half_of(uint32_t word, int index, bool sign) {
+    uint32_t half = word >> (16 * index) & 0xffff;
+    return sign ? (int16_t)(uint16_t)half : (int32_t)half;
+}
+
+static enum next exec_dp4a(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
+    bool sign_a = insn->type == T_S32, sign_b = insn->stype == T_S32;
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        uint32_t sum = pc[l];
+        for (int i = 0; i < 4; i++) {
+            sum += (uint32_t)(byte_of(pa[l], i, sign_a) * byte_of(pb[l], i, sign_b));
+        }
+        d[l] = sum;
+    }
+    return NEXT;
+}
+
+static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
+    bool sign_a = insn->type == T_S32, sign_b = insn->stype == T_S32;
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        uint32_t sum = pc[l];
+        for (int i = 0; i < 2; i++) {
+            sum += (uint32_t)(half_of(pa[l], i, sign_a) * byte_of(pb[l], i + (insn->aux ? 2 : 0), sign_b));
+        }
+        d[l] = sum;
+    }
+    return NEXT;
+}
+
+static void dot(struct decoder *d, exec_fn fn) {
+    unsigned type = mod_type(d), second = mod_type(d);
+    need_operands(d, 4, 4);
+    if ((type != T_U32 && type != T_S32) || (second != T_U32 && second != T_S32)) {
+        decode_fail(d, "not with these types");
+    }
+    d->insn->fn = fn;
+    d->insn->type = (uint8_t)type;
+    d->insn->stype = (uint8_t)second;
+    d->insn->ndst = 1;
+    emit(d, dst(d, &d->op[0], T_B32));
+    for (int i = 1; i < 4; i++) {
+        emit(d, src(d, &d->op[i], T_B32));
+    }
+}
+
+void decode_dp4a(struct decoder *d) {
+    dot(d, exec_dp4a);
+}
+
+void decode_dp2a(struct decoder *d) {
+    d->insn->aux = mod(d, "hi");
+    if (!d->insn->aux && !mod(d, "lo")) {
+        decode_fail(d, "neither .lo nor .hi");
+    }
+    dot(d, exec_dp2a);
+}

@@ -1,0 +1,249 @@
+/* Floating point, 32 and 64 bits (PTX ISA, Floating Point Instructions); halves are in half.c.
+ * The approximations are the correctly rounded values of double arithmetic: inside every documented bound. */
+#include <fenv.h>
+#include <math.h>
+
+#include "half.h"
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+bool is_float_type(unsigned type) {
+    return type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2 || type == T_F32 ||
+           type == T_F32X2 || type == T_F64;
+}
+
+static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
+                               [RND_RN] = FE_TONEAREST,
+                               [RND_RZ] = FE_TOWARDZERO,
+                               [RND_RM] = FE_DOWNWARD,
+                               [RND_RP] = FE_UPWARD};
+
+/* Subnormals to zero of the same sign. */
+static inline float flush(float x) {
+    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
+}
+
+static inline float saturate(float x) {
+    return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; /* NaN gives +0 */
+}
+
+static inline float canonical(float x) {
+    uint32_t bits = 0x7fffffff;
+    if (x == x) {
+        return x;
+    }
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The plain forms, to nearest, vectorise. */
+#define F32(name, expression)                                                                                  \
+    static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
+        float *d = row(run, insn->op[0]);                                                                      \
+        const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);                                  \
+        LANEWISE(mask, float a = pa[l]; float b = pb[l]; d[l] = canonical(expression));                        \
+        return NEXT;                                                                                           \
+    }
+#define F64(name, expression)                                                                                  \
+    static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
+        double *d = row(run, insn->op[0]);                                                                     \
+        const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);                                 \
+        LANEWISE(mask, double a = pa[l]; double b = pb[l]; d[l] = (expression));                               \
+        return NEXT;                                                                                           \
+    }
+F32(add_f32, a + b)
+F32(sub_f32, a - b)
+F32(mul_f32, a *b)
+F32(div_f32, a / b)
+F64(add_f64, a + b)
+F64(sub_f64, a - b)
+F64(mul_f64, a *b)
+F64(div_f64, a / b)
+
+static enum next fma_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = canonical(fmaf(a[l], b[l], c[l])));
+    return NEXT;
+}
+
+static enum next fma_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    double *d = row(run, insn->op[0]);
+    const double *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = fma(a[l], b[l], c[l]));
+    return NEXT;
+}
+
+enum { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FMA };
+
+static double compute(unsigned op, double a, double b, double c) {
+    return op == OP_ADD   ? a + b
+           : op == OP_SUB ? a - b
+           : op == OP_MUL ? a * b
+           : op == OP_DIV ? a / b
+                          : fma(a, b, c);
+}
+
+static float compute_f32(unsigned op, float a, float b, float c) {
+    return op == OP_ADD   ? a + b
+           : op == OP_SUB ? a - b
+           : op == OP_MUL ? a * b
+           : op == OP_DIV ? a / b
+                          : fmaf(a, b, c);
+}
+
+/* With .ftz, .sat or another rounding. */
+static enum next general_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
+    const float *pc = insn->aux == OP_FMA ? row(run, insn->op[3]) : pb;
+    int width = insn->type == T_F32X2 ? 2 : 1;
+    int before = fegetround();
+    (void)fesetround(fe_modes[insn->rnd]);
+    FOR_LANES(rest, mask) {
+        for (int i = 0; i < width; i++) {
+            int l = LANE(rest) * width + i;
+            volatile float a = pa[l], b = pb[l], c = pc[l]; /* computed after the rounding mode is set */
+            if (insn->ftz) {
+                a = flush(a);
+                b = flush(b);
+                c = flush(c);
+            }
+            volatile float r = compute_f32(insn->aux, a, b, c);
+            r = insn->ftz ? flush(r) : r;
+            d[l] = canonical(insn->sat ? saturate(r) : r);
+        }
+    }
+    (void)fesetround(before);
+    return NEXT;
+}
+
+static enum next general_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    double *d = row(run, insn->op[0]);
+    const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
+    const double *pc = insn->aux == OP_FMA ? row(run, insn->op[3]) : pb;
+    int before = fegetround();
+    (void)fesetround(fe_modes[insn->rnd]);
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        volatile double a = pa[l], b = pb[l], c = pc[l];
+        volatile double r = compute(insn->aux, a, b, c);
+        d[l] = r;
+    }
+    (void)fesetround(before);
+    return NEXT;
+}
+
+/* ---- minimum and maximum: a NaN loses unless .NaN is said; -0 < +0 ---- */
+
+static float extreme(float a, float b, bool largest, bool nan, bool magnitude) {
+    if (a != a || b != b) {
+        return nan || (a != a && b != b) ? NAN : a != a ? b : a;
+    }
+    float x = magnitude ? fabsf(a) : a, y = magnitude ? fabsf(b) : b;
+    bool a_less = x < y || (x == y && signbit(a) && !signbit(b));
+    return a_less == largest ? b : a;
+}
+
+static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
+    const float *pc = insn->nop > 3 ? row(run, insn->op[3]) : NULL;
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        float a = pa[l], b = pb[l], r;
+        if (insn->ftz) {
+            a = flush(a);
+            b = flush(b);
+        }
+        r = extreme(a, b, insn->aux & 1, insn->aux & 2, false);
+        if (pc != NULL) {
+            r = extreme(r, insn->ftz ? flush(pc[l]) : pc[l], insn->aux & 1, insn->aux & 2, false);
+        }
+        if (insn->aux & 4) { /* .xorsign.abs */
+            r = copysignf(extreme(fabsf(a), fabsf(b), insn->aux & 1, insn->aux & 2, false),
+                          signbit(a) != signbit(b) ? -1.0f : 1.0f);
+        }
+        d[l] = canonical(r);
+    }
+    return NEXT;
+}
+
+static enum next extreme_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    double *d = row(run, insn->op[0]);
+    const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
+    LANEWISE(mask, d[l] = insn->aux & 1 ? fmax(pa[l], pb[l]) : fmin(pa[l], pb[l]));
+    return NEXT;
+}
+
+static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
+    static const exec_fn fns[T_TYPES] = {[T_F32] = extreme_f32, [T_F64] = extreme_f64};
+    bool nan = mod(d, "NaN"), xorsign = mod(d, "xorsign") && mod(d, "abs");
+    d->insn->aux = (largest ? 1u : 0) | (nan ? 2u : 0) | (xorsign ? 4u : 0);
+    d->insn->ftz = mod(d, "ftz");
+    plain(d, fns, type, d->nop == 4 && type == T_F32 ? 3 : 2);
+}
+
+void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
+    static const char *const names[] = {"add", "sub", "mul", "div", NULL};
+    static const exec_fn fast[4][T_TYPES] = {{[T_F32] = add_f32, [T_F64] = add_f64},
+                                             {[T_F32] = sub_f32, [T_F64] = sub_f64},
+                                             {[T_F32] = mul_f32, [T_F64] = mul_f64},
+                                             {[T_F32] = div_f32, [T_F64] = div_f64}};
+    static const exec_fn slow[T_TYPES] = {
+        [T_F32] = general_f32, [T_F32X2] = general_f32, [T_F64] = general_f64};
+    d->insn->cls = CL_FLOAT;
+    if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
+        decode_half(d, name, type);
+        return;
+    }
+    if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0) {
+        decode_extreme(d, type, name[1] == 'a');
+        return;
+    }
+    uint32_t op = 0;
+    while (strcmp(names[op], name) != 0) {
+        op++;
+    }
+    d->insn->aux = op;
+    if (op == OP_DIV && (mod(d, "approx") || mod(d, "full"))) {
+        d->insn->rnd = RND_RN; /* 2 ulp are allowed; we round correctly */
+    } else {
+        d->insn->rnd = (uint8_t)mod_rounding(d);
+    }
+    d->insn->ftz = mod(d, "ftz");
+    d->insn->sat = mod(d, "sat");
+    bool simple = d->insn->rnd <= RND_RN && !d->insn->ftz && !d->insn->sat && type != T_F32X2;
+    if (d->insn->rnd > RND_RP) {
+        decode_fail(d, "not with this rounding");
+    }
+    plain(d, simple ? fast[op] : slow, type, 2);
+}
+
+void decode_float_fma(struct decoder *d, unsigned type) {
+    static const exec_fn fast[T_TYPES] = {[T_F32] = fma_f32, [T_F64] = fma_f64};
+    static const exec_fn slow[T_TYPES] = {
+        [T_F32] = general_f32, [T_F32X2] = general_f32, [T_F64] = general_f64};
+    d->insn->cls = CL_FLOAT;
+    if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
+        decode_half(d, "fma", type);
+        return;
+    }
+    d->insn->rnd = (uint8_t)mod_rounding(d);
+    d->insn->ftz = mod(d, "ftz");
+    d->insn->sat = mod(d, "sat");
+    d->insn->aux = OP_FMA;
+    if (d->insn->rnd > RND_RP) {
+        decode_fail(d, "not with this rounding");
+    }
+    bool simple = d->insn->rnd <= RND_RN && !d->insn->ftz && !d->insn->sat && type != T_F32X2;
+    plain(d, simple ? fast : slow, type, 3);
+}
+
+void decode_fma(struct decoder *d) {
+    unsigned type = mod_type(d);
+    if (!is_float_type(type)) {
+        decode_fail(d, "not with type .%s", ptx_type_name(type));
+    }
+    decode_float_fma(d, type);
+}

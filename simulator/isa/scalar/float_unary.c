@@ -1,0 +1,231 @@
+/* One-operand floating point: abs, neg, sqrt and the approximations. */
+#include <fenv.h>
+#include <math.h>
+
+#include "half.h"
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+enum { U_ABS, U_NEG, U_RCP, U_SQRT, U_RSQRT, U_SIN, U_COS, U_LG2, U_EX2, U_TANH };
+static const char *const names[] = {"abs", "neg", "rcp", "sqrt", "rsqrt", "sin",
+                                    "cos", "lg2", "ex2", "tanh", NULL};
+
+static inline float flush(float x) {
+    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
+}
+
+static double apply(uint32_t op, double x) {
+    switch (op) {
+    case U_RCP:
+        return 1.0 / x;
+    case U_SQRT:
+        return sqrt(x);
+    case U_RSQRT:
+        return 1.0 / sqrt(x);
+    case U_SIN:
+        return sin(x);
+    case U_COS:
+        return cos(x);
+    case U_LG2:
+        return log2(x);
+    case U_EX2:
+        return exp2(x);
+    default:
+        return tanh(x);
+    }
+}
+
+static enum next sign_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]);
+    bool negate = insn->aux == U_NEG, ftz = insn->ftz;
+    LANEWISE(mask, uint32_t x = a[l]; x = ftz && (x & 0x7f800000) == 0 ? x & 0x80000000 : x;
+             d[l] = negate ? x ^ 0x80000000 : x & 0x7fffffff);
+    return NEXT;
+}
+
+static enum next sign_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t *d = row(run, insn->op[0]);
+    const uint64_t *a = row(run, insn->op[1]), sign = (uint64_t)1 << 63;
+    bool negate = insn->aux == U_NEG;
+    LANEWISE(mask, d[l] = negate ? a[l] ^ sign : a[l] & ~sign);
+    return NEXT;
+}
+
+static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
+                               [RND_RN] = FE_TONEAREST,
+                               [RND_RZ] = FE_TOWARDZERO,
+                               [RND_RM] = FE_DOWNWARD,
+                               [RND_RP] = FE_UPWARD};
+
+/* rcp and sqrt with a rounding are exact to the bit: float division and root are correctly rounded. */
+static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]);
+    const uint32_t nan_bits = 0x7fffffff;
+    int before = fegetround();
+    (void)fesetround(fe_modes[insn->rnd]);
+    FOR_LANES(rest, mask) {
+        volatile float x = a[LANE(rest)], r;
+        x = insn->ftz ? flush(x) : x;
+        r = insn->aux == U_RCP ? 1.0f / x : sqrtf(x);
+        r = insn->ftz ? flush(r) : r;
+        d[LANE(rest)] = r;
+        if (r != r) {
+            memcpy(&d[LANE(rest)], &nan_bits, sizeof nan_bits);
+        }
+    }
+    (void)fesetround(before);
+    return NEXT;
+}
+
+static enum next exec_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]);
+    const uint32_t nan_bits = 0x7fffffff;
+    FOR_LANES(rest, mask) {
+        float x = a[LANE(rest)];
+        x = insn->ftz ? flush(x) : x;
+        float r = (float)apply(insn->aux, x);
+        r = insn->ftz ? flush(r) : r;
+        if (r != r) {
+            memcpy(&r, &nan_bits, sizeof r);
+        }
+        d[LANE(rest)] = r;
+    }
+    return NEXT;
+}
+
+static enum next exec_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    double *d = row(run, insn->op[0]);
+    const double *a = row(run, insn->op[1]);
+    int before = fegetround();
+    (void)fesetround(fe_modes[insn->rnd]);
+    FOR_LANES(rest, mask) {
+        volatile double x = a[LANE(rest)];
+        volatile double r = apply(insn->aux, x);
+        d[LANE(rest)] = r;
+    }
+    (void)fesetround(before);
+    return NEXT;
+}
+
+/* ex2 and rcp carry the epilogues: no double arithmetic where a float's own precision is inside the bound. */
+static enum next ex2_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]);
+    FOR_LANES(rest, mask) {
+        float x = a[LANE(rest)];
+        x = insn->ftz ? flush(x) : x;
+        float r = exp2f(x);
+        d[LANE(rest)] = insn->ftz ? flush(r) : r;
+    }
+    return NEXT;
+}
+
+static enum next rcp_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const float *a = row(run, insn->op[1]);
+    bool ftz = insn->ftz;
+    LANEWISE(mask, float x = ftz ? flush(a[l]) : a[l]; float r = 1.0f / x; d[l] = ftz ? flush(r) : r);
+    return NEXT;
+}
+
+void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
+    static const exec_fn sign[T_TYPES] = {[T_F32] = sign_f32, [T_F64] = sign_f64};
+    static const exec_fn exact[T_TYPES] = {[T_F32] = exact_f32, [T_F64] = exec_f64};
+    static const exec_fn approx[T_TYPES] = {[T_F32] = exec_f32, [T_F64] = exec_f64};
+    uint32_t op = 0;
+    while (strcmp(names[op], name) != 0) {
+        op++;
+    }
+    d->insn->cls = CL_FLOAT;
+    if (type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2) {
+        decode_half(d, name, type);
+        return;
+    }
+    d->insn->aux = op;
+    d->insn->ftz = mod(d, "ftz");
+    bool approximate = mod(d, "approx");
+    d->insn->rnd = (uint8_t)mod_rounding(d);
+    if (d->insn->rnd > RND_RP || (d->insn->rnd != RND_NONE && op != U_RCP && op != U_SQRT)) {
+        decode_fail(d, "not with this rounding");
+    }
+    plain(d, op <= U_NEG ? sign : (op == U_RCP || op == U_SQRT) && !approximate ? exact : approx, type, 1);
+    if (type == T_F32 && approximate && (op == U_EX2 || op == U_RCP)) {
+        d->insn->fn = op == U_EX2 ? ex2_f32 : rcp_f32;
+    }
+}
+
+#define DECODE(name)                                                                                           \
+    void decode_##name(struct decoder *d) {                                                                    \
+        unsigned type = mod_type(d);                                                                           \
+        if (!is_float_type(type)) {                                                                            \
+            decode_fail(d, "not with type .%s", ptx_type_name(type));                                          \
+        }                                                                                                      \
+        decode_float_unary(d, #name, type);                                                                    \
+    }
+DECODE(rcp)
+DECODE(sqrt)
+DECODE(rsqrt)
+DECODE(sin)
+DECODE(cos)
+DECODE(lg2)
+DECODE(ex2)
+DECODE(tanh)
+
+static enum next copysign_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]);
+    LANEWISE(mask, d[l] = (a[l] & 0x80000000) | (b[l] & 0x7fffffff)); /* a's sign, b's magnitude */
+    return NEXT;
+}
+
+static enum next copysign_f64(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t *d = row(run, insn->op[0]);
+    const uint64_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), sign = (uint64_t)1 << 63;
+    LANEWISE(mask, d[l] = (a[l] & sign) | (b[l] & ~sign));
+    return NEXT;
+}
+
+void decode_copysign(struct decoder *d) {
+    static const exec_fn fns[T_TYPES] = {[T_F32] = copysign_f32, [T_F64] = copysign_f64};
+    plain(d, fns, mod_type(d), 2);
+}
+
+enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NOTANUMBER, TEST_NORMAL, TEST_SUBNORMAL };
+
+static enum next exec_testp(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t result = 0;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        int kind = insn->type == T_F64 ? fpclassify(((const double *)row(run, insn->op[1]))[lane])
+                                       : fpclassify(((const float *)row(run, insn->op[1]))[lane]);
+        bool holds = insn->aux == TEST_FINITE       ? kind != FP_INFINITE && kind != FP_NAN
+                     : insn->aux == TEST_INFINITE   ? kind == FP_INFINITE
+                     : insn->aux == TEST_NUMBER     ? kind != FP_NAN
+                     : insn->aux == TEST_NOTANUMBER ? kind == FP_NAN
+                     : insn->aux == TEST_NORMAL     ? kind == FP_NORMAL
+                                                    : kind == FP_SUBNORMAL;
+        result |= (uint32_t)holds << lane;
+    }
+    set_pred(run, insn->op[0], mask, result);
+    return NEXT;
+}
+
+void decode_testp(struct decoder *d) {
+    static const char *const tests[] = {"finite", "infinite",  "number", "notanumber",
+                                        "normal", "subnormal", NULL};
+    int test = mod_of(d, tests);
+    unsigned type = mod_type(d);
+    need_operands(d, 2, 2);
+    if (test < 0 || (type != T_F32 && type != T_F64)) {
+        decode_fail(d, "not with this test or type");
+    }
+    d->insn->aux = (uint32_t)test;
+    d->insn->type = (uint8_t)type;
+    d->insn->fn = exec_testp;
+    d->insn->ndst = 1;
+    emit(d, dst(d, &d->op[0], T_PRED));
+    emit(d, src(d, &d->op[1], type));
+}

@@ -1,0 +1,274 @@
+/* Moves and address conversions (PTX ISA: mov, cvta, mapa, getctarank, isspacep). */
+#include <time.h>
+
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+static enum next mov_32(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]);
+    LANEWISE(mask, d[l] = a[l]);
+    return NEXT;
+}
+
+static enum next mov_64(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t *d = row(run, insn->op[0]);
+    const uint64_t *a = row(run, insn->op[1]);
+    LANEWISE(mask, d[l] = a[l]);
+    return NEXT;
+}
+
+static enum next mov_pred(struct run *run, const struct insn *insn, uint32_t mask) {
+    set_pred(run, insn->op[0], mask, pred(run, insn->op[1]));
+    return NEXT;
+}
+
+/* A clock that counts the machine's own steps: two reads never agree, and no run depends on the host's time. */
+static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t now = atomic_fetch_add(&run->launch->clock, 32) + 32;
+    now = insn->aux == SR_CLOCK_HI || insn->aux == SR_GLOBALTIMER_HI ? now >> 32 : now;
+    if (insn->op[0].wide) {
+        uint64_t *d = row(run, insn->op[0]);
+        LANEWISE(mask, d[l] = now);
+    } else {
+        uint32_t *d = row(run, insn->op[0]);
+        LANEWISE(mask, d[l] = (uint32_t)now);
+    }
+    return NEXT;
+}
+
+/* {d0, d1, ...} = a: op holds the pieces, then a. */
+static enum next mov_unpack(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t pieces = insn->vec, bits = insn->aux;
+    struct operand from = insn->op[pieces];
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t value = lane_u64(run, from, lane);
+        for (uint32_t i = 0; i < pieces; i++) {
+            uint64_t piece = value >> (i * bits) & (bits == 32 ? UINT32_MAX : (1u << bits) - 1);
+            if (!insn->op[i].sink) {
+                ((uint32_t *)row(run, insn->op[i]))[lane] = (uint32_t)piece;
+            }
+        }
+    }
+    return NEXT;
+}
+
+/* d = {a0, a1, ...}: op holds d, then the pieces. */
+static enum next mov_pack(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t pieces = insn->vec, bits = insn->aux;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t value = 0;
+        for (uint32_t i = 0; i < pieces; i++) {
+            uint64_t piece = lane_u32(run, insn->op[1 + i], lane);
+            value |= (piece & (bits == 32 ? UINT32_MAX : (1u << bits) - 1)) << (i * bits);
+        }
+        if (insn->op[0].wide) {
+            ((uint64_t *)row(run, insn->op[0]))[lane] = value;
+        } else {
+            ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)value;
+        }
+    }
+    return NEXT;
+}
+
+static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
+    uint32_t count;
+    const struct pop *pieces = elements(&d->op[vector_at], &count);
+    uint32_t bytes = ptx_type_bytes(type);
+    if ((count != 2 && count != 4 && count != 8) || bytes / count == 0 || bytes / count > 4) {
+        decode_fail(d, "%u pieces of .%s", count, ptx_type_name(type));
+    }
+    unsigned piece = bytes / count == 4 ? T_B32 : bytes / count == 2 ? T_B16 : T_B8;
+    d->insn->vec = (uint8_t)count;
+    d->insn->aux = bytes / count * 8;
+    if (vector_at == 0) {
+        for (uint32_t i = 0; i < count; i++) {
+            emit(d, dst(d, &pieces[i], piece));
+        }
+        emit(d, src(d, &d->op[1], type));
+        d->insn->ndst = (uint8_t)count;
+        d->insn->fn = mov_unpack;
+    } else {
+        emit(d, dst(d, &d->op[0], type));
+        for (uint32_t i = 0; i < count; i++) {
+            emit(d, src(d, &pieces[i], piece));
+        }
+        d->insn->ndst = 1;
+        d->insn->fn = mov_pack;
+    }
+}
+
+/* op: the two halves of d, those of a */
+static enum next mov_128(struct run *run, const struct insn *insn, uint32_t mask) {
+    for (int half = 0; half < 2; half++) {
+        uint64_t *d = row(run, insn->op[half]);
+        const uint64_t *a = row(run, insn->op[2 + half]);
+        LANEWISE(mask, d[l] = a[l]);
+    }
+    return NEXT;
+}
+
+static void decode_mov_128(struct decoder *d) {
+    for (int i = 0; i < 2; i++) {
+        uint32_t count;
+        const struct pop *pieces = elements(&d->op[i], &count);
+        if (d->op[i].kind != PO_VECTOR) {
+            emit_halves(d, i == 0 ? dst(d, &d->op[i], T_B128) : src(d, &d->op[i], T_B128));
+            continue;
+        }
+        if (count != 2) {
+            decode_fail(d, "%u pieces of .b128; expected 2", count);
+        }
+        for (uint32_t j = 0; j < 2; j++) {
+            emit(d, i == 0 ? dst(d, &pieces[j], T_B64) : src(d, &pieces[j], T_B64));
+        }
+    }
+    d->insn->ndst = 2;
+    d->insn->fn = mov_128;
+}
+
+void decode_mov(struct decoder *d) {
+    static const struct {
+        const char *name;
+        unsigned kind;
+    } clocks[] = {{"%clock", SR_CLOCK},
+                  {"%clock_hi", SR_CLOCK_HI},
+                  {"%clock64", SR_CLOCK64},
+                  {"%globaltimer", SR_GLOBALTIMER},
+                  {"%globaltimer_lo", SR_GLOBALTIMER_LO},
+                  {"%globaltimer_hi", SR_GLOBALTIMER_HI}};
+    unsigned type = mod_type(d);
+    need_operands(d, 2, 2);
+    d->insn->type = (uint8_t)type;
+    if (type == T_B128) {
+        decode_mov_128(d);
+        return;
+    }
+    if (d->op[0].kind == PO_VECTOR || d->op[1].kind == PO_VECTOR) {
+        decode_pieces(d, type, d->op[0].kind == PO_VECTOR ? 0 : 1);
+        return;
+    }
+    emit(d, dst(d, &d->op[0], type));
+    d->insn->ndst = 1;
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        if (d->op[1].kind == PO_NAME && token_is(&d->op[1].name, clocks[i].name)) {
+            d->insn->aux = clocks[i].kind;
+            d->insn->fn = mov_clock;
+            return;
+        }
+    }
+    emit(d, src(d, &d->op[1], type));
+    d->insn->fn = type == T_PRED ? mov_pred : ptx_type_bytes(type) == 8 ? mov_64 : mov_32;
+}
+
+/* ---- address spaces ---- */
+
+static uint64_t window_of(unsigned space) {
+    return space == SP_SHARED || space == SP_SHARED_CLUSTER ? SHARED_WINDOW
+           : space == SP_LOCAL                              ? LOCAL_WINDOW
+           : space == SP_PARAM                              ? PARAM_WINDOW
+                                                            : 0;
+}
+
+static void store_lane(const struct run *run, struct operand to, int lane, uint64_t value) {
+    memcpy((uint8_t *)row(run, to) + lane * (to.wide ? 8 : 4), &value, to.wide ? 8 : 4);
+}
+
+static enum next exec_cvta(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint64_t window = window_of(insn->space);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
+        address = insn->aux ? address & ~(window == 0 ? 0 : WINDOW_MASK) : address | window;
+        store_lane(run, insn->op[0], lane, address);
+    }
+    return NEXT;
+}
+
+void decode_cvta(struct decoder *d) {
+    d->insn->aux = mod(d, "to");
+    d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    unsigned type = mod_type(d);
+    need_operands(d, 2, 2);
+    if (d->insn->space == SP_GENERIC || (type != T_U64 && type != T_U32)) {
+        decode_fail(d, "not with this space or type");
+    }
+    d->insn->imm = 0;
+    emit(d, dst(d, &d->op[0], type));
+    emit(d, src(d, &d->op[1], type));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_cvta;
+}
+
+static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
+        uint32_t rank = lane_u32(run, insn->op[2], lane);
+        if (rank >= run->cluster->nctas) {
+            return sim_report(run, SIM_ERROR, "bad-rank", lane, "mapa names CTA rank %u of a cluster of %u",
+                              rank, run->cluster->nctas);
+        }
+        if (insn->space == SP_GENERIC && (address & WINDOW_MASK) != SHARED_WINDOW) {
+            return sim_report(run, SIM_ERROR, "bad-address", lane, "mapa of %#llx, which is no shared address",
+                              (unsigned long long)address);
+        }
+        address = (address & ~(uint64_t)((uint64_t)0xff << RANK_SHIFT)) | (uint64_t)rank << RANK_SHIFT;
+        store_lane(run, insn->op[0], lane, address);
+    }
+    return NEXT;
+}
+
+void decode_mapa(struct decoder *d) {
+    d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    unsigned type = mod_type(d);
+    need_operands(d, 3, 3);
+    emit(d, dst(d, &d->op[0], type));
+    emit(d, src(d, &d->op[1], type));
+    emit(d, src(d, &d->op[2], T_U32));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_mapa;
+}
+
+static enum next exec_getctarank(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        d[lane] = (uint32_t)(lane_u64(run, insn->op[1], lane) >> RANK_SHIFT & 0xff);
+    }
+    return NEXT;
+}
+
+void decode_getctarank(struct decoder *d) {
+    d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    unsigned type = mod_type(d);
+    need_operands(d, 2, 2);
+    emit(d, dst(d, &d->op[0], T_U32));
+    emit(d, src(d, &d->op[1], type));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_getctarank;
+}
+
+static enum next exec_isspacep(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t bits = 0;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = lane_u64(run, insn->op[1], lane), window = address & WINDOW_MASK;
+        bool own = (address >> RANK_SHIFT & 0xff) == run->cta->rank;
+        bool holds = window == window_of(insn->space) && (insn->space != SP_SHARED || own);
+        bits |= (uint32_t)holds << lane;
+    }
+    set_pred(run, insn->op[0], mask, bits);
+    return NEXT;
+}
+
+void decode_isspacep(struct decoder *d) {
+    d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
+    need_operands(d, 2, 2);
+    emit(d, dst(d, &d->op[0], T_PRED));
+    emit(d, src(d, &d->op[1], T_U64));
+    d->insn->ndst = 1;
+    d->insn->fn = exec_isspacep;
+}

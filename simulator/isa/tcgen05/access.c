@@ -1,0 +1,337 @@
+/* tcgen05 instructions that a whole warp executes: allocation, ld, st, wait and the fences. */
+#include <stdlib.h>
+
+#include "isa/wgmma/wgmma.h"
+#include "state.h"
+
+/* ---- alloc, dealloc, relinquish_alloc_permit ---- */
+
+static bool room_again(struct warp *warp, const struct split *split) {
+    const struct tensor *tensor = warp->cta->tensor;
+    struct tmem trial = tensor->tmem;
+    struct tc_why why;
+    uint32_t address;
+    return tmem_alloc(&trial, split->wait.a, &address, &why) != TMEM_ALLOC_WAIT;
+}
+
+static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
+    struct tc_why why;
+    if (tmem_check_cta_group(&tensor->tmem, cta_group, &why)) {
+        return true;
+    }
+    (void)tensor_refuse(run, "cta-group", &why);
+    return false;
+}
+
+/* op: columns, address in shared memory. */
+static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct tensor_form *form = insn->ext;
+    struct tensor *tensor = tensor_of(run, run->cta);
+    struct tc_why why;
+    uint64_t columns, to;
+    uint32_t address, offset, offsets[LANES];
+    if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
+        !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.alloc", &columns) ||
+        !tensor_uniform(run, insn->op[1], mask, "the destination of tcgen05.alloc", &to)) {
+        return FAIL;
+    }
+    to = (to + (uint64_t)form->offset[1]) & ~WINDOW_MASK;
+    struct cta *cta = shared_cta(run, to, 4, 4, -1, true, &offset);
+    if (cta == NULL) {
+        return FAIL;
+    }
+    switch (tmem_alloc(&tensor->tmem, (uint32_t)columns, &address, &why)) {
+    case TMEM_ALLOC_ILLEGAL:
+        return tensor_refuse(run, "tensor-memory", &why);
+    case TMEM_ALLOC_WAIT:
+        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
+                                           .a = (uint32_t)columns,
+                                           .ready = room_again,
+                                           .what = "free columns of tensor memory (tcgen05.alloc)"});
+    default:
+        break;
+    }
+    memcpy(cta->shared + offset, &address, sizeof address);
+    if (run->launch->checks) { /* one write, by any lane */
+        offsets[__builtin_ctz(mask)] = offset;
+        return hazard_lanes(run, cta, offsets, mask & -mask, 4, ACCESS_WRITE);
+    }
+    return NEXT;
+}
+
+/* op: columns, address. */
+static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct tensor_form *form = insn->ext;
+    struct tensor *tensor = tensor_of(run, run->cta);
+    struct tc_why why;
+    uint64_t columns, address;
+    if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
+        !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.dealloc", &columns) ||
+        !tensor_uniform(run, insn->op[1], mask, "the address of tcgen05.dealloc", &address)) {
+        return FAIL;
+    }
+    if (!tmem_dealloc(&tensor->tmem, (uint32_t)address, (uint32_t)columns, &why)) {
+        return tensor_refuse(run, "tensor-memory", &why);
+    }
+    if (run->launch->checks) {
+        mark_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);
+    }
+    run->cluster->events++;
+    return NEXT;
+}
+
+static enum next exec_relinquish(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct tensor_form *form = insn->ext;
+    struct tensor *tensor = tensor_of(run, run->cta);
+    (void)mask;
+    if (tensor == NULL || !check_group(run, tensor, form->cta_group)) {
+        return FAIL;
+    }
+    (void)tmem_relinquish(&tensor->tmem, NULL);
+    return NEXT;
+}
+
+/* ---- ld and st ---- */
+
+struct access_op {
+    struct tmem_access access;
+    struct stream *stream;
+    uint8_t *regs;
+    int count;
+};
+
+typedef uint32_t lanes_of[LANES];
+
+static void ld_read(struct async_op *op) {
+    const struct access_op *a = op->payload;
+    const struct tensor *tensor = op->cta->tensor;
+    tmem_load(&tensor->tmem, &a->access, (lanes_of *)(void *)op->data);
+}
+
+static void ld_write(struct async_op *op) {
+    const struct access_op *a = op->payload;
+    const lanes_of *data = (const lanes_of *)(const void *)op->data;
+    for (int r = 0; r < a->count; r++) {
+        if (!op->insn->op[r].sink) {
+            memcpy(a->regs + op->insn->op[r].off, data[r], ROW32);
+        }
+    }
+}
+
+static void access_complete(struct async_op *op) {
+    struct access_op *a = op->payload;
+    a->stream->pending--;
+}
+
+static void ld_poison(struct async_op *op) {
+    const struct access_op *a = op->payload;
+    for (int r = 0; r < a->count; r++) {
+        if (!op->insn->op[r].sink) {
+            memset(a->regs + op->insn->op[r].off, POISON_BYTE, ROW32);
+        }
+    }
+}
+
+static void st_write(struct async_op *op) {
+    const struct access_op *a = op->payload;
+    struct tensor *tensor = op->cta->tensor;
+    tmem_store(&tensor->tmem, &a->access, (const lanes_of *)(const void *)op->data);
+}
+
+static const struct async_kind ld_kind = {"tcgen05.ld", ld_read, ld_write, access_complete, ld_poison, NULL};
+static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write, access_complete, NULL, NULL};
+
+/* Registers of a tcgen05.ld count as written by a pending operation until wait::ld. */
+static void mark_rows(struct warp *warp, const struct function *function, const struct insn *insn, int sign) {
+    const struct launch *launch = warp->cta->cluster->launch;
+    for (int r = 0; r < insn->ndst; r++) {
+        uint16_t *row = &warp->reg_pending[(launch->reg_base[function->index] + insn->op[r].off) / ROW32];
+        *row = (uint16_t)(*row + sign * PENDING_WRITE);
+    }
+}
+
+/* op: the registers, then the address. */
+static enum next exec_access(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct tensor_form *form = insn->ext;
+    bool load = insn->ndst > 0;
+    int count = insn->nop - 1;
+    struct tensor_warp *warp = tensor_warp(run);
+    struct tmem_region regions[TMEM_MAX_REGIONS];
+    struct tc_why why;
+    uint64_t address;
+    if (warp == NULL || !tensor_uniform(run, insn->op[count], mask, "the tensor memory address", &address)) {
+        return FAIL;
+    }
+    if (mask != ALL_LANES) {
+        return sim_report(run, SIM_ERROR, "divergent-aligned", -1, "%s needs all 32 lanes of a warp",
+                          insn->name);
+    }
+    struct tmem_access access = form->access;
+    struct tensor *tensor = run->cta->tensor;
+    access.address += (uint32_t)address; /* the form has the offset */
+    if (tmem_lane(access.address) >= TMEM_LANES) {
+        /* Kernels that run on real chips count the odd CTA's lanes from 128 on; PTX has lanes 0 to 127 only. */
+        (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
+                         "%s at lane %d, taken modulo 128: a CTA has 128 lanes", insn->name,
+                         tmem_lane(access.address));
+        access.address &= (uint32_t)(TMEM_LANES - 1) << 16 | 0xffff;
+    }
+    uint32_t own = run->warp->index % 4 * TMEM_QUARTER_LANES;
+    if (own != 0 && tmem_lane(access.address) < TMEM_QUARTER_LANES) {
+        /* PTX ISA: a warp reaches its own quarter only.  A kernel that names the first for all four warps has
+         * given right results on a B200, as if the address's lane counted from the warp's quarter. */
+        (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
+                         "%s at lane %d in a warp that reaches lanes %u to %u: taken as one of those",
+                         insn->name, tmem_lane(access.address), own, own + TMEM_QUARTER_LANES - 1);
+        access.address += own << 16;
+    }
+    int touched = tmem_check_access(&tensor->tmem, &access, (int)run->warp->index % 4, regions, &why);
+    if (touched == 0) {
+        return tensor_refuse(run, "tensor-memory", &why);
+    }
+    struct stream *stream = load ? &warp->loads : &warp->stores;
+    if (run->launch->checks) {
+        if (!stream_open(run, stream, true)) {
+            return FAIL;
+        }
+        struct mark_access mark = {load ? MARK_LD : MARK_ST, !load, load, 0, stream->slot, stream->epoch};
+        for (int i = 0; i < touched; i++) {
+            mark_region(run, run->cta, &regions[i], &mark);
+        }
+    }
+    struct async_op *op =
+        async_new(run, load ? &ld_kind : &st_kind, -1, sizeof(struct access_op), (size_t)count * ROW32);
+    struct access_op *a = op->payload;
+    *a = (struct access_op){access, stream, run->base[BASE_REGS], count};
+    op->queue = stream;
+    stream->pending++;
+    for (int r = 0; !load && r < count; r++) {
+        memcpy(op->data + (size_t)r * ROW32, row(run, insn->op[r]), ROW32);
+    }
+    if (load && run->warp->npending < IN_FLIGHT) {
+        run->warp->in_flight[run->warp->npending++] =
+            (struct in_flight){insn, run->split->function, UINT32_MAX, 0, 0};
+        mark_rows(run->warp, run->split->function, insn, 1);
+    }
+    async_issue(run, op);
+    return NEXT;
+}
+
+/* ---- wait and fences ---- */
+
+static bool nothing_pending(struct warp *warp, const struct split *split) {
+    (void)warp;
+    return ((const struct stream *)split->wait.object)->pending == 0;
+}
+
+static enum next wait_stream(struct run *run, struct stream *stream, const char *what) {
+    if (stream->pending != 0) {
+        return wait_for(
+            run, (struct wait){.kind = WAIT_ASYNC, .object = stream, .ready = nothing_pending, .what = what});
+    }
+    if (run->launch->checks && stream->slot != 0) {
+        stream->waited = stream->epoch++;
+        run->warp->clock->seen[stream->slot] = stream->waited;
+    }
+    return NEXT;
+}
+
+static void release_rows(struct warp *warp) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < warp->npending; i++) {
+        if (warp->in_flight[i].group == UINT32_MAX) {
+            mark_rows(warp, warp->in_flight[i].function, warp->in_flight[i].insn, -1);
+        } else {
+            warp->in_flight[kept++] = warp->in_flight[i];
+        }
+    }
+    warp->npending = kept;
+}
+
+static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct tensor_warp *warp = tensor_warp(run);
+    (void)insn;
+    (void)mask;
+    if (warp == NULL) {
+        return FAIL;
+    }
+    enum next next = wait_stream(run, &warp->loads, "its tcgen05.ld (tcgen05.wait::ld)");
+    if (next != NEXT) {
+        return next;
+    }
+    release_rows(run->warp);
+    return NEXT;
+}
+
+/* CUTLASS's epilogues use registers ahead of wait::ld, and nvcc moves uses there: chips seem to hold such a use
+ * back.  It waits for the data here, but learns nothing of the load's being complete. */
+enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
+    struct tensor_warp *warp = tensor_warp(run);
+    if (warp == NULL) {
+        return FAIL;
+    }
+    (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,
+                          "%s a register that a pending tcgen05.ld fills: PTX wants tcgen05.wait::ld first",
+                          written ? "writes" : "reads");
+    if (warp->loads.pending != 0) {
+        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
+                                           .object = &warp->loads,
+                                           .ready = nothing_pending,
+                                           .what = "the tcgen05.ld whose register it uses"});
+    }
+    release_rows(run->warp);
+    return NEXT;
+}
+
+static enum next exec_wait_st(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct tensor_warp *warp = tensor_warp(run);
+    (void)insn;
+    (void)mask;
+    return warp == NULL ? FAIL : wait_stream(run, &warp->stores, "its tcgen05.st (tcgen05.wait::st)");
+}
+
+static enum next exec_fence_before(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct tensor_warp *warp = tensor_warp(run);
+    (void)insn;
+    (void)mask;
+    if (warp == NULL) {
+        return FAIL;
+    }
+    struct stream *streams[] = {&warp->loads, &warp->stores};
+    for (int i = 0; run->launch->checks && i < 2; i++) {
+        if (streams[i]->slot != 0) {
+            run->warp->clock->seen[streams[i]->slot + 1] = streams[i]->waited;
+        }
+    }
+    return NEXT;
+}
+
+static enum next exec_fence_after(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct tensor_warp *warp = tensor_warp(run);
+    (void)insn;
+    (void)mask;
+    if (warp == NULL) {
+        return FAIL;
+    }
+    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nslots; i++) {
+        if (warp->ordered[i] < run->warp->clock->seen[i]) {
+            warp->ordered[i] = run->warp->clock->seen[i];
+        }
+    }
+    return NEXT;
+}
+
+exec_fn tensor_memory_fn(int which) {
+    static const exec_fn fns[] = {
+        [T_ALLOC] = exec_alloc,
+        [T_DEALLOC] = exec_dealloc,
+        [T_RELINQUISH] = exec_relinquish,
+        [T_LD] = exec_access,
+        [T_ST] = exec_access,
+        [T_WAIT_LD] = exec_wait_ld,
+        [T_WAIT_ST] = exec_wait_st,
+        [T_FENCE_BEFORE] = exec_fence_before,
+        [T_FENCE_AFTER] = exec_fence_after,
+    };
+    return fns[which];
+}

@@ -1,0 +1,333 @@
+/* The tcgen05 mnemonics: PTX ISA "TensorCore 5th Generation Family Instructions". */
+#include "isa/opcodes.h"
+#include "state.h"
+
+static struct tensor_form *new_form(struct decoder *d) {
+    struct tensor_form *form = parse_take(d->parser, sizeof *form);
+    memset(form, 0, sizeof *form);
+    d->insn->ext = form;
+    return form;
+}
+
+/* Emits an address's base; its offset goes into the form. */
+static void address(struct decoder *d, struct tensor_form *form, const struct pop *pop) {
+    int at = d->nout;
+    int64_t offset;
+    struct operand base = address_base(d, pop, &offset);
+    emit(d, base);
+    if (at < 8) {
+        form->offset[at] = offset;
+    } else if (offset != 0) {
+        decode_fail(d, "an address with an offset behind more than 8 operands is not supported");
+    }
+}
+
+static int cta_group(struct decoder *d) {
+    static const char *const names[] = {"cta_group::1", "cta_group::2", NULL};
+    int found = mod_of(d, names);
+    if (found < 0) {
+        decode_fail(d, "without .cta_group");
+    }
+    return found + 1;
+}
+
+static void aligned(struct decoder *d) {
+    if (!mod(d, "sync") || !mod(d, "aligned")) {
+        decode_fail(d, "without .sync.aligned");
+    }
+    d->insn->aligned = 1;
+}
+
+static void need_mod(struct decoder *d, const char *name) {
+    if (!mod(d, name)) {
+        decode_fail(d, "without .%s", name);
+    }
+}
+
+/* ---- allocation ---- */
+
+static void decode_alloc(struct decoder *d, int which) {
+    struct tensor_form *form = new_form(d);
+    form->cta_group = cta_group(d);
+    aligned(d);
+    d->insn->fn = tensor_memory_fn(which);
+    if (which == T_RELINQUISH) {
+        need_operands(d, 0, 0);
+        return;
+    }
+    need_mod(d, "b32");
+    need_operands(d, 2, 2);
+    emit(d, src(d, &d->op[1], T_U32));
+    if (which == T_ALLOC) {
+        static const char *const spaces[] = {"shared::cta", "shared", NULL};
+        (void)mod_of(d, spaces);
+        address(d, form, &d->op[0]);
+    } else {
+        emit(d, src(d, &d->op[0], T_U32));
+    }
+}
+
+/* ---- ld, st, wait, fence ---- */
+
+static void decode_access(struct decoder *d, bool load) {
+    static const char *const shapes[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2", NULL};
+    static const char *const numbers[] = {"x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128", NULL};
+    struct tensor_form *form = new_form(d);
+    aligned(d);
+    int shape = mod_of(d, shapes), number = mod_of(d, numbers);
+    if (shape < 0 || number < 0) {
+        decode_fail(d, "without a shape and a number");
+    }
+    form->access.shape = (enum tmem_ld_shape)shape;
+    form->access.num = 1 << number;
+    form->access.pack = mod(d, load ? "pack::16b" : "unpack::16b");
+    need_mod(d, "b32");
+    bool split = form->access.shape == TMEM_16X32BX2;
+    need_operands(d, split ? 3 : 2, split ? 3 : 2);
+    const struct pop *at = &d->op[load ? 1 : 0], *registers = &d->op[load ? 0 : split ? 2 : 1];
+    if (split) {
+        form->access.half_split = (uint32_t)immediate(d, &d->op[load ? 2 : 1]);
+    }
+    uint32_t count;
+    const struct pop *list = elements(registers, &count);
+    if ((int)count != tmem_registers(form->access.shape, form->access.num)) {
+        decode_fail(d, "%u registers; expected %d", count,
+                    tmem_registers(form->access.shape, form->access.num));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, load ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
+    }
+    int64_t offset;
+    emit(d, address_base(d, at, &offset));
+    form->access.address = (uint32_t)offset; /* added to the base */
+    d->insn->ndst = load ? (uint8_t)count : 0;
+    d->insn->fn = tensor_memory_fn(load ? T_LD : T_ST);
+}
+
+static void decode_bare(struct decoder *d, int which, bool warp) {
+    if (warp) {
+        aligned(d);
+    }
+    need_operands(d, 0, 0);
+    d->insn->fn = tensor_memory_fn(which);
+}
+
+/* ---- mma ---- */
+
+static void decode_collector(struct decoder *d) {
+    static const char *const names[] = {"collector::a::fill",     "collector::a::use",
+                                        "collector::a::lastuse",  "collector::a::discard",
+                                        "collector::b0::fill",    "collector::b0::use",
+                                        "collector::b0::lastuse", "collector::b0::discard",
+                                        "collector::b1::fill",    "collector::b1::use",
+                                        "collector::b1::lastuse", "collector::b1::discard",
+                                        "collector::b2::fill",    "collector::b2::use",
+                                        "collector::b2::lastuse", "collector::b2::discard",
+                                        "collector::b3::fill",    "collector::b3::use",
+                                        "collector::b3::lastuse", "collector::b3::discard",
+                                        "collector::a",           NULL};
+    (void)mod_of(d, names); /* a hint: reuse is the hardware's choice */
+}
+
+/* Scales a row: 0 without, -1 for the kind's default. */
+static int scale_vector(struct decoder *d, enum tc_kind kind) {
+    static const char *const names[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
+                                        "block16",       "block32",       NULL};
+    static const int scales[] = {1, 2, 4, 4, 0};
+    int found = mod_of(d, names);
+    if (found < 0) {
+        return 0;
+    }
+    return found == 4 ? (kind == TC_KIND_MXF8F6F4 ? 1 : 2) : scales[found];
+}
+
+static void decode_tensor_mma(struct decoder *d) {
+    static const char *const kinds[] = {"kind::f16",      "kind::tf32", "kind::f8f6f4",   "kind::i8",
+                                        "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
+    struct tensor_form *form = new_form(d);
+    form->ws = mod(d, "ws");
+    if (mod(d, "sp")) {
+        decode_fail(d, "sparse matrices are not supported");
+    }
+    if (mod(d, "ashift")) {
+        decode_fail(d, ".ashift is not supported");
+    }
+    form->cta_group = cta_group(d);
+    int kind = mod_of(d, kinds);
+    if (kind < 0) {
+        decode_fail(d, "without a kind");
+    }
+    form->kind = (enum tc_kind)kind;
+    bool scaled = form->kind >= TC_KIND_MXF8F6F4;
+    if (mod(d, "block_scale") != scaled) {
+        decode_fail(d, scaled ? "without .block_scale" : ".block_scale does not go with this kind");
+    }
+    if (scaled) {
+        form->scales = scale_vector(d, form->kind);
+        if (form->ws || (form->scales == 0 && form->kind == TC_KIND_MXF4NVF4)) {
+            decode_fail(d, form->ws ? ".ws has no block scaling" : "kind::mxf4nvf4 needs a scale vector size");
+        }
+    }
+    decode_collector(d);
+    need_operands(d, scaled ? 7 : 5, scaled ? 7 : 7);
+    address(d, form, &d->op[0]);
+    form->a_in_tmem = d->op[1].kind == PO_ADDRESS;
+    if (form->a_in_tmem) {
+        address(d, form, &d->op[1]);
+    } else {
+        emit(d, src(d, &d->op[1], T_B64));
+    }
+    emit(d, src(d, &d->op[2], T_B64));
+    emit(d, src(d, &d->op[3], T_B32));
+    int at = 4;
+    const struct pop *first = NULL, *second = NULL;
+    uint32_t lanes = 0;
+    if (scaled) {
+        first = &d->op[at++];
+        second = &d->op[at++];
+    } else if (d->op[at].kind == PO_VECTOR) {
+        first = elements(&d->op[at++], &lanes);
+        form->has_disabled = true;
+        if ((int)lanes != 4 * form->cta_group) {
+            decode_fail(d, "disable-output-lane has %u elements; expected %d", lanes, 4 * form->cta_group);
+        }
+    }
+    if (at >= d->nop) {
+        decode_fail(d, "without enable-input-d");
+    }
+    emit(d, src(d, &d->op[at++], T_PRED));
+    if (scaled) {
+        address(d, form, first);
+        address(d, form, second);
+    }
+    for (uint32_t i = 0; i < lanes; i++) {
+        emit(d, src(d, &first[i], T_B32));
+    }
+    if (at < d->nop) {
+        if (form->ws) {
+            decode_fail(d, "a zero-column mask is not supported");
+        }
+        if (form->kind != TC_KIND_F16 && form->kind != TC_KIND_TF32) {
+            decode_fail(d, "scale-input-d is for kind::f16 and kind::tf32");
+        }
+        form->d_scale_log2 = (int)immediate(d, &d->op[at++]);
+        if (form->d_scale_log2 < 0 || form->d_scale_log2 > 15) {
+            decode_fail(d, "scale-input-d is %d; expected 0 to 15", form->d_scale_log2);
+        }
+    }
+    need_operands(d, at, at);
+    d->insn->fn = tensor_pipe_fn(T_MMA);
+}
+
+/* ---- cp, shift, commit ---- */
+
+static void decode_cp_to_tmem(struct decoder *d) {
+    static const char *const shapes[] = {"128x256b", "4x256b", "128x128b", "64x128b", "32x128b", NULL};
+    static const char *const sources[] = {"b6x16_p32", "b4x16_p64", NULL};
+    struct tensor_form *form = new_form(d);
+    form->cta_group = cta_group(d);
+    int shape = mod_of(d, shapes);
+    bool four = mod(d, "warpx4"), b02 = mod(d, "warpx2::02_13"), b01 = mod(d, "warpx2::01_23");
+    if (shape < 0 || four != (shape == 4) || (b02 || b01) != (shape == 3) || (b02 && b01)) {
+        decode_fail(d, "this shape and multicast do not go together");
+    }
+    form->cp_shape = shape == 3   ? (b02 ? TMEM_CP_64X128B_02_13 : TMEM_CP_64X128B_01_23)
+                     : shape == 4 ? TMEM_CP_32X128B_WARPX4
+                                  : (enum tmem_cp_shape)shape;
+    if (mod(d, "b8x16")) {
+        int source = mod_of(d, sources);
+        if (source < 0) {
+            decode_fail(d, "decompression without a source format");
+        }
+        form->cp_format = source ? TMEM_CP_B4X16_P64 : TMEM_CP_B6X16_P32;
+    }
+    need_operands(d, 2, 2);
+    address(d, form, &d->op[0]);
+    emit(d, src(d, &d->op[1], T_B64));
+    d->insn->fn = tensor_pipe_fn(T_CP);
+}
+
+static void decode_shift(struct decoder *d) {
+    struct tensor_form *form = new_form(d);
+    form->cta_group = cta_group(d);
+    need_mod(d, "down");
+    need_operands(d, 1, 1);
+    address(d, form, &d->op[0]);
+    d->insn->fn = tensor_pipe_fn(T_SHIFT);
+}
+
+static void decode_commit(struct decoder *d) {
+    static const char *const spaces[] = {"shared::cluster", "shared::cta", "shared", NULL};
+    struct tensor_form *form = new_form(d);
+    form->cta_group = cta_group(d);
+    need_mod(d, "mbarrier::arrive::one");
+    (void)mod_of(d, spaces);
+    form->multicast = mod(d, "multicast::cluster");
+    need_mod(d, "b64");
+    need_operands(d, 1 + form->multicast, 1 + form->multicast);
+    address(d, form, &d->op[0]);
+    if (form->multicast) {
+        emit(d, src(d, &d->op[1], T_U16));
+    }
+    d->insn->fn = tensor_pipe_fn(T_COMMIT);
+}
+
+void decode_tcgen05(struct decoder *d) {
+    static const char *const operations[] = {"alloc",
+                                             "dealloc",
+                                             "relinquish_alloc_permit",
+                                             "ld",
+                                             "st",
+                                             "wait::ld",
+                                             "wait::st",
+                                             "fence::before_thread_sync",
+                                             "fence::after_thread_sync",
+                                             "mma",
+                                             "cp",
+                                             "shift",
+                                             "commit",
+                                             NULL};
+    switch (mod_of(d, operations)) {
+    case 0:
+        decode_alloc(d, T_ALLOC);
+        return;
+    case 1:
+        decode_alloc(d, T_DEALLOC);
+        return;
+    case 2:
+        decode_alloc(d, T_RELINQUISH);
+        return;
+    case 3:
+        decode_access(d, true);
+        return;
+    case 4:
+        decode_access(d, false);
+        return;
+    case 5:
+        decode_bare(d, T_WAIT_LD, true);
+        return;
+    case 6:
+        decode_bare(d, T_WAIT_ST, true);
+        return;
+    case 7:
+        decode_bare(d, T_FENCE_BEFORE, false);
+        return;
+    case 8:
+        decode_bare(d, T_FENCE_AFTER, false);
+        return;
+    case 9:
+        decode_tensor_mma(d);
+        return;
+    case 10:
+        decode_cp_to_tmem(d);
+        return;
+    case 11:
+        decode_shift(d);
+        return;
+    case 12:
+        decode_commit(d);
+        return;
+    default:
+        decode_fail(d, "unknown form");
+    }
+}

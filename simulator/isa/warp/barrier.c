@@ -1,0 +1,260 @@
+/* Barriers of a CTA, a warp and a cluster (PTX ISA: bar, barrier, bar.warp.sync, barrier.cluster). */
+#include "async/async.h"
+#include "hazard/hazard.h"
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+enum { BAR_SYNC, BAR_ARRIVE, BAR_RED };
+enum { RED_POPC, RED_AND, RED_OR };
+
+static void complete(struct cta *cta, struct named_barrier *bar) {
+    bar->arrived = 0;
+    bar->generation++;
+    bar->result_all = bar->all;
+    bar->result_any = bar->any;
+    bar->result_count = bar->count;
+    bar->all = true;
+    bar->any = false;
+    bar->count = 0;
+    if (bar->gathered != NULL) {
+        clock_copy(cta->cluster, bar->released, bar->gathered);
+        clock_clear(cta->cluster, bar->gathered);
+    }
+    cta->cluster->events++;
+}
+
+/* Lanes that have ended no longer count where all threads are meant. */
+void barriers_lost(struct cta *cta) {
+    for (int i = 0; i < NAMED_BARRIERS; i++) {
+        struct named_barrier *bar = &cta->bars[i];
+        if (bar->arrived > 0 && bar->expected == 0 && bar->arrived >= cta->live_threads) {
+            complete(cta, bar);
+        }
+    }
+}
+
+static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask, uint32_t number,
+                        uint32_t threads) {
+    struct named_barrier *bar = &run->cta->bars[number];
+    if (bar->arrived > 0 && bar->expected != threads) {
+        return sim_report(run, SIM_ERROR, "barrier-count", -1,
+                          "barrier %u is used with %u threads while others wait on it with %u", number, threads,
+                          bar->expected);
+    }
+    bar->expected = threads;
+    /* HW: an aligned barrier counts whole warps. */
+    bar->arrived += insn->aligned && threads != 0 ? LANES : (uint32_t)__builtin_popcount(mask);
+    if (insn->aux == BAR_RED) {
+        uint32_t yes = pred(run, insn->op[insn->nop - 1]) & mask;
+        bar->all = bar->all && yes == mask;
+        bar->any = bar->any || yes != 0;
+        bar->count += (uint32_t)__builtin_popcount(yes);
+    }
+    if (run->launch->checks) {
+        if (bar->gathered == NULL) {
+            bar->gathered = clock_make(run->cluster);
+            bar->released = clock_make(run->cluster);
+        }
+        clock_publish(run, bar->gathered);
+    }
+    if (threads != 0 && bar->arrived > threads) {
+        return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u expects %u threads and %u arrived",
+                          number, threads, bar->arrived);
+    }
+    if (bar->arrived >= (threads == 0 ? run->cta->live_threads : threads)) {
+        complete(run->cta, bar);
+    }
+    return NEXT;
+}
+
+/* op: [d], barrier, [threads], [predicate] */
+static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct split *split = run->split;
+    int at = insn->aux == BAR_RED ? 1 : 0;
+    uint32_t number = lane_u32(run, insn->op[at], __builtin_ctz(mask));
+    uint32_t threads = insn->vec ? lane_u32(run, insn->op[at + 1], __builtin_ctz(mask)) : 0;
+    if (number >= NAMED_BARRIERS || threads % LANES != 0 || threads > 1024 || (insn->vec && threads == 0)) {
+        return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u with %u threads", number, threads);
+    }
+    struct named_barrier *bar = &run->cta->bars[number];
+    if (!split->resumed) {
+        uint32_t generation = bar->generation;
+        enum next next = arrive(run, insn, mask, number, threads);
+        if (next != NEXT || insn->aux == BAR_ARRIVE) {
+            return next;
+        }
+        run->worker->counters.barrier_waits++;
+        if (bar->generation == generation) {
+            run->worker->counters.barrier_waits_blocked++;
+            return wait_for(
+                run,
+                (struct wait){
+                    .kind = WAIT_BAR, .a = number, .b = generation, .object = bar, .what = "named barrier"});
+        }
+    }
+    if (run->launch->checks) {
+        clock_observe(run, bar->released);
+    }
+    warp_synced(run);
+    if (insn->aux == BAR_RED && insn->type == T_PRED) {
+        bool result = insn->aux2 == RED_AND ? bar->result_all : bar->result_any;
+        set_pred(run, insn->op[0], mask, result ? ALL_LANES : 0);
+    } else if (insn->aux == BAR_RED) {
+        uint32_t *d = row(run, insn->op[0]), count = bar->result_count;
+        LANEWISE(mask, d[l] = count);
+    }
+    return NEXT;
+}
+
+/* op: membermask.  Lanes may wait at different instructions. */
+static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct warp *warp = run->warp;
+    uint32_t named = lane_u32(run, insn->op[0], __builtin_ctz(mask)), here = mask;
+    if ((named & mask) != mask) {
+        return sim_report(run, SIM_ERROR, "member-mask", __builtin_ctz(mask & ~named),
+                          "bar.warp.sync with a member mask %#x that leaves the executing lane out", named);
+    }
+    for (uint32_t i = 0; i < warp->nsplits; i++) {
+        const struct split *other = warp->splits[i];
+        if (other != run->split && other->wait.kind == WAIT_WARP_SYNC && other->wait.a == named) {
+            here |= other->mask;
+        }
+    }
+    if ((here & named & warp->live) != (named & warp->live)) {
+        return wait_for(run,
+                        (struct wait){.kind = WAIT_WARP_SYNC, .a = named, .what = "lanes of bar.warp.sync"});
+    }
+    for (uint32_t i = 0; i < warp->nsplits; i++) {
+        struct split *other = warp->splits[i];
+        if (other != run->split && other->wait.kind == WAIT_WARP_SYNC && other->wait.a == named) {
+            other->wait.kind = WAIT_NONE;
+            other->pc++;
+        }
+    }
+    warp_synced(run);
+    return NEXT;
+}
+
+static void decode_warp_sync(struct decoder *d) {
+    if (!mod(d, "sync")) {
+        decode_fail(d, "only bar.warp.sync");
+    }
+    need_operands(d, 1, 1);
+    emit(d, src(d, &d->op[0], T_B32));
+    d->insn->fn = exec_warp_sync;
+}
+
+/* ---- clusters ---- */
+
+static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct cluster *cluster = run->cluster;
+    uint32_t live = 0;
+    cluster->cluster_arrived += (uint32_t)__builtin_popcount(mask);
+    run->warp->cluster_arrivals |= mask;
+    if (run->launch->checks && !insn->aux /* .relaxed */) {
+        clock_publish(run, cluster->cluster_gathered);
+    } else if (run->launch->checks) {
+        tensor_join(cluster, cluster->cluster_gathered, run->warp->clock);
+        cause_join(cluster, cluster->cluster_gathered, run->warp->clock);
+    }
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        live += cluster->ctas[i].live_threads;
+    }
+    if (cluster->cluster_arrived >= live) {
+        clusters_complete(cluster);
+    }
+    return NEXT;
+}
+
+void clusters_complete(struct cluster *cluster) {
+    cluster->cluster_arrived = 0;
+    cluster->cluster_generation++;
+    if (cluster->cluster_gathered != NULL) {
+        clock_copy(cluster, cluster->cluster_released, cluster->cluster_gathered);
+        clock_clear(cluster, cluster->cluster_gathered);
+    }
+    cluster->events++;
+}
+
+static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct warp *warp = run->warp;
+    (void)insn;
+    if (!run->split->resumed) {
+        if ((warp->cluster_arrivals & mask) != mask) {
+            return sim_report(run, SIM_ERROR, "cluster-barrier", __builtin_ctz(mask & ~warp->cluster_arrivals),
+                              "barrier.cluster.wait without barrier.cluster.arrive before it");
+        }
+        run->worker->counters.barrier_waits++;
+        if (warp->cluster_seen == run->cluster->cluster_generation) {
+            run->worker->counters.barrier_waits_blocked++;
+            return wait_for(
+                run, (struct wait){.kind = WAIT_CLUSTER, .b = warp->cluster_seen, .what = "cluster barrier"});
+        }
+    }
+    warp->cluster_arrivals &= ~mask;
+    if (warp->cluster_arrivals == 0) {
+        warp->cluster_seen = run->cluster->cluster_generation;
+    }
+    if (run->launch->checks) {
+        clock_observe(run, run->cluster->cluster_released);
+    }
+    warp_synced(run);
+    return NEXT;
+}
+
+static void decode_cluster(struct decoder *d) {
+    bool wait = mod(d, "wait");
+    if (!wait && !mod(d, "arrive")) {
+        decode_fail(d, "neither .arrive nor .wait");
+    }
+    (void)mod(d, "acquire");
+    (void)mod(d, "release");
+    d->insn->aux = mod(d, "relaxed");
+    d->insn->aligned = mod(d, "aligned");
+    need_operands(d, 0, 0);
+    d->insn->fn = wait ? exec_cluster_wait : exec_cluster_arrive;
+}
+
+void decode_bar(struct decoder *d) {
+    static const char *const reductions[] = {"popc", "and", "or", NULL};
+    struct insn *insn = d->insn;
+    bool old = d->mnemonic.text[3] != 'r'; /* bar, not barrier: always aligned */
+    if (mod(d, "warp")) {
+        decode_warp_sync(d);
+        return;
+    }
+    if (mod(d, "cluster")) {
+        decode_cluster(d);
+        return;
+    }
+    (void)mod(d, "cta");
+    insn->aligned = mod(d, "aligned") || old;
+    insn->aux = mod(d, "sync") ? BAR_SYNC : mod(d, "arrive") ? BAR_ARRIVE : mod(d, "red") ? BAR_RED : 9;
+    if (insn->aux == 9) {
+        decode_fail(d, "none of .sync, .arrive, .red");
+    }
+    int at = 0, last = d->nop;
+    insn->fn = exec_bar;
+    if (insn->aux == BAR_RED) {
+        int reduction = mod_of(d, reductions);
+        insn->type = (uint8_t)mod_type(d);
+        if (reduction < 0 || insn->type != (reduction == RED_POPC ? T_U32 : T_PRED) || d->nop < 3) {
+            decode_fail(d, "not with this reduction or type");
+        }
+        insn->aux2 = (uint32_t)reduction;
+        insn->ndst = 1;
+        emit(d, dst(d, &d->op[at++], insn->type));
+        last--;
+    }
+    if (last - at < 1 || last - at > 2) {
+        decode_fail(d, "%d operands", d->nop);
+    }
+    emit(d, src(d, &d->op[at], T_U32));
+    if (last - at == 2) {
+        emit(d, src(d, &d->op[at + 1], T_U32));
+        insn->vec = 1;
+    }
+    if (insn->aux == BAR_RED) {
+        emit(d, src(d, &d->op[last], T_PRED));
+    }
+}

@@ -1,0 +1,334 @@
+/* Branches, calls, ends, and instructions that only tell the chip something. */
+#include "async/map_change.h"
+#include "hazard/hazard.h"
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+static enum next exec_bra(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct split *split = run->split;
+    if (mask == split->mask) {
+        split->pc = insn->target;
+        return JUMP;
+    }
+    split->mask &= ~mask;
+    split->pc++;
+    add_split(run, mask, insn->target);
+    return GONE;
+}
+
+void decode_bra(struct decoder *d) {
+    (void)mod(d, "uni");
+    need_operands(d, 1, 1);
+    if (d->op[0].kind != PO_NAME) {
+        decode_fail(d, "no label");
+    }
+    branch_to(d->parser, d->op[0].name, NULL);
+    d->insn->fn = exec_bra;
+}
+
+/* op: index */
+static enum next exec_brx(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct branch_targets *targets = insn->ext;
+    struct split *split = run->split;
+    uint32_t stay = split->mask & ~mask, left = mask;
+    uint32_t next_pc = split->pc + 1;
+    bool used = false;
+    while (left != 0) {
+        uint32_t index = lane_u32(run, insn->op[0], __builtin_ctz(left)), same = 0;
+        FOR_LANES(rest, left) {
+            same |= (uint32_t)(lane_u32(run, insn->op[0], LANE(rest)) == index) << LANE(rest);
+        }
+        if (index >= targets->count) {
+            return sim_report(run, SIM_ERROR, "branch-index", __builtin_ctz(left),
+                              "brx.idx with index %u of %u targets", index, targets->count);
+        }
+        if (!used) {
+            split->mask = same;
+            split->pc = targets->pc[index];
+            used = true;
+        } else {
+            add_split(run, same, targets->pc[index]);
+        }
+        left &= ~same;
+    }
+    if (stay != 0) {
+        add_split(run, stay, next_pc);
+    }
+    return GONE;
+}
+
+void decode_brx(struct decoder *d) {
+    if (!mod(d, "idx")) {
+        decode_fail(d, "only brx.idx");
+    }
+    (void)mod(d, "uni");
+    need_operands(d, 2, 2);
+    if (d->op[1].kind != PO_NAME || d->op[1].symbol == NULL || d->op[1].symbol->kind != SYM_TARGETS) {
+        decode_fail(d, "no list of targets");
+    }
+    emit(d, src(d, &d->op[0], T_U32));
+    d->insn->ext = d->op[1].symbol->targets;
+    d->insn->fn = exec_brx;
+}
+
+/* ---- calls: no recursion, so a function has one block of registers and one frame a warp ---- */
+
+static void copy_frame(struct run *run, const struct call_copy *copy, uint32_t count, uint32_t caller_base,
+                       uint32_t callee_base, uint32_t mask, bool in) {
+    uint32_t stride = run->launch->local_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        FOR_LANES(rest, mask) {
+            uint8_t *local = run->warp->local + (size_t)LANE(rest) * stride;
+            uint8_t *caller = local + caller_base + copy[i].caller,
+                    *callee = local + callee_base + copy[i].callee;
+            memcpy(in ? callee : caller, in ? caller : callee, copy[i].bytes);
+        }
+    }
+}
+
+enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask);
+
+static enum next exec_call(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct call_info *call = insn->ext;
+    struct split *split = run->split;
+    const struct launch *launch = run->launch;
+    if (call->callee->builtin == BUILTIN_VPRINTF) {
+        return exec_vprintf(run, insn, mask);
+    }
+    if (call->callee->builtin == BUILTIN_ASSERTFAIL) {
+        return sim_report(run, SIM_ERROR, "assert", __builtin_ctz(mask), "a device-side assertion failed");
+    }
+    if (split->depth == MAX_CALL_DEPTH) {
+        return sim_report(run, SIM_INCOMPLETE, "call-depth", -1, "calls nested deeper than %d", MAX_CALL_DEPTH);
+    }
+    copy_frame(run, call->in, call->nin, launch->local_base[split->function->index],
+               launch->local_base[call->callee->index], mask, true);
+    if (mask != split->mask) {
+        uint32_t rest = split->mask & ~mask;
+        split->mask = mask;
+        add_split(run, rest, split->pc + 1);
+    }
+    split->stack[split->depth++] = (struct frame){split->pc + 1, split->function, call};
+    split->function = call->callee;
+    split->pc = call->callee->first_pc;
+    return GONE;
+}
+
+enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct split *split = run->split;
+    if (split->depth == 0 || insn->aux /* exit */) {
+        end_lanes(run, mask);
+        return GONE;
+    }
+    struct frame *frame = &split->stack[split->depth - 1];
+    copy_frame(run, frame->call->out, frame->call->nout, run->launch->local_base[frame->function->index],
+               run->launch->local_base[split->function->index], mask, false);
+    if (mask != split->mask) {
+        uint32_t rest = split->mask & ~mask;
+        split->mask = mask;
+        add_split(run, rest, split->pc + 1);
+        frame = &run->split->stack[run->split->depth - 1];
+    }
+    split->pc = frame->return_pc;
+    split->function = frame->function;
+    split->depth--;
+    return GONE;
+}
+
+static void parameter_copies(struct decoder *d, const struct pop *list, const struct parameter *formal,
+                             uint32_t formals, struct call_copy **out, uint32_t *count) {
+    if (list->count != formals) {
+        decode_fail(d, "%u parameters; the function has %u", list->count, formals);
+    }
+    *out = parse_take(d->parser, (formals + 1) * sizeof **out);
+    *count = formals;
+    for (uint32_t i = 0; i < formals; i++) {
+        const struct pop *actual = &list->sub[i];
+        if (actual->kind != PO_NAME || actual->symbol == NULL || actual->symbol->kind != SYM_FRAME ||
+            actual->symbol->bytes < formal[i].bytes) {
+            decode_fail(d, "a parameter that is no .param variable of the right size");
+        }
+        (*out)[i] = (struct call_copy){actual->symbol->off, formal[i].offset, formal[i].bytes};
+    }
+}
+
+void decode_call(struct decoder *d) {
+    static const struct pop empty = {.kind = PO_LIST};
+    struct parser *parser = d->parser;
+    (void)mod(d, "uni");
+    int at = 0;
+    const struct pop *returns = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
+    const struct pop *callee = d->nop > at ? &d->op[at++] : &empty;
+    const struct pop *arguments = d->nop > at && d->op[at].kind == PO_LIST ? &d->op[at++] : &empty;
+    if (callee->kind != PO_NAME || callee->symbol == NULL || callee->symbol->kind != SYM_FUNCTION ||
+        at != d->nop) {
+        decode_fail(d, "only direct calls of declared functions are supported");
+    }
+    struct function *function = callee->symbol->function;
+    struct call_info *info = parse_take(parser, sizeof *info);
+    info->callee = function;
+    parameter_copies(d, arguments, function->params, function->nparams, &info->in, &info->nin);
+    parameter_copies(d, returns, function->returns, function->nreturns, &info->out, &info->nout);
+    parser->calls =
+        parse_grow(parser, parser->calls, parser->function->ncalls, &parser->calls_room, sizeof *parser->calls);
+    parser->calls[parser->function->ncalls++] = function;
+    d->insn->ext = info;
+    d->insn->fn = exec_call;
+}
+
+void decode_ret(struct decoder *d) {
+    (void)mod(d, "uni");
+    need_operands(d, 0, 0);
+    d->insn->aux = d->mnemonic.text[0] == 'e';
+    d->insn->fn = exec_ret;
+}
+
+/* ---- the rest ---- */
+
+static enum next exec_trap(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
+    return sim_report(run, SIM_ERROR, "trap", __builtin_ctz(mask), "the kernel executed trap");
+}
+
+void decode_trap(struct decoder *d) {
+    need_operands(d, 0, 0);
+    d->insn->fn = exec_trap;
+}
+
+static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)run;
+    (void)insn;
+    (void)mask;
+    return NEXT;
+}
+
+static enum next exec_nanosleep(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
+    (void)mask;
+    (void)run;
+    return YIELD; /* sleeping is part of polling */
+}
+
+void decode_brkpt(struct decoder *d) {
+    d->insn->fn = exec_nothing;
+}
+
+void decode_pmevent(struct decoder *d) {
+    d->nmods = 0;
+    d->insn->fn = exec_nothing;
+}
+
+void decode_nanosleep(struct decoder *d) {
+    (void)mod(d, "u32");
+    need_operands(d, 1, 1);
+    emit(d, src(d, &d->op[0], T_U32));
+    d->insn->fn = exec_nanosleep;
+}
+
+/* The launch in front is complete before this one runs; the clock remembers that the thread has waited. */
+static enum next exec_dependency_wait(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
+    (void)mask;
+    if (run->launch->checks) {
+        run->warp->clock->seen[run->cluster->dependency_slot] = 1;
+    }
+    return NEXT;
+}
+
+void decode_griddepcontrol(struct decoder *d) {
+    need_operands(d, 0, 0);
+    if (mod(d, "wait")) {
+        d->insn->fn = exec_dependency_wait;
+    } else if (mod(d, "launch_dependents")) {
+        d->insn->fn = exec_nothing;
+    } else {
+        decode_fail(d, "neither .wait nor .launch_dependents");
+    }
+}
+
+static enum next exec_setmaxnreg(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)mask;
+    struct cta *cta = run->cta;
+    uint32_t first = run->warp->index / 4 * 4;
+    /* HW: 64K registers an SM; what a warpgroup gives back another may take. */
+    if (run->warp->index != first) {
+        return NEXT;
+    }
+    cta->registers[first / 4] = (uint32_t)insn->imm;
+    cta->registers_known |= 1u << first / 4;
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < cta->nwarps; i += 4) {
+        uint32_t warps = cta->nwarps - i < 4 ? cta->nwarps - i : 4;
+        total += cta->registers[i / 4] * warps * LANES;
+    }
+    if (total > 65536 && run->cta->registers_known == (1u << ((cta->nwarps + 3) / 4)) - 1) {
+        return sim_report(run, SIM_ERROR, "registers", -1,
+                          "setmaxnreg asks for %u registers in all; an SM has 65536, so this waits for ever",
+                          total);
+    }
+    return NEXT;
+}
+
+void decode_setmaxnreg(struct decoder *d) {
+    if ((!mod(d, "inc") && !mod(d, "dec")) || !mod(d, "sync") || !mod(d, "aligned") || !mod(d, "u32")) {
+        decode_fail(d, "only setmaxnreg.{inc,dec}.sync.aligned.u32");
+    }
+    need_operands(d, 1, 1);
+    d->insn->imm = immediate(d, &d->op[0]);
+    if (d->insn->imm < 24 || d->insn->imm > 256 || d->insn->imm % 8 != 0) {
+        decode_fail(d, "%lld registers; expected 24 to 256 in steps of 8", (long long)d->insn->imm);
+    }
+    d->insn->aligned = 1;
+    d->insn->fn = exec_setmaxnreg;
+}
+
+/* ---- fences ---- */
+
+static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
+    if (insn->aux) {
+        fence_proxy_async(run);
+    }
+    if (insn->aux2) { /* an acquire names its map */
+        FOR_LANES(rest, mask) {
+            map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->imm);
+        }
+    }
+    return NEXT;
+}
+
+void decode_fence(struct decoder *d) {
+    bool proxy = mod(d, "proxy"), init = mod(d, "mbarrier_init");
+    static const char *const words[] = {"sc",
+                                        "acq_rel",
+                                        "acquire",
+                                        "release",
+                                        "cta",
+                                        "cluster",
+                                        "gpu",
+                                        "gl",
+                                        "sys",
+                                        "async",
+                                        "async::generic",
+                                        "alias",
+                                        "tensormap::generic",
+                                        "global",
+                                        "shared::cta",
+                                        "shared::cluster",
+                                        "sync_restrict::shared::cta",
+                                        "sync_restrict::shared::cluster",
+                                        NULL};
+    bool async = false, tensormap = false;
+    for (int word = mod_of(d, words); word >= 0; word = mod_of(d, words)) {
+        async |= word == 9 || word == 10;
+        tensormap |= word == 12;
+    }
+    d->insn->aux = init || (proxy && async);
+    d->insn->aux2 = tensormap && d->nop == 2;
+    if (d->insn->aux2) {
+        d->insn->space = SP_GENERIC;
+        emit_address(d, &d->op[0]);
+    } else {
+        need_operands(d, 0, 0);
+    }
+    d->insn->fn = exec_fence;
+}

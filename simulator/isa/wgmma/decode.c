@@ -1,0 +1,167 @@
+/* The wgmma mnemonics. */
+#include <stdlib.h>
+
+#include "isa/opcodes.h"
+#include "wgmma.h"
+
+static bool parse_shape(struct decoder *d, int *n, int *k) {
+    for (int i = 0; i < d->nmods; i++) {
+        const struct token *t = &d->mods[i];
+        if (!d->used[i] && t->length > 4 && t->length < 16 && memcmp(t->text, "m64n", 4) == 0) {
+            char text[16] = {0}, *end;
+            memcpy(text, t->text + 4, t->length - 4);
+            *n = (int)strtol(text, &end, 10);
+            if (*end != 'k') {
+                return false;
+            }
+            *k = (int)strtol(end + 1, &end, 10);
+            d->used[i] = true;
+            return *end == '\0';
+        }
+    }
+    return false;
+}
+
+static bool format_of(unsigned type, enum tc_format *format, int *k) {
+    switch (type) {
+    case T_F16:
+        *format = TC_F16;
+        break;
+    case T_BF16:
+        *format = TC_BF16;
+        break;
+    case T_TF32:
+        *format = TC_TF32;
+        break;
+    case T_E4M3:
+        *format = TC_E4M3;
+        break;
+    case T_E5M2:
+        *format = TC_E5M2;
+        break;
+    case T_S8:
+        *format = TC_S8;
+        break;
+    case T_U8:
+        *format = TC_U8;
+        break;
+    default:
+        return false;
+    }
+    *k = 32 / (int)ptx_type_bytes(type);
+    return true;
+}
+
+static bool sign_of(struct decoder *d, const struct pop *pop) {
+    int64_t value = immediate(d, pop);
+    if (value != 1 && value != -1) {
+        decode_fail(d, "imm-scale is %lld; expected 1 or -1", (long long)value);
+    }
+    return value < 0;
+}
+
+static bool flag_of(struct decoder *d, const struct pop *pop) {
+    int64_t value = immediate(d, pop);
+    if (value != 0 && value != 1) {
+        decode_fail(d, "imm-trans is %lld; expected 0 or 1", (long long)value);
+    }
+    return value != 0;
+}
+
+static void decode_mma_async(struct decoder *d) {
+    struct insn *insn = d->insn;
+    struct wgmma_form *form = parse_take(d->parser, sizeof *form);
+    int n = 0, k = 0, ka = 0, kb = 0;
+    enum tc_format a, b;
+    if (mod(d, "sp")) {
+        decode_fail(d, "sparse matrices are not supported");
+    }
+    if (!parse_shape(d, &n, &k)) {
+        decode_fail(d, "this form is not supported");
+    }
+    unsigned to = mod_type(d);
+    bool saturate = mod(d, "satfinite");
+    if (!format_of(mod_type(d), &a, &ka) || !format_of(mod_type(d), &b, &kb) || ka != k || kb != k || n < 8 ||
+        n > 256 || n % 8 != 0) {
+        decode_fail(d, "this shape and these types do not go together");
+    }
+    enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : to == T_S32 ? TC_S32 : TC_FORMATS;
+    if (result == TC_FORMATS || (result == TC_S32) != (a == TC_S8 || a == TC_U8) ||
+        (result == TC_F16 && (a == TC_BF16 || a == TC_TF32))) {
+        decode_fail(d, "no sums of type .%s with these operands", ptx_type_name(to));
+    }
+    bool can_transpose = a == TC_F16 || a == TC_BF16;
+    bool in_registers = d->nop > 1 && d->op[1].kind == PO_VECTOR;
+    bool integer = result == TC_S32;
+    int expected = integer ? 4 : 6 + (can_transpose ? (in_registers ? 1 : 2) : 0);
+    need_operands(d, expected, expected);
+    form->rule = tc_rule_wgmma(a, b, result);
+    form->rule.saturate = saturate;
+    form->rule.k = k;
+    int at = 3;
+    at++;
+    if (!integer) {
+        form->rule.negate_a = sign_of(d, &d->op[at++]);
+        form->rule.negate_b = sign_of(d, &d->op[at++]);
+    }
+    form->a = (struct tc_operand_shape){a, 64, k, false, false};
+    form->b = (struct tc_operand_shape){b, n, k, false, false};
+    if (can_transpose && !in_registers) {
+        form->a.mn_major = flag_of(d, &d->op[at++]);
+    }
+    if (can_transpose) {
+        form->b.mn_major = flag_of(d, &d->op[at]);
+    }
+    uint32_t count, registers = (uint32_t)n / (result == TC_F16 ? 4 : 2);
+    const struct pop *list = elements(&d->op[0], &count);
+    if (count != registers) {
+        decode_fail(d, "D has %u registers; expected %u", count, registers);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, dst(d, &list[i], T_B32));
+    }
+    if (in_registers) {
+        list = elements(&d->op[1], &count);
+        if (count != 4) {
+            decode_fail(d, "A has %u registers; expected 4", count);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            emit(d, src(d, &list[i], T_B32));
+            if (list[i].kind != PO_REG) {
+                decode_fail(d, "A has to be in registers");
+            }
+        }
+    } else {
+        emit(d, src(d, &d->op[1], T_B64));
+    }
+    emit(d, src(d, &d->op[2], T_B64));
+    emit(d, src(d, &d->op[3], T_PRED));
+    insn->ndst = (uint8_t)registers;
+    insn->vec = in_registers ? 4 : 0;
+    insn->aux = (uint32_t)n;
+    insn->ext = form;
+    insn->reg_async = 1;
+    wgmma_set_fn(insn, WGMMA_MMA);
+}
+
+void decode_wgmma(struct decoder *d) {
+    struct insn *insn = d->insn;
+    insn->aligned = 1;
+    bool mma = mod(d, "mma_async"), fence = mod(d, "fence"), commit = mod(d, "commit_group");
+    bool wait = mod(d, "wait_group");
+    if (!mod(d, "sync") || !mod(d, "aligned")) {
+        decode_fail(d, "without .sync.aligned");
+    }
+    if (mma) {
+        decode_mma_async(d);
+    } else if (fence || commit) {
+        need_operands(d, 0, 0);
+        wgmma_set_fn(insn, fence ? WGMMA_FENCE : WGMMA_COMMIT);
+    } else if (wait) {
+        need_operands(d, 1, 1);
+        insn->imm = immediate(d, &d->op[0]);
+        wgmma_set_fn(insn, WGMMA_WAIT);
+    } else {
+        decode_fail(d, "unknown form");
+    }
+}

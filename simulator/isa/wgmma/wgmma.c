@@ -1,0 +1,393 @@
+/* wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions).  The four warps of a warpgroup meet in one
+ * operation, which starts when all of them have issued it; a warpgroup's operations run in order. */
+#include "wgmma.h"
+
+#include <stdlib.h>
+
+#include "async/groups.h"
+
+struct warpgroup *warpgroups_make(uint32_t count) {
+    return calloc(count, sizeof(struct warpgroup));
+}
+
+void warpgroups_reset(struct warpgroup *groups, uint32_t count) {
+    memset(groups, 0, count * sizeof *groups);
+}
+
+void warpgroups_free(struct warpgroup *groups) {
+    free(groups);
+}
+
+/* ---- registers in use ---- */
+
+static uint16_t *pending_row(struct warp *warp, const struct function *function, struct operand operand) {
+    const struct launch *launch = warp->cta->cluster->launch;
+    return &warp->reg_pending[(launch->reg_base[function->index] + operand.off) / ROW32];
+}
+
+static void mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
+                           int sign) {
+    for (uint32_t i = 0; i < insn->ndst + (uint32_t)insn->vec; i++) { /* D, then A where it is in registers */
+        uint16_t *row = pending_row(warp, function, insn->op[i]);
+        *row = (uint16_t)(*row + sign * (i < insn->ndst ? PENDING_WRITE : PENDING_READ));
+    }
+}
+
+/* Of all groups, the open one included. */
+static bool all_done(struct warp *warp, const struct split *split) {
+    uint32_t open = group_current(warp, GROUP_WGMMA);
+    (void)split;
+    return groups_done(warp, GROUP_WGMMA, open - 1, false) &&
+           warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
+}
+
+/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits in front of
+ * it. */
+static enum next move_pending(struct run *run, const struct insn *first) {
+    (void)sim_report_pair(
+        run, SIM_REVIEW, "wgmma-register", -1, first,
+        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait in front of it");
+    if (all_done(run->warp, run->split)) {
+        return NEXT;
+    }
+    return wait_for(
+        run, (struct wait){.kind = WAIT_ASYNC, .ready = all_done, .what = "a wgmma whose registers it copies"});
+}
+
+enum next pending_registers(struct run *run, const struct insn *insn) {
+    for (uint32_t i = 0; i < insn->nop; i++) {
+        struct operand operand = insn->op[i];
+        if (operand.base != BASE_REGS) {
+            continue;
+        }
+        uint16_t pending = *pending_row(run->warp, run->split->function, operand);
+        bool written = i < insn->ndst;
+        if (pending == 0 || (!written && pending < PENDING_WRITE)) {
+            continue;
+        }
+        const struct in_flight *first = &run->warp->in_flight[0];
+        if (first->group == UINT32_MAX) {
+            return tensor_register_use(run, first->insn, written);
+        }
+        if (insn->cls == CL_MOVE) {
+            return move_pending(run, first->insn);
+        }
+        (void)sim_report_pair(
+            run, SIM_ERROR, "wgmma-register", -1, first->insn,
+            written ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"
+                    : "reads a register that a pending wgmma %s: wgmma.wait_group has to come first",
+            pending >= PENDING_WRITE ? "accumulates into" : "still reads");
+        break;
+    }
+    return NEXT;
+}
+
+/* The groups up to `upto` have been waited for. */
+static void release_registers(struct run *run, uint32_t upto) {
+    struct warp *warp = run->warp;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < warp->npending; i++) {
+        struct in_flight *flight = &warp->in_flight[i];
+        if (flight->group <= upto) {
+            mark_registers(warp, flight->function, flight->insn, -1);
+            if (run->launch->checks && run->warp->clock->seen[flight->slot] < flight->number) {
+                run->warp->clock->seen[flight->slot] = flight->number;
+            }
+        } else {
+            warp->in_flight[kept++] = *flight;
+        }
+    }
+    warp->npending = kept;
+}
+
+/* ---- the operation ---- */
+
+static bool mma_ready(const struct async_op *op) {
+    const struct wgmma *mma = op->payload;
+    return mma->issued == 0xf;
+}
+
+static uint32_t *reg_lanes(const struct wgmma *mma, int warp, int operand) {
+    return (uint32_t *)(void *)(mma->regs[warp] + op_of(mma, operand).off);
+}
+
+static void mma_read(struct async_op *op) {
+    const struct wgmma *mma = op->payload;
+    struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
+    const struct insn *insn = op->insn;
+    if (insn->vec != 0) { /* A in registers */
+        for (int warp = 0; warp < 4; warp++) {
+            for (int reg = 0; reg < 4; reg++) {
+                const uint32_t *lanes = reg_lanes(mma, warp, insn->ndst + reg);
+                for (int t = 0; t < LANES; t++) {
+                    int r = warp * 16 + t / 4 + reg % 2 * 8;
+                    memcpy(&data->a[r][reg / 2 * 16 + t % 4 * 4], &lanes[t], 4);
+                }
+            }
+        }
+    } else {
+        tc_operand_gather(op->cta->shared, &mma->a_shape, mma->a_chunks, data->a[0], sizeof data->a[0]);
+    }
+    tc_operand_gather(op->cta->shared, &mma->b_shape, mma->b_chunks, data->b[0], sizeof data->b[0]);
+}
+
+/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one: 8 rows of 8
+ * columns are 32 threads' pairs.  In f32 a pair is two registers. */
+enum { TILE = 8, PAIRS = TILE / 2 };
+typedef uint32_t words __attribute__((vector_size(PAIRS * sizeof(uint32_t))));
+
+static void move_words(uint32_t *d, int n, uint32_t *even, uint32_t *odd, bool out) {
+    for (int row = 0; row < TILE; row++, d += n, even += PAIRS, odd += PAIRS) {
+        words low, high;
+        if (out) {
+            memcpy(&low, d, sizeof low);
+            memcpy(&high, d + PAIRS, sizeof high);
+            words evens = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+            words odds = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+            memcpy(even, &evens, sizeof evens);
+            memcpy(odd, &odds, sizeof odds);
+        } else {
+            memcpy(&low, even, sizeof low);
+            memcpy(&high, odd, sizeof high);
+            words first = __builtin_shufflevector(low, high, 0, 4, 1, 5);
+            words second = __builtin_shufflevector(low, high, 2, 6, 3, 7);
+            memcpy(d, &first, sizeof first);
+            memcpy(d + PAIRS, &second, sizeof second);
+        }
+    }
+}
+
+static void move_halves(uint32_t *d, int n, uint32_t *pairs, bool out) {
+    for (int row = 0; row < TILE; row++, d += n, pairs += PAIRS) {
+        for (int i = 0; i < PAIRS; i++) {
+            if (out) {
+                pairs[i] = (d[2 * i] & 0xffff) | d[2 * i + 1] << 16;
+            } else {
+                d[2 * i] = pairs[i] & 0xffff;
+                d[2 * i + 1] = pairs[i] >> 16;
+            }
+        }
+    }
+}
+
+static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool out) {
+    const struct wgmma *mma = op->payload;
+    bool half = mma->rule.d == TC_F16;
+    int n = (int)op->insn->aux, step = half ? 1 : 2;
+    for (int warp = 0; warp < 4; warp++) {
+        for (int reg = 0; reg < op->insn->ndst; reg += step) {
+            int lower = reg / step % 2, tile = reg / step / 2;
+            uint32_t *d = &data->d[(warp * 2 + lower) * TILE * n + tile * TILE];
+            if (half) {
+                move_halves(d, n, reg_lanes(mma, warp, reg), out);
+            } else {
+                move_words(d, n, reg_lanes(mma, warp, reg), reg_lanes(mma, warp, reg + 1), out);
+            }
+        }
+    }
+}
+
+static void mma_write(struct async_op *op) {
+    const struct wgmma *mma = op->payload;
+    struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
+    uint32_t *rows[64];
+    for (int i = 0; i < 64; i++) {
+        rows[i] = data->d + (uint32_t)i * op->insn->aux;
+    }
+    if (mma->accumulate) {
+        move_accumulators(op, data, false);
+    }
+    struct tc_mma_operands operands = {
+        .a = data->a[0], .b = data->b[0], .a_stride = sizeof data->a[0], .b_stride = sizeof data->b[0]};
+    tc_mma_tile(&mma->rule, &operands, rows, 64, (int)op->insn->aux, mma->accumulate);
+    move_accumulators(op, data, true);
+}
+
+static void mma_complete(struct async_op *op) {
+    struct wgmma *mma = op->payload;
+    for (int warp = 0; warp < 4; warp++) {
+        group_finish(mma->warp[warp], GROUP_WGMMA, mma->group[warp]);
+    }
+    mma->owner->slot_of[mma->number % WGMMA_AHEAD] = NULL;
+}
+
+static void mma_poison(struct async_op *op) {
+    const struct wgmma *mma = op->payload;
+    /* Only what the instruction overwrites whole may be spoilt. */
+    for (int warp = 0; warp < 4 && mma->issued == 0xf && !mma->accumulate; warp++) {
+        for (int reg = 0; reg < op->insn->ndst; reg++) {
+            memset(reg_lanes(mma, warp, reg), POISON_BYTE, ROW32);
+        }
+    }
+}
+
+static const struct async_kind wgmma_kind = {"wgmma", mma_read, mma_write, mma_complete, mma_poison, mma_ready};
+
+/* ---- instructions ---- */
+
+static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
+    (void)mask;
+    run->warp->fence_epoch++;
+    return NEXT;
+}
+
+static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
+    (void)mask;
+    return groups_commit(run, GROUP_WGMMA);
+}
+
+static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)mask;
+    uint32_t pending = (uint32_t)insn->imm, open = group_current(run->warp, GROUP_WGMMA);
+    enum next next = groups_wait(run, GROUP_WGMMA, pending, false);
+    if (next == NEXT) {
+        uint32_t before = run->warp->npending;
+        release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
+        const struct clockv *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
+        if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
+            cause_join(run->cluster, run->warp->clock, issuers);
+        }
+    }
+    return next;
+}
+
+/* A register changed since the last wgmma.fence is not yet seen by the tensor cores. */
+static void check_fence(struct run *run, const struct insn *insn) {
+    const struct launch *launch = run->launch;
+    uint32_t base = launch->reg_base[run->split->function->index];
+    for (uint32_t i = 0; i < insn->ndst + (uint32_t)insn->vec; i++) {
+        uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];
+        if (written >> 1 == run->warp->fence_epoch) {
+            /* Copies are what nvcc puts there by itself; ptxas then serialises the wgmma (its note C7510). */
+            bool copied = written & 1;
+            (void)sim_report_pair(run, copied ? SIM_REVIEW : SIM_ERROR, "missing-wgmma-fence", -1, NULL,
+                                  "uses a register that was %s after the last wgmma.fence%s",
+                                  copied ? "copied to" : "written",
+                                  run->warp->fence_epoch == 1 ? " (there has been none)" : "");
+            return;
+        }
+    }
+}
+
+static bool make_operand(struct run *run, uint64_t bits, const struct tc_operand_shape *shape, uint32_t *chunks,
+                         int *count) {
+    struct tc_matrix_descriptor descriptor;
+    struct tc_why why;
+    if (!tc_decode_wgmma_descriptor(bits, &descriptor, &why)) {
+        (void)sim_report(run, SIM_ERROR, "matrix-descriptor", -1, "%s", why.text);
+        return false;
+    }
+    *count = tc_operand_chunks(&descriptor, shape, run->cta->shared_bytes, chunks, &why);
+    if (*count < 0) {
+        (void)sim_report(run, SIM_ERROR, "matrix-descriptor", -1, "%s", why.text);
+        return false;
+    }
+    return true;
+}
+
+static bool uniform(const struct run *run, struct operand operand, uint32_t mask, uint64_t *value) {
+    *value = lane_u64(run, operand, __builtin_ctz(mask));
+    FOR_LANES(rest, mask) {
+        if (lane_u64(run, operand, LANE(rest)) != *value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void stamp_operand(struct run *run, const struct wgmma *mma, const uint32_t *chunks, int count) {
+    struct stamp stamp = {mma->owner->slot, mma->number + 1, mma->clock, run->warp->number, run->insn};
+    hazard_granules(run, run->cta, chunks, (uint32_t)count, &stamp);
+}
+
+/* op: D, then A's registers or its descriptor, B's descriptor, scale-d */
+static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct wgmma_form *form = insn->ext;
+    struct warp *warp = run->warp;
+    struct warpgroup *group = &run->cta->warpgroups[warp->index / 4];
+    uint32_t quarter = warp->index % 4, at = insn->ndst;
+    uint64_t a = 0, b;
+    if (run->cta->nwarps < warp->index / 4 * 4 + 4) {
+        return sim_report(run, SIM_ERROR, "wgmma-warps", -1, "wgmma in a warpgroup of fewer than four warps");
+    }
+    if (warp->npending == IN_FLIGHT) {
+        return sim_report(run, SIM_INCOMPLETE, "wgmma", -1, "more than %d wgmma in flight", IN_FLIGHT);
+    }
+    uint32_t b_at = at + (insn->vec != 0 ? 4u : 1u);
+    if ((insn->vec == 0 && !uniform(run, insn->op[at], mask, &a)) || !uniform(run, insn->op[b_at], mask, &b)) {
+        return sim_report(run, SIM_ERROR, "matrix-descriptor", -1,
+                          "the matrix descriptor differs between lanes");
+    }
+    uint32_t scale = pred(run, insn->op[b_at + 1]) & mask;
+    uint32_t number = group->issued[quarter]++;
+    struct async_op **place = &group->slot_of[number % WGMMA_AHEAD];
+    struct wgmma *mma;
+    check_fence(run, insn);
+    if (*place == NULL) {
+        struct async_op *op = async_new(run, &wgmma_kind, -1, sizeof *mma,
+                                        sizeof(struct wgmma_data) + 64 * sizeof(uint32_t) * insn->aux);
+        mma = op->payload;
+        mma->owner = group;
+        mma->number = number;
+        mma->insn = insn;
+        mma->rule = form->rule;
+        mma->a_shape = form->a;
+        mma->b_shape = form->b;
+        mma->accumulate = scale != 0;
+        mma->a_bits = a;
+        mma->b_bits = b;
+        op->queue = group;
+        if ((insn->vec == 0 && !make_operand(run, a, &mma->a_shape, mma->a_chunks, &mma->na)) ||
+            !make_operand(run, b, &mma->b_shape, mma->b_chunks, &mma->nb)) {
+            free(op);
+            return FAIL;
+        }
+        if (run->launch->checks) {
+            group->slot = group->slot == 0 ? clock_slot(run->cluster) : group->slot;
+            mma->clock = clock_make(run->cluster);
+        }
+        *place = op;
+    }
+    struct async_op *op = *place;
+    mma = op->payload;
+    if (mma->insn != insn || mma->a_bits != a || mma->b_bits != b || mma->number != number ||
+        mma->accumulate != (scale != 0)) {
+        return sim_report_pair(
+                   run, SIM_ERROR, "wgmma-warps", -1, mma->insn,
+                   "the warps of a warpgroup execute different wgmma: instruction, descriptors or scale-d"),
+               FAIL;
+    }
+    mma->issued |= 1u << quarter;
+    mma->warp[quarter] = warp;
+    mma->regs[quarter] = run->base[BASE_REGS];
+    mma->group[quarter] = group_current(warp, GROUP_WGMMA);
+    group_add(run, GROUP_WGMMA);
+    warp->in_flight[warp->npending++] =
+        (struct in_flight){insn, run->split->function, mma->group[quarter], group->slot, number + 1};
+    mark_registers(warp, run->split->function, insn, 1);
+    if (run->launch->checks) {
+        clock_join(run->cluster, mma->clock, warp->clock);
+        warp_tick(warp); /* a wait that comes later is not before this */
+    }
+    if (mma->issued == 0xf) {
+        if (run->launch->checks) {
+            stamp_operand(run, mma, mma->a_chunks, mma->na);
+            stamp_operand(run, mma, mma->b_chunks, mma->nb);
+            group->issuers = group->issuers == NULL ? clock_make(run->cluster) : group->issuers;
+            cause_join(run->cluster, group->issuers, mma->clock);
+            clock_release(run->cluster, mma->clock);
+        }
+        run->worker->counters.tensor_instructions++;
+        run->worker->counters.tensor_macs += (uint64_t)64 * insn->aux * (uint32_t)form->rule.k;
+        run->worker->counters.tensor_cycles += insn->aux / 2; /* HW: m64nNk16 (32 bytes of K) in N / 2 cycles */
+        async_issue(run, op);
+    }
+    return NEXT;
+}
+
+void wgmma_set_fn(struct insn *insn, int which) {
+    static const exec_fn fns[] = {exec_fence, exec_commit, exec_wait, exec_mma};
+    insn->fn = fns[which];
+}

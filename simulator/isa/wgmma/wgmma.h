@@ -1,0 +1,55 @@
+#ifndef SIM_ISA_WGMMA_H
+#define SIM_ISA_WGMMA_H
+
+#include "async/async.h"
+#include "tensorcore/descriptor.h"
+#include "tensorcore/mma/arith.h"
+
+#define WGMMA_AHEAD 64 /* a warp may be so many wgmma ahead of its warpgroup */
+
+/* In a warp's reg_pending: how many pending operations read and write a register. */
+#define PENDING_READ  1
+#define PENDING_WRITE 256
+
+struct warpgroup {
+    uint32_t issued[4]; /* by warp */
+    uint32_t slot;      /* of the clock: operations waited for */
+    struct async_op *slot_of[WGMMA_AHEAD];
+    struct clockv *issuers; /* what came before the issue of a wgmma by its four warps */
+};
+
+/* What the mnemonic says; insn->aux is N, insn->vec 4 where A is in registers. */
+struct wgmma_form {
+    struct tc_mma_rule rule;
+    struct tc_operand_shape a, b;
+};
+
+struct wgmma {
+    struct warpgroup *owner;
+    uint32_t number, issued;
+    const struct insn *insn;
+    struct warp *warp[4];
+    uint8_t *regs[4];
+    uint32_t group[4];
+    struct tc_mma_rule rule;
+    struct tc_operand_shape a_shape, b_shape;
+    uint64_t a_bits, b_bits;
+    bool accumulate;
+    int na, nb;
+    struct clockv *clock; /* what the four warps had seen */
+    uint32_t a_chunks[TC_MAX_CHUNKS], b_chunks[TC_MAX_CHUNKS];
+};
+
+struct wgmma_data {
+    _Alignas(16) uint8_t a[64][32], b[256][32];
+    uint32_t d[]; /* 64 rows of N */
+};
+
+static inline struct operand op_of(const struct wgmma *mma, int at) {
+    return mma->insn->op[at];
+}
+
+enum { WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, WGMMA_MMA };
+void wgmma_set_fn(struct insn *insn, int which);
+
+#endif

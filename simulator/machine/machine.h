@@ -1,0 +1,324 @@
+/* The machine's state.  A worker thread owns a cluster while it runs; nothing here is shared but the launch. */
+#ifndef SIM_MACHINE_H
+#define SIM_MACHINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "ptx/ir.h"
+#include "sim.h"
+
+#define MAX_CALL_DEPTH  24
+#define MAX_CLUSTER     16
+#define MAX_WARPS       32
+#define ALL_LANES       0xffffffffu
+#define SHARED_RESERVED 1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
+#define RANK_SHIFT      24   /* a shared address: CTA rank in the cluster, offset */
+#define RANK_MASK       0xffffffu
+#define MAX_SHARED      (227 * 1024)
+#define NAMED_BARRIERS  16
+#define IN_FLIGHT       64 /* wgmma of a warp */
+
+/* Windows of the generic address space; global addresses are the host's own. */
+#define SHARED_WINDOW ((uint64_t)1 << 56)
+#define LOCAL_WINDOW  ((uint64_t)2 << 56)
+#define PARAM_WINDOW  ((uint64_t)3 << 56)
+#define WINDOW_MASK   ((uint64_t)0xff << 56)
+
+struct sim_impl;
+struct cluster;
+struct cta;
+struct warp;
+struct async_op;
+struct hazard;
+struct clockv;
+
+enum wait_kind {
+    WAIT_NONE,
+    WAIT_BAR,      /* object: named barrier; a: its number; b: generation */
+    WAIT_MBARRIER, /* object: the barrier; a: parity or phase */
+    WAIT_CLUSTER,  /* b: generation */
+    WAIT_CONVERGE, /* for the other lanes of the warp: .aligned or a member mask (a) */
+    WAIT_WARP_SYNC,
+    WAIT_ASYNC, /* for the warp's own asynchronous operations: ready() says */
+    WAIT_POLL,  /* a polling loop: until something happens */
+};
+
+struct run;
+struct split;
+
+struct wait {
+    enum wait_kind kind;
+    uint32_t a, b;
+    void *object;
+    bool (*ready)(struct warp *warp, const struct split *split);
+    const char *what; /* for the deadlock table */
+};
+
+struct frame {
+    uint32_t return_pc;
+    const struct function *function; /* the caller */
+    const struct call_info *call;
+};
+
+/* Lanes that share a pc. */
+struct split {
+    uint32_t mask, pc;
+    const struct function *function;
+    uint32_t depth;
+    uint32_t steps;      /* since it was last chosen */
+    uint32_t failed_try; /* 1 + pc of the try_wait that said no just now */
+    bool resumed;        /* executing again the instruction it waited in; wait says for what */
+    struct wait wait;
+    struct frame stack[MAX_CALL_DEPTH];
+};
+
+struct warp {
+    struct cta *cta;
+    uint32_t index;  /* in its CTA */
+    uint32_t number; /* in its cluster: its clock's slot */
+    uint32_t live;   /* lanes that have not ended */
+    uint8_t *regs, *preds, *local;
+    struct split *splits[LANES];
+    uint32_t nsplits;
+    struct split *split_store; /* LANES of them */
+    uint32_t split_used;
+    uint64_t executed;
+    uint32_t polled;    /* the cluster's event count at the last fruitless poll */
+    bool fruitless;     /* the last poll was */
+    uint64_t polled_at; /* instructions executed before it */
+    /* wgmma, cp.async and bulk groups: see async/groups.h */
+    struct groups *groups;
+    /* By row of registers: how many pending operations use it, and wgmma.fence's count when it was written. */
+    uint16_t *reg_pending;
+    uint32_t *reg_written, fence_epoch;
+    struct in_flight {
+        const struct insn *insn;
+        const struct function *function;
+        uint32_t group, slot, number;
+    } in_flight[IN_FLIGHT];
+    uint32_t npending;
+    struct clockv *clock;
+    uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
+    uint32_t cluster_seen;     /* its generation before that */
+    uint32_t synced_time;      /* the clock's own value then */
+    uint32_t sync_epoch;       /* times the whole warp has synchronised */
+};
+
+struct named_barrier {
+    uint32_t arrived, expected, generation; /* expected 0: every live thread of the CTA */
+    struct clockv *gathered, *released;
+    bool all, any, result_all, result_any; /* bar.red */
+    uint32_t count, result_count;
+};
+
+struct cta {
+    struct cluster *cluster;
+    uint32_t rank, index[3];
+    uint8_t *shared;
+    uint32_t shared_bytes; /* with the reserved part */
+    uint32_t dynamic_at;
+    struct warp *warps;
+    uint32_t nwarps, nthreads, live_threads;
+    struct named_barrier bars[NAMED_BARRIERS];
+    struct mbarriers *mbarriers;
+    struct shadow *shadow;
+    struct warpgroup *warpgroups;
+    uint32_t registers[MAX_WARPS / 4], registers_known; /* setmaxnreg, by warpgroup */
+    void *tensor;                                       /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
+};
+
+struct cluster {
+    struct worker *worker;
+    struct launch *launch;
+    uint64_t number;
+    uint32_t index[3];
+    struct cta *ctas;
+    uint32_t nctas;
+    /* barrier.cluster */
+    uint32_t cluster_arrived, cluster_generation;
+    struct clockv *cluster_gathered, *cluster_released;
+    /* asynchronous operations not yet complete, oldest first */
+    struct async_op *ops_first, *ops_last;
+    uint32_t nops;
+    uint64_t op_number;
+    uint64_t random;
+    uint32_t events;             /* grows with everything that may end a wait */
+    uint32_t nslots, slots_room; /* of vector clocks */
+    uint32_t dependency_slot;    /* of griddepcontrol.wait */
+    struct clockv *clock_free, *clock_all;
+    struct map_changes *map_changes; /* async/map_change.c */
+    struct sync_table *sync;         /* clocks of locations used by strong accesses */
+    uint32_t idle;                   /* rounds of polling and nothing else */
+    bool failed;
+};
+
+/* What an executing instruction sees. */
+struct run {
+    uint8_t *base[BASES];
+    struct warp *warp;
+    struct split *split;
+    struct cta *cta;
+    struct cluster *cluster;
+    struct launch *launch;
+    struct worker *worker;
+    const struct insn *insn;
+    uint32_t mask; /* lanes that execute it */
+};
+
+struct allocation {
+    uint64_t base, bytes;
+    char *name;
+    bool owned;
+    uint64_t id;
+    uint8_t *written; /* a byte for 128: by this launch and those it may overlap (dependent launch) */
+};
+
+struct launch {
+    struct sim *sim;
+    const struct module *module;
+    const struct function *kernel;
+    const char *name;
+    uint32_t grid[3], block[3], cluster[3], clusters[3];
+    uint32_t threads, warps; /* a CTA */
+    uint32_t static_shared, dynamic_shared, shared_bytes;
+    uint32_t *shared_at; /* by variable's index: its offset in the shared window, 0: not used */
+    uint8_t *params;
+    uint32_t param_bytes;
+    /* Every reachable function's block of registers, by function index. */
+    uint32_t *reg_base, *pred_base, *local_base;
+    uint32_t reg_bytes, pred_bytes, local_bytes;
+    atomic_uint_fast64_t next_cluster;
+    uint64_t ncluster;
+    atomic_bool stop;
+    enum sim_mode mode;
+    uint64_t seed;
+    bool checks, dependent, uses_wgmma;
+    atomic_uint_fast64_t clock;
+};
+
+struct worker {
+    struct launch *launch;
+    pthread_t thread;
+    uint32_t index;
+    struct sim_counters counters;
+    const struct allocation *last[2];
+    struct cluster **resident; /* running or polling; the first `active`, then some to be used again */
+    uint32_t active, made, room;
+    bool failed;
+};
+
+struct sim {
+    struct sim_options options;
+    char message[512];
+    struct sim_module *modules;
+    struct allocation *allocations; /* sorted by base */
+    size_t nallocations, allocations_room;
+    uint64_t next_id;
+    struct finding_entry *findings;
+    size_t nfindings, findings_room;
+    pthread_mutex_t lock;
+    struct sim_counters counters;
+};
+
+struct sim_module {
+    struct sim_module *next;
+    struct sim *sim;
+    struct module *ptx;
+};
+
+static inline void *row(const struct run *run, struct operand operand) {
+    return run->base[operand.base] + operand.off;
+}
+
+static inline uint32_t pred(const struct run *run, struct operand operand) {
+    uint32_t bits;
+    memcpy(&bits, run->base[BASE_PREDS] + operand.off, sizeof bits);
+    return operand.negated ? ~bits : bits;
+}
+
+static inline void set_pred(const struct run *run, struct operand operand, uint32_t mask, uint32_t bits) {
+    uint32_t before;
+    memcpy(&before, run->base[BASE_PREDS] + operand.off, sizeof before);
+    before = (before & ~mask) | (bits & mask);
+    memcpy(run->base[BASE_PREDS] + operand.off, &before, sizeof before);
+}
+
+/* An integer operand's lane, whatever its row's width; 32-bit rows zero-extend. */
+static inline uint64_t lane_u64(const struct run *run, struct operand operand, int lane) {
+    const uint8_t *at = row(run, operand);
+    uint64_t wide = 0;
+    memcpy(&wide, at + lane * (operand.wide ? 8 : 4), operand.wide ? 8 : 4);
+    return wide;
+}
+
+static inline uint32_t lane_u32(const struct run *run, struct operand operand, int lane) {
+    return ((const uint32_t *)row(run, operand))[lane];
+}
+
+/* Every lane of a mask; the body starts with `int lane = LANE(rest);`. */
+#define FOR_LANES(rest, mask) for (uint32_t rest = (mask); rest != 0; rest &= rest - 1)
+#define LANE(rest)            __builtin_ctz(rest)
+
+/* A statement for every lane l; whole warps vectorise. */
+#define LANEWISE(mask, ...)                                                                                    \
+    do {                                                                                                       \
+        if ((mask) == ALL_LANES) {                                                                             \
+            _Pragma("GCC ivdep") for (int l = 0; l < LANES; l++) {                                             \
+                __VA_ARGS__;                                                                                   \
+            }                                                                                                  \
+        } else {                                                                                               \
+            FOR_LANES(rest_, mask) {                                                                           \
+                int l = LANE(rest_);                                                                           \
+                __VA_ARGS__;                                                                                   \
+            }                                                                                                  \
+        }                                                                                                      \
+    } while (0)
+
+/* ---- findings (machine/findings.c) ---- */
+
+/* Records a finding at the running instruction; an error ends the launch: `return sim_report(...)`. */
+enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
+                     ...) __attribute__((format(printf, 5, 6)));
+/* The same with the other access's instruction. */
+enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char *kind, int lane,
+                          const struct insn *other, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
+
+/* ---- scheduling (interp/) ---- */
+
+enum next wait_for(struct run *run, struct wait wait);
+/* Runs until the cluster has ended, or can only poll for what another one may write. */
+enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };
+enum cluster_state run_cluster(struct cluster *cluster);
+bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
+void add_split(struct run *run, uint32_t mask, uint32_t pc);
+void end_lanes(struct run *run, uint32_t mask);
+void barriers_lost(struct cta *cta);
+void clusters_complete(struct cluster *cluster);
+bool wait_ready(struct warp *warp, const struct split *split);
+struct cluster *cluster_make(struct worker *worker);
+void cluster_free(struct cluster *cluster);
+bool cluster_start(struct cluster *cluster, uint64_t number);
+uint64_t next_random(uint64_t *state);
+
+/* ---- memory (machine/memory.c) ---- */
+
+/* Bytes at a global address; NULL after a report. */
+uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
+/* Splits a shared address into CTA and offset, with bounds and alignment; NULL after a report. */
+struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32_t align, int lane,
+                       bool own_only, uint32_t *offset);
+/* Any generic address; *cta and *offset are set where it is shared memory. */
+uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int lane, bool write,
+                        struct cta **cta, uint32_t *offset);
+/* Notes a write, and checks that a dependent launch has waited for what the launches in front of it write. */
+void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
+/* Whether this launch has written any of the 128 bytes that an address lies in. */
+bool written_by_launch(struct run *run, uint64_t address);
+bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
+
+#endif
