@@ -195,18 +195,18 @@ static void sync_relaxed(struct run *run, bool write) {
                write ? run->warp->clock : table->relaxed);
 }
 
-void sync_location(struct run *run, uint32_t mask, bool release) {
+void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
     const struct insn *insn = run->insn;
     if (!run->launch->checks) {
         return;
     }
-    if (!(insn->rnd & MEMORY_ORDERS)) {
+    if (!ordered) {
         sync_relaxed(run, release);
         return;
     }
     struct operand base = insn->op[insn->nop - 1];
     int lane = __builtin_ctz(mask);
-    uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->imm;
+    uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->offset;
     if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
         address |= SHARED_WINDOW;
     }

@@ -47,9 +47,9 @@ void clock_publish(struct run *run, struct clockv *gathered);
 void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
 void fence_proxy_async(struct run *run);
-/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory.  A relaxed
- * one only tells what came first, and all locations count as one for that. */
-void sync_location(struct run *run, uint32_t mask, bool release);
+/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
+ * is ordered.  A relaxed one only tells what came first, and all locations count as one for that. */
+void sync_location(struct run *run, uint32_t mask, bool ordered, bool release);
 
 enum access_flags {
     ACCESS_READ = 0,
@@ -60,9 +60,6 @@ enum access_flags {
     ACCESS_MIXED = 32,  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
     ACCESS_COPY = 16    /* later than its issue, but in the generic proxy: cp.async */
 };
-
-/* insn->rnd of ld, st, atom and red. */
-enum { MEMORY_ORDERS = 1 /* .acquire, .release */, MEMORY_STRONG = 2 /* .relaxed, .volatile and those */ };
 
 struct shadow;
 struct shadow *shadow_make(struct cta *cta);

@@ -247,9 +247,7 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
             break;
         }
         progress = true;
-        if (next == BLOCKD) {
-            split->pc++;
-        } else if (next == FAIL) {
+        if (next == FAIL) {
             cluster->failed = true;
             return true;
         } else if (next == BLOCK) {

@@ -257,6 +257,12 @@ static inline uint32_t lane_u32(const struct run *run, struct operand operand, i
     return ((const uint32_t *)row(run, operand))[lane];
 }
 
+/* An address of an instruction that has several: the constants added to them are in a list. */
+static inline uint64_t operand_address(const struct run *run, const struct insn *insn, const int64_t *offsets,
+                                       int at, int lane) {
+    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
+}
+
 /* Every lane of a mask; the body starts with `int lane = LANE(rest);`. */
 #define FOR_LANES(rest, mask) for (uint32_t rest = (mask); rest != 0; rest &= rest - 1)
 #define LANE(rest)            __builtin_ctz(rest)

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "insn.h"
+
 #define LANES        32
 #define ROW32        128 /* bytes of a 32-bit register of 32 lanes */
 #define ROW64        256
@@ -79,57 +81,6 @@ enum insn_class {
     CL_TENSOR,
     CL_FENCE,
     CL_CLASSES
-};
-
-/* A register, constant or predicate: a row of lanes at a byte offset from one of the machine's bases.
- * Predicates are one 32-bit word, a bit a lane. */
-struct operand {
-    uint32_t off;
-    uint8_t base; /* enum base */
-    uint8_t wide; /* 64-bit row */
-    uint8_t negated;
-    uint8_t sink;
-};
-
-enum base { BASE_REGS, BASE_CONST, BASE_PREDS, BASES };
-
-struct run;
-struct insn;
-/* What the interpreter does next. */
-enum next {
-    NEXT,   /* the instruction is done */
-    JUMP,   /* the split's pc is set */
-    BLOCK,  /* the split waits; the instruction is executed again when its wait ends */
-    BLOCKD, /* the split waits; the instruction is done */
-    YIELD,  /* done, and another warp's turn */
-    GONE,   /* the split has no lanes any more, or splits have changed */
-    FAIL    /* a finding ended the run */
-};
-typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t mask);
-
-/* One instruction.  op[] holds what the mnemonic's decoder documents; by default destination first. */
-struct insn {
-    exec_fn fn;
-    const struct operand *op;
-    int64_t imm; /* address offset, or what the decoder says */
-    uint32_t guard_off;
-    uint32_t target;
-    uint32_t line; /* in the PTX text */
-    uint32_t loc;  /* index of module->locs, 0: none */
-    uint16_t nop;
-    uint8_t guard; /* 0 none, 1 @p, 2 @!p */
-    uint8_t cls;
-    uint8_t type, stype;
-    uint8_t space;
-    uint8_t vec; /* elements of a vector load or store */
-    uint8_t rnd, cmp, boolop;
-    uint8_t ftz, sat;
-    uint8_t ndst;      /* how many of op[] are written, from op[0] on */
-    uint8_t aligned;   /* .aligned: every live lane of the warp has to be here */
-    uint8_t reg_async; /* touches registers of pending asynchronous operations legally (wgmma) */
-    uint32_t aux, aux2;
-    const void *ext;
-    const char *name;
 };
 
 /* Where an instruction comes from; inside an inlined function also where that was called. */

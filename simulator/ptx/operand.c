@@ -241,7 +241,7 @@ struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *o
 }
 
 void emit_address(struct decoder *d, const struct pop *pop) {
-    struct operand base = address_base(d, pop, &d->insn->imm);
+    struct operand base = address_base(d, pop, &d->insn->offset);
     const struct pop *name = &pop->sub[0];
     bool entry = d->parser->function->is_entry;
     if (d->insn->space == SP_PARAM) {
@@ -256,6 +256,18 @@ void emit_address(struct decoder *d, const struct pop *pop) {
         d->insn->space = SP_LOCAL;
     }
     emit(d, base);
+}
+
+int64_t *take_offsets(struct decoder *d) {
+    return parse_take(d->parser, MAX_ADDRESS_OPERANDS * sizeof(int64_t));
+}
+
+void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets) {
+    int at = d->nout;
+    if (at >= MAX_ADDRESS_OPERANDS) {
+        decode_fail(d, "too many addresses");
+    }
+    emit(d, address_base(d, pop, &offsets[at]));
 }
 
 void emit_halves(struct decoder *d, struct operand quad) {

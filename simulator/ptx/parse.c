@@ -196,7 +196,8 @@ void parse_close_scope(struct parser *parser) {
         struct fixup *fixup = &parser->fixups[i];
         struct symbol *label = find_exact(parser, fixup->name, fixup->length, false);
         if (label != NULL && label->kind == SYM_LABEL) {
-            *(fixup->target != NULL ? fixup->target : &parser->module->code[fixup->pc].target) = label->off;
+            *(fixup->target != NULL ? fixup->target : &parser->module->code[fixup->pc].control.target) =
+                label->off;
         } else {
             parser->fixups[kept++] = *fixup;
         }

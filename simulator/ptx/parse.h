@@ -153,16 +153,20 @@ struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type);
 /* A .b128 register as its two 64-bit rows. */
 void emit_halves(struct decoder *d, struct operand quad);
 struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
-/* An address: emits its base row, adds its offset to insn->imm, corrects insn->space for parameters. */
+/* An address: emits its base row, its offset becomes insn->offset, corrects insn->space for parameters. */
 void emit_address(struct decoder *d, const struct pop *pop);
 struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
+/* For instructions with several addresses: a list of zeros for the constants added to them, and an address
+ * whose constant goes into that list at the operand's place in op[]. */
+int64_t *take_offsets(struct decoder *d);
+void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
 int special_kind(const struct token *name); /* of a special register, -1 if it is none */
 uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
                      const struct variable *variable);
 int64_t immediate(struct decoder *d, const struct pop *pop);
 /* All elements of a vector, or the operand itself. */
 const struct pop *elements(const struct pop *pop, uint32_t *count);
-/* target NULL: insn->target */
+/* target NULL: insn->control.target */
 void branch_to(struct parser *parser, struct token label, uint32_t *target);
 
 #endif

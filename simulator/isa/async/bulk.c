@@ -10,13 +10,11 @@ enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-/* op[] in this order, by insn->aux: destination, source, size, barrier, multicast mask. */
+/* op[] in this order: destination, source, size, barrier, multicast mask. */
 enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK };
-enum { F_MULTICAST = 1, F_FROM_SHARED = 2, F_MASK_BYTES = 4 };
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
-    const int64_t *offsets = insn->ext;
-    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
+    return operand_address(run, insn, insn->bulk.offsets, at, lane);
 }
 
 static uint64_t shared_address(const struct run *run, const struct insn *insn, int at, int lane) {
@@ -36,15 +34,14 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint32_t bytes = lane_u32(run, insn->op[O_SIZE], lane), offset;
-        int64_t targets =
-            insn->aux & F_MULTICAST ? (int64_t)(lane_u32(run, insn->op[O_MASK], lane) & 0xffff) : -1;
+        int64_t targets = insn->bulk.multicast ? (int64_t)(lane_u32(run, insn->op[O_MASK], lane) & 0xffff) : -1;
         struct load load = {.bytes = bytes};
         if (!right_size(run, bytes, lane) ||
             !make_landings(run, &load, shared_address(run, insn, O_TO, lane),
                            shared_address(run, insn, O_BARRIER, lane), bytes, 16, lane, targets, 1)) {
             return FAIL;
         }
-        if (insn->aux & F_FROM_SHARED) {
+        if (insn->bulk.from_shared) {
             load.from_cta =
                 shared_cta(run, shared_address(run, insn, O_FROM, lane), bytes, 16, lane, true, &offset);
             if (load.from_cta == NULL) {
@@ -80,7 +77,7 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
         int lane = LANE(rest);
         struct store store = {.bytes = lane_u32(run, insn->op[O_SIZE], lane),
                               .to = address_of(run, insn, O_TO, lane),
-                              .reduction = (enum reduction)insn->aux2,
+                              .reduction = (enum reduction)insn->bulk.reduction,
                               .type = insn->type};
         if (!right_size(run, store.bytes, lane) ||
             shared_cta(run, shared_address(run, insn, O_FROM, lane), store.bytes, 16, lane, true,
@@ -102,34 +99,25 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
 /* A copy whose destination is shared memory and that reduces there signals an mbarrier. */
 static enum next exec_wait_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
-    return groups_wait(run, (enum group_family)insn->aux, (uint32_t)insn->imm, insn->aux2);
+    return groups_wait(run, (enum group_family)insn->group.family, insn->group.pending, insn->group.read);
 }
 
 static enum next exec_commit_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
-    return groups_commit(run, (enum group_family)insn->aux);
+    return groups_commit(run, (enum group_family)insn->group.family);
 }
 
 void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all) {
-    d->insn->aux = family;
+    d->insn->group.family = (uint8_t)family;
     if (wait) {
-        d->insn->aux2 = mod(d, "read");
+        d->insn->group.read = mod(d, "read");
         need_operands(d, all ? 0 : 1, all ? 0 : 1);
-        d->insn->imm = all ? 0 : immediate(d, &d->op[0]);
+        d->insn->group.pending = all ? 0 : (uint32_t)immediate(d, &d->op[0]);
         d->insn->fn = exec_wait_group;
     } else {
         need_operands(d, 0, 0);
         d->insn->fn = exec_commit_group;
     }
-}
-
-/* Emits an address operand; its offset goes to the list that insn->ext points to. */
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets) {
-    int at = d->nout;
-    if (at >= 8) {
-        decode_fail(d, "too many addresses");
-    }
-    emit(d, address_base(d, pop, &offsets[at]));
 }
 
 void decode_bulk(struct decoder *d, bool reduces) {
@@ -155,15 +143,15 @@ void decode_bulk(struct decoder *d, bool reduces) {
     (void)mod(d, "noftz");
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;
-    insn->aux2 = (uint32_t)reduction;
+    insn->bulk.reduction = (uint8_t)reduction;
     if ((reduces && reduction == REDUCE_NONE) || group == barrier || mod(d, "cp_mask")) {
         decode_fail(d, "unknown form");
     }
     if (reduces && !(to == SP_GLOBAL && group)) {
         decode_fail(d, "reductions into shared memory are not supported");
     }
-    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
-    insn->ext = offsets;
+    int64_t *offsets = take_offsets(d);
+    insn->bulk.offsets = offsets;
     need_operands(d, group ? 3 : 4 + multicast, (group ? 3 : 4 + multicast) + hinted);
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[1], offsets);
@@ -182,6 +170,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
     if (multicast) {
         emit(d, src(d, &d->op[4], T_U16));
     }
-    insn->aux = (multicast ? F_MULTICAST : 0) | (from == SP_SHARED ? F_FROM_SHARED : 0);
+    insn->bulk.multicast = multicast;
+    insn->bulk.from_shared = from == SP_SHARED;
     insn->fn = exec_bulk_load;
 }

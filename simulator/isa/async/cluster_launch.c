@@ -3,19 +3,17 @@
 #include "async/bulk.h"
 #include "isa/opcodes.h"
 
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
-
 enum { ANSWER_BYTES = 16 };
 static const uint8_t no[ANSWER_BYTES];
 
 /* op: the answer's place, its barrier */
 static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint32_t mask) {
-    const int64_t *offsets = insn->ext;
+    const int64_t *offsets = insn->cancel.offsets;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t to = (lane_u64(run, insn->op[0], lane) + (uint64_t)offsets[0]) & ~WINDOW_MASK;
-        uint64_t barrier = (lane_u64(run, insn->op[1], lane) + (uint64_t)offsets[1]) & ~WINDOW_MASK;
-        int64_t everyone = insn->aux ? ((int64_t)1 << run->cluster->nctas) - 1 : -1;
+        uint64_t to = operand_address(run, insn, offsets, 0, lane) & ~WINDOW_MASK;
+        uint64_t barrier = operand_address(run, insn, offsets, 1, lane) & ~WINDOW_MASK;
+        int64_t everyone = insn->cancel.multicast ? ((int64_t)1 << run->cluster->nctas) - 1 : -1;
         struct load load = {.bytes = ANSWER_BYTES, .from = (uintptr_t)no};
         if (!make_landings(run, &load, to, barrier, ANSWER_BYTES, ANSWER_BYTES, lane, everyone, 1)) {
             return FAIL;
@@ -44,15 +42,15 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
                                          "get_first_ctaid::z", NULL};
     struct insn *insn = d->insn;
     if (mod(d, "try_cancel")) {
-        int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+        int64_t *offsets = take_offsets(d);
         bool whole = mod(d, "async") && mod(d, "mbarrier::complete_tx::bytes") && mod(d, "b128");
         (void)mod_space(d, SP_SHARED);
-        insn->aux = mod(d, "multicast::cluster::all");
+        insn->cancel.multicast = mod(d, "multicast::cluster::all");
         if (!whole) {
             decode_fail(d, "unknown form");
         }
         need_operands(d, 2, 2);
-        insn->ext = offsets;
+        insn->cancel.offsets = offsets;
         emit_offset_address(d, &d->op[0], offsets);
         emit_offset_address(d, &d->op[1], offsets);
         insn->fn = exec_try_cancel;

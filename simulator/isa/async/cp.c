@@ -6,13 +6,7 @@
 void decode_bulk(struct decoder *d, bool reduces);
 void decode_bulk_tensor(struct decoder *d, bool reduces);
 void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all);
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
 void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
-
-static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
-    const int64_t *offsets = insn->ext;
-    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
-}
 
 /* ---- cp.async: op: destination, source, [bytes of the source] ---- */
 
@@ -60,24 +54,25 @@ static const struct async_kind copies_kind = {"cp.async",      copies_read,   co
 
 static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_t mask) {
     struct copies copies = {
-        .mask = mask, .bytes = insn->aux, .group = group_current(run->warp, GROUP_CP_ASYNC)};
+        .mask = mask, .bytes = insn->cp_async.bytes, .group = group_current(run->warp, GROUP_CP_ASYNC)};
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t to = address_of(run, insn, 0, lane) & ~WINDOW_MASK;
-        copies.from[lane] = address_of(run, insn, 1, lane);
-        copies.source_bytes[lane] = insn->aux;
-        if (insn->nop > 2 && insn->aux2) { /* a predicate: ignore the source */
-            copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->aux;
+        uint64_t to = operand_address(run, insn, insn->cp_async.offsets, 0, lane) & ~WINDOW_MASK;
+        copies.from[lane] = operand_address(run, insn, insn->cp_async.offsets, 1, lane);
+        copies.source_bytes[lane] = insn->cp_async.bytes;
+        if (insn->nop > 2 && insn->cp_async.ignore_predicate) { /* a predicate: ignore the source */
+            copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->cp_async.bytes;
         } else if (insn->nop > 2) {
             uint32_t wanted = lane_u32(run, insn->op[2], lane);
-            copies.source_bytes[lane] = wanted < insn->aux ? wanted : insn->aux;
+            copies.source_bytes[lane] = wanted < insn->cp_async.bytes ? wanted : insn->cp_async.bytes;
         }
-        if (shared_cta(run, to, insn->aux, insn->aux, lane, true, &copies.to[lane]) == NULL) {
+        if (shared_cta(run, to, insn->cp_async.bytes, insn->cp_async.bytes, lane, true, &copies.to[lane]) ==
+            NULL) {
             return FAIL;
         }
-        if (copies.from[lane] % insn->aux != 0) {
+        if (copies.from[lane] % insn->cp_async.bytes != 0) {
             return sim_report(run, SIM_ERROR, "misaligned", lane, "the source %#llx is not aligned to %u bytes",
-                              (unsigned long long)copies.from[lane], insn->aux);
+                              (unsigned long long)copies.from[lane], insn->cp_async.bytes);
         }
         if (copies.source_bytes[lane] > 0 &&
             global_memory(run, copies.from[lane], copies.source_bytes[lane], lane, false) == NULL) {
@@ -89,11 +84,11 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
     if (run->launch->checks) {
         struct stamp stamp = group_stamp(run, GROUP_CP_ASYNC, false);
         FOR_LANES(rest, mask) {
-            (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->aux, ACCESS_WRITE | ACCESS_COPY,
-                               &stamp);
+            (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->cp_async.bytes,
+                               ACCESS_WRITE | ACCESS_COPY, &stamp);
         }
     }
-    struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->aux);
+    struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
     memcpy(op->payload, &copies, sizeof copies);
     op->queue = run->warp->groups; /* the arrival of cp.async.mbarrier.arrive comes after these */
     async_issue(run, op);
@@ -135,12 +130,12 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
     op->queue = run->warp->groups;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct mbarrier *barrier =
-            mbarrier_at(run, address_of(run, insn, 0, lane) & ~WINDOW_MASK, lane, true, false);
+        struct mbarrier *barrier = mbarrier_at(
+            run, operand_address(run, insn, insn->cp_async.offsets, 0, lane) & ~WINDOW_MASK, lane, true, false);
         if (barrier == NULL) {
             return FAIL;
         }
-        if (!insn->aux) { /* without .noinc the arrival has not been counted yet */
+        if (!insn->cp_async.counted) { /* without .noinc the arrival has not been counted yet */
             barrier->pending++;
         }
         arrival->barrier[lane] = barrier;
@@ -159,8 +154,6 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
 
 static void decode_cp_async(struct decoder *d) {
     struct insn *insn = d->insn;
-    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
-    insn->ext = offsets;
     if (mod(d, "commit_group")) {
         decode_group_insn(d, GROUP_CP_ASYNC, false, false);
         return;
@@ -171,14 +164,16 @@ static void decode_cp_async(struct decoder *d) {
     }
     if (mod(d, "wait_all")) {
         decode_group_insn(d, GROUP_CP_ASYNC, true, true);
-        insn->imm = -1; /* what has not been committed too */
+        insn->group.pending = UINT32_MAX; /* what has not been committed too */
         return;
     }
+    int64_t *offsets = take_offsets(d);
+    insn->cp_async.offsets = offsets;
     if (mod(d, "mbarrier")) {
         if (!mod(d, "arrive") || mod_space(d, SP_SHARED) != SP_SHARED || mod_type(d) != T_B64) {
             decode_fail(d, "unknown form");
         }
-        insn->aux = mod(d, "noinc");
+        insn->cp_async.counted = mod(d, "noinc");
         need_operands(d, 1, 1);
         emit_offset_address(d, &d->op[0], offsets);
         insn->fn = exec_copy_arrive;
@@ -191,15 +186,16 @@ static void decode_cp_async(struct decoder *d) {
         decode_fail(d, "unknown state spaces");
     }
     need_operands(d, 3, hinted ? 5 : 4);
-    insn->aux = (uint32_t)immediate(d, &d->op[2]);
-    if (insn->aux != 4 && insn->aux != 8 && insn->aux != 16) {
-        decode_fail(d, "a copy of %u bytes; expected 4, 8 or 16", insn->aux);
+    int64_t bytes = immediate(d, &d->op[2]);
+    if (bytes != 4 && bytes != 8 && bytes != 16) {
+        decode_fail(d, "a copy of %lld bytes; expected 4, 8 or 16", (long long)bytes);
     }
+    insn->cp_async.bytes = (uint8_t)bytes;
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[1], offsets);
     if (d->nop > 3 + hinted) {
-        insn->aux2 = d->op[3].kind == PO_REG && d->op[3].type == T_PRED;
-        emit(d, src(d, &d->op[3], insn->aux2 ? T_PRED : T_U32));
+        insn->cp_async.ignore_predicate = d->op[3].kind == PO_REG && d->op[3].type == T_PRED;
+        emit(d, src(d, &d->op[3], insn->cp_async.ignore_predicate ? T_PRED : T_U32));
     }
     insn->fn = exec_cp_async;
 }
@@ -258,14 +254,16 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
     uint32_t element = ptx_type_bytes(insn->type);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct remote remote = {
-            .bytes = element * insn->vec, .reduction = (enum reduction)insn->aux, .type = insn->type};
-        remote.cta = shared_cta(run, address_of(run, insn, 0, lane) & ~WINDOW_MASK, remote.bytes, remote.bytes,
-                                lane, false, &remote.offset);
+        struct remote remote = {.bytes = element * insn->remote.elements,
+                                .reduction = (enum reduction)insn->remote.reduction,
+                                .type = insn->type};
+        remote.cta = shared_cta(run, operand_address(run, insn, insn->remote.offsets, 0, lane) & ~WINDOW_MASK,
+                                remote.bytes, remote.bytes, lane, false, &remote.offset);
         if (remote.cta == NULL) {
             return FAIL;
         }
-        remote.barrier = mbarrier_at(run, address_of(run, insn, 1, lane) & ~WINDOW_MASK, lane, false, true);
+        remote.barrier = mbarrier_at(
+            run, operand_address(run, insn, insn->remote.offsets, 1, lane) & ~WINDOW_MASK, lane, false, true);
         if (remote.barrier == NULL) {
             return FAIL;
         }
@@ -275,7 +273,7 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
                               remote.barrier->cta->rank);
         }
         remote.phase = remote.barrier->phase;
-        for (uint32_t i = 0; i < insn->vec; i++) {
+        for (uint32_t i = 0; i < insn->remote.elements; i++) {
             uint64_t value = lane_u64(run, insn->op[2 + i], lane);
             memcpy(remote.value + i * element, &value, element);
         }
@@ -308,15 +306,15 @@ static void decode_remote(struct decoder *d, int reduction) {
     need_operands(d, 3, 3);
     uint32_t count;
     const struct pop *list = elements(&d->op[1], &count);
-    insn->vec = vector < 0 ? 1 : (uint8_t)(2 << vector);
-    if (count != insn->vec || ptx_type_bytes(type) < 4 || ptx_type_bytes(type) > 8 ||
+    insn->remote.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
+    if (count != insn->remote.elements || ptx_type_bytes(type) < 4 || ptx_type_bytes(type) > 8 ||
         ptx_type_bytes(type) * count > 16) {
         decode_fail(d, "%u elements of .%s", count, ptx_type_name(type));
     }
-    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
-    insn->ext = offsets;
+    int64_t *offsets = take_offsets(d);
+    insn->remote.offsets = offsets;
     insn->type = (uint8_t)type;
-    insn->aux = (uint32_t)reduction;
+    insn->remote.reduction = (uint8_t)reduction;
     insn->cls = CL_ASYNC_COPY;
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[2], offsets);

@@ -18,16 +18,15 @@ enum {
     M_PENDING
 };
 
-/* Which operands of op[] an instruction has, in this order: destination, address, value. */
-enum { HAS_DESTINATION = 1, HAS_VALUE = 2, EXPECTS_TX = 4, BY_PARITY = 8, RELAXED = 16, NO_COMPLETE = 32 };
+/* op: the destination if there is one, the value if there is one, the address. */
 
 static uint64_t address_lane(const struct run *run, const struct insn *insn, int lane) {
-    uint64_t address = lane_u64(run, insn->op[insn->nop - 1], lane) + (uint64_t)insn->imm;
+    uint64_t address = lane_u64(run, insn->op[insn->nop - 1], lane) + (uint64_t)insn->offset;
     return address & ~WINDOW_MASK; /* a generic address of shared memory is as good */
 }
 
 static struct operand value_operand(const struct insn *insn) {
-    return insn->op[insn->aux2 & HAS_DESTINATION ? 1 : 0];
+    return insn->op[insn->mbarrier.has_destination ? 1 : 0];
 }
 
 static enum next exec_simple(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -35,10 +34,10 @@ static enum next exec_simple(struct run *run, const struct insn *insn, uint32_t 
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t address = address_lane(run, insn, lane);
-        uint32_t value = insn->aux2 & HAS_VALUE ? lane_u32(run, value_operand(insn), lane) : 0;
-        if (insn->aux == M_INIT || insn->aux == M_INVAL) {
-            if ((insn->aux == M_INIT ? mbarrier_init(run, address, value, lane)
-                                     : mbarrier_inval(run, address, lane)) == FAIL) {
+        uint32_t value = insn->mbarrier.has_value ? lane_u32(run, value_operand(insn), lane) : 0;
+        if (insn->mbarrier.operation == M_INIT || insn->mbarrier.operation == M_INVAL) {
+            if ((insn->mbarrier.operation == M_INIT ? mbarrier_init(run, address, value, lane)
+                                                    : mbarrier_inval(run, address, lane)) == FAIL) {
                 return FAIL;
             }
             continue;
@@ -47,7 +46,7 @@ static enum next exec_simple(struct run *run, const struct insn *insn, uint32_t 
         if (barrier == NULL) {
             return FAIL;
         }
-        if (insn->aux == M_EXPECT_TX) {
+        if (insn->mbarrier.operation == M_EXPECT_TX) {
             mbarrier_expect_tx(run, barrier, value);
         } else {
             mbarrier_take_tx(run->cluster, barrier, value);
@@ -60,21 +59,21 @@ static enum next exec_arrive(struct run *run, const struct insn *insn, uint32_t 
     bool own_only = insn->space != SP_SHARED_CLUSTER;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint32_t value = insn->aux2 & HAS_VALUE ? lane_u32(run, value_operand(insn), lane) : 1;
+        uint32_t value = insn->mbarrier.has_value ? lane_u32(run, value_operand(insn), lane) : 1;
         struct mbarrier *barrier = mbarrier_at(run, address_lane(run, insn, lane), lane, own_only, false);
         if (barrier == NULL) {
             return FAIL;
         }
         uint64_t state = (uint64_t)barrier->phase << 32 | barrier->pending;
-        if (insn->aux2 & EXPECTS_TX) {
+        if (insn->mbarrier.expects_tx) {
             mbarrier_expect_tx(run, barrier, value);
             value = 1;
         }
-        if (insn->aux == M_ARRIVE_DROP && barrier->expected > 0) {
+        if (insn->mbarrier.operation == M_ARRIVE_DROP && barrier->expected > 0) {
             barrier->expected--;
         }
-        mbarrier_arrive(run, barrier, value, !(insn->aux2 & RELAXED));
-        if (insn->aux2 & HAS_DESTINATION && !insn->op[0].sink) {
+        mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed);
+        if (insn->mbarrier.has_destination && !insn->op[0].sink) {
             ((uint64_t *)row(run, insn->op[0]))[lane] = state;
         }
     }
@@ -94,7 +93,7 @@ static bool barrier_ready(struct warp *warp, const struct split *split) {
 static void look(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
                  uint32_t phase, bool over) {
     phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
-    if (over && !(insn->aux2 & RELAXED)) {
+    if (over && !insn->mbarrier.relaxed) {
         clock_observe(run, barrier->released);
     } else if (over) {
         tensor_join(run->cluster, run->warp->clock, barrier->released);
@@ -104,7 +103,7 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
 
 /* op: p, value (state or parity), address. */
 static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
-    bool parity = insn->aux2 & BY_PARITY;
+    bool parity = insn->mbarrier.by_parity;
     uint32_t done = 0;
     struct mbarrier *waited = NULL;
     const struct mbarrier *looked = NULL; /* the lane before's, and what it found */
@@ -140,7 +139,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     uint32_t here = run->split->pc + 1;
     bool again = run->split->failed_try == here;
     run->split->failed_try = done == mask ? 0 : here;
-    if (done == 0 && again && insn->aux == M_TRY_WAIT) {
+    if (done == 0 && again && insn->mbarrier.operation == M_TRY_WAIT) {
         return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,
                                            .a = wanted,
                                            .b = parity,
@@ -161,10 +160,10 @@ static enum next exec_pending(struct run *run, const struct insn *insn, uint32_t
 
 static void decode_wait(struct decoder *d) {
     struct insn *insn = d->insn;
-    insn->aux2 |= mod(d, "parity") ? BY_PARITY : 0;
+    insn->mbarrier.by_parity = mod(d, "parity");
     need_operands(d, 3, 4); /* a time limit may follow */
     emit(d, dst(d, &d->op[0], T_PRED));
-    emit(d, src(d, &d->op[2], insn->aux2 & BY_PARITY ? T_U32 : T_B64));
+    emit(d, src(d, &d->op[2], insn->mbarrier.by_parity ? T_U32 : T_B64));
     emit_address(d, &d->op[1]);
     insn->ndst = 1;
     insn->fn = exec_wait;
@@ -172,18 +171,18 @@ static void decode_wait(struct decoder *d) {
 
 static void decode_arrive(struct decoder *d) {
     struct insn *insn = d->insn;
-    insn->aux2 |= mod(d, "expect_tx") ? EXPECTS_TX : 0;
-    insn->aux2 |= mod(d, "noComplete") ? NO_COMPLETE : 0;
+    insn->mbarrier.expects_tx = mod(d, "expect_tx");
+    (void)mod(d, "noComplete");
     int at = 0;
     if (d->nop > 0 && d->op[0].kind != PO_ADDRESS) {
         emit(d, dst(d, &d->op[at++], T_B64));
-        insn->aux2 |= HAS_DESTINATION;
+        insn->mbarrier.has_destination = true;
         insn->ndst = 1;
     }
-    need_operands(d, at + 1 + (insn->aux2 & EXPECTS_TX ? 1 : 0), at + 2);
+    need_operands(d, at + 1 + (insn->mbarrier.expects_tx ? 1 : 0), at + 2);
     if (d->nop == at + 2) {
         emit(d, src(d, &d->op[at + 1], T_U32));
-        insn->aux2 |= HAS_VALUE;
+        insn->mbarrier.has_value = true;
     }
     emit_address(d, &d->op[at]);
     insn->fn = exec_arrive;
@@ -199,8 +198,8 @@ void decode_mbarrier(struct decoder *d) {
     if (op < 0) {
         decode_fail(d, "unknown form");
     }
-    insn->aux = (uint32_t)op;
-    insn->aux2 = mod(d, "relaxed") ? RELAXED : 0;
+    insn->mbarrier.operation = (uint8_t)op;
+    insn->mbarrier.relaxed = mod(d, "relaxed");
     (void)mod(d, "acquire");
     (void)mod(d, "release");
     (void)mod_of(d, scopes);
@@ -231,7 +230,7 @@ void decode_mbarrier(struct decoder *d) {
         need_operands(d, op == M_INVAL ? 1 : 2, op == M_INVAL ? 1 : 2);
         if (op != M_INVAL) {
             emit(d, src(d, &d->op[1], T_U32));
-            insn->aux2 |= HAS_VALUE;
+            insn->mbarrier.has_value = true;
         }
         emit_address(d, &d->op[0]);
         insn->fn = exec_simple;

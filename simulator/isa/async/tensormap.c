@@ -69,14 +69,14 @@ static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, u
     }
 }
 
-/* op: new value, address; aux2: the dimension. */
+/* op: new value, address; insn->tensor_map says which field. */
 static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct cta *cta = NULL;
         uint32_t offset = 0;
         struct sim_tensor_map map;
-        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
+        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->offset;
         address |= insn->space == SP_SHARED ? SHARED_WINDOW : 0;
         uint8_t *bytes = generic_memory(run, address, SIM_TENSOR_MAP_BYTES, lane, true, &cta, &offset);
         if (bytes == NULL) {
@@ -86,10 +86,12 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
             return sim_report(run, SIM_ERROR, "tensor-map", lane, "there is no tensor map at %#llx",
                               (unsigned long long)address);
         }
-        if (!put_field(&map, insn->aux, insn->aux2, lane_u64(run, insn->op[0], lane)) ||
+        if (!put_field(&map, insn->tensor_map.field, insn->tensor_map.dimension,
+                       lane_u64(run, insn->op[0], lane)) ||
             !tensor_map_write(bytes, &map)) {
             return sim_report(run, SIM_INCOMPLETE, "tensor-map", lane,
-                              "tensormap.replace of .%s by a value that is not modelled", fields[insn->aux]);
+                              "tensormap.replace of .%s by a value that is not modelled",
+                              fields[insn->tensor_map.field]);
         }
         if (cta == NULL) {
             map_changed(run, address);
@@ -104,10 +106,10 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
 
 /* op: destination, source.  All lanes name the same two. */
 static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t mask) {
-    const int64_t *offsets = insn->ext;
+    const int64_t *offsets = insn->tensor_map.offsets;
     int lane = __builtin_ctz(mask);
-    uint64_t to = lane_u64(run, insn->op[0], lane) + (uint64_t)offsets[0];
-    uint64_t from = (lane_u64(run, insn->op[1], lane) + (uint64_t)offsets[1]) & ~WINDOW_MASK;
+    uint64_t to = operand_address(run, insn, offsets, 0, lane);
+    uint64_t from = operand_address(run, insn, offsets, 1, lane) & ~WINDOW_MASK;
     uint32_t offset;
     struct cta *cta = shared_cta(run, from, SIM_TENSOR_MAP_BYTES, SIM_TENSOR_MAP_BYTES, lane, true, &offset);
     uint8_t *target = cta == NULL ? NULL : global_memory(run, to, SIM_TENSOR_MAP_BYTES, lane, true);
@@ -124,8 +126,6 @@ static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
-
 static void decode_copy(struct decoder *d) {
     static const char *const words[] = {
         "tensormap::generic", "release", "cta", "cluster", "gpu", "sys", "sync", NULL};
@@ -135,12 +135,12 @@ static void decode_copy(struct decoder *d) {
     if (mod_space(d, SP_GENERIC) != SP_GLOBAL || mod_space(d, SP_GENERIC) != SP_SHARED || !d->insn->aligned) {
         decode_fail(d, "only .global.shared::cta, .sync.aligned");
     }
-    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
+    int64_t *offsets = take_offsets(d);
     need_operands(d, 3, 3);
     if (immediate(d, &d->op[2]) != SIM_TENSOR_MAP_BYTES) {
         decode_fail(d, "a tensor map has 128 bytes");
     }
-    d->insn->ext = offsets;
+    d->insn->tensor_map.offsets = offsets;
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[1], offsets);
     d->insn->fn = exec_copy;
@@ -164,8 +164,8 @@ void decode_tensormap(struct decoder *d) {
     }
     bool indexed = is_indexed((uint32_t)field);
     need_operands(d, 2 + indexed, 2 + indexed);
-    insn->aux = (uint32_t)field;
-    insn->aux2 = indexed ? (uint32_t)immediate(d, &d->op[1]) : 0;
+    insn->tensor_map.field = (uint8_t)field;
+    insn->tensor_map.dimension = indexed ? (uint32_t)immediate(d, &d->op[1]) : 0;
     emit(d, src(d, &d->op[1 + indexed], type));
     emit_address(d, &d->op[0]);
     insn->fn = exec_replace;

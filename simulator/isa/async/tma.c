@@ -5,14 +5,12 @@
 #include "isa/opcodes.h"
 
 enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask);
-void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
 
 /* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates. */
 enum { O_SHARED, O_MAP, O_BARRIER };
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
-    const int64_t *offsets = insn->ext;
-    return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
+    return operand_address(run, insn, insn->tensor_copy.offsets, at, lane);
 }
 
 /* The box that an instruction names; false after a report. */
@@ -37,9 +35,9 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
                          (unsigned long long)address);
         return false;
     }
-    if (map.rank != insn->vec) {
+    if (map.rank != insn->tensor_copy.rank) {
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "a %ud instruction with a tensor map of rank %u",
-                         insn->vec, map.rank);
+                         insn->tensor_copy.rank, map.rank);
         return false;
     }
     char why[200];
@@ -100,7 +98,7 @@ static uint32_t shared_alignment(const struct tensor_box *box) {
 }
 
 static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask) {
-    bool multicast = insn->aux;
+    bool multicast = insn->tensor_copy.multicast;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct load load = {.tensor = true};
@@ -114,7 +112,7 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
         if (!rows_exist(run, &load.box, lane, false) ||
             !make_landings(run, &load, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK,
                            address_of(run, insn, O_BARRIER, lane) & ~WINDOW_MASK, span,
-                           shared_alignment(&load.box), lane, targets, (int)insn->aux2)) {
+                           shared_alignment(&load.box), lane, targets, insn->tensor_copy.cta_group)) {
             return FAIL;
         }
         stamp_landings(run, &load, span, load.bytes);
@@ -132,7 +130,7 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
 static enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct store store = {.tensor = true, .reduction = (enum reduction)insn->aux2};
+        struct store store = {.tensor = true, .reduction = (enum reduction)insn->tensor_copy.reduction};
         if (!read_box(run, insn, 2, lane, &store.box) || !starts_inside(run, &store.box, lane) ||
             !rows_exist(run, &store.box, lane, true)) {
             return FAIL;
@@ -195,9 +193,9 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     if (rank == 0 || group == barrier || (reduces && (reduction == REDUCE_NONE || !group))) {
         decode_fail(d, "unknown form");
     }
-    int64_t *offsets = parse_take(d->parser, 8 * sizeof *offsets);
-    insn->ext = offsets;
-    insn->vec = (uint8_t)rank;
+    int64_t *offsets = take_offsets(d);
+    insn->tensor_copy.offsets = offsets;
+    insn->tensor_copy.rank = (uint8_t)rank;
     if (group) {
         need_operands(d, 2, 2 + hinted);
         if (to != SP_GLOBAL || from != SP_SHARED) {
@@ -206,7 +204,7 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
         emit_offset_address(d, &d->op[1], offsets);
         emit_offset_address(d, &d->op[0], offsets);
         emit_coordinates(d, &d->op[0], rank);
-        insn->aux2 = (uint32_t)reduction;
+        insn->tensor_copy.reduction = (uint8_t)reduction;
         insn->fn = exec_tensor_store;
         return;
     }
@@ -221,7 +219,7 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
         emit(d, src(d, &d->op[3], T_U16));
     }
     emit_coordinates(d, &d->op[1], rank);
-    insn->aux = multicast;
-    insn->aux2 = pair ? 2 : 1;
+    insn->tensor_copy.multicast = multicast;
+    insn->tensor_copy.cta_group = pair ? 2 : 1;
     insn->fn = exec_tensor_load;
 }

@@ -33,8 +33,9 @@ struct access {
 };
 
 static inline struct access access_of(const struct insn *insn) {
-    uint32_t element = insn->aux;
-    return (struct access){insn->vec, element, element * insn->vec, insn->op[insn->vec]};
+    uint32_t element = insn->memory.element_bytes;
+    return (struct access){insn->memory.elements, element, element * insn->memory.elements,
+                           insn->op[insn->memory.elements]};
 }
 
 /* One element of all lanes; with a constant size the copies are single instructions. */
@@ -43,7 +44,7 @@ static inline void element_in(const struct insn *insn, void *to, struct operand 
     FOR_LANES(rest, mask) {
         uint64_t value = 0;
         memcpy(&value, at[LANE(rest)] + skip, bytes);
-        put(to, operand, LANE(rest), extend(value, insn->type), insn->aux2);
+        put(to, operand, LANE(rest), extend(value, insn->type), insn->memory.register_mask);
     }
 }
 
@@ -95,7 +96,7 @@ static enum next misaligned(struct run *run, int lane, uint64_t address, uint32_
 static inline uint64_t lane_address(const struct run *run, const struct insn *insn, const struct access *a,
                                     int lane) {
     uint64_t base = lane_u64(run, a->base, lane);
-    return a->base.wide ? base + (uint64_t)insn->imm : (uint32_t)(base + (uint64_t)insn->imm);
+    return a->base.wide ? base + (uint64_t)insn->offset : (uint32_t)(base + (uint64_t)insn->offset);
 }
 
 /* Whether every lane's address is in one known allocation, so that no lane needs a search of its own. */
@@ -139,7 +140,7 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
 
 /* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
 static unsigned access_flags(const struct insn *insn, bool write) {
-    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->rnd & MEMORY_STRONG ? ACCESS_ATOMIC : 0u);
+    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
 }
 
 static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
@@ -252,13 +253,13 @@ static enum next ld_strong(struct run *run, const struct insn *insn, uint32_t ma
     if (next != NEXT) {
         return next;
     }
-    sync_location(run, mask, false);
+    sync_location(run, mask, insn->memory.ordered, false);
     return YIELD; /* it may be polling for what another warp writes */
 }
 
 static enum next st_strong(struct run *run, const struct insn *insn, uint32_t mask) {
     run->cluster->events++;
-    sync_location(run, mask, true);
+    sync_location(run, mask, insn->memory.ordered, true);
     return generic_access(run, insn, mask, true);
 }
 

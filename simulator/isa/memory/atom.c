@@ -31,7 +31,7 @@ static uint32_t half_step(unsigned op, bool bf16, uint32_t a, uint32_t b) {
 
 /* The new value of a location. */
 static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t c) {
-    unsigned op = insn->aux;
+    unsigned op = insn->atomic.operation;
     double x, y;
     switch (op) {
     case A_EXCH:
@@ -113,14 +113,14 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
 
 /* op: the old values' registers (vec of them; none for red), b (vec), c for cas, address last. */
 static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->vec, nb = insn->ndst;
+    uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
     struct operand base = insn->op[insn->nop - 1];
     bool shared = insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER;
     run->cluster->events++;
-    sync_location(run, mask, true);
+    sync_location(run, mask, insn->atomic.ordered, true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->imm;
+        uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->offset;
         struct cta *cta;
         uint32_t offsets[LANES];
         offsets[lane] = 0;
@@ -144,7 +144,7 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
         }
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
-            uint64_t c = insn->aux == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
+            uint64_t c = insn->atomic.operation == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
             uint64_t old = update(insn, at + i * bytes, bytes, b, c);
             if (nb > 0 && !insn->op[i].sink) {
                 memcpy((uint8_t *)row(run, insn->op[i]) + lane * (insn->op[i].wide ? 8 : 4), &old,
@@ -152,7 +152,7 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
             }
         }
     }
-    sync_location(run, mask, false);
+    sync_location(run, mask, insn->atomic.ordered, false);
     return YIELD;
 }
 
@@ -179,17 +179,17 @@ static void decode_atomic(struct decoder *d, bool gives) {
     if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 || ptx_type_bytes(type) > 8) {
         decode_fail(d, "not with this operation or type");
     }
-    insn->vec = vector < 0 ? 1 : (uint8_t)(2 << vector);
-    insn->aux = (uint32_t)op;
+    insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
+    insn->atomic.operation = (uint8_t)op;
     insn->type = (uint8_t)type;
-    insn->rnd = (uint8_t)(order != 0);
+    insn->atomic.ordered = order != 0;
     insn->fn = exec_atom;
     int at = gives ? 1 : 0;
     need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));
     uint32_t count;
     if (gives) {
         const struct pop *list = elements(&d->op[0], &count);
-        if (count != insn->vec) {
+        if (count != insn->atomic.elements) {
             decode_fail(d, "a vector of the wrong length");
         }
         for (uint32_t i = 0; i < count; i++) {
@@ -198,7 +198,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
         insn->ndst = (uint8_t)count;
     }
     const struct pop *list = elements(&d->op[at + 1], &count);
-    if (count != insn->vec) {
+    if (count != insn->atomic.elements) {
         decode_fail(d, "a vector of the wrong length");
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -63,9 +63,9 @@ static void decode_access(struct decoder *d, bool write) {
         decode_fail(d, "%u elements of .%s; expected %u", count, ptx_type_name(type), wanted);
     }
     insn->type = (uint8_t)type;
-    insn->vec = (uint8_t)count;
-    insn->aux = bytes;
-    insn->aux2 = UINT32_MAX;
+    insn->memory.elements = (uint8_t)count;
+    insn->memory.element_bytes = (uint8_t)bytes;
+    insn->memory.register_mask = UINT32_MAX;
     insn->ndst = write ? 0 : (uint8_t)count;
     for (uint32_t i = 0; i < count && !quad; i++) {
         if (write) {
@@ -77,9 +77,9 @@ static void decode_access(struct decoder *d, bool write) {
                 decode_fail(d, "a register is narrower than its type");
             }
             emit(d, dst(d, &list[i], ptx_type_bytes(list[i].type) == 8 ? T_B64 : T_B32));
-            insn->aux2 = ptx_type_bytes(list[i].type) == 2   ? 0xffff
-                         : ptx_type_bytes(list[i].type) == 1 ? 0xff
-                                                             : UINT32_MAX;
+            insn->memory.register_mask = ptx_type_bytes(list[i].type) == 2   ? 0xffff
+                                         : ptx_type_bytes(list[i].type) == 1 ? 0xff
+                                                                             : UINT32_MAX;
         }
         if (list[i].kind == PO_REG && ptx_type_bytes(list[i].type) < bytes) {
             decode_fail(d, "a register is narrower than its type");
@@ -87,7 +87,8 @@ static void decode_access(struct decoder *d, bool write) {
     }
     emit_address(d, &d->op[write ? 0 : 1]);
     bool strong = (strength > 0 || is_volatile) && insn->space != SP_LOCAL && insn->space != SP_PARAM;
-    insn->rnd = (uint8_t)((strength == 2 || strength == 3 ? MEMORY_ORDERS : 0) | (strong ? MEMORY_STRONG : 0));
+    insn->memory.ordered = strength == 2 || strength == 3;
+    insn->memory.strong = strong;
     insn->cls = insn->space == SP_GLOBAL || insn->space == SP_GENERIC          ? CL_MEM_GLOBAL
                 : insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER ? CL_MEM_SHARED
                                                                                : CL_MEM_OTHER;

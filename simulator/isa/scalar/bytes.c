@@ -33,7 +33,7 @@ static enum next exec_prmt(struct run *run, const struct insn *insn, uint32_t ma
 static enum next exec_prmt_mode(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
-    LANEWISE(mask, d[l] = permute(a[l], b[l], prmt_selectors[insn->aux][c[l] & 3]));
+    LANEWISE(mask, d[l] = permute(a[l], b[l], prmt_selectors[insn->integer.byte_order][c[l] & 3]));
     return NEXT;
 }
 
@@ -41,8 +41,8 @@ void decode_prmt(struct decoder *d) {
     static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16", NULL};
     static const exec_fn fns[2][T_TYPES] = {{[T_B32] = exec_prmt}, {[T_B32] = exec_prmt_mode}};
     unsigned type = mod_type(d);
-    d->insn->aux = (uint32_t)(mod_of(d, modes) + 1);
-    plain(d, fns[d->insn->aux != 0], type, 3);
+    d->insn->integer.byte_order = (uint8_t)(mod_of(d, modes) + 1);
+    plain(d, fns[d->insn->integer.byte_order != PRMT_DEFAULT], type, 3);
 }
 
 static int32_t byte_of(uint32_t word, int index, bool sign) {
@@ -58,7 +58,7 @@ static int32_t half_of(uint32_t word, int index, bool sign) {
 static enum next exec_dp4a(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
-    bool sign_a = insn->type == T_S32, sign_b = insn->stype == T_S32;
+    bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         uint32_t sum = pc[l];
@@ -73,12 +73,13 @@ static enum next exec_dp4a(struct run *run, const struct insn *insn, uint32_t ma
 static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]), *pc = row(run, insn->op[3]);
-    bool sign_a = insn->type == T_S32, sign_b = insn->stype == T_S32;
+    bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         uint32_t sum = pc[l];
         for (int i = 0; i < 2; i++) {
-            sum += (uint32_t)(half_of(pa[l], i, sign_a) * byte_of(pb[l], i + (insn->aux ? 2 : 0), sign_b));
+            sum += (uint32_t)(half_of(pa[l], i, sign_a) *
+                              byte_of(pb[l], i + (insn->integer.upper_bytes ? 2 : 0), sign_b));
         }
         d[l] = sum;
     }
@@ -93,7 +94,7 @@ static void dot(struct decoder *d, exec_fn fn) {
     }
     d->insn->fn = fn;
     d->insn->type = (uint8_t)type;
-    d->insn->stype = (uint8_t)second;
+    d->insn->integer.b_type = (uint8_t)second;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], T_B32));
     for (int i = 1; i < 4; i++) {
@@ -106,8 +107,8 @@ void decode_dp4a(struct decoder *d) {
 }
 
 void decode_dp2a(struct decoder *d) {
-    d->insn->aux = mod(d, "hi");
-    if (!d->insn->aux && !mod(d, "lo")) {
+    d->insn->integer.upper_bytes = mod(d, "hi");
+    if (!d->insn->integer.upper_bytes && !mod(d, "lo")) {
         decode_fail(d, "neither .lo nor .hi");
     }
     dot(d, exec_dp2a);

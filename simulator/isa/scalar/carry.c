@@ -11,8 +11,8 @@ static uint32_t *carry(struct run *run) {
 }
 
 static enum next exec_add_carry(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t *cc = carry(run), before = insn->aux & 1 ? *cc : 0, after = 0;
-    bool subtract = insn->aux & 2, set = insn->aux & 4;
+    uint32_t *cc = carry(run), before = insn->integer.carry_in ? *cc : 0, after = 0;
+    bool subtract = insn->integer.subtract, set = insn->integer.carry_out;
     bool wide = ptx_type_bytes(insn->type) == 8;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -34,7 +34,7 @@ static enum next exec_add_carry(struct run *run, const struct insn *insn, uint32
 }
 
 static enum next exec_mad_carry(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t *cc = carry(run), before = insn->aux & 1 ? *cc : 0, after = 0;
+    uint32_t *cc = carry(run), before = insn->integer.carry_in ? *cc : 0, after = 0;
     bool wide = ptx_type_bytes(insn->type) == 8, sign = insn->type == T_S32 || insn->type == T_S64;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -42,10 +42,10 @@ static enum next exec_mad_carry(struct run *run, const struct insn *insn, uint32
         uint64_t c = lane_u64(run, insn->op[3], lane), in = before >> lane & 1, product;
         if (wide) {
             u128 full = sign ? (u128)((s128)(int64_t)a * (int64_t)b) : (u128)a * b;
-            product = insn->aux2 ? (uint64_t)(full >> 64) : (uint64_t)full;
+            product = insn->integer.high_product ? (uint64_t)(full >> 64) : (uint64_t)full;
         } else {
             uint64_t full = sign ? (uint64_t)((int64_t)(int32_t)a * (int32_t)b) : a * b;
-            product = insn->aux2 ? full >> 32 : (uint32_t)full;
+            product = insn->integer.high_product ? full >> 32 : (uint32_t)full;
         }
         u128 sum = (u128)product + c + in;
         after |= (uint32_t)((uint64_t)(sum >> (wide ? 64 : 32)) & 1) << lane;
@@ -55,7 +55,7 @@ static enum next exec_mad_carry(struct run *run, const struct insn *insn, uint32
             ((uint32_t *)row(run, insn->op[0]))[lane] = (uint32_t)sum;
         }
     }
-    if (insn->aux & 4) {
+    if (insn->integer.carry_out) {
         *cc = (*cc & ~mask) | after;
     }
     return NEXT;
@@ -68,7 +68,9 @@ void carry_form(struct decoder *d, bool in, bool subtract, bool set) {
                                          [T_U64] = exec_add_carry,
                                          [T_S64] = exec_add_carry};
     plain(d, fns, mod_type(d), 2);
-    d->insn->aux = (in ? 1u : 0) | (subtract ? 2u : 0) | (set ? 4u : 0);
+    d->insn->integer.carry_in = in;
+    d->insn->integer.subtract = subtract;
+    d->insn->integer.carry_out = set;
 }
 
 void decode_addc(struct decoder *d) {
@@ -88,6 +90,7 @@ void decode_madc(struct decoder *d) {
     }
     bool set = mod(d, "cc");
     plain(d, fns, mod_type(d), 3);
-    d->insn->aux = (d->mnemonic.text[3] == 'c' ? 1u : 0) | (set ? 4u : 0);
-    d->insn->aux2 = high;
+    d->insn->integer.carry_in = d->mnemonic.text[3] == 'c';
+    d->insn->integer.carry_out = set;
+    d->insn->integer.high_product = high;
 }

@@ -36,7 +36,7 @@ enum { BOOL_NONE, BOOL_AND, BOOL_OR, BOOL_XOR };
 #define COMPARE_INT(name, D, T)                                                                                \
     static uint32_t name(const struct insn *insn, const D *pa, const D *pb, uint32_t mask) {                   \
         uint32_t bits = 0;                                                                                     \
-        switch (insn->cmp) {                                                                                   \
+        switch (insn->compare.relation) {                                                                      \
         case CMP_EQ:                                                                                           \
             COMPARE(T, ==)                                                                                     \
         case CMP_NE:                                                                                           \
@@ -102,23 +102,24 @@ static double float_lane(const struct run *run, const struct insn *insn, struct 
     double wide;
     float narrow;
     uint32_t bits;
-    if (insn->stype == T_F64) {
+    if (insn->compare.operand_type == T_F64) {
         memcpy(&wide, at + lane * 8, 8);
         return wide;
     }
     memcpy(&bits, at + lane * 4, 4);
-    if (insn->stype == T_F32) {
+    if (insn->compare.operand_type == T_F32) {
         memcpy(&narrow, &bits, 4);
-        return insn->ftz && fabsf(narrow) < 0x1p-126f ? 0.0 : (double)narrow;
+        return insn->compare.ftz && fabsf(narrow) < 0x1p-126f ? 0.0 : (double)narrow;
     }
     bits = high ? bits >> 16 : bits & 0xffff;
-    return insn->stype == T_BF16 || insn->stype == T_BF16X2 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    return insn->compare.operand_type == T_BF16 || insn->compare.operand_type == T_BF16X2 ? bf16_to_f32(bits)
+                                                                                          : f16_to_f32(bits);
 }
 
 static uint32_t compare(const struct run *run, const struct insn *insn, struct operand a, struct operand b,
                         uint32_t mask, bool high) {
     uint32_t bits = 0;
-    switch (insn->stype) {
+    switch (insn->compare.operand_type) {
     case T_B16:
     case T_U16:
         return compare_u16(insn, row(run, a), row(run, b), mask);
@@ -137,7 +138,7 @@ static uint32_t compare(const struct run *run, const struct insn *insn, struct o
     default:
         FOR_LANES(rest, mask) {
             int lane = LANE(rest);
-            bits |= (uint32_t)compare_double(insn->cmp, float_lane(run, insn, a, lane, high),
+            bits |= (uint32_t)compare_double(insn->compare.relation, float_lane(run, insn, a, lane, high),
                                              float_lane(run, insn, b, lane, high))
                     << lane;
         }
@@ -146,15 +147,15 @@ static uint32_t compare(const struct run *run, const struct insn *insn, struct o
 }
 
 static uint32_t combine(const struct run *run, const struct insn *insn, uint32_t bits, int at) {
-    return insn->boolop == BOOL_AND   ? bits & pred(run, insn->op[at])
-           : insn->boolop == BOOL_OR  ? bits | pred(run, insn->op[at])
-           : insn->boolop == BOOL_XOR ? bits ^ pred(run, insn->op[at])
-                                      : bits;
+    return insn->compare.combine == BOOL_AND   ? bits & pred(run, insn->op[at])
+           : insn->compare.combine == BOOL_OR  ? bits | pred(run, insn->op[at])
+           : insn->compare.combine == BOOL_XOR ? bits ^ pred(run, insn->op[at])
+                                               : bits;
 }
 
 /* op: p, q, a, b, c */
 static enum next exec_setp(struct run *run, const struct insn *insn, uint32_t mask) {
-    bool pair = insn->stype == T_F16X2 || insn->stype == T_BF16X2;
+    bool pair = insn->compare.operand_type == T_F16X2 || insn->compare.operand_type == T_BF16X2;
     uint32_t bits = compare(run, insn, insn->op[2], insn->op[3], mask, false);
     uint32_t second = pair ? compare(run, insn, insn->op[2], insn->op[3], mask, true) : ~bits;
     second = combine(run, insn, second, 4); /* read c before p may overwrite it */
@@ -171,22 +172,22 @@ static void take_comparison(struct decoder *d) {
     if (cmp < 0) {
         decode_fail(d, "no comparison");
     }
-    d->insn->cmp = (uint8_t)cmp;
-    d->insn->boolop = (uint8_t)(mod_of(d, bools) + 1);
-    d->insn->ftz = mod(d, "ftz");
+    d->insn->compare.relation = (uint8_t)cmp;
+    d->insn->compare.combine = (uint8_t)(mod_of(d, bools) + 1);
+    d->insn->compare.ftz = mod(d, "ftz");
 }
 
 void decode_setp(struct decoder *d) {
     take_comparison(d);
     unsigned type = mod_type(d);
-    int operands = d->insn->boolop != BOOL_NONE ? 4 : 3;
+    int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
     need_operands(d, operands, operands);
     if (type == T_PRED || type == T_B8 || (!is_float_type(type) && ptx_type_bytes(type) < 2)) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
     const struct pop none = {.kind = PO_SINK};
     d->insn->fn = exec_setp;
-    d->insn->stype = (uint8_t)type;
+    d->insn->compare.operand_type = (uint8_t)type;
     d->insn->cls = is_float_type(type) ? CL_FLOAT : CL_INT;
     d->insn->ndst = 2;
     emit(d, dst(d, &d->op[0], T_PRED));
@@ -201,7 +202,7 @@ void decode_setp(struct decoder *d) {
 /* op: d, a, b, c */
 static enum next exec_set(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
-    bool pair = insn->stype == T_F16X2 || insn->stype == T_BF16X2;
+    bool pair = insn->compare.operand_type == T_F16X2 || insn->compare.operand_type == T_BF16X2;
     uint32_t bits = compare(run, insn, insn->op[1], insn->op[2], mask, false);
     uint32_t high = pair ? compare(run, insn, insn->op[1], insn->op[2], mask, true) : 0;
     bits = insn->nop > 3 ? combine(run, insn, bits, 3) : bits;
@@ -222,14 +223,14 @@ static enum next exec_set(struct run *run, const struct insn *insn, uint32_t mas
 void decode_set(struct decoder *d) {
     take_comparison(d);
     unsigned type = mod_type(d), source = mod_type(d);
-    int operands = d->insn->boolop != BOOL_NONE ? 4 : 3;
+    int operands = d->insn->compare.combine != BOOL_NONE ? 4 : 3;
     need_operands(d, operands, operands);
     if (ptx_type_bytes(type) == 8 || source == T_PRED || ptx_type_bytes(source) < 2) {
         decode_fail(d, "not with these types");
     }
     d->insn->fn = exec_set;
     d->insn->type = (uint8_t)type;
-    d->insn->stype = (uint8_t)source;
+    d->insn->compare.operand_type = (uint8_t)source;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], type));
     emit(d, src(d, &d->op[1], source));
@@ -264,7 +265,7 @@ static void select_form(struct decoder *d, unsigned chooser) {
         decode_fail(d, "not with type .pred");
     }
     d->insn->type = (uint8_t)type;
-    d->insn->stype = (uint8_t)chooser;
+    d->insn->compare.operand_type = (uint8_t)chooser;
     d->insn->fn = ptx_type_bytes(type) == 8 ? selp_64 : selp_32;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], type));
@@ -284,7 +285,8 @@ static enum next exec_slct(struct run *run, const struct insn *insn, uint32_t ma
         uint32_t c = lane_u32(run, insn->op[3], lane);
         float x;
         memcpy(&x, &c, sizeof x);
-        bool first = insn->stype == T_F32 ? (insn->ftz && fabsf(x) < 0x1p-126f) || x >= 0 : (int32_t)c >= 0;
+        bool first = insn->compare.operand_type == T_F32 ? (insn->compare.ftz && fabsf(x) < 0x1p-126f) || x >= 0
+                                                         : (int32_t)c >= 0;
         uint64_t value = lane_u64(run, insn->op[first ? 1 : 2], lane);
         memcpy((uint8_t *)row(run, insn->op[0]) + lane * (insn->op[0].wide ? 8 : 4), &value,
                insn->op[0].wide ? 8 : 4);
@@ -293,7 +295,7 @@ static enum next exec_slct(struct run *run, const struct insn *insn, uint32_t ma
 }
 
 void decode_slct(struct decoder *d) {
-    d->insn->ftz = mod(d, "ftz");
+    d->insn->compare.ftz = mod(d, "ftz");
     select_form(d, T_B32);
     d->insn->fn = exec_slct;
 }

@@ -7,8 +7,6 @@
 #include "machine/machine.h"
 #include "tensorcore/formats.h"
 
-enum { FLAG_RELU = 1, FLAG_SATFINITE = 2 };
-
 static bool is_signed(unsigned type) {
     return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64;
 }
@@ -19,7 +17,7 @@ static bool is_real(unsigned type) {
 
 static uint64_t load_int(const struct run *run, const struct insn *insn, int lane) {
     uint64_t raw = lane_u64(run, insn->op[1], lane);
-    switch (insn->stype) {
+    switch (insn->convert.from_type) {
     case T_S8:
         return (uint64_t)(int64_t)(int8_t)(uint8_t)raw;
     case T_S16:
@@ -42,7 +40,7 @@ static uint64_t load_int(const struct run *run, const struct insn *insn, int lan
  */
 static void store_int(const struct run *run, const struct insn *insn, int lane, uint64_t value) {
     struct operand to = insn->op[0];
-    uint32_t bits = ptx_type_bytes(insn->type) * 8, reg_bits = insn->aux2;
+    uint32_t bits = ptx_type_bytes(insn->type) * 8, reg_bits = insn->convert.register_bits;
     if (bits < 64) {
         uint64_t low = value & (((uint64_t)1 << bits) - 1);
         value = is_signed(insn->type) && (low >> (bits - 1) & 1) ? low | UINT64_MAX << bits : low;
@@ -64,8 +62,8 @@ static enum next int_to_int(struct run *run, const struct insn *insn, uint32_t m
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t value = load_int(run, insn, lane);
-        if (insn->sat) {
-            bool negative = is_signed(insn->stype) && (int64_t)value < 0;
+        if (insn->convert.sat) {
+            bool negative = is_signed(insn->convert.from_type) && (int64_t)value < 0;
             if (negative) {
                 value = (int64_t)value < lowest(insn->type) ? (uint64_t)lowest(insn->type) : value;
             } else {
@@ -101,15 +99,16 @@ static double load_real(const struct run *run, const struct insn *insn, int lane
     double wide;
     float narrow;
     uint64_t raw = lane_u64(run, insn->op[1], lane);
-    if (insn->stype == T_F64) {
+    if (insn->convert.from_type == T_F64) {
         memcpy(&wide, &raw, 8);
         return wide;
     }
-    if (insn->stype == T_F16 || insn->stype == T_BF16) {
-        return insn->stype == T_F16 ? f16_to_f32((uint32_t)raw & 0xffff) : bf16_to_f32((uint32_t)raw & 0xffff);
+    if (insn->convert.from_type == T_F16 || insn->convert.from_type == T_BF16) {
+        return insn->convert.from_type == T_F16 ? f16_to_f32((uint32_t)raw & 0xffff)
+                                                : bf16_to_f32((uint32_t)raw & 0xffff);
     }
     memcpy(&narrow, &raw, 4);
-    return insn->ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
+    return insn->convert.ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
 }
 
 static double round_to_int(double x, unsigned rnd) {
@@ -128,7 +127,7 @@ static enum next real_to_int(struct run *run, const struct insn *insn, uint32_t 
         if (x != x) { /* NaN: 0, but the top bit for 64-bit results */
             value = bits == 64 ? (uint64_t)1 << 63 : 0;
         } else {
-            x = round_to_int(x, insn->rnd);
+            x = round_to_int(x, insn->convert.rounding);
             double top = ldexp(1.0, (int)bits - (is_signed(insn->type) ? 1 : 0));
             if (x >= top) {
                 value = highest(insn->type);
@@ -162,25 +161,25 @@ static float narrowed(double x, unsigned rnd) {
 
 /* A float to a smaller format; what comes from f64 was rounded to odd first, so this is the only rounding. */
 static uint32_t to_small(const struct insn *insn, enum tc_format format, float x) {
-    unsigned flags = (insn->aux & FLAG_RELU ? TC_RELU : 0) | (insn->aux & FLAG_SATFINITE ? TC_SATFINITE : 0);
-    return tc_from_f32(format, x, tc_rounds[insn->rnd], flags, 0);
+    unsigned flags = (insn->convert.relu ? TC_RELU : 0) | (insn->convert.satfinite ? TC_SATFINITE : 0);
+    return tc_from_f32(format, x, tc_rounds[insn->convert.rounding], flags, 0);
 }
 
 static void store_real(const struct run *run, const struct insn *insn, int lane, double x) {
     void *to = row(run, insn->op[0]);
-    if (insn->sat) {
+    if (insn->convert.sat) {
         x = x > 0 ? (x < 1 ? x : 1) : 0;
     }
-    if (insn->rnd >= RND_RNI) {
-        x = round_to_int(x, insn->rnd);
+    if (insn->convert.rounding >= RND_RNI) {
+        x = round_to_int(x, insn->convert.rounding);
     }
     if (insn->type == T_F64) {
         ((double *)to)[lane] = x;
         return;
     }
     if (insn->type == T_F32) {
-        float narrow = narrowed(x, insn->rnd);
-        narrow = insn->ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
+        float narrow = narrowed(x, insn->convert.rounding);
+        narrow = insn->convert.ftz && fabsf(narrow) < 0x1p-126f ? copysignf(0.0f, narrow) : narrow;
         uint32_t bits = 0x7fffffff;
         if (narrow == narrow) {
             memcpy(&bits, &narrow, 4);
@@ -202,10 +201,11 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t value = load_int(run, insn, lane);
-        bool sign = is_signed(insn->stype);
+        bool sign = is_signed(insn->convert.from_type);
         if (insn->type == T_F32 || insn->type == T_F64) { /* 64-bit integers: the conversion is the rounding */
             int before = fegetround();
-            (void)fesetround(insn->rnd <= RND_RP ? fe_modes[insn->rnd] : FE_TONEAREST);
+            (void)fesetround(insn->convert.rounding <= RND_RP ? fe_modes[insn->convert.rounding]
+                                                              : FE_TONEAREST);
             volatile uint64_t from = value;
             volatile float narrow = sign ? (float)(int64_t)from : (float)from;
             volatile double wide = sign ? (double)(int64_t)from : (double)from;
@@ -225,7 +225,8 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
 static enum next real_to_real(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        if (insn->type == T_TF32 && insn->stype == T_F32) { /* not through a double: a NaN keeps its bits */
+        if (insn->type == T_TF32 &&
+            insn->convert.from_type == T_F32) { /* not through a double: a NaN keeps its bits */
             ((uint32_t *)row(run, insn->op[0]))[lane] =
                 to_small(insn, TC_TF32, ((const float *)row(run, insn->op[1]))[lane]);
             continue;
@@ -289,8 +290,8 @@ static enum next pack_f16x2_rn(struct run *run, const struct insn *insn, uint32_
 static enum next repack(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *a = row(run, insn->op[1]);
-    enum tc_format to = element_format(insn->type), from = element_format(insn->stype);
-    uint32_t to_bits = element_bits(insn->type), from_bits = element_bits(insn->stype);
+    enum tc_format to = element_format(insn->type), from = element_format(insn->convert.from_type);
+    uint32_t to_bits = element_bits(insn->type), from_bits = element_bits(insn->convert.from_type);
     uint32_t from_mask = (1u << from_bits) - 1;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -312,7 +313,8 @@ static void decode_packed(struct decoder *d, unsigned type, unsigned source) {
         need_operands(d, 3, 3);
         emit(d, src(d, &d->op[1], T_F32));
         emit(d, src(d, &d->op[2], T_F32));
-        bool plain_half = type == T_F16X2 && insn->rnd == RND_RN && insn->aux == 0;
+        bool plain_half = type == T_F16X2 && insn->convert.rounding == RND_RN && !insn->convert.relu &&
+                          !insn->convert.satfinite;
         insn->fn = plain_half ? pack_f16x2_rn : pack_floats;
     } else {
         need_operands(d, 2, 2);
@@ -326,17 +328,18 @@ static void decode_packed(struct decoder *d, unsigned type, unsigned source) {
 
 void decode_cvt(struct decoder *d) {
     struct insn *insn = d->insn;
-    insn->rnd = (uint8_t)mod_rounding(d);
-    insn->ftz = mod(d, "ftz");
-    insn->sat = mod(d, "sat");
-    insn->aux = (mod(d, "relu") ? FLAG_RELU : 0) | (mod(d, "satfinite") ? FLAG_SATFINITE : 0);
+    insn->convert.rounding = (uint8_t)mod_rounding(d);
+    insn->convert.ftz = mod(d, "ftz");
+    insn->convert.sat = mod(d, "sat");
+    insn->convert.relu = mod(d, "relu");
+    insn->convert.satfinite = mod(d, "satfinite");
     bool pack = mod(d, "pack");
     unsigned type = mod_type(d), source = mod_type(d);
     if (pack) {
         decode_fail(d, ".pack is not supported");
     }
     insn->type = (uint8_t)type;
-    insn->stype = (uint8_t)source;
+    insn->convert.from_type = (uint8_t)source;
     if (element_format(type) != TC_FORMATS || element_format(source) != TC_FORMATS) {
         decode_packed(d, type, source);
         return;
@@ -353,17 +356,18 @@ void decode_cvt(struct decoder *d) {
         (d->op[1].kind == PO_REG && ptx_type_bytes(d->op[1].type) < ptx_type_bytes(source))) {
         decode_fail(d, "a register is narrower than its type");
     }
-    insn->aux2 = ptx_type_bytes(to->type) * 8;
+    insn->convert.register_bits = (uint8_t)(ptx_type_bytes(to->type) * 8);
     if (to_real) {
         emit(d, dst(d, to, type));
     } else {
-        emit(d, dst(d, to, insn->aux2 == 64 ? T_B64 : T_B32));
+        emit(d, dst(d, to, insn->convert.register_bits == 64 ? T_B64 : T_B32));
     }
     emit(d, src_any(d, &d->op[1], source));
-    bool plain_int = insn->fn == int_to_int && !insn->sat && d->op[1].kind == PO_REG;
-    if (plain_int && ptx_type_bytes(d->op[1].type) == 4 && insn->aux2 == 64 && ptx_type_bytes(type) == 8) {
+    bool plain_int = insn->fn == int_to_int && !insn->convert.sat && d->op[1].kind == PO_REG;
+    if (plain_int && ptx_type_bytes(d->op[1].type) == 4 && insn->convert.register_bits == 64 &&
+        ptx_type_bytes(type) == 8) {
         insn->fn = source == T_U32 ? widen_u32 : source == T_S32 ? widen_s32 : insn->fn;
-    } else if (plain_int && ptx_type_bytes(d->op[1].type) == 8 && insn->aux2 == 32 &&
+    } else if (plain_int && ptx_type_bytes(d->op[1].type) == 8 && insn->convert.register_bits == 32 &&
                ptx_type_bytes(type) == 4 && ptx_type_bytes(source) == 8) {
         insn->fn = narrow_u64;
     }

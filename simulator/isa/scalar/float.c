@@ -96,22 +96,22 @@ static float compute_f32(unsigned op, float a, float b, float c) {
 static enum next general_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
-    const float *pc = insn->aux == OP_FMA ? row(run, insn->op[3]) : pb;
+    const float *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
     int width = insn->type == T_F32X2 ? 2 : 1;
     int before = fegetround();
-    (void)fesetround(fe_modes[insn->rnd]);
+    (void)fesetround(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         for (int i = 0; i < width; i++) {
             int l = LANE(rest) * width + i;
             volatile float a = pa[l], b = pb[l], c = pc[l]; /* computed after the rounding mode is set */
-            if (insn->ftz) {
+            if (insn->floating.ftz) {
                 a = flush(a);
                 b = flush(b);
                 c = flush(c);
             }
-            volatile float r = compute_f32(insn->aux, a, b, c);
-            r = insn->ftz ? flush(r) : r;
-            d[l] = canonical(insn->sat ? saturate(r) : r);
+            volatile float r = compute_f32(insn->floating.operation, a, b, c);
+            r = insn->floating.ftz ? flush(r) : r;
+            d[l] = canonical(insn->floating.sat ? saturate(r) : r);
         }
     }
     (void)fesetround(before);
@@ -121,13 +121,13 @@ static enum next general_f32(struct run *run, const struct insn *insn, uint32_t 
 static enum next general_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     double *d = row(run, insn->op[0]);
     const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
-    const double *pc = insn->aux == OP_FMA ? row(run, insn->op[3]) : pb;
+    const double *pc = insn->floating.operation == OP_FMA ? row(run, insn->op[3]) : pb;
     int before = fegetround();
-    (void)fesetround(fe_modes[insn->rnd]);
+    (void)fesetround(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         volatile double a = pa[l], b = pb[l], c = pc[l];
-        volatile double r = compute(insn->aux, a, b, c);
+        volatile double r = compute(insn->floating.operation, a, b, c);
         d[l] = r;
     }
     (void)fesetround(before);
@@ -152,16 +152,17 @@ static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t 
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
         float a = pa[l], b = pb[l], r;
-        if (insn->ftz) {
+        if (insn->floating.ftz) {
             a = flush(a);
             b = flush(b);
         }
-        r = extreme(a, b, insn->aux & 1, insn->aux & 2, false);
+        r = extreme(a, b, insn->floating.largest, insn->floating.nan, false);
         if (pc != NULL) {
-            r = extreme(r, insn->ftz ? flush(pc[l]) : pc[l], insn->aux & 1, insn->aux & 2, false);
+            r = extreme(r, insn->floating.ftz ? flush(pc[l]) : pc[l], insn->floating.largest,
+                        insn->floating.nan, false);
         }
-        if (insn->aux & 4) { /* .xorsign.abs */
-            r = copysignf(extreme(fabsf(a), fabsf(b), insn->aux & 1, insn->aux & 2, false),
+        if (insn->floating.xorsign_abs) {
+            r = copysignf(extreme(fabsf(a), fabsf(b), insn->floating.largest, insn->floating.nan, false),
                           signbit(a) != signbit(b) ? -1.0f : 1.0f);
         }
         d[l] = canonical(r);
@@ -172,15 +173,16 @@ static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t 
 static enum next extreme_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     double *d = row(run, insn->op[0]);
     const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
-    LANEWISE(mask, d[l] = insn->aux & 1 ? fmax(pa[l], pb[l]) : fmin(pa[l], pb[l]));
+    LANEWISE(mask, d[l] = insn->floating.largest ? fmax(pa[l], pb[l]) : fmin(pa[l], pb[l]));
     return NEXT;
 }
 
 static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
     static const exec_fn fns[T_TYPES] = {[T_F32] = extreme_f32, [T_F64] = extreme_f64};
-    bool nan = mod(d, "NaN"), xorsign = mod(d, "xorsign") && mod(d, "abs");
-    d->insn->aux = (largest ? 1u : 0) | (nan ? 2u : 0) | (xorsign ? 4u : 0);
-    d->insn->ftz = mod(d, "ftz");
+    d->insn->floating.largest = largest;
+    d->insn->floating.nan = mod(d, "NaN");
+    d->insn->floating.xorsign_abs = mod(d, "xorsign") && mod(d, "abs");
+    d->insn->floating.ftz = mod(d, "ftz");
     plain(d, fns, type, d->nop == 4 && type == T_F32 ? 3 : 2);
 }
 
@@ -205,16 +207,17 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     while (strcmp(names[op], name) != 0) {
         op++;
     }
-    d->insn->aux = op;
+    d->insn->floating.operation = (uint8_t)op;
     if (op == OP_DIV && (mod(d, "approx") || mod(d, "full"))) {
-        d->insn->rnd = RND_RN; /* 2 ulp are allowed; we round correctly */
+        d->insn->floating.rounding = RND_RN; /* 2 ulp are allowed; we round correctly */
     } else {
-        d->insn->rnd = (uint8_t)mod_rounding(d);
+        d->insn->floating.rounding = (uint8_t)mod_rounding(d);
     }
-    d->insn->ftz = mod(d, "ftz");
-    d->insn->sat = mod(d, "sat");
-    bool simple = d->insn->rnd <= RND_RN && !d->insn->ftz && !d->insn->sat && type != T_F32X2;
-    if (d->insn->rnd > RND_RP) {
+    d->insn->floating.ftz = mod(d, "ftz");
+    d->insn->floating.sat = mod(d, "sat");
+    bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
+                  type != T_F32X2;
+    if (d->insn->floating.rounding > RND_RP) {
         decode_fail(d, "not with this rounding");
     }
     plain(d, simple ? fast[op] : slow, type, 2);
@@ -229,14 +232,15 @@ void decode_float_fma(struct decoder *d, unsigned type) {
         decode_half(d, "fma", type);
         return;
     }
-    d->insn->rnd = (uint8_t)mod_rounding(d);
-    d->insn->ftz = mod(d, "ftz");
-    d->insn->sat = mod(d, "sat");
-    d->insn->aux = OP_FMA;
-    if (d->insn->rnd > RND_RP) {
+    d->insn->floating.rounding = (uint8_t)mod_rounding(d);
+    d->insn->floating.ftz = mod(d, "ftz");
+    d->insn->floating.sat = mod(d, "sat");
+    d->insn->floating.operation = OP_FMA;
+    if (d->insn->floating.rounding > RND_RP) {
         decode_fail(d, "not with this rounding");
     }
-    bool simple = d->insn->rnd <= RND_RN && !d->insn->ftz && !d->insn->sat && type != T_F32X2;
+    bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
+                  type != T_F32X2;
     plain(d, simple ? fast : slow, type, 3);
 }
 

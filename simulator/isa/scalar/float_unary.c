@@ -38,7 +38,7 @@ static double apply(uint32_t op, double x) {
 static enum next sign_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *a = row(run, insn->op[1]);
-    bool negate = insn->aux == U_NEG, ftz = insn->ftz;
+    bool negate = insn->floating.operation == U_NEG, ftz = insn->floating.ftz;
     LANEWISE(mask, uint32_t x = a[l]; x = ftz && (x & 0x7f800000) == 0 ? x & 0x80000000 : x;
              d[l] = negate ? x ^ 0x80000000 : x & 0x7fffffff);
     return NEXT;
@@ -47,7 +47,7 @@ static enum next sign_f32(struct run *run, const struct insn *insn, uint32_t mas
 static enum next sign_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     uint64_t *d = row(run, insn->op[0]);
     const uint64_t *a = row(run, insn->op[1]), sign = (uint64_t)1 << 63;
-    bool negate = insn->aux == U_NEG;
+    bool negate = insn->floating.operation == U_NEG;
     LANEWISE(mask, d[l] = negate ? a[l] ^ sign : a[l] & ~sign);
     return NEXT;
 }
@@ -64,12 +64,12 @@ static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t ma
     const float *a = row(run, insn->op[1]);
     const uint32_t nan_bits = 0x7fffffff;
     int before = fegetround();
-    (void)fesetround(fe_modes[insn->rnd]);
+    (void)fesetround(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         volatile float x = a[LANE(rest)], r;
-        x = insn->ftz ? flush(x) : x;
-        r = insn->aux == U_RCP ? 1.0f / x : sqrtf(x);
-        r = insn->ftz ? flush(r) : r;
+        x = insn->floating.ftz ? flush(x) : x;
+        r = insn->floating.operation == U_RCP ? 1.0f / x : sqrtf(x);
+        r = insn->floating.ftz ? flush(r) : r;
         d[LANE(rest)] = r;
         if (r != r) {
             memcpy(&d[LANE(rest)], &nan_bits, sizeof nan_bits);
@@ -85,9 +85,9 @@ static enum next exec_f32(struct run *run, const struct insn *insn, uint32_t mas
     const uint32_t nan_bits = 0x7fffffff;
     FOR_LANES(rest, mask) {
         float x = a[LANE(rest)];
-        x = insn->ftz ? flush(x) : x;
-        float r = (float)apply(insn->aux, x);
-        r = insn->ftz ? flush(r) : r;
+        x = insn->floating.ftz ? flush(x) : x;
+        float r = (float)apply(insn->floating.operation, x);
+        r = insn->floating.ftz ? flush(r) : r;
         if (r != r) {
             memcpy(&r, &nan_bits, sizeof r);
         }
@@ -100,10 +100,10 @@ static enum next exec_f64(struct run *run, const struct insn *insn, uint32_t mas
     double *d = row(run, insn->op[0]);
     const double *a = row(run, insn->op[1]);
     int before = fegetround();
-    (void)fesetround(fe_modes[insn->rnd]);
+    (void)fesetround(fe_modes[insn->floating.rounding]);
     FOR_LANES(rest, mask) {
         volatile double x = a[LANE(rest)];
-        volatile double r = apply(insn->aux, x);
+        volatile double r = apply(insn->floating.operation, x);
         d[LANE(rest)] = r;
     }
     (void)fesetround(before);
@@ -116,9 +116,9 @@ static enum next ex2_f32(struct run *run, const struct insn *insn, uint32_t mask
     const float *a = row(run, insn->op[1]);
     FOR_LANES(rest, mask) {
         float x = a[LANE(rest)];
-        x = insn->ftz ? flush(x) : x;
+        x = insn->floating.ftz ? flush(x) : x;
         float r = exp2f(x);
-        d[LANE(rest)] = insn->ftz ? flush(r) : r;
+        d[LANE(rest)] = insn->floating.ftz ? flush(r) : r;
     }
     return NEXT;
 }
@@ -126,7 +126,7 @@ static enum next ex2_f32(struct run *run, const struct insn *insn, uint32_t mask
 static enum next rcp_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);
-    bool ftz = insn->ftz;
+    bool ftz = insn->floating.ftz;
     LANEWISE(mask, float x = ftz ? flush(a[l]) : a[l]; float r = 1.0f / x; d[l] = ftz ? flush(r) : r);
     return NEXT;
 }
@@ -144,11 +144,12 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type) {
         decode_half(d, name, type);
         return;
     }
-    d->insn->aux = op;
-    d->insn->ftz = mod(d, "ftz");
+    d->insn->floating.operation = (uint8_t)op;
+    d->insn->floating.ftz = mod(d, "ftz");
     bool approximate = mod(d, "approx");
-    d->insn->rnd = (uint8_t)mod_rounding(d);
-    if (d->insn->rnd > RND_RP || (d->insn->rnd != RND_NONE && op != U_RCP && op != U_SQRT)) {
+    d->insn->floating.rounding = (uint8_t)mod_rounding(d);
+    if (d->insn->floating.rounding > RND_RP ||
+        (d->insn->floating.rounding != RND_NONE && op != U_RCP && op != U_SQRT)) {
         decode_fail(d, "not with this rounding");
     }
     plain(d, op <= U_NEG ? sign : (op == U_RCP || op == U_SQRT) && !approximate ? exact : approx, type, 1);
@@ -201,12 +202,12 @@ static enum next exec_testp(struct run *run, const struct insn *insn, uint32_t m
         int lane = LANE(rest);
         int kind = insn->type == T_F64 ? fpclassify(((const double *)row(run, insn->op[1]))[lane])
                                        : fpclassify(((const float *)row(run, insn->op[1]))[lane]);
-        bool holds = insn->aux == TEST_FINITE       ? kind != FP_INFINITE && kind != FP_NAN
-                     : insn->aux == TEST_INFINITE   ? kind == FP_INFINITE
-                     : insn->aux == TEST_NUMBER     ? kind != FP_NAN
-                     : insn->aux == TEST_NOTANUMBER ? kind == FP_NAN
-                     : insn->aux == TEST_NORMAL     ? kind == FP_NORMAL
-                                                    : kind == FP_SUBNORMAL;
+        bool holds = insn->floating.operation == TEST_FINITE       ? kind != FP_INFINITE && kind != FP_NAN
+                     : insn->floating.operation == TEST_INFINITE   ? kind == FP_INFINITE
+                     : insn->floating.operation == TEST_NUMBER     ? kind != FP_NAN
+                     : insn->floating.operation == TEST_NOTANUMBER ? kind == FP_NAN
+                     : insn->floating.operation == TEST_NORMAL     ? kind == FP_NORMAL
+                                                                   : kind == FP_SUBNORMAL;
         result |= (uint32_t)holds << lane;
     }
     set_pred(run, insn->op[0], mask, result);
@@ -222,7 +223,7 @@ void decode_testp(struct decoder *d) {
     if (test < 0 || (type != T_F32 && type != T_F64)) {
         decode_fail(d, "not with this test or type");
     }
-    d->insn->aux = (uint32_t)test;
+    d->insn->floating.operation = (uint8_t)test;
     d->insn->type = (uint8_t)type;
     d->insn->fn = exec_testp;
     d->insn->ndst = 1;

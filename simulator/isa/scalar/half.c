@@ -43,15 +43,15 @@ static uint32_t round_double(double x, bool bf16) {
 }
 
 static float flush_half(float x, const struct insn *insn) {
-    return insn->ftz && !is_bf16(insn->type) && fabsf(x) < 0x1p-14f ? copysignf(0.0f, x) : x;
+    return insn->floating.ftz && !is_bf16(insn->type) && fabsf(x) < 0x1p-14f ? copysignf(0.0f, x) : x;
 }
 
 static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits, uint32_t c_bits) {
     bool bf16 = is_bf16(insn->type);
-    if (insn->aux == H_NEG) {
+    if (insn->floating.operation == H_NEG) {
         return (a_bits ^ 0x8000) & 0xffff;
     }
-    if (insn->aux == H_ABS) {
+    if (insn->floating.operation == H_ABS) {
         return a_bits & 0x7fff;
     }
     float a = bf16 ? bf16_to_f32(a_bits & 0xffff) : f16_to_f32(a_bits);
@@ -61,7 +61,7 @@ static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits,
     b = flush_half(b, insn);
     c = flush_half(c, insn);
     double r = 0;
-    switch (insn->aux) {
+    switch (insn->floating.operation) {
     case H_ADD:
         r = add_to_odd(a, b);
         break;
@@ -81,23 +81,23 @@ static uint32_t apply(const struct insn *insn, uint32_t a_bits, uint32_t b_bits,
         r = tanh(a);
         break;
     default: {
-        bool a_nan = a != a, b_nan = b != b, largest = insn->aux == H_MAX;
+        bool a_nan = a != a, b_nan = b != b, largest = insn->floating.operation == H_MAX;
         bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
         if (a_nan || b_nan) {
-            r = insn->aux2 || (a_nan && b_nan) ? NAN : a_nan ? b : a;
+            r = insn->floating.nan || (a_nan && b_nan) ? NAN : a_nan ? b : a;
         } else {
             r = a_less == largest ? b : a;
         }
     }
     }
-    if (insn->sat) {
+    if (insn->floating.sat) {
         r = r > 0 ? (r < 1 ? r : 1) : 0;
     }
-    if (insn->cmp) { /* .relu */
+    if (insn->floating.relu) {
         r = r > 0 || r != r ? r : 0;
     }
     uint32_t bits = round_double(r, bf16);
-    if (insn->ftz && !bf16 && (bits & 0x7c00) == 0) {
+    if (insn->floating.ftz && !bf16 && (bits & 0x7c00) == 0) {
         bits &= 0x8000;
     }
     return bits;
@@ -144,16 +144,17 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
     d->insn->cls = CL_FLOAT;
-    d->insn->aux = op;
+    d->insn->floating.operation = (uint8_t)op;
     (void)mod(d, "rn");
     (void)mod(d, "approx");
-    d->insn->ftz = mod(d, "ftz");
-    d->insn->sat = mod(d, "sat");
-    d->insn->cmp = mod(d, "relu");
-    d->insn->aux2 = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
+    d->insn->floating.ftz = mod(d, "ftz");
+    d->insn->floating.sat = mod(d, "sat");
+    d->insn->floating.relu = mod(d, "relu");
+    d->insn->floating.nan = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
     /* bf16 takes the register class b16 like f16. */
     plain(d, fns, type, sources[op]);
-    if (op == H_MUL && type == T_F16X2 && !d->insn->ftz && !d->insn->sat && !d->insn->cmp) {
+    if (op == H_MUL && type == T_F16X2 && !d->insn->floating.ftz && !d->insn->floating.sat &&
+        !d->insn->floating.relu) {
         d->insn->fn = mul_f16x2;
     }
 }

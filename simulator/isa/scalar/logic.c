@@ -137,7 +137,7 @@ static inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) 
     }
     return result;
 }
-TERNARY(lop3_b32, lop3(a, b, c, insn->aux))
+TERNARY(lop3_b32, lop3(a, b, c, insn->integer.table))
 
 static enum next lop3_pred(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t any = 0;
@@ -147,7 +147,7 @@ static enum next lop3_pred(struct run *run, const struct insn *insn, uint32_t ma
         any |= (uint32_t)(d[LANE(rest)] != 0) << LANE(rest);
     }
     uint32_t q = pred(run, insn->op[5]);
-    set_pred(run, insn->op[4], mask, insn->boolop ? any & q : any | q);
+    set_pred(run, insn->op[4], mask, insn->integer.combine_and ? any & q : any | q);
     return NEXT;
 }
 
@@ -158,7 +158,7 @@ void decode_lop3(struct decoder *d) {
     if (type != T_B32) {
         decode_fail(d, "only with type .b32");
     }
-    d->insn->aux = (uint32_t)immediate(d, &d->op[4]) & 0xff;
+    d->insn->integer.table = (uint8_t)immediate(d, &d->op[4]);
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], type));
     for (int i = 1; i < 4; i++) {
@@ -171,7 +171,7 @@ void decode_lop3(struct decoder *d) {
         }
         emit(d, dst(d, d->op[0].second, T_PRED));
         emit(d, src(d, &d->op[5], T_PRED));
-        d->insn->boolop = with_and;
+        d->insn->integer.combine_and = with_and;
         d->insn->fn = lop3_pred;
     }
 }
@@ -232,13 +232,13 @@ static uint32_t find_bit(uint64_t x, int bits, bool sign, bool amount) {
     uint32_t at = 63 - (uint32_t)__builtin_clzll(x);
     return amount ? (uint32_t)bits - 1 - at : at;
 }
-UNARY(bfind_32, uint32_t, uint32_t, find_bit(a, 32, insn->type == T_S32, insn->aux))
-UNARY(bfind_64, uint32_t, uint64_t, find_bit(a, 64, insn->type == T_S64, insn->aux))
+UNARY(bfind_32, uint32_t, uint32_t, find_bit(a, 32, insn->type == T_S32, insn->integer.shift_amount))
+UNARY(bfind_64, uint32_t, uint64_t, find_bit(a, 64, insn->type == T_S64, insn->integer.shift_amount))
 
 void decode_bfind(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {
         [T_U32] = bfind_32, [T_S32] = bfind_32, [T_U64] = bfind_64, [T_S64] = bfind_64};
-    d->insn->aux = mod(d, "shiftamt");
+    d->insn->integer.shift_amount = mod(d, "shiftamt");
     to_count(d, fns);
 }
 
@@ -334,23 +334,25 @@ void decode_bfi(struct decoder *d) {
 
 /* szext: the low c bits with sign or zero extension; bmsk: b bits from bit a on. */
 BINARY(szext_u32, uint32_t,
-       insn->aux ? extract(a, 0, b & 31, 32, false) : (b > 31 ? a : (uint32_t)extract(a, 0, b, 32, false)))
+       insn->integer.wrap ? extract(a, 0, b & 31, 32, false)
+                          : (b > 31 ? a : (uint32_t)extract(a, 0, b, 32, false)))
 BINARY(szext_s32, uint32_t,
-       insn->aux ? extract(a, 0, b & 31, 32, true) : (b > 31 ? a : (uint32_t)extract(a, 0, b, 32, true)))
+       insn->integer.wrap ? extract(a, 0, b & 31, 32, true)
+                          : (b > 31 ? a : (uint32_t)extract(a, 0, b, 32, true)))
 BINARY(bmsk_b32, uint32_t,
-       insn->aux ? (uint32_t)((((uint64_t)1 << (b & 31)) - 1) << (a & 31))
-                 : (a > 31 ? 0 : (uint32_t)((((uint64_t)1 << (b > 32 ? 32 : b)) - 1) << a)))
+       insn->integer.wrap ? (uint32_t)((((uint64_t)1 << (b & 31)) - 1) << (a & 31))
+                          : (a > 31 ? 0 : (uint32_t)((((uint64_t)1 << (b > 32 ? 32 : b)) - 1) << a)))
 
 void decode_szext(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_U32] = szext_u32, [T_S32] = szext_s32};
-    d->insn->aux = mod(d, "wrap");
+    d->insn->integer.wrap = mod(d, "wrap");
     (void)mod(d, "clamp");
     plain(d, fns, mod_type(d), 2);
 }
 
 void decode_bmsk(struct decoder *d) {
     static const exec_fn fns[T_TYPES] = {[T_B32] = bmsk_b32};
-    d->insn->aux = mod(d, "wrap");
+    d->insn->integer.wrap = mod(d, "wrap");
     (void)mod(d, "clamp");
     plain(d, fns, mod_type(d), 2);
 }

@@ -26,7 +26,7 @@ static enum next mov_pred(struct run *run, const struct insn *insn, uint32_t mas
 /* A clock that counts the machine's own steps: two reads never agree, and no run depends on the host's time. */
 static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t mask) {
     uint64_t now = atomic_fetch_add(&run->launch->clock, 32) + 32;
-    now = insn->aux == SR_CLOCK_HI || insn->aux == SR_GLOBALTIMER_HI ? now >> 32 : now;
+    now = insn->move.clock == SR_CLOCK_HI || insn->move.clock == SR_GLOBALTIMER_HI ? now >> 32 : now;
     if (insn->op[0].wide) {
         uint64_t *d = row(run, insn->op[0]);
         LANEWISE(mask, d[l] = now);
@@ -39,7 +39,7 @@ static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t ma
 
 /* {d0, d1, ...} = a: op holds the pieces, then a. */
 static enum next mov_unpack(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t pieces = insn->vec, bits = insn->aux;
+    uint32_t pieces = insn->move.pieces, bits = insn->move.piece_bits;
     struct operand from = insn->op[pieces];
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -56,7 +56,7 @@ static enum next mov_unpack(struct run *run, const struct insn *insn, uint32_t m
 
 /* d = {a0, a1, ...}: op holds d, then the pieces. */
 static enum next mov_pack(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t pieces = insn->vec, bits = insn->aux;
+    uint32_t pieces = insn->move.pieces, bits = insn->move.piece_bits;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t value = 0;
@@ -81,8 +81,8 @@ static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
         decode_fail(d, "%u pieces of .%s", count, ptx_type_name(type));
     }
     unsigned piece = bytes / count == 4 ? T_B32 : bytes / count == 2 ? T_B16 : T_B8;
-    d->insn->vec = (uint8_t)count;
-    d->insn->aux = bytes / count * 8;
+    d->insn->move.pieces = (uint8_t)count;
+    d->insn->move.piece_bits = (uint8_t)(bytes / count * 8);
     if (vector_at == 0) {
         for (uint32_t i = 0; i < count; i++) {
             emit(d, dst(d, &pieces[i], piece));
@@ -154,7 +154,7 @@ void decode_mov(struct decoder *d) {
     d->insn->ndst = 1;
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         if (d->op[1].kind == PO_NAME && token_is(&d->op[1].name, clocks[i].name)) {
-            d->insn->aux = clocks[i].kind;
+            d->insn->move.clock = (uint8_t)clocks[i].kind;
             d->insn->fn = mov_clock;
             return;
         }
@@ -180,22 +180,21 @@ static enum next exec_cvta(struct run *run, const struct insn *insn, uint32_t ma
     uint64_t window = window_of(insn->space);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
-        address = insn->aux ? address & ~(window == 0 ? 0 : WINDOW_MASK) : address | window;
+        uint64_t address = lane_u64(run, insn->op[1], lane);
+        address = insn->move.to_space ? address & ~(window == 0 ? 0 : WINDOW_MASK) : address | window;
         store_lane(run, insn->op[0], lane, address);
     }
     return NEXT;
 }
 
 void decode_cvta(struct decoder *d) {
-    d->insn->aux = mod(d, "to");
+    d->insn->move.to_space = mod(d, "to");
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     if (d->insn->space == SP_GENERIC || (type != T_U64 && type != T_U32)) {
         decode_fail(d, "not with this space or type");
     }
-    d->insn->imm = 0;
     emit(d, dst(d, &d->op[0], type));
     emit(d, src(d, &d->op[1], type));
     d->insn->ndst = 1;
@@ -205,7 +204,7 @@ void decode_cvta(struct decoder *d) {
 static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t address = lane_u64(run, insn->op[1], lane) + (uint64_t)insn->imm;
+        uint64_t address = lane_u64(run, insn->op[1], lane);
         uint32_t rank = lane_u32(run, insn->op[2], lane);
         if (rank >= run->cluster->nctas) {
             return sim_report(run, SIM_ERROR, "bad-rank", lane, "mapa names CTA rank %u of a cluster of %u",

@@ -25,7 +25,7 @@ static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
 
 /* op: columns, address in shared memory. */
 static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tc_why why;
     uint64_t columns, to;
@@ -61,7 +61,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
 
 /* op: columns, address. */
 static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tc_why why;
     uint64_t columns, address;
@@ -81,7 +81,7 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
 }
 
 static enum next exec_relinquish(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     (void)mask;
     if (tensor == NULL || !check_group(run, tensor, form->cta_group)) {
@@ -152,7 +152,7 @@ static void mark_rows(struct warp *warp, const struct function *function, const 
 
 /* op: the registers, then the address. */
 static enum next exec_access(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     bool load = insn->ndst > 0;
     int count = insn->nop - 1;
     struct tensor_warp *warp = tensor_warp(run);

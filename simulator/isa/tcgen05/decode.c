@@ -5,7 +5,7 @@
 static struct tensor_form *new_form(struct decoder *d) {
     struct tensor_form *form = parse_take(d->parser, sizeof *form);
     memset(form, 0, sizeof *form);
-    d->insn->ext = form;
+    d->insn->tcgen05.form = form;
     return form;
 }
 
@@ -15,7 +15,7 @@ static void address(struct decoder *d, struct tensor_form *form, const struct po
     int64_t offset;
     struct operand base = address_base(d, pop, &offset);
     emit(d, base);
-    if (at < 8) {
+    if (at < MAX_ADDRESS_OPERANDS) {
         form->offset[at] = offset;
     } else if (offset != 0) {
         decode_fail(d, "an address with an offset behind more than 8 operands is not supported");

@@ -137,7 +137,7 @@ static bool check_mma(struct run *run, struct mma_op *m) {
 enum { M_D, M_A, M_B, M_IDESC, M_ENABLE, M_REST };
 
 static bool decode_mma(struct run *run, const struct insn *insn, int lane, struct tc_mma *mma) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     struct tc_why why;
     if (!tc_decode_instruction(lane_u32(run, insn->op[M_IDESC], lane), form->kind, form->cta_group, form->ws,
                                form->scales, &mma->in, &why)) {
@@ -169,7 +169,7 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
 }
 
 static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest), count;
         struct cta *ctas[2];
@@ -244,7 +244,7 @@ static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL,
 
 /* op: address, descriptor. */
 static enum next exec_cp(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest), count;
         struct cta *ctas[2];
@@ -304,7 +304,7 @@ static void shift_write(struct async_op *op) {
 static const struct async_kind shift_kind = {"tcgen05.shift", NULL, shift_write, NULL, NULL, NULL};
 
 static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct shift_op s = {0};
@@ -363,7 +363,7 @@ static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, comm
 
 /* op: barrier, and with multicast the mask of CTAs. */
 static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct tensor_form *form = insn->ext;
+    const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest), count;
         struct cta *ctas[2];

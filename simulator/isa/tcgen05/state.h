@@ -77,7 +77,7 @@ enum { T_ALLOC, T_DEALLOC, T_RELINQUISH, T_LD, T_ST, T_WAIT_LD, T_WAIT_ST, T_FEN
 exec_fn tensor_pipe_fn(int which);
 enum { T_MMA, T_CP, T_SHIFT, T_COMMIT };
 
-/* What a decoder leaves in insn->ext. */
+/* What a decoder leaves in insn->tcgen05.form. */
 struct tensor_form {
     int cta_group;
     /* ld and st */
@@ -90,8 +90,8 @@ struct tensor_form {
     /* cp */
     enum tmem_cp_shape cp_shape;
     enum tmem_cp_format cp_format;
-    bool multicast;    /* commit */
-    int64_t offset[8]; /* of the addresses in op[] */
+    bool multicast;                       /* commit */
+    int64_t offset[MAX_ADDRESS_OPERANDS]; /* of the addresses in op[] */
 };
 
 /* The value of an operand that has to be the same in all lanes; false after a report. */

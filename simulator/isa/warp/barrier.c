@@ -44,7 +44,7 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
     bar->expected = threads;
     /* HW: an aligned barrier counts whole warps. */
     bar->arrived += insn->aligned && threads != 0 ? LANES : (uint32_t)__builtin_popcount(mask);
-    if (insn->aux == BAR_RED) {
+    if (insn->barrier.action == BAR_RED) {
         uint32_t yes = pred(run, insn->op[insn->nop - 1]) & mask;
         bar->all = bar->all && yes == mask;
         bar->any = bar->any || yes != 0;
@@ -70,17 +70,18 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
 /* op: [d], barrier, [threads], [predicate] */
 static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
-    int at = insn->aux == BAR_RED ? 1 : 0;
+    int at = insn->barrier.action == BAR_RED ? 1 : 0;
     uint32_t number = lane_u32(run, insn->op[at], __builtin_ctz(mask));
-    uint32_t threads = insn->vec ? lane_u32(run, insn->op[at + 1], __builtin_ctz(mask)) : 0;
-    if (number >= NAMED_BARRIERS || threads % LANES != 0 || threads > 1024 || (insn->vec && threads == 0)) {
+    uint32_t threads = insn->barrier.has_count ? lane_u32(run, insn->op[at + 1], __builtin_ctz(mask)) : 0;
+    if (number >= NAMED_BARRIERS || threads % LANES != 0 || threads > 1024 ||
+        (insn->barrier.has_count && threads == 0)) {
         return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u with %u threads", number, threads);
     }
     struct named_barrier *bar = &run->cta->bars[number];
     if (!split->resumed) {
         uint32_t generation = bar->generation;
         enum next next = arrive(run, insn, mask, number, threads);
-        if (next != NEXT || insn->aux == BAR_ARRIVE) {
+        if (next != NEXT || insn->barrier.action == BAR_ARRIVE) {
             return next;
         }
         run->worker->counters.barrier_waits++;
@@ -96,10 +97,10 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
         clock_observe(run, bar->released);
     }
     warp_synced(run);
-    if (insn->aux == BAR_RED && insn->type == T_PRED) {
-        bool result = insn->aux2 == RED_AND ? bar->result_all : bar->result_any;
+    if (insn->barrier.action == BAR_RED && insn->type == T_PRED) {
+        bool result = insn->barrier.reduction == RED_AND ? bar->result_all : bar->result_any;
         set_pred(run, insn->op[0], mask, result ? ALL_LANES : 0);
-    } else if (insn->aux == BAR_RED) {
+    } else if (insn->barrier.action == BAR_RED) {
         uint32_t *d = row(run, insn->op[0]), count = bar->result_count;
         LANEWISE(mask, d[l] = count);
     }
@@ -151,7 +152,7 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     uint32_t live = 0;
     cluster->cluster_arrived += (uint32_t)__builtin_popcount(mask);
     run->warp->cluster_arrivals |= mask;
-    if (run->launch->checks && !insn->aux /* .relaxed */) {
+    if (run->launch->checks && !insn->barrier.relaxed) {
         clock_publish(run, cluster->cluster_gathered);
     } else if (run->launch->checks) {
         tensor_join(cluster, cluster->cluster_gathered, run->warp->clock);
@@ -209,7 +210,7 @@ static void decode_cluster(struct decoder *d) {
     }
     (void)mod(d, "acquire");
     (void)mod(d, "release");
-    d->insn->aux = mod(d, "relaxed");
+    d->insn->barrier.relaxed = mod(d, "relaxed");
     d->insn->aligned = mod(d, "aligned");
     need_operands(d, 0, 0);
     d->insn->fn = wait ? exec_cluster_wait : exec_cluster_arrive;
@@ -229,19 +230,21 @@ void decode_bar(struct decoder *d) {
     }
     (void)mod(d, "cta");
     insn->aligned = mod(d, "aligned") || old;
-    insn->aux = mod(d, "sync") ? BAR_SYNC : mod(d, "arrive") ? BAR_ARRIVE : mod(d, "red") ? BAR_RED : 9;
-    if (insn->aux == 9) {
+    static const char *const actions[] = {"sync", "arrive", "red", NULL};
+    int action = mod_of(d, actions);
+    if (action < 0) {
         decode_fail(d, "none of .sync, .arrive, .red");
     }
+    insn->barrier.action = (uint8_t)action;
     int at = 0, last = d->nop;
     insn->fn = exec_bar;
-    if (insn->aux == BAR_RED) {
+    if (insn->barrier.action == BAR_RED) {
         int reduction = mod_of(d, reductions);
         insn->type = (uint8_t)mod_type(d);
         if (reduction < 0 || insn->type != (reduction == RED_POPC ? T_U32 : T_PRED) || d->nop < 3) {
             decode_fail(d, "not with this reduction or type");
         }
-        insn->aux2 = (uint32_t)reduction;
+        insn->barrier.reduction = (uint8_t)reduction;
         insn->ndst = 1;
         emit(d, dst(d, &d->op[at++], insn->type));
         last--;
@@ -252,9 +255,9 @@ void decode_bar(struct decoder *d) {
     emit(d, src(d, &d->op[at], T_U32));
     if (last - at == 2) {
         emit(d, src(d, &d->op[at + 1], T_U32));
-        insn->vec = 1;
+        insn->barrier.has_count = true;
     }
-    if (insn->aux == BAR_RED) {
+    if (insn->barrier.action == BAR_RED) {
         emit(d, src(d, &d->op[last], T_PRED));
     }
 }

@@ -7,12 +7,12 @@
 static enum next exec_bra(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
     if (mask == split->mask) {
-        split->pc = insn->target;
+        split->pc = insn->control.target;
         return JUMP;
     }
     split->mask &= ~mask;
     split->pc++;
-    add_split(run, mask, insn->target);
+    add_split(run, mask, insn->control.target);
     return GONE;
 }
 
@@ -28,7 +28,7 @@ void decode_bra(struct decoder *d) {
 
 /* op: index */
 static enum next exec_brx(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct branch_targets *targets = insn->ext;
+    const struct branch_targets *targets = insn->control.targets;
     struct split *split = run->split;
     uint32_t stay = split->mask & ~mask, left = mask;
     uint32_t next_pc = split->pc + 1;
@@ -67,7 +67,7 @@ void decode_brx(struct decoder *d) {
         decode_fail(d, "no list of targets");
     }
     emit(d, src(d, &d->op[0], T_U32));
-    d->insn->ext = d->op[1].symbol->targets;
+    d->insn->control.targets = d->op[1].symbol->targets;
     d->insn->fn = exec_brx;
 }
 
@@ -89,7 +89,7 @@ static void copy_frame(struct run *run, const struct call_copy *copy, uint32_t c
 enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask);
 
 static enum next exec_call(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct call_info *call = insn->ext;
+    const struct call_info *call = insn->control.call;
     struct split *split = run->split;
     const struct launch *launch = run->launch;
     if (call->callee->builtin == BUILTIN_VPRINTF) {
@@ -116,7 +116,7 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
 
 enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
-    if (split->depth == 0 || insn->aux /* exit */) {
+    if (split->depth == 0 || insn->control.exits) {
         end_lanes(run, mask);
         return GONE;
     }
@@ -172,14 +172,14 @@ void decode_call(struct decoder *d) {
     parser->calls =
         parse_grow(parser, parser->calls, parser->function->ncalls, &parser->calls_room, sizeof *parser->calls);
     parser->calls[parser->function->ncalls++] = function;
-    d->insn->ext = info;
+    d->insn->control.call = info;
     d->insn->fn = exec_call;
 }
 
 void decode_ret(struct decoder *d) {
     (void)mod(d, "uni");
     need_operands(d, 0, 0);
-    d->insn->aux = d->mnemonic.text[0] == 'e';
+    d->insn->control.exits = d->mnemonic.text[0] == 'e';
     d->insn->fn = exec_ret;
 }
 
@@ -254,7 +254,7 @@ static enum next exec_setmaxnreg(struct run *run, const struct insn *insn, uint3
     if (run->warp->index != first) {
         return NEXT;
     }
-    cta->registers[first / 4] = (uint32_t)insn->imm;
+    cta->registers[first / 4] = insn->control.registers;
     cta->registers_known |= 1u << first / 4;
     uint32_t total = 0;
     for (uint32_t i = 0; i < cta->nwarps; i += 4) {
@@ -274,10 +274,11 @@ void decode_setmaxnreg(struct decoder *d) {
         decode_fail(d, "only setmaxnreg.{inc,dec}.sync.aligned.u32");
     }
     need_operands(d, 1, 1);
-    d->insn->imm = immediate(d, &d->op[0]);
-    if (d->insn->imm < 24 || d->insn->imm > 256 || d->insn->imm % 8 != 0) {
-        decode_fail(d, "%lld registers; expected 24 to 256 in steps of 8", (long long)d->insn->imm);
+    int64_t registers = immediate(d, &d->op[0]);
+    if (registers < 24 || registers > 256 || registers % 8 != 0) {
+        decode_fail(d, "%lld registers; expected 24 to 256 in steps of 8", (long long)registers);
     }
+    d->insn->control.registers = (uint16_t)registers;
     d->insn->aligned = 1;
     d->insn->fn = exec_setmaxnreg;
 }
@@ -285,12 +286,12 @@ void decode_setmaxnreg(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
-    if (insn->aux) {
+    if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
-    if (insn->aux2) { /* an acquire names its map */
+    if (insn->fence.acquires_map) { /* an acquire names its map */
         FOR_LANES(rest, mask) {
-            map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->imm);
+            map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->offset);
         }
     }
     return NEXT;
@@ -322,9 +323,9 @@ void decode_fence(struct decoder *d) {
         async |= word == 9 || word == 10;
         tensormap |= word == 12;
     }
-    d->insn->aux = init || (proxy && async);
-    d->insn->aux2 = tensormap && d->nop == 2;
-    if (d->insn->aux2) {
+    d->insn->fence.async_proxy = init || (proxy && async);
+    d->insn->fence.acquires_map = tensormap && d->nop == 2;
+    if (d->insn->fence.acquires_map) {
         d->insn->space = SP_GENERIC;
         emit_address(d, &d->op[0]);
     } else {

@@ -38,7 +38,7 @@ static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t ma
         int clamp = c & 31, segment = c >> 8 & 31;
         int highest = (lane & segment) | (clamp & ~segment & 31), lowest = lane & segment, from;
         bool inside;
-        switch (insn->aux) {
+        switch (insn->warp.mode) {
         case 0: /* up */
             from = lane - b;
             inside = from >= highest; /* the clamp is a lower bound here */
@@ -83,7 +83,7 @@ void decode_shfl(struct decoder *d) {
     if (!sync || mode < 0 || type != T_B32) {
         decode_fail(d, "only shfl.sync.{up,down,bfly,idx}.b32");
     }
-    d->insn->aux = (uint32_t)mode;
+    d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_shfl;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], T_B32));
@@ -100,8 +100,10 @@ static enum next exec_vote(struct run *run, const struct insn *insn, uint32_t ma
     if (next != NEXT) {
         return next;
     }
-    bool result = insn->aux == 0 ? yes == mask : insn->aux == 1 ? yes != 0 : yes == mask || yes == 0;
-    if (insn->aux == 3) {
+    bool result = insn->warp.mode == 0   ? yes == mask
+                  : insn->warp.mode == 1 ? yes != 0
+                                         : yes == mask || yes == 0;
+    if (insn->warp.mode == 3) {
         uint32_t *d = row(run, insn->op[0]);
         LANEWISE(mask, d[l] = yes);
     } else {
@@ -119,7 +121,7 @@ void decode_vote(struct decoder *d) {
     if (!sync || mode < 0 || type != (mode == 3 ? T_B32 : T_PRED)) {
         decode_fail(d, "only vote.sync.{all,any,uni}.pred and .ballot.b32");
     }
-    d->insn->aux = (uint32_t)mode;
+    d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_vote;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], type));
@@ -145,7 +147,7 @@ static enum next exec_match(struct run *run, const struct insn *insn, uint32_t m
     }
     uint32_t *d = row(run, insn->op[0]);
     FOR_LANES(rest, mask) {
-        d[LANE(rest)] = insn->aux ? (same ? mask : 0) : result[LANE(rest)];
+        d[LANE(rest)] = insn->warp.all ? (same ? mask : 0) : result[LANE(rest)];
     }
     if (!insn->op[1].sink) {
         set_pred(run, insn->op[1], mask, same);
@@ -161,7 +163,7 @@ void decode_match(struct decoder *d) {
     }
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
-    d->insn->aux = all;
+    d->insn->warp.all = all;
     d->insn->fn = exec_match;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], T_B32));
@@ -218,22 +220,22 @@ static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t m
             float x, y;
             memcpy(&x, &sum, 4);
             memcpy(&y, &b, 4);
-            x = insn->sat /* .abs */ ? fabsf(x) : x;
-            y = insn->sat ? fabsf(y) : y;
-            x = insn->rnd /* .NaN */ && (x != x || y != y) ? NAN
-                : insn->aux == R_MIN                       ? fminf(x, y)
-                                                           : fmaxf(x, y);
+            x = insn->warp.absolute ? fabsf(x) : x;
+            y = insn->warp.absolute ? fabsf(y) : y;
+            x = insn->warp.nan && (x != x || y != y) ? NAN
+                : insn->warp.operation == R_MIN      ? fminf(x, y)
+                                                     : fmaxf(x, y);
             memcpy(&sum, &x, 4);
             continue;
         }
         bool less = insn->type == T_S32 ? (int32_t)b < (int32_t)sum : b < sum;
         bool more = insn->type == T_S32 ? (int32_t)b > (int32_t)sum : b > sum;
-        sum = insn->aux == R_ADD   ? sum + b
-              : insn->aux == R_MIN ? (less ? b : sum)
-              : insn->aux == R_MAX ? (more ? b : sum)
-              : insn->aux == R_AND ? (sum & b)
-              : insn->aux == R_OR  ? (sum | b)
-                                   : (sum ^ b);
+        sum = insn->warp.operation == R_ADD   ? sum + b
+              : insn->warp.operation == R_MIN ? (less ? b : sum)
+              : insn->warp.operation == R_MAX ? (more ? b : sum)
+              : insn->warp.operation == R_AND ? (sum & b)
+              : insn->warp.operation == R_OR  ? (sum | b)
+                                              : (sum ^ b);
     }
     uint32_t *d = row(run, insn->op[0]);
     LANEWISE(mask, d[l] = sum);
@@ -244,15 +246,15 @@ void decode_redux(struct decoder *d) {
     static const char *const ops[] = {"add", "min", "max", "and", "or", "xor", NULL};
     bool sync = mod(d, "sync");
     int op = mod_of(d, ops);
-    d->insn->sat = mod(d, "abs");
-    d->insn->rnd = mod(d, "NaN");
+    d->insn->warp.absolute = mod(d, "abs");
+    d->insn->warp.nan = mod(d, "NaN");
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     if (!sync || op < 0 || ptx_type_bytes(type) != 4 || (type == T_F32 && op != R_MIN && op != R_MAX)) {
         decode_fail(d, "not with this operation or type");
     }
     d->insn->type = (uint8_t)type;
-    d->insn->aux = (uint32_t)op;
+    d->insn->warp.operation = (uint8_t)op;
     d->insn->fn = exec_redux;
     d->insn->ndst = 1;
     emit(d, dst(d, &d->op[0], type));

@@ -6,14 +6,14 @@
 
 enum { ROW_BYTES = 16 };
 
-/* op: registers, then the address; aux: matrices, aux2: transposed. */
+/* op: registers, then the address; the address is in shared memory. */
 static enum next exec_move(struct run *run, const struct insn *insn, uint32_t mask, bool store) {
-    uint32_t count = insn->aux, rows = count * 8, offsets[LANES];
+    uint32_t count = insn->matrix.count, rows = count * 8, offsets[LANES];
     uint16_t tile[4][8][8];
     struct cta *ctas[LANES];
     (void)mask;
     for (uint32_t i = 0; i < rows; i++) { /* lane i names row i % 8 of matrix i / 8 */
-        uint64_t address = lane_u64(run, insn->op[insn->nop - 1], (int)i) + (uint64_t)insn->imm;
+        uint64_t address = lane_u64(run, insn->op[insn->nop - 1], (int)i) + (uint64_t)insn->offset;
         ctas[i] = shared_cta(run, address & ~WINDOW_MASK, ROW_BYTES, ROW_BYTES, (int)i, true, &offsets[i]);
         if (ctas[i] == NULL) {
             return FAIL;
@@ -34,7 +34,7 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
         for (int t = 0; t < LANES; t++) {
             for (int half = 0; half < 2; half++) {
                 int r = t / 4, c = t % 4 * 2 + half;
-                uint16_t *element = insn->aux2 ? &tile[m][c][r] : &tile[m][r][c];
+                uint16_t *element = insn->matrix.transposed ? &tile[m][c][r] : &tile[m][r][c];
                 if (store) {
                     *element = (uint16_t)(lanes[t] >> (16 * half));
                 } else if (half == 0) {
@@ -64,7 +64,7 @@ static void decode_move(struct decoder *d, bool store) {
     struct insn *insn = d->insn;
     bool sync = mod(d, "sync"), aligned = mod(d, "aligned"), shape = mod(d, "m8n8");
     int count = mod_of(d, counts);
-    insn->aux2 = mod(d, "trans");
+    insn->matrix.transposed = mod(d, "trans");
     unsigned space = mod_space(d, SP_GENERIC), type = mod_type(d);
     if (!sync || !aligned || !shape || count < 0 || type != T_B16 || space == SP_GLOBAL) {
         decode_fail(d, "only .sync.aligned.m8n8.{x1,x2,x4}.b16");
@@ -80,7 +80,7 @@ static void decode_move(struct decoder *d, bool store) {
     }
     insn->space = (uint8_t)space;
     emit_address(d, &d->op[store ? 0 : 1]);
-    insn->aux = n;
+    insn->matrix.count = (uint8_t)n;
     insn->aligned = 1;
     insn->ndst = store ? 0 : (uint8_t)n;
     insn->fn = store ? exec_stmatrix : exec_ldmatrix;
@@ -140,7 +140,7 @@ static void gather_fragment(const struct run *run, const struct insn *insn, int 
 }
 
 static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct mma_form *form = insn->ext;
+    const struct mma_form *form = insn->matrix.form;
     uint8_t a[16][32] = {{0}}, b[8][32] = {{0}};
     uint32_t d[16][8], *rows[16];
     int first_a = form->d_regs, first_b = first_a + form->a_regs, first_c = first_b + form->b_regs;
@@ -229,7 +229,7 @@ void decode_mma(struct decoder *d) {
         decode_fail(d, "fragments of the wrong size for this shape and type");
     }
     d->insn->ndst = (uint8_t)form->d_regs;
-    d->insn->ext = form;
+    d->insn->matrix.form = form;
     d->insn->aligned = 1;
     d->insn->fn = exec_mma;
 }

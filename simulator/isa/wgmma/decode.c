@@ -137,9 +137,9 @@ static void decode_mma_async(struct decoder *d) {
     emit(d, src(d, &d->op[2], T_B64));
     emit(d, src(d, &d->op[3], T_PRED));
     insn->ndst = (uint8_t)registers;
-    insn->vec = in_registers ? 4 : 0;
-    insn->aux = (uint32_t)n;
-    insn->ext = form;
+    insn->wgmma.a_registers = in_registers ? 4 : 0;
+    insn->wgmma.n = (uint16_t)n;
+    insn->wgmma.form = form;
     insn->reg_async = 1;
     wgmma_set_fn(insn, WGMMA_MMA);
 }
@@ -159,7 +159,7 @@ void decode_wgmma(struct decoder *d) {
         wgmma_set_fn(insn, fence ? WGMMA_FENCE : WGMMA_COMMIT);
     } else if (wait) {
         need_operands(d, 1, 1);
-        insn->imm = immediate(d, &d->op[0]);
+        insn->group.pending = (uint32_t)immediate(d, &d->op[0]);
         wgmma_set_fn(insn, WGMMA_WAIT);
     } else {
         decode_fail(d, "unknown form");

@@ -25,9 +25,14 @@ static uint16_t *pending_row(struct warp *warp, const struct function *function,
     return &warp->reg_pending[(launch->reg_base[function->index] + operand.off) / ROW32];
 }
 
+/* D's registers, then A's where A is in registers. */
+static uint32_t registers_used(const struct insn *insn) {
+    return (uint32_t)insn->ndst + insn->wgmma.a_registers;
+}
+
 static void mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
                            int sign) {
-    for (uint32_t i = 0; i < insn->ndst + (uint32_t)insn->vec; i++) { /* D, then A where it is in registers */
+    for (uint32_t i = 0; i < registers_used(insn); i++) {
         uint16_t *row = pending_row(warp, function, insn->op[i]);
         *row = (uint16_t)(*row + sign * (i < insn->ndst ? PENDING_WRITE : PENDING_READ));
     }
@@ -115,7 +120,7 @@ static void mma_read(struct async_op *op) {
     const struct wgmma *mma = op->payload;
     struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
     const struct insn *insn = op->insn;
-    if (insn->vec != 0) { /* A in registers */
+    if (insn->wgmma.a_registers != 0) { /* A in registers */
         for (int warp = 0; warp < 4; warp++) {
             for (int reg = 0; reg < 4; reg++) {
                 const uint32_t *lanes = reg_lanes(mma, warp, insn->ndst + reg);
@@ -173,7 +178,7 @@ static void move_halves(uint32_t *d, int n, uint32_t *pairs, bool out) {
 static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool out) {
     const struct wgmma *mma = op->payload;
     bool half = mma->rule.d == TC_F16;
-    int n = (int)op->insn->aux, step = half ? 1 : 2;
+    int n = op->insn->wgmma.n, step = half ? 1 : 2;
     for (int warp = 0; warp < 4; warp++) {
         for (int reg = 0; reg < op->insn->ndst; reg += step) {
             int lower = reg / step % 2, tile = reg / step / 2;
@@ -192,14 +197,14 @@ static void mma_write(struct async_op *op) {
     struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
     uint32_t *rows[64];
     for (int i = 0; i < 64; i++) {
-        rows[i] = data->d + (uint32_t)i * op->insn->aux;
+        rows[i] = data->d + (uint32_t)i * op->insn->wgmma.n;
     }
     if (mma->accumulate) {
         move_accumulators(op, data, false);
     }
     struct tc_mma_operands operands = {
         .a = data->a[0], .b = data->b[0], .a_stride = sizeof data->a[0], .b_stride = sizeof data->b[0]};
-    tc_mma_tile(&mma->rule, &operands, rows, 64, (int)op->insn->aux, mma->accumulate);
+    tc_mma_tile(&mma->rule, &operands, rows, 64, op->insn->wgmma.n, mma->accumulate);
     move_accumulators(op, data, true);
 }
 
@@ -240,7 +245,7 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
 
 static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
-    uint32_t pending = (uint32_t)insn->imm, open = group_current(run->warp, GROUP_WGMMA);
+    uint32_t pending = insn->group.pending, open = group_current(run->warp, GROUP_WGMMA);
     enum next next = groups_wait(run, GROUP_WGMMA, pending, false);
     if (next == NEXT) {
         uint32_t before = run->warp->npending;
@@ -257,7 +262,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
 static void check_fence(struct run *run, const struct insn *insn) {
     const struct launch *launch = run->launch;
     uint32_t base = launch->reg_base[run->split->function->index];
-    for (uint32_t i = 0; i < insn->ndst + (uint32_t)insn->vec; i++) {
+    for (uint32_t i = 0; i < registers_used(insn); i++) {
         uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];
         if (written >> 1 == run->warp->fence_epoch) {
             /* Copies are what nvcc puts there by itself; ptxas then serialises the wgmma (its note C7510). */
@@ -304,7 +309,7 @@ static void stamp_operand(struct run *run, const struct wgmma *mma, const uint32
 
 /* op: D, then A's registers or its descriptor, B's descriptor, scale-d */
 static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct wgmma_form *form = insn->ext;
+    const struct wgmma_form *form = insn->wgmma.form;
     struct warp *warp = run->warp;
     struct warpgroup *group = &run->cta->warpgroups[warp->index / 4];
     uint32_t quarter = warp->index % 4, at = insn->ndst;
@@ -315,8 +320,9 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     if (warp->npending == IN_FLIGHT) {
         return sim_report(run, SIM_INCOMPLETE, "wgmma", -1, "more than %d wgmma in flight", IN_FLIGHT);
     }
-    uint32_t b_at = at + (insn->vec != 0 ? 4u : 1u);
-    if ((insn->vec == 0 && !uniform(run, insn->op[at], mask, &a)) || !uniform(run, insn->op[b_at], mask, &b)) {
+    uint32_t b_at = at + (insn->wgmma.a_registers != 0 ? 4u : 1u);
+    if ((insn->wgmma.a_registers == 0 && !uniform(run, insn->op[at], mask, &a)) ||
+        !uniform(run, insn->op[b_at], mask, &b)) {
         return sim_report(run, SIM_ERROR, "matrix-descriptor", -1,
                           "the matrix descriptor differs between lanes");
     }
@@ -327,7 +333,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     check_fence(run, insn);
     if (*place == NULL) {
         struct async_op *op = async_new(run, &wgmma_kind, -1, sizeof *mma,
-                                        sizeof(struct wgmma_data) + 64 * sizeof(uint32_t) * insn->aux);
+                                        sizeof(struct wgmma_data) + 64 * sizeof(uint32_t) * insn->wgmma.n);
         mma = op->payload;
         mma->owner = group;
         mma->number = number;
@@ -339,7 +345,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         mma->a_bits = a;
         mma->b_bits = b;
         op->queue = group;
-        if ((insn->vec == 0 && !make_operand(run, a, &mma->a_shape, mma->a_chunks, &mma->na)) ||
+        if ((insn->wgmma.a_registers == 0 && !make_operand(run, a, &mma->a_shape, mma->a_chunks, &mma->na)) ||
             !make_operand(run, b, &mma->b_shape, mma->b_chunks, &mma->nb)) {
             free(op);
             return FAIL;
@@ -380,8 +386,9 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             clock_release(run->cluster, mma->clock);
         }
         run->worker->counters.tensor_instructions++;
-        run->worker->counters.tensor_macs += (uint64_t)64 * insn->aux * (uint32_t)form->rule.k;
-        run->worker->counters.tensor_cycles += insn->aux / 2; /* HW: m64nNk16 (32 bytes of K) in N / 2 cycles */
+        run->worker->counters.tensor_macs += (uint64_t)64 * insn->wgmma.n * (uint32_t)form->rule.k;
+        run->worker->counters.tensor_cycles +=
+            insn->wgmma.n / 2; /* HW: m64nNk16 (32 bytes of K) in N / 2 cycles */
         async_issue(run, op);
     }
     return NEXT;

@@ -18,7 +18,7 @@ struct warpgroup {
     struct clockv *issuers; /* what came before the issue of a wgmma by its four warps */
 };
 
-/* What the mnemonic says; insn->aux is N, insn->vec 4 where A is in registers. */
+/* What the mnemonic says. */
 struct wgmma_form {
     struct tc_mma_rule rule;
     struct tc_operand_shape a, b;
