@@ -81,7 +81,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize
+.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize mutate
 FORCE:
 
 help: ## list the targets (the default)
@@ -118,6 +118,9 @@ test: ## set up, build, pass every test
 	@python=$$(scripts/setup.sh test) && \
 	{ $$python -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
 	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive $$python -m pytest $$parallel $(PYTEST_ARGS)
+
+mutate: build test-programs ## plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.mutate $(MUTATE_ARGS)
 
 bench: build ## time the CPU back end against torch, and the host cost of a call
 	@python=$$(scripts/setup.sh run) && \

@@ -53,7 +53,8 @@ def pytest_make_collect_report(collector: pytest.Collector):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest files first."""
     place = {name: number for number, name in enumerate(LONGEST_FILES)}
-    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+    if "PYTEST_XDIST_WORKER" in os.environ:  # one at a time, the order given on the command line holds
+        items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
 @pytest.fixture(scope="session")

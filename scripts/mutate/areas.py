@@ -1,0 +1,156 @@
+"""Which files make an area, and which tests ought to notice a fault in them, fastest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LIBRARY = "build/libcustom_kernel.so"
+SIMULATED = "build/libcustom_kernel_sim.so"
+SIMULATOR = ("build/ptxsim", "build/libptxsim.so", SIMULATED)
+TENSOR_LIBRARY = "build/libtensor_test.so"
+FEATURES = ("build/libcudart_sim.a", "build/features_sim")
+
+
+@dataclass(frozen=True)
+class Area:
+    """Patterns of files, the tests' files in the order to run them in, and what make rebuilds for them."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+# Tests are named by file: they are looked for in every folder of tests/.
+AREAS: dict[str, Area] = {
+    "core": Area(
+        ("submission/core/*.[ch]", "submission/custom_kernel.h"),
+        ("test_abi.py", "test_shim.py", "test_cpu_threads.py"),
+        (LIBRARY,),
+    ),
+    "cpu": Area(
+        ("submission/cpu/*.[ch]",),
+        ("test_cpu_kernels.py", "test_cpu_threads.py", "test_abi.py"),
+        (LIBRARY,),
+    ),
+    "shim": Area(("submission/submission.py",), ("test_shim.py",)),
+    "host": Area(
+        (
+            "submission/gpu/*.c",
+            "submission/gpu/host.h",
+            "submission/hopper/*.c",
+            "submission/blackwell/*.c",
+            "submission/*/tile_selection.h",
+            "submission/tile_table/*.[ch]",
+        ),
+        (
+            "test_hopper.py",
+            "test_blackwell.py",
+            "test_blackwell_host.py",
+            "test_runtime.py",
+            "test_hopper_kernels.py",
+            "test_blackwell_kernels.py",
+        ),
+        (LIBRARY, SIMULATED),
+    ),
+    "hopper": Area(
+        ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/*.cuh"),
+        ("test_hopper_kernels.py", "test_hopper_recorded.py"),
+        (SIMULATED,),
+    ),
+    "blackwell": Area(
+        (
+            "submission/blackwell/*.cu*",
+            "submission/blackwell/[!t]*.h",
+            "submission/gpu/tcgen05*",
+            "submission/gpu/[!h]*.h",
+        ),
+        ("test_blackwell.py", "test_blackwell_host.py", "test_blackwell_kernels.py"),
+        (SIMULATED,),
+    ),
+    "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference.py")),
+    "eval": Area(("eval/*.py",), ("test_eval_units.py", "test_eval_protocol.py", "test_eval_guards.py")),
+    "release": Area(
+        ("scripts/bundle*.py", "scripts/lint_submission.py", "scripts/submit.py"),
+        ("test_lint_submission.py", "test_submit.py", "test_bundle.py"),
+    ),
+    "rounds": Area(("scripts/rounds*.py",), ("test_rounds_simulation.py", "test_rounds.py")),
+    "history": Area(("scripts/history*.py", "scripts/readme.py"), ("test_readme.py", "test_history.py")),
+    "cost-model": Area(("scripts/account*.py",), ("test_account.py",)),
+    "bring-up": Area(
+        ("scripts/first_day*.py", "scripts/compare*.py", "scripts/bench_*.py", "scripts/check_gpu.py"),
+        ("test_first_day.py",),
+    ),
+    "build": Area(("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_build.py",)),
+    "sim-ptx": Area(("simulator/ptx/*.[ch]",), ("test_parser.py", "test_scalar.py"), SIMULATOR),
+    "sim-scalar": Area(("simulator/isa/scalar/*.[ch]",), ("test_scalar.py", "test_features.py"), FEATURES),
+    "sim-memory": Area(
+        ("simulator/isa/memory/*.[ch]", "simulator/isa/*.[ch]", "simulator/machine/*.[ch]"),
+        ("test_scalar.py", "test_control.py", "test_copies.py", "test_pipeline.py", "test_account.py"),
+        SIMULATOR,
+    ),
+    "sim-warp": Area(
+        ("simulator/isa/warp/*.[ch]", "simulator/interp/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
+        ("test_control.py", "test_matrix.py", "test_pipeline.py", "test_scalar.py", "test_runtime.py"),
+        SIMULATOR,
+    ),
+    "sim-async": Area(
+        ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
+        (
+            "test_missed_phase.py",
+            "test_pipeline.py",
+            "test_copies.py",
+            "test_tensor_maps.py",
+            "test_matrix.py",
+            "test_features.py",
+        ),
+        (*SIMULATOR, *FEATURES),
+    ),
+    "sim-hazard": Area(
+        ("simulator/hazard/*.[ch]",),
+        ("test_control.py", "test_pipeline.py", "test_missed_phase.py", "test_real_faults.py"),
+        SIMULATOR,
+    ),
+    "sim-tensor": Area(
+        ("simulator/tensorcore/**/*.[ch]", "simulator/isa/tcgen05/*.[ch]"),
+        (
+            "test_formats.py",
+            "test_descriptor.py",
+            "test_mma_arith.py",
+            "test_tmem.py",
+            "test_tcgen05.py",
+            "test_spellings.py",
+            "test_recorded.py",
+            "test_kernel.py",
+            "test_kernel_ts.py",
+        ),
+        (*SIMULATOR, TENSOR_LIBRARY),
+    ),
+    "sim-runtime": Area(
+        (
+            "simulator/cudart/*.[ch]",
+            "simulator/nvfp4/*.[ch]",
+            "simulator/cli/*.[ch]",
+            "simulator/report/*.[ch]",
+            "simulator/sim.h",
+        ),
+        ("test_runtime.py", "test_control.py", "test_features.py", "test_real_faults.py"),
+        (*SIMULATOR, *FEATURES),
+    ),
+}
+
+
+def named_tests(root: Path, names: tuple[str, ...]) -> list[str]:
+    """The test files of these names, in this order."""
+    return matching(root, tuple(name if "/" in name else f"tests/**/{name}" for name in names))
+
+
+def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
+    """The files of a checkout that patterns name, in the patterns' order."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file() and "build" not in path.relative_to(root).parts[:1]:
+                found[path.relative_to(root).as_posix()] = None
+    return list(found)

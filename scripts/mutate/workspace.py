@@ -1,0 +1,132 @@
+"""A copy of the checkout to plant faults in: build, fingerprint, tests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+BUILD_LIMIT_S = 600.0
+# What nvcc invents anew on every run, and where in the text an instruction came from.
+VOLATILE_PTX = re.compile(rb"_INTERNAL_[0-9a-f]{8}|tmpxft_[0-9a-f_-]+|^\s*\.(?:loc|file|b8)\s.*$", re.MULTILINE)
+PTX_TEXT = re.compile(rb"\.version [0-9.]+\s[^\0]*")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a command ended; returncode None means that its time was up."""
+
+    returncode: int | None
+    output: str
+    seconds: float
+
+
+class Workspace:
+    """One copy of the checkout."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.environment = {name: value for name, value in os.environ.items() if name not in MAKE_VARIABLES}
+        self.environment |= {
+            "PYTHON": sys.executable,
+            "PYTHONDONTWRITEBYTECODE": "1",  # a stale .pyc would hide a fault of the same size and second
+            "NVFP4_TESTS_BUILT": "1",
+            "OMP_WAIT_POLICY": "passive",
+        }
+
+    def create(self) -> None:
+        """Copies what git would not ignore, uncommitted changes included, and the build; git's record is shared."""
+        self.remove()
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        clone = ["git", "clone", "--quiet", "--shared", "--no-checkout", str(self.root), str(self.folder)]
+        subprocess.run(clone, check=True, capture_output=True)
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=self.root, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, names.split("\0")):
+            source, target = self.root / name, self.folder / name
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)  # with its time, so that make finds the build up to date
+        subprocess.run(["git", "reset", "--quiet"], cwd=self.folder, check=True, capture_output=True)
+        if (self.root / "build").is_dir():
+            ignore = shutil.ignore_patterns("mutate")
+            shutil.copytree(self.root / "build", self.folder / "build", symlinks=True, ignore=ignore)
+
+    def remove(self) -> None:
+        """Deletes the copy."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, command: list[str], limit_s: float, environment: dict[str, str] | None = None) -> Run:
+        """Runs a command in the copy, and ends it with its children when its time is up."""
+        start = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+            returncode: int | None = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            returncode = None
+        return Run(returncode, output, time.monotonic() - start)
+
+    def build(self, targets: tuple[str, ...]) -> Run:
+        """Brings targets up to date."""
+        if not targets:
+            return Run(0, "", 0.0)
+        return self.run(["make", "-s", *targets], BUILD_LIMIT_S)
+
+    def fingerprint(self, targets: tuple[str, ...]) -> str:
+        """A digest of the machine code and PTX behind targets; the same for equal objects."""
+        digest = hashlib.sha256()
+        for path in sorted((self.folder / "build").rglob("*.o")) if targets else ():
+            data = path.read_bytes()
+            ptx = PTX_TEXT.findall(data)
+            digest.update(path.name.encode())
+            for part in ptx or [data]:
+                digest.update(VOLATILE_PTX.sub(b"", part))
+        return digest.hexdigest()
+
+    def test(self, tests: list[str], limit_s: float, environment: dict[str, str]) -> Run:
+        """Runs test files in the order given, up to the first failure."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+        return self.run([*command, *tests], limit_s, environment)
+
+
+MAKE_VARIABLES = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "NVFP4_LIBRARY"}
+
+
+def first_failure(output: str) -> str:
+    """The first test that pytest calls failed."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def bytecode(source: bytes, path: str) -> object:
+    """What Python runs of a module, line numbers aside; None if it does not compile."""
+    try:
+        return _stripped(compile(source, path, "exec", dont_inherit=True))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _stripped(code: CodeType) -> tuple[object, ...]:
+    constants = tuple(_stripped(c) if isinstance(c, CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts)
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_exceptiontable

@@ -1,0 +1,218 @@
+"""The fault planter: its operators, its sample, and what it says of a project whose tests have a known hole."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+
+pytest.importorskip("tree_sitter_cuda")
+
+from scripts.mutate.areas import AREAS, Area, matching, named_tests
+from scripts.mutate.driver import Driver, judged, read_results, sample, write_results
+from scripts.mutate.operators import faults
+from scripts.mutate.report import score
+from scripts.mutate.workspace import Workspace, bytecode
+
+
+def edits(path, text):
+    """(operator, the file with the fault) for each fault."""
+    source = text.encode()
+    return [(fault.operator, fault.apply(source).decode()) for fault in faults(path, source)]
+
+
+@pytest.mark.parametrize(
+    ("line", "operator", "faulty"),
+    [
+        ("return a < b;", "comparison", "return a <= b;"),
+        ("return a < b;", "comparison", "return a >= b;"),
+        ("return a && b;", "logic", "return a || b;"),
+        ("return a && b;", "operand", "return b;"),
+        ("return a * 7u;", "constant", "return a * 8u;"),
+        ("return 0x10 + a;", "constant", "return 0xf + a;"),
+        ("return 0.5f * a;", "constant", "return 1.0f * a;"),
+        ("if (a) { return 1; }", "condition", "if (!(a)) { return 1; }"),
+        ("a += b;", "arithmetic", "a -= b;"),
+        ("a += b;", "statement", ";"),
+        ("return f(a, b);", "swap", "return f(b, a);"),
+        ("return max(a, b);", "opposite", "return min(a, b);"),
+        ("return (int64_t)a * b;", "cast", "return a * b;"),
+        ("return a ? b : 2;", "branch", "return b;"),
+        ("return !a;", "unary", "return a;"),
+        ("p->m = p->n;", "member", "p->n = p->n;"),
+        ("int x[] = {a, b, 3};", "element", "int x[] = {a, 3};"),
+        ("for (;;) { break; }", "jump", "for (;;) { continue; }"),
+        ('asm volatile("fence;" ::);', "statement", ";"),
+    ],
+)
+def test_each_fault_of_c(line, operator, faulty):
+    body = "int f(int a, int b, struct s *p) {{\n{}\n}}\n"
+    assert (operator, body.format(faulty)) in edits("x.cu", body.format(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "operator", "faulty"),
+    [
+        ("return a <= b <= c", "operand", "return b <= c"),
+        ("return a <= b <= c", "comparison", "return a < b <= c"),
+        ("return a and b", "operand", "return a"),
+        ("return not a", "unary", "return a"),
+        ("return f(a, b)", "swap", "return f(b, a)"),
+        ("return f(a, key=b)", "keyword", "return f(a)"),
+        ("return ('x', 'y', 'z')", "element", "return ('x', 'z')"),
+        ("return ('x', 'y')", "element", "return ('x',)"),
+        ("return [x for x in a if x]", "condition", "return [x for x in a if True]"),
+        ("return a if b else c", "branch", "return c"),
+        ("a.append(b)", "statement", "pass"),
+        ("raise ValueError(a)", "statement", "pass"),
+        ("return a not in b", "comparison", "return a in b"),
+        ("return a.m + a.n", "member", "return a.n + a.n"),
+        ("return a[1:]", "constant", "return a[2:]"),
+        ("return any(a)", "opposite", "return all(a)"),
+    ],
+)
+def test_each_fault_of_python(line, operator, faulty):
+    body = "def g(a, b, c):\n    {}\n"
+    assert (operator, body.format(faulty)) in edits("x.py", body.format(line))
+
+
+def test_text_is_left_alone():
+    assert edits("x.c", '/* a < b */\n#include "a-1.h"\n_Static_assert(1 + 1 == 2, "a < b");\n') == []
+    assert edits("x.py", '"""a < b"""\nimport a\n\n\ndef g(x: tuple[int, 3]) -> None:\n    """1 + 1"""\n') == []
+
+
+def test_faults_of_shell_and_make():
+    shell = edits("x.sh", 'if [ -x "$a" ] && ! b; then\n  exit 1\nfi\n')
+    assert ("comparison", 'if [ -d "$a" ] && ! b; then\n  exit 1\nfi\n') in shell
+    assert ("logic", 'if [ -x "$a" ] || ! b; then\n  exit 1\nfi\n') in shell
+    assert ("unary", 'if [ -x "$a" ] && b; then\n  exit 1\nfi\n') in shell
+    make = edits("Makefile", "FLAGS := -O3 -fno\nall: a b ## help\n\t@cc $(FLAGS)\n")
+    assert ("element", "FLAGS := -O3 \nall: a b ## help\n\t@cc $(FLAGS)\n") in make
+    assert ("element", "FLAGS := -O3 -fno\nall: a  ## help\n\t@cc $(FLAGS)\n") in make
+    assert len(make) == 6
+
+
+def test_c_keeps_its_line_numbers():
+    source = "int f(int a)\n{\n    g(a,\n      a + 1);\n    return a;\n}\n"
+    assert {faulty.count("\n") for _, faulty in edits("x.c", source)} == {source.count("\n")}
+
+
+def test_equal_bytecode_is_recognised():
+    assert bytecode(b"x = 1\n", "x.py") == bytecode(b"\nx = (1)\n", "x.py")
+    assert bytecode(b"x = 1\n", "x.py") != bytecode(b"x = True\n", "x.py")
+    assert bytecode(b"x = (\n", "x.py") is None
+
+
+PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # starts sooner
+SOURCE = """\
+def inside(low, value, high):
+    return low <= value <= high
+"""
+TESTS = """\
+from toy import inside
+
+
+def test_inside():
+    assert inside(1, 2, 2) and not inside(1, 3, 2)
+"""
+C_SOURCE = """\
+#include <stdint.h>
+int main(int count, char **names)
+{
+    (void)names;
+    return (int64_t)count != 1;
+}
+"""
+C_TESTS = """\
+import subprocess
+
+
+def test_program():
+    assert subprocess.run(["build/program"]).returncode == 0
+"""
+MAKEFILE = """\
+build/program: build/program.o
+\tgcc -o $@ $<
+build/program.o: program.c
+\tmkdir -p build && gcc -O2 -Werror -Wall -Wextra -c -o $@ $<
+"""
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A project under git whose tests never look below the lower bound, and its driver."""
+    root = tmp_path / "toy"
+    root.mkdir()
+    files = {"toy.py": SOURCE, "test_toy.py": TESTS, "program.c": C_SOURCE, "test_c.py": C_TESTS, "Makefile": MAKEFILE}
+    for name, text in files.items():
+        (root / name).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    copy = Workspace(root, tmp_path / "copy")
+    copy.create()
+    return Driver(root, [copy], lambda run, result: None)
+
+
+def planted(driver, area, count=100):
+    drawn = sample(driver.root, "toy", matching(driver.root, area.files), 1)
+    return driver.run_area("toy", area, drawn, count, time.monotonic() + 60)
+
+
+def test_a_survivor_is_reported_and_the_copy_left_clean(toy):
+    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
+    after = {(result.after, result.outcome) for result in run.results}
+    assert ("return value <= high", "survived") in after  # the hole
+    assert ("return low <= value", "caught") in after
+    assert ("return low <= value < high", "caught") in after
+    assert {result.by for result in run.results if result.outcome == "caught"} == {"test_toy.py::test_inside"}
+    assert 0 < score(run.results) < 1
+    assert (toy.workspaces[0].folder / "toy.py").read_text() == SOURCE
+
+
+def test_equal_machine_code_and_what_does_not_build_do_not_count(toy):
+    run = planted(toy, Area(("program.c",), ("./test_c.py",), ("build/program",), PLAIN))
+    outcome = {(result.before, result.after): result.outcome for result in run.results}
+    assert outcome["return (int64_t)count != 1;", "return count != 1;"] == "equivalent"
+    assert outcome["return (int64_t)count != 1;", "return (int64_t)count == 1;"] == "caught"
+    assert outcome["(void)names;", ";"] == "unbuildable"
+
+
+def test_failing_tests_are_a_problem_of_the_area(toy):
+    (toy.workspaces[0].folder / "toy.py").write_text(SOURCE.replace("<=", "<"))
+    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
+    assert "fail before any fault" in run.problem and not run.results
+
+
+def test_results_are_kept_between_runs(toy, tmp_path):
+    area = Area(("toy.py",), ("./test_toy.py",), (), PLAIN)
+    run = planted(toy, area, count=2)
+    assert sum(result.outcome in {"caught", "survived"} for result in run.results) == 2
+    write_results(tmp_path / "run.json", 1, [run])
+    toy.known = read_results(tmp_path / "run.json")
+    (toy.workspaces[0].folder / "test_toy.py").write_text("def test_nothing():\n    pass\n")  # all would survive now
+    assert planted(toy, area, count=2).results == run.results
+
+
+def test_the_sample_depends_on_the_seed_alone(root):
+    files = ["scripts/mutate/report.py"]
+    first = sample(root, "core", files, 1)
+    assert first == sample(root, "core", files, 1)
+    assert first != sample(root, "core", files, 2)
+    assert sorted(first, key=repr) == sorted(sample(root, "core", files, 2), key=repr)
+    lines = {fault.line for fault in first}
+    assert {fault.line for fault in first[: len(lines)]} == lines  # a fault a line before the second of any
+
+
+def test_every_source_belongs_to_an_area_and_every_test_named_exists(root):
+    areas = AREAS.values()
+    assert [name for area in areas for name in area.tests if len(named_tests(root, (name,))) != 1] == []
+    covered = {file for area in areas for file in matching(root, area.files)}
+    folders = ("submission", "simulator", "reference", "eval")
+    sources = matching(root, tuple(f"{top}/**/*{end}" for top in folders for end in (".[ch]", ".cu", ".cuh", ".py")))
+    assert [file for file in sources if file not in covered and not file.endswith("__init__.py")] == []
+
+
+def test_judged_faults_are_still_there(root):
+    for path, before, _ in judged():
+        lines = " ".join((root / path).read_text().split())
+        assert before in lines, (path, before)
