@@ -136,12 +136,11 @@ static enum next general_f64(struct run *run, const struct insn *insn, uint32_t 
 
 /* ---- minimum and maximum: a NaN loses unless .NaN is said; -0 < +0 ---- */
 
-static float extreme(float a, float b, bool largest, bool nan, bool magnitude) {
+static double extreme(double a, double b, bool largest, bool nan) {
     if (a != a || b != b) {
         return nan || (a != a && b != b) ? NAN : a != a ? b : a;
     }
-    float x = magnitude ? fabsf(a) : a, y = magnitude ? fabsf(b) : b;
-    bool a_less = x < y || (x == y && signbit(a) && !signbit(b));
+    bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
     return a_less == largest ? b : a;
 }
 
@@ -156,13 +155,13 @@ static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t 
             a = flush(a);
             b = flush(b);
         }
-        r = extreme(a, b, insn->floating.largest, insn->floating.nan, false);
+        r = (float)extreme(a, b, insn->floating.largest, insn->floating.nan);
         if (pc != NULL) {
-            r = extreme(r, insn->floating.ftz ? flush(pc[l]) : pc[l], insn->floating.largest,
-                        insn->floating.nan, false);
+            r = (float)extreme(r, insn->floating.ftz ? flush(pc[l]) : pc[l], insn->floating.largest,
+                               insn->floating.nan);
         }
         if (insn->floating.xorsign_abs) {
-            r = copysignf(extreme(fabsf(a), fabsf(b), insn->floating.largest, insn->floating.nan, false),
+            r = copysignf((float)extreme(fabsf(a), fabsf(b), insn->floating.largest, insn->floating.nan),
                           signbit(a) != signbit(b) ? -1.0f : 1.0f);
         }
         d[l] = canonical(r);
@@ -173,7 +172,7 @@ static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t 
 static enum next extreme_f64(struct run *run, const struct insn *insn, uint32_t mask) {
     double *d = row(run, insn->op[0]);
     const double *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
-    LANEWISE(mask, d[l] = insn->floating.largest ? fmax(pa[l], pb[l]) : fmin(pa[l], pb[l]));
+    LANEWISE(mask, d[l] = extreme(pa[l], pb[l], insn->floating.largest, insn->floating.nan));
     return NEXT;
 }
 
