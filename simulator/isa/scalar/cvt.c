@@ -124,8 +124,8 @@ static enum next real_to_int(struct run *run, const struct insn *insn, uint32_t 
         int lane = LANE(rest);
         double x = load_real(run, insn, lane);
         uint64_t value;
-        if (x != x) { /* NaN: 0, but the top bit for 64-bit results */
-            value = bits == 64 ? (uint64_t)1 << 63 : 0;
+        if (x != x) { /* NaN: 0, but the top bit where the source or the result has 64 bits */
+            value = bits == 64 || insn->convert.from_type == T_F64 ? (uint64_t)1 << (bits - 1) : 0;
         } else {
             x = round_to_int(x, insn->convert.rounding);
             double top = ldexp(1.0, (int)bits - (is_signed(insn->type) ? 1 : 0));
@@ -197,6 +197,16 @@ static void store_real(const struct run *run, const struct insn *insn, int lane,
     ((uint32_t *)to)[lane] = to_small(insn, format, narrow);
 }
 
+/* Rounded to odd where a double has too few bits: the rounding to a narrower format is then the only one. */
+static double int_to_double(uint64_t value, bool negative) {
+    const uint64_t below = (1u << 11) - 1; /* what 53 bits leave of 64 */
+    uint64_t magnitude = negative ? 0 - value : value;
+    if (magnitude >> 53 != 0) {
+        magnitude = (magnitude & ~below) | (magnitude & below ? below + 1 : 0);
+    }
+    return negative ? -(double)magnitude : (double)magnitude;
+}
+
 static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -216,7 +226,7 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
                 ((double *)row(run, insn->op[0]))[lane] = wide;
             }
         } else {
-            store_real(run, insn, lane, sign ? (double)(int64_t)value : (double)value);
+            store_real(run, insn, lane, int_to_double(value, sign && (int64_t)value < 0));
         }
     }
     return NEXT;
