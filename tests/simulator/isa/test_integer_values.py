@@ -1,0 +1,454 @@
+"""Every integer, logic, shift and bit-field instruction, at its types' edges, against Python's integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.isa.value_table import check, edges, every_pair, random_words, signed
+
+SEED = 20261
+
+
+def rows(bits: int, third: int | None = None) -> dict[str, np.ndarray]:
+    """Every pair of edges and as many random words; c's width may be another."""
+    rng = np.random.default_rng(SEED + bits)
+    a, b = every_pair(edges(bits), bits)
+    a, b = (np.concatenate([x, random_words(rng, 128, bits)]) for x in (a, b))
+    c = random_words(rng, len(a), third or bits)
+    c[::3] = np.resize(np.array(edges(third or bits), c.dtype), len(c[::3]))
+    return {"a": a, "b": b, "c": c}
+
+
+def quotient(x: int, y: int) -> int:
+    return -1 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def remainder(x: int, y: int) -> int:
+    return x if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1)
+
+
+def clamp(value: int, bits: int) -> int:
+    return min(max(value, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_arithmetic_of_every_width(bits):
+    table = {}
+    for kind in "us":
+        read = (lambda v: signed(v, bits)) if kind == "s" else int
+        t = f"{kind}{bits}"
+        for name, f in {
+            "add": lambda x, y: x + y,
+            "sub": lambda x, y: x - y,
+            "mul.lo": lambda x, y: x * y,
+            "mul.hi": lambda x, y: x * y >> bits,
+            "div": quotient,
+            "rem": remainder,
+            "min": min,
+            "max": max,
+        }.items():
+            table[f"{name}.{t} {{d}}, {{a}}, {{b}};"] = (bits, lambda a, b, _, f=f, r=read: f(r(a), r(b)))
+        table[f"mad.lo.{t} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c: a * b + c)
+        table[f"mad.hi.{t} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c, r=read: (r(a) * r(b) >> bits) + c)
+        if bits < 64:
+            table[f"mul.wide.{t} {{d}}, {{a}}, {{b}};"] = (2 * bits, lambda a, b, _, r=read: r(a) * r(b))
+    table[f"abs.s{bits} {{d}}, {{a}};"] = (bits, lambda a, *_: abs(signed(a, bits)))
+    table[f"neg.s{bits} {{d}}, {{a}};"] = (bits, lambda a, *_: -a)
+    check(table, rows(bits))
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_wide_products_are_added_at_twice_the_width(bits):
+    table = {
+        f"mad.wide.{kind}{bits} {{d}}, {{a}}, {{b}}, {{c}};": (2 * bits, lambda a, b, c, r=read: r(a) * r(b) + c)
+        for kind, read in (("u", int), ("s", lambda v: signed(v, bits)))
+    }
+    check(table, rows(bits, 2 * bits))
+
+
+def s24(value: int) -> int:
+    return signed(value, 24)
+
+
+def u24(value: int) -> int:
+    return value & 0xFFFFFF
+
+
+def s32(value: int) -> int:
+    return signed(value, 32)
+
+
+def halves(f, read):
+    """A function of each 16-bit half."""
+    return lambda x, y, *_: (f(read(x >> 16), read(y >> 16)) & 0xFFFF) << 16 | f(read(x), read(y)) & 0xFFFF
+
+
+def s16(value: int) -> int:
+    return signed(value, 16)
+
+
+def u16(value: int) -> int:
+    return value & 0xFFFF
+
+
+def test_forms_of_32_bits_only():
+    table = {
+        "add.sat.s32 {d}, {a}, {b};": (32, lambda a, b, _: clamp(s32(a) + s32(b), 32)),
+        "sub.sat.s32 {d}, {a}, {b};": (32, lambda a, b, _: clamp(s32(a) - s32(b), 32)),
+        "min.relu.s32 {d}, {a}, {b};": (32, lambda a, b, _: max(min(s32(a), s32(b)), 0)),
+        "max.relu.s32 {d}, {a}, {b};": (32, lambda a, b, _: max(s32(a), s32(b), 0)),
+        "sad.u32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: abs(a - b) + c),
+        "sad.s32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: abs(s32(a) - s32(b)) + c),
+        "add.u16x2 {d}, {a}, {b};": (32, halves(lambda x, y: x + y, u16)),
+        "add.s16x2 {d}, {a}, {b};": (32, halves(lambda x, y: x + y, s16)),
+        "min.u16x2 {d}, {a}, {b};": (32, halves(min, u16)),
+        "max.u16x2 {d}, {a}, {b};": (32, halves(max, u16)),
+        "min.s16x2 {d}, {a}, {b};": (32, halves(min, s16)),
+        "max.s16x2 {d}, {a}, {b};": (32, halves(max, s16)),
+        "min.relu.s16x2 {d}, {a}, {b};": (32, halves(lambda x, y: max(min(x, y), 0), s16)),
+        "max.relu.s16x2 {d}, {a}, {b};": (32, halves(lambda x, y: max(x, y, 0), s16)),
+        "mad24.hi.sat.s32 {d}, {a}, {b}, {c};": (
+            32,
+            lambda a, b, c: clamp((s24(a) * s24(b) >> 16) + s32(c), 32),
+        ),
+    }
+    for kind, read in (("u", u24), ("s", s24)):
+        for part, shift in (("lo", 0), ("hi", 16)):
+            table[f"mul24.{part}.{kind}32 {{d}}, {{a}}, {{b}};"] = (
+                32,
+                lambda a, b, _, r=read, s=shift: r(a) * r(b) >> s,
+            )
+            table[f"mad24.{part}.{kind}32 {{d}}, {{a}}, {{b}}, {{c}};"] = (
+                32,
+                lambda a, b, c, r=read, s=shift: (r(a) * r(b) >> s) + c,
+            )
+    check(table, rows(32))
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_logic(bits):
+    t = f"b{bits}"
+    table = {
+        f"and.{t} {{d}}, {{a}}, {{b}};": (bits, lambda a, b, _: a & b),
+        f"or.{t} {{d}}, {{a}}, {{b}};": (bits, lambda a, b, _: a | b),
+        f"xor.{t} {{d}}, {{a}}, {{b}};": (bits, lambda a, b, _: a ^ b),
+        f"not.{t} {{d}}, {{a}};": (bits, lambda a, *_: ~a),
+        f"cnot.{t} {{d}}, {{a}};": (bits, lambda a, *_: int(a == 0)),
+    }
+    check(table, rows(bits))
+
+
+def test_logic_of_predicates():
+    p, q = every_pair([0, 1], 32)
+    table = {
+        "and.pred {d}, {p}, {q};": ("p", lambda p, q: p & q),
+        "or.pred {d}, {p}, {q};": ("p", lambda p, q: p | q),
+        "xor.pred {d}, {p}, {q};": ("p", lambda p, q: p ^ q),
+        "not.pred {d}, {p};": ("p", lambda p, _: 1 - p),
+        "mov.pred {d}, {p};": ("p", lambda p, _: p),
+        "and.pred {d}, {p}, !{q};": ("p", lambda p, q: p & (1 - q)),
+        "or.pred {d}, !{p}, {q};": ("p", lambda p, q: (1 - p) | q),
+        "selp.b64 %rd10, 0x123456789abcdef0, 5, {p}; setp.eq.u64 {d}, %rd10, 5;": ("p", lambda p, _: 1 - p),
+        "setp.eq.u32 {d}, 0, 1; @{p} setp.eq.u32 {d}, 0, 0;": ("p", lambda p, _: p),
+        "setp.eq.u32 {d}, 0, 1; @!{p} setp.eq.u32 {d}, 0, 0;": ("p", lambda p, _: 1 - p),
+    }
+    check(table, {"p": p, "q": q})
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_shifts_clamp_their_amount(bits):
+    a = np.repeat(rows(bits)["a"][::5], 12)
+    amounts = [0, 1, 7, bits // 2, bits - 1, bits, bits + 1, 63, 64, 255, 256, 0xFFFFFFFF]
+    b = np.resize(np.array(amounts, np.uint32), len(a))
+    right = lambda x, n: x >> min(n, 64)  # noqa: E731
+    table = {
+        f"shl.b{bits} {{d}}, {{a}}, {{b}};": (bits, lambda a, b: a << min(b, 64)),
+        f"shr.b{bits} {{d}}, {{a}}, {{b}};": (bits, right),
+        f"shr.u{bits} {{d}}, {{a}}, {{b}};": (bits, right),
+        f"shr.s{bits} {{d}}, {{a}}, {{b}};": (bits, lambda a, b: right(signed(a, bits), b)),
+    }
+    check(table, {"a": a, "b": b})
+
+
+def test_funnel_shifts():
+    data = rows(32)
+    data["c"] = np.resize(np.array([0, 1, 5, 31, 32, 33, 63, 64, 0xFFFFFFFF, 0x80000007], np.uint32), len(data["a"]))
+    pair = lambda a, b: b << 32 | a  # noqa: E731
+    table = {
+        "shf.l.wrap.b32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: pair(a, b) << (c & 31) >> 32),
+        "shf.l.clamp.b32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: pair(a, b) << min(c, 32) >> 32),
+        "shf.r.wrap.b32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: pair(a, b) >> (c & 31)),
+        "shf.r.clamp.b32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: pair(a, b) >> min(c, 32)),
+    }
+    check(table, data)
+
+
+def lop3(a: int, b: int, c: int, table: int) -> int:
+    result = 0
+    for i in range(8):
+        if table >> i & 1:
+            result |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+    return result & 0xFFFFFFFF
+
+
+def test_lop3_and_its_predicate():
+    data = {name: values[::4].copy() for name, values in rows(32).items()}
+    data["c"][:30] = 0
+    data["q"] = np.arange(len(data["a"]), dtype=np.uint32) & 1
+    table = {f"lop3.b32 {{d}}, {{a}}, {{b}}, {{c}}, {i};": (32, lambda a, b, c, _, i=i: lop3(a, b, c, i)) for i in
+             (*range(0, 256, 17), 1, 2, 4, 8, 16, 32, 64, 128)}  # fmt: skip
+    table["lop3.or.b32 %r10|{d}, {a}, {b}, {c}, 0x80, {q};"] = (
+        "p",
+        lambda a, b, c, q: int(lop3(a, b, c, 0x80) != 0) | q,
+    )
+    table["lop3.and.b32 %r10|{d}, {a}, {b}, {c}, 0x80, {q};"] = (
+        "p",
+        lambda a, b, c, q: int(lop3(a, b, c, 0x80) != 0) & q,
+    )
+    table["lop3.and.b32 {d}|%p3, {a}, {b}, {c}, 0x6a, {q};"] = (32, lambda a, b, c, _: lop3(a, b, c, 0x6A))
+    check(table, data)
+
+
+def find(value: int, bits: int, is_signed: bool, amount: bool) -> int:
+    if is_signed and value >> (bits - 1):
+        value = ~value & ((1 << bits) - 1)
+    if value == 0:
+        return -1
+    at = value.bit_length() - 1
+    return bits - 1 - at if amount else at
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_counts_and_places_of_bits(bits):
+    table = {
+        f"popc.b{bits} {{d}}, {{a}};": (32, lambda a, *_: a.bit_count()),
+        f"clz.b{bits} {{d}}, {{a}};": (32, lambda a, *_: bits - a.bit_length()),
+        f"brev.b{bits} {{d}}, {{a}};": (bits, lambda a, *_: int(f"{a:0{bits}b}"[::-1], 2)),
+    }
+    for kind in "us":
+        for suffix in ("", ".shiftamt"):
+            table[f"bfind{suffix}.{kind}{bits} {{d}}, {{a}};"] = (
+                32,
+                lambda a, *_, k=kind, s=suffix: find(a, bits, k == "s", s != ""),
+            )
+    data = rows(bits)
+    data["a"] = np.concatenate([data["a"][::4], np.array([1 << i for i in range(bits)], data["a"].dtype)])
+    check(table, {"a": data["a"]})
+
+
+def extract(a: int, position: int, length: int, bits: int, is_signed: bool) -> int:
+    """PTX ISA, bfe: position and length are 8 bits; what lies above the field is its sign."""
+    position, length = position & 255, length & 255
+    top = a >> min(position + length - 1, bits - 1) & 1 if is_signed and length else 0
+    result = 0
+    for i in range(bits):
+        inside = i < length and position + i < bits
+        result |= (a >> (position + i) & 1 if inside else top) << i
+    return result
+
+
+def insert(a: int, b: int, position: int, length: int, bits: int) -> int:
+    position, length = position & 255, length & 255
+    for i in range(length):
+        if position + i < bits:
+            b = b & ~(1 << (position + i)) | (a >> i & 1) << (position + i)
+    return b
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_bit_fields(bits):
+    rng = np.random.default_rng(SEED)
+    places = [0, 1, 5, bits // 2, bits - 1, bits, 40, 63, 64, 255, 256, 0x101]
+    position, length = every_pair(places, 32)
+    a, b = (random_words(rng, len(position), bits) for _ in range(2))
+    table = {
+        f"bfe.u{bits} {{d}}, {{a}}, {{c}}, {{e}};": (bits, lambda a, b, c, e: extract(a, c, e, bits, False)),
+        f"bfe.s{bits} {{d}}, {{a}}, {{c}}, {{e}};": (bits, lambda a, b, c, e: extract(a, c, e, bits, True)),
+        f"bfi.b{bits} {{d}}, {{a}}, {{b}}, {{c}}, {{e}};": (bits, lambda a, b, c, e: insert(a, b, c, e, bits)),
+    }
+    check(table, {"a": a, "b": b, "c": position, "e": length})
+
+
+def nth_set(mask: int, base: int, offset: int) -> int:
+    """PTX ISA, fns."""
+    step, left = (1, offset) if offset > 0 else (-1, -offset)
+    if offset == 0:
+        return base if mask >> base & 1 else -1
+    at = base
+    while 0 <= at < 32:
+        left -= mask >> at & 1
+        if left == 0:
+            return at
+        at += step
+    return -1
+
+
+def test_masks_and_extensions():
+    rng = np.random.default_rng(SEED)
+    a, b = every_pair([0, 1, 5, 8, 16, 31, 32, 33, 40, 64, 0xFFFFFFFF], 32)
+    value = random_words(rng, len(a), 32)
+    base, offset = (a & 31).astype(np.uint32), (b % 9 - 4).astype(np.int32).view(np.uint32)
+    extend = lambda v, n, wrap, sign: extract(v, 0, n & 31 if wrap else min(n, 32), 32, sign)  # noqa: E731
+    table = {
+        "bmsk.clamp.b32 {d}, {a}, {b};": (
+            32,
+            lambda a, b, *_: ((1 << min(b, 32)) - 1) << a if a < 32 else 0,
+        ),
+        "bmsk.wrap.b32 {d}, {a}, {b};": (32, lambda a, b, *_: ((1 << (b & 31)) - 1) << (a & 31)),
+        "fns.b32 {d}, {c}, {e}, {f};": (32, lambda a, b, c, e, f: nth_set(c, e, s32(f))),
+    }
+    for kind in "us":
+        for mode in ("clamp", "wrap"):
+            table[f"szext.{mode}.{kind}32 {{d}}, {{c}}, {{b}};"] = (
+                32,
+                lambda a, b, c, *_, k=kind, m=mode: extend(c, b, m == "wrap", k == "s"),
+            )
+    check(table, {"a": a, "b": b, "c": value, "e": base, "f": offset})
+
+
+def permute(a: int, b: int, selector: int) -> int:
+    pool = a.to_bytes(4, "little") + b.to_bytes(4, "little")
+    out = 0
+    for i in range(4):
+        nibble = selector >> 4 * i & 15
+        byte = pool[nibble & 7]
+        out |= ((0xFF if byte & 0x80 else 0) if nibble & 8 else byte) << 8 * i
+    return out
+
+
+PRMT = {  # PTX ISA, prmt: bytes of {b, a} from d's highest to its lowest, by the selector's two low bits
+    "f4e": ("3210", "4321", "5432", "6543"),
+    "b4e": ("5670", "6701", "7012", "0123"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("3210", "3211", "3222", "3333"),
+    "ecr": ("0000", "1110", "2210", "3210"),
+    "rc16": ("1010", "3232", "1010", "3232"),
+}
+
+
+def test_byte_permutations():
+    data = rows(32)
+    rng = np.random.default_rng(SEED)
+    data["a"], data["b"] = (random_words(rng, len(data["a"]), 32) for _ in range(2))
+    table = {"prmt.b32 {d}, {a}, {b}, {c};": (32, permute)}
+    for mode, picks in PRMT.items():
+        table[f"prmt.b32.{mode} {{d}}, {{a}}, {{b}}, {{c}};"] = (
+            32,
+            lambda a, b, c, p=picks: permute(a, b, int(p[c & 3], 16)),
+        )
+    check(table, data)
+
+
+def parts(word: int, bits: int, is_signed: bool) -> list[int]:
+    pieces = [word >> i & ((1 << bits) - 1) for i in range(0, 32, bits)]
+    return [signed(p, bits) for p in pieces] if is_signed else pieces
+
+
+def test_dot_products():
+    table = {}
+    for ta in "us":
+        for tb in "us":
+
+            def four(a, b, c, ta=ta, tb=tb):
+                return c + sum(x * y for x, y in zip(parts(a, 8, ta == "s"), parts(b, 8, tb == "s"), strict=True))
+
+            table[f"dp4a.{ta}32.{tb}32 {{d}}, {{a}}, {{b}}, {{c}};"] = (32, four)
+            for half, first in (("lo", 0), ("hi", 2)):
+
+                def two(a, b, c, ta=ta, tb=tb, first=first):
+                    x, y = parts(a, 16, ta == "s"), parts(b, 8, tb == "s")[first : first + 2]
+                    return c + x[0] * y[0] + x[1] * y[1]
+
+                table[f"dp2a.{half}.{ta}32.{tb}32 {{d}}, {{a}}, {{b}}, {{c}};"] = (32, two)
+    check(table, rows(32))
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_carries_and_borrows(bits):
+    """The carry flag that each .cc form leaves, and that each form with c takes."""
+    data = rows(bits)
+    data["e"] = data["b"][::-1].copy()
+    mask = (1 << bits) - 1
+    t = f"u{bits}"
+    flag = f"addc.{t} {{d}}, 0, 0;"  # the carry as a number
+    borrow = f"subc.{t} {{d}}, 0, 0;"
+    scratch = "%r50" if bits == 32 else "%rd50"
+    carry = lambda x: x >> bits & 1  # noqa: E731
+    table = {
+        f"add.cc.{t} {{d}}, {{a}}, {{b}};": (bits, lambda a, b, c, e: a + b),
+        f"add.cc.{t} {scratch}, {{a}}, {{b}}; {flag}": (bits, lambda a, b, c, e: carry(a + b)),
+        f"add.cc.{t} {scratch}, {{a}}, {{b}}; addc.{t} {{d}}, {{c}}, {{e}};": (
+            bits,
+            lambda a, b, c, e: carry(a + b) + c + e,
+        ),
+        f"add.cc.{t} {scratch}, {{a}}, {{b}}; addc.cc.{t} {scratch}, {{c}}, {{e}}; {flag}": (
+            bits,
+            lambda a, b, c, e: carry(carry(a + b) + c + e),
+        ),
+        f"add.cc.{t} {scratch}, {{a}}, {{b}}; addc.{t} {scratch}, {{c}}, {{e}}; {flag}": (
+            bits,
+            lambda a, b, c, e: carry(a + b),  # addc without .cc leaves the flag
+        ),
+        f"sub.cc.{t} {{d}}, {{a}}, {{b}};": (bits, lambda a, b, c, e: a - b),
+        f"sub.cc.{t} {scratch}, {{a}}, {{b}}; {borrow}": (bits, lambda a, b, c, e: -int(a < b)),
+        f"sub.cc.{t} {scratch}, {{a}}, {{b}}; subc.{t} {{d}}, {{c}}, {{e}};": (
+            bits,
+            lambda a, b, c, e: c - e - int(a < b),
+        ),
+        f"sub.cc.{t} {scratch}, {{a}}, {{b}}; subc.cc.{t} {scratch}, {{c}}, {{e}}; {borrow}": (
+            bits,
+            lambda a, b, c, e: -int(c - e - int(a < b) < 0),
+        ),
+    }
+    for kind, read in (("u", int), ("s", lambda v: signed(v, bits))):
+        for part, shift in (("lo", 0), ("hi", bits)):
+            product = lambda a, b, r=read, s=shift: (r(a) * r(b) >> s) & mask  # noqa: E731
+            form = f"{part}.cc.{kind}{bits}"
+            table[f"mad.{form} {{d}}, {{a}}, {{b}}, {{c}};"] = (bits, lambda a, b, c, e, p=product: p(a, b) + c)
+            table[f"mad.{form} {scratch}, {{a}}, {{b}}, {{c}}; {flag}"] = (
+                bits,
+                lambda a, b, c, e, p=product: carry(p(a, b) + c),
+            )
+            table[f"add.cc.{t} {scratch}, {{a}}, {{b}}; madc.{part}.{kind}{bits} {{d}}, {{a}}, {{b}}, {{e}};"] = (
+                bits,
+                lambda a, b, c, e, p=product: p(a, b) + e + carry(a + b),
+            )
+            table[f"add.cc.{t} {scratch}, {{a}}, {{b}}; madc.{form} {scratch}, {{a}}, {{c}}, {{e}}; {flag}"] = (
+                bits,
+                lambda a, b, c, e, p=product: carry(p(a, c) + e + carry(a + b)),
+            )
+    check(table, data)
+
+
+def test_moves_pack_and_unpack():
+    rng = np.random.default_rng(SEED)
+    data = {"a": random_words(rng, 64, 64), "b": random_words(rng, 64, 32), "c": random_words(rng, 64, 16)}
+    table = {
+        "mov.b64 {{%r50, %r51}}, {a}; mov.b32 {d}, %r50;": (32, lambda a, b, c: a),
+        "mov.b64 {{_, {d}}}, {a};": (32, lambda a, b, c: a >> 32),
+        "mov.b64 {{%rs1, %rs2, %rs3, {d}}}, {a};": (16, lambda a, b, c: a >> 48),
+        "mov.b64 {{%rs1, {d}, _, _}}, {a};": (16, lambda a, b, c: a >> 16),
+        "mov.b32 {{_, {d}}}, {b};": (16, lambda a, b, c: b >> 16),
+        "mov.b32 {{{d}, _}}, {b};": (16, lambda a, b, c: b),
+        "mov.b64 {d}, {{{b}, {b}}};": (64, lambda a, b, c: b << 32 | b),
+        "mov.u16 %rs9, 7; mov.b32 {d}, {{%rs9, {c}}};": (32, lambda a, b, c: c << 16 | 7),
+        "mov.u16 %rs9, 7; mov.b64 {d}, {{{c}, %rs9, %rs9, {c}}};": (
+            64,
+            lambda a, b, c: c << 48 | 7 << 32 | 7 << 16 | c,
+        ),
+        "{{ .reg .b8 x0, x1, x2, x3; mov.b32 {{x0, x1, x2, x3}}, {b}; cvt.u32.u8 {d}, x2; }}": (
+            32,
+            lambda a, b, c: b >> 16 & 255,
+        ),
+        "mov.u64 {d}, {a};": (64, lambda a, b, c: a),
+        "mov.b16 {d}, {c};": (16, lambda a, b, c: c),
+        "mov.s64 {d}, -3;": (64, lambda a, b, c: -3),
+        "mov.u32 {d}, 0xfedcba98;": (32, lambda a, b, c: 0xFEDCBA98),
+        "mov.u32 {d}, 0b101;": (32, lambda a, b, c: 5),
+        "mov.u32 {d}, 0777;": (32, lambda a, b, c: 0o777),
+        "add.u32 {d}, {b}, -1;": (32, lambda a, b, c: b - 1),
+        "add.s64 {d}, {a}, -1;": (64, lambda a, b, c: a - 1),
+        "add.u32 {d}, {b}, 3U;": (32, lambda a, b, c: b + 3),
+    }
+    check(table, data)

@@ -1,0 +1,94 @@
+"""Many instructions in one kernel, on the same rows of values: a thread for each row.
+
+An instruction names its operands {d} (the result), {a}, {b}, {c}, {e} and {p} (predicates: whether the input's low bit
+is set); its result is the text's width: 16, 32 or 64 bits, or "p" for a predicate.  What it gives is compared bit for
+bit with a function of the row's Python integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tests.simulator.sim_kit import Sim, aligned, body
+
+WORD = {"p": np.uint32, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+REGISTER = {16: "%rs", 32: "%r", 64: "%rd"}
+CTA = 256
+
+
+def bits_of(array: np.ndarray) -> int:
+    return 8 * array.dtype.itemsize
+
+
+def evaluate(rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Each instruction's results; inputs are arrays of one length, {p} and {q} become predicates."""
+    count = len(next(iter(inputs.values())))
+    lines = [
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;",
+        f"setp.ge.u32 %p1, %r1, {count}; @%p1 exit; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 8;",
+        "add.u64 %rd1, %rd1, %rd2;",
+    ]
+    names = {}
+    for i, (name, values) in enumerate(inputs.items()):
+        width = bits_of(values)
+        register = f"{REGISTER[width]}{20 + i}"
+        names[name] = register
+        lines.append(
+            f"ld.param.u64 %rd3, [in{i}]; mul.wide.u32 %rd4, %r1, {width // 8}; add.u64 %rd3, %rd3, %rd4;"
+            f" ld.global.b{width} {register}, [%rd3];"
+        )
+        if name in "pq":
+            names[name] = f"%p{10 + i}"
+            lines.append(f"and.b32 %r4, {register}, 1; setp.ne.u32 {names[name]}, %r4, 0;")
+    for i, (text, width) in enumerate(rows):
+        target = "%p2" if width == "p" else f"{REGISTER[width]}10"
+        lines.append(text.format(d=target, **names))
+        if width == "p":
+            lines.append("selp.u32 %r10, 1, 0, %p2;")
+        bits = 32 if width == "p" else width
+        lines.append(f"st.global.b{bits} [%rd1+{i * 8 * count}], {REGISTER[bits]}10;")
+    params = ".param .u64 out" + "".join(f", .param .u64 in{i}" for i in range(len(inputs)))
+    sim = Sim(body(*lines, params=params))
+    out = sim.register(aligned((len(rows), count), np.uint64))
+    arrays = [sim.buffer(values) for values in inputs.values()]
+    assert sim.launch("k", out, *arrays, grid=-(-count // CTA), block=CTA) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return [row.view(np.uint8).reshape(count, 8)[:, : np.dtype(WORD[w]).itemsize].copy().view(WORD[w])[:, 0]
+            for row, (_, w) in zip(out, rows, strict=True)]  # fmt: skip
+
+
+def check(table: dict[str, tuple[int | str, Callable[..., int]]], inputs: dict[str, np.ndarray]) -> None:
+    """`table` gives each instruction the width of its result and what it should give for a row's operands."""
+    got = evaluate([(text, width) for text, (width, _) in table.items()], inputs)
+    columns = [[int(v) for v in values] for values in inputs.values()]
+    for (text, (width, oracle)), results in zip(table.items(), got, strict=True):
+        mask = (1 << (1 if width == "p" else width)) - 1
+        for row, result in zip(zip(*columns, strict=True), results, strict=True):
+            want = oracle(*row)
+            assert want & mask == int(result), (
+                f"{text} of {[hex(v) for v in row]}: {int(result):#x}, expected {want & mask:#x}"
+            )
+
+
+def every_pair(values: Sequence[int], bits: int) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.meshgrid(np.array(values, WORD[bits]), np.array(values, WORD[bits]), indexing="ij")
+    return a.ravel(), b.ravel()
+
+
+def random_words(rng: np.random.Generator, count: int, bits: int) -> np.ndarray:
+    return rng.integers(0, 1 << bits, count, np.uint64).astype(WORD[bits]) if bits < 64 else rng.integers(
+        0, (1 << 64) - 1, count, np.uint64, endpoint=True
+    )  # fmt: skip
+
+
+def edges(bits: int) -> list[int]:
+    """Around zero, the signed and unsigned ends, and the half words."""
+    top, half = 1 << (bits - 1), 1 << (bits // 2)
+    around = [0, 1, 2, 3, 7, bits - 1, bits, half - 1, half, top - 1, top, top + 1, 2 * top - 2, 2 * top - 1]
+    return [*around, 0x5A5A5A5A5A5A5A5A & (2 * top - 1), 0xA5C3A5C3A5C3A5C3 & (2 * top - 1)]
+
+
+def signed(value: int, bits: int) -> int:
+    top = 1 << (bits - 1)
+    return ((value & (2 * top - 1)) ^ top) - top
