@@ -74,10 +74,10 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 $(LIBRARY): $(OBJS)
 	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
 -include $(OBJS:.o=.d)
--include $(wildcard simulator/build.mk tests/simulator/*/build.mk)
+-include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
-$(BUILD)/abi_fuzz: $(BUILD)/tests/c/abi_fuzz.o $(OBJS)
+$(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
@@ -165,7 +165,7 @@ first-day: ## on a B200 or H200: build, check, time, compare, write build/first_
 	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell back end: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python tests/simulator/blackwell_table.py $(BLACKWELL_TABLE_ARGS)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU back end

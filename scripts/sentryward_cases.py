@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/simulator"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/simulator/tensor"))
-from gemm_ptx import kernel, mutate
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from test_kernel import ALTERED, PAIR_MUTANTS
 from test_kernel import MUTANTS as GEMM_MUTANTS
 from test_pipeline import MUTANTS as PIPELINE_MUTANTS
+
+from tests.simulator.kernels.gemm_ptx import kernel, mutate
 
 ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = (ROOT / "tests/simulator/ptx/pipeline.ptx").read_text()

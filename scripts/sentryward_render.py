@@ -36,7 +36,7 @@ SentryWard took {theirs:.0f} s for all, the simulator {ours:.0f} s for three mod
 - The Blackwell back end: {scope}
   What m256n192k2 adds to m256n128k2, columns of scale factors that all stages share, SentryWard does not see; its
   mutants are in `BLACKWELL_MUTANTS.md`.
-- Hopper's GEMM: SentryWard cannot read `wgmma`; its mutants are in `tests/simulator/test_hopper_kernels.py`."""
+- Hopper's GEMM: SentryWard cannot read `wgmma`; its mutants are in `tests/simulator/kernels/test_hopper_kernels.py`."""
 ACCUSES = ("not_wellsynced", "potential_race", "invalid_lifecycle")
 
 

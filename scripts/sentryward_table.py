@@ -21,14 +21,13 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/simulator"))
-from sim_kit import VERDICTS
 from test_blackwell_kernels import Kernel as Blackwell
 from test_blackwell_kernels import entries as blackwell_entries
 
 from scripts.foreign_kernels import TRIALS, compile_trial, nvcc
 from scripts.sentryward_cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
 from scripts.sentryward_render import render
+from tests.simulator.sim_kit import VERDICTS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("eager", "late", "random:1")
@@ -134,7 +133,7 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
         for case in (*pipelines(), *gemms()):
             add(case, simulate(case, folder))
         for case in hopper(ptx_of(str(ROOT / "submission/hopper/kernels.cu"), folder, "90a")):
-            add(case, {"verdict": "clean", "kinds": [], "by": "tests/simulator/test_hopper_kernels.py"})
+            add(case, {"verdict": "clean", "kinds": [], "by": "tests/simulator/kernels/test_hopper_kernels.py"})
         rows += measure_blackwell(program)
         for version in (1, 2, 3, 4) if checkout else ():
             names = [t.file for t in TRIALS]

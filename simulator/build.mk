@@ -60,12 +60,12 @@ simulator: $(SIM_LIBRARY)
 endif
 
 # The fuzz driver takes the objects themselves, as the one of the ABI does.
-$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx_fuzz.o $(SIM_OBJS)
+$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx/ptx_fuzz.o $(SIM_OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 
 # tensorcore behind batch calls, for the tests of what stands alone.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
-TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensor/batch.o
+TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensorcore/batch.o
 $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 -include $(TENSOR_TEST_OBJS:.o=.d)

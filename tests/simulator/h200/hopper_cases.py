@@ -177,7 +177,7 @@ def sample(output: np.ndarray, most: int) -> np.ndarray:
 def simulate(folder: Path, wanted: list[Case]) -> None:
     """Runs calls on the simulator; a .npz each in the folder."""
     environment = os.environ | {"NVFP4_SIMULATE": "1"}
-    command = [sys.executable, __file__, folder, *(case.name for case in wanted)]
+    command = [sys.executable, "-m", "tests.simulator.h200.hopper_cases", folder, *(case.name for case in wanted)]
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
@@ -188,7 +188,6 @@ def ulps(halves: np.ndarray) -> np.ndarray:
 
 
 def main(arguments: list[str]) -> None:
-    sys.path.insert(0, str(ROOT))
     os.environ["NVFP4_BACKEND"] = "hopper"
     folder, wanted = Path(arguments[0]), set(arguments[1:])
     for case in cases():

@@ -1,8 +1,8 @@
 """Records what a real H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
-    record.py card FOLDER      on the card: runs build/features_h200 and the Hopper back end, writes to FOLDER
-    record.py pack FOLDER      makes recorded.json and recorded.npz beside this file of what `card` wrote
-    record.py compare FOLDER   here: every case on the simulator, the large ones too, and every word of every feature
+    record card FOLDER      on the card: runs build/features_h200 and the Hopper back end, writes to FOLDER
+    record pack FOLDER      makes recorded.json and recorded.npz beside this file of what `card` wrote
+    record compare FOLDER   here: every case on the simulator, the large ones too, and every word of every feature
 
 `card` builds nothing, ends within two minutes whatever the card does, and exits 1 if anything could not be run.
 """
@@ -22,7 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
+
+from tests.simulator.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -35,7 +36,7 @@ SECONDS_TO_DIE = 5
 RESTARTS = 8  # behind a feature or case that failed
 MESSAGE_KEPT = 500
 SHOWN = 5
-SOURCES = ("tests/simulator/h200/*.cu*", "submission/core/*.h", "submission/gpu/*", "submission/hopper/*")
+SOURCES = ("tests/simulator/h200/features/*.cu*", "submission/core/*.h", "submission/gpu/*", "submission/hopper/*")
 
 
 def sources_digest() -> str:
@@ -115,7 +116,7 @@ def refusals() -> tuple[dict[str, str], dict[str, str]]:
 def record_hopper(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, np.ndarray]]:
     """Name -> digests of inputs and output; failures; samples of the outputs."""
     names = [case.name for case in cases()]
-    program = [sys.executable, str(HERE / "hopper_cases.py"), str(folder)]
+    program = [sys.executable, "-m", "tests.simulator.h200.hopper_cases", str(folder)]
     _, failed = supervise(
         HOPPER_SECONDS, lambda number: [*program, *names[number:]], lambda number, _: (*names, "the end")[number]
     )

@@ -1,0 +1,189 @@
+"""Each cheating or broken submission is caught, for its own reason; honest ones pass."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+import eval.guards
+import eval.timing
+import eval.worker
+from eval.cases import parse_case
+from eval.guards import FunctionWatch, extent, fingerprint, output_problem
+from eval.supervisor import Limits, inputs_that_fit, run_benchmark, run_profile, run_test
+from reference.reference import generate_input
+
+ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+SUBMISSIONS = {path.stem: path for path in ADVERSARIAL.glob("*/*.py") if path.parent.name != "cheating_cuda"}
+CASE = parse_case("m: 256; n: 128; k: 512; l: 1; seed: 1111")
+CPU = torch.device("cpu")
+LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=2)
+IMPATIENT = Limits(answer_s=15.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=0)
+
+CAUGHT = {
+    "cached_by_pointer": "wrong result",
+    "written_late": "wrong result|changed after the call",
+    "changed_late": "an output changed after the call had returned",
+    "wrong_later": "wrong result",
+    "modifies_inputs": "the submission modified its inputs",
+    "patches_timer": r"the submission replaced time.perf_counter_ns",
+    "patches_checker": r"the submission replaced .*check_implementation",
+    "patches_guard": r"the submission replaced eval.worker.output_problem",
+    "nan_output": r"wrong result .* got nan",
+    "wrong_shape": r"the output has shape \(256, 128\); expected \(256, 128, 1\)",
+    "wrong_dtype": "the output has dtype torch.float32; expected torch.float16",
+    "lazy_output": "the output is a Lazy; expected a plain torch.Tensor",
+    "shares_output": "shares memory with the output of an earlier call",
+    "output_in_input": "the output shares memory with an input",
+    "rounds_twice": "wrong result",
+    "one_gemm": "wrong result",
+    "moves_clock": "the submission replaced eval.timing.now_ns",
+    "turns_clock_back": "which no .* can beat",
+    "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms",
+    "searches_answers": "wrong result",
+    "right_when_looked_at": "wrong result",
+    "writes_everywhere": "the worker's answer is garbled",
+    "crashes": r"the worker ended by itself: signal SIGSEGV; it printed: about to crash",
+    "exits": "the worker ended by itself: exit code 0",
+    "hangs": "no answer within 15 s .*: the submission hangs",
+    "raises": r"custom_kernel failed: ValueError: no such shape \(raises.py:\d+\)",
+    "no_kernel": "has no function custom_kernel",
+    "broken_import": "import failed: RuntimeError: nvcc failed",
+}
+PASSES = ("honest", "noisy", "remembers_contents")
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Every submission's benchmark, two at a time."""
+
+    def run(name):
+        return run_benchmark(SUBMISSIONS[name], CASE, CPU, IMPATIENT if name == "hangs" else LIMITS)
+
+    names = [*CAUGHT, *PASSES]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names, pool.map(run, names), strict=True))
+
+
+def test_every_submission_has_its_verdict_listed():
+    assert {*SUBMISSIONS} == {*CAUGHT, *PASSES}
+
+
+@pytest.mark.parametrize(("name", "reason"), CAUGHT.items())
+def test_a_broken_submission_is_caught(results, name, reason):
+    assert not results[name].passed
+
+    assert re.search(reason, results[name].error), results[name].error
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_an_honest_submission_passes(results, name):
+    result = results[name]
+    assert result.passed, result.error
+    assert len(result.rounds_us) >= 3
+    assert len(result.single_us) == LIMITS.singles
+    assert min(result.rounds_us) > 0
+
+
+def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
+    assert "wrong result" in run_test(SUBMISSIONS["one_gemm"], CASE, CPU, LIMITS).error
+
+
+def test_a_time_no_chip_can_reach_fails(monkeypatch):
+    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, chip_name, processors: 1e12)
+    assert "which no " in run_benchmark(SUBMISSIONS["honest"], CASE, CPU, LIMITS).error
+
+
+def test_profile_reports_what_ran():
+    result = run_profile(SUBMISSIONS["honest"], CASE, CPU, LIMITS)
+    assert result.passed, result.error
+    assert "aten::mm" in result.report
+
+
+def test_fingerprint_sees_any_byte_and_any_exchange():
+    codes = generate_input(4, 4, 64, 2, 5, device="cpu")[0]
+    before = fingerprint(codes)
+    raw = codes.view(torch.uint8)
+    assert torch.equal(fingerprint(codes), before)
+    for index in ((0, 0, 0), (3, 31, 1), (2, 7, 0)):
+        raw[index] ^= 1
+        assert not torch.equal(fingerprint(codes), before)
+        raw[index] ^= 1
+    words = torch.arange(16, dtype=torch.int64)
+    swapped = words.clone()
+    swapped[[3, 9]] = words[[9, 3]]
+    assert not torch.equal(fingerprint(words), fingerprint(swapped))
+
+
+def test_output_form_is_checked_beyond_shape_and_dtype():
+    c = generate_input(8, 8, 64, 1, 5, device="cpu")[-1].fill_(1)
+    assert output_problem(c, c, [], []) is None
+    assert output_problem(torch.ones(8, 8, 1).half(), c, [], []) is None
+    for wrong, text in (
+        (torch.zeros(8, 8, 1).half().to_sparse(), "layout"),
+        (torch.zeros(1).half().expand(8, 8, 1), r"strides \(0, 0, 1\); expected \(8, 1, 64\)"),
+        (torch.ones(8, 8, 1).half().transpose(0, 1), r"strides \(1, 8, 1\); expected \(8, 1, 64\)"),
+        (torch._neg_view(c), "lazy view"),
+        (torch.empty_like(c, device="meta"), "is on meta"),
+        ([], "is a list; expected a plain torch.Tensor"),
+        (None, "is a NoneType"),
+    ):
+        assert re.search(text, output_problem(wrong, c, [], [])), wrong
+
+
+def test_overlap_is_judged_by_elements_and_not_by_storage():
+    pool = torch.zeros(3, 8, 8, dtype=torch.float16)
+    first, second, third = (pool[i].unsqueeze(-1) for i in range(3))
+    between = pool.flatten()[8:72].view(8, 8, 1)
+    assert output_problem(second, second, [extent(first)], [extent(third)]) is None
+    assert "with an input" in output_problem(between, first, [extent(first)], [])
+    assert "with the output of an earlier call" in output_problem(between, first, [], [extent(second)])
+
+
+def test_inputs_stand_in_memory_as_the_leaderboard_lays_them_out(monkeypatch):
+    monkeypatch.setattr(eval.worker, "_load", lambda path: lambda data: data[-1].fill_(0))
+    worker = eval.worker.Worker(eval.worker.Setup("", (40, 72, 128, 2), "cpu", ""), lambda message: None)
+    worker.check([5, 6])
+    for data, seed in zip(worker._inputs, (5, 6), strict=True):
+        for got, want in zip(data, generate_input(40, 72, 128, 2, seed, device="cpu"), strict=True):
+            assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+            assert got is data[-1] or torch.equal(got.view(torch.uint8), want.view(torch.uint8))
+
+
+def test_inputs_are_as_many_as_memory_holds(monkeypatch):
+    shape = (256, 4096, 7168, 1)  # some 41 MB of inputs and output, twice
+    monkeypatch.setattr("eval.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
+    assert inputs_that_fit(shape, CPU, 50) == 10
+    assert inputs_that_fit(shape, CPU, 3) == 3
+    monkeypatch.setattr("eval.chip.free_memory", lambda device: 0)
+    assert inputs_that_fit(shape, CPU, 3) == 1
+
+
+def test_exchanged_code_of_a_harness_function_is_seen():
+    watch = FunctionWatch()
+    assert watch.replaced() is None
+    code = eval.guards.extent.__code__
+    try:
+        eval.guards.extent.__code__ = (lambda tensor: (0, 0)).__code__
+        assert watch.replaced() == "eval.guards.extent"
+    finally:
+        eval.guards.extent.__code__ = code
+    assert watch.replaced() is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(eval.timing.CpuTimer, "single_us"), (eval.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
+)
+def test_replaced_methods_constants_and_builtins_are_seen(monkeypatch, owner, name):
+    watch = FunctionWatch()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, lambda *_: 0)
+        replaced = watch.replaced()
+    assert replaced.endswith(name)
+    assert watch.replaced() is None

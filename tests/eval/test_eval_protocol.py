@@ -1,0 +1,178 @@
+"""The leaderboard's protocol, line by line, and the command line's exit codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+ADVERSARIAL = "tests/adversarial"
+SPECS = ("m: 128; n: 128; k: 256; l: 1; seed: 1111", "m: 40; n: 72; k: 64; l: 2; seed: 7")
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cases") / "cases.txt"
+    path.write_text("\n".join(SPECS) + "\n\n")
+    return path
+
+
+def run(root, *arguments, popcorn=True, **environment):
+    """eval.py in a process of its own: (exit code, protocol lines, what it printed)."""
+    read, write = os.pipe()
+    variables = {**os.environ, **environment}
+    if popcorn:
+        variables["POPCORN_FD"] = str(write)
+    done = subprocess.run(
+        [sys.executable, str(root / "eval" / "eval.py"), *map(str, arguments)],
+        env=variables,
+        pass_fds=[write],
+        capture_output=True,
+        text=True,
+    )
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        return done.returncode, pipe.read().splitlines(), done.stdout + done.stderr
+
+
+def test_tests_report_each_case_and_the_check(root, cases):
+    code, lines, printed = run(root, "test", cases)
+    assert code == 0, printed
+    assert lines == [
+        "test-count: 2",
+        f"test.0.spec: {SPECS[0]}",
+        "test.0.status: pass",
+        f"test.1.spec: {SPECS[1]}",
+        "test.1.status: pass",
+        "check: pass",
+    ]
+
+
+def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
+    code, lines, _ = run(root, "test", cases, "--submission", root / ADVERSARIAL / "wrong/one_gemm.py")
+    assert code == 112
+    assert lines[:3] == ["test-count: 2", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
+    assert lines[3].startswith("test.0.error: wrong result")
+    assert lines[-1] == "check: fail"
+
+
+@pytest.mark.parametrize("mode", ["benchmark", "leaderboard"])
+def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path, mode):
+    path = tmp_path / "one.txt"
+    path.write_text(SPECS[0])
+    code, lines, printed = run(root, mode, path)
+    assert code == 0, printed
+    assert lines[:2] == ["benchmark-count: 1", f"benchmark.0.spec: {SPECS[0]}"]
+    keys = ["runs", "mean", "std", "err", "best", "worst"]
+    assert [line.split(": ")[0] for line in lines[2:8]] == [f"benchmark.0.{key}" for key in keys]
+    figures = dict(zip(keys, (float(line.split(": ")[1]) for line in lines[2:8]), strict=True))
+    assert figures["runs"] >= 3
+    assert 1e3 < figures["best"] <= figures["mean"] <= figures["worst"] < 1e9
+    assert figures["err"] == pytest.approx(figures["std"] / figures["runs"] ** 0.5)
+    assert lines[8:] == ["check: pass"]
+
+
+def test_a_failing_benchmark_reports_status_and_error(root, cases):
+    code, lines, _ = run(root, "benchmark", cases, "--submission", root / ADVERSARIAL / "failing/raises.py")
+    assert code == 112
+    assert lines[2] == "benchmark.0.status: fail"
+    assert lines[3].startswith("benchmark.0.error: custom_kernel failed: ValueError: no such shape")
+    assert lines[-1] == "check: fail"
+
+
+def test_profile_reports_base64(root, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text(SPECS[0])
+    code, lines, printed = run(root, "profile", path, "--submission", root / ADVERSARIAL / "honest/honest.py")
+    assert code == 0, printed
+    key, value = lines[2].split(": ")
+    assert key == "benchmark.0.report"
+    assert "aten::mm" in base64.b64decode(value).decode()
+
+
+def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text(SPECS[0])
+    code, lines, printed = run(
+        root, "test", path, "--submission", root / ADVERSARIAL / "honest/noisy.py", POPCORN_SEED="99"
+    )
+    assert code == 0, printed
+    assert lines.count("check: pass") == 1
+    assert "check: pass" not in printed
+
+
+def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text(SPECS[0])
+    code, lines, _ = run(
+        root, "test", path, "--submission", root / ADVERSARIAL / "cheating_results/writes_everywhere.py"
+    )
+    assert code == 112
+    assert lines[:3] == ["test-count: 1", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
+    assert lines[3].startswith("test.0.error: the worker's answer is garbled")
+    assert lines[4:] == ["check: fail"]
+
+
+def test_a_secret_seed_changes_the_data_but_not_the_spec(root, tmp_path):
+    path, record = tmp_path / "one.txt", tmp_path / "out.json"
+    path.write_text(SPECS[0])
+    code, lines, _ = run(root, "test", path, "--json", record, POPCORN_SEED="3")
+    assert code == 0
+    assert lines[1] == f"test.0.spec: {SPECS[0]}"
+    assert json.loads(record.read_text())["results"][0]["seed"] == 1111 + (1111 + 3) * (1111 + 3 + 1) // 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m: 1; n: 2", "m: x; n: 1; k: 64; l: 1; seed: 1", "m: 1; n: 1; k: 65; l: 1; seed: 1", None]
+)
+def test_a_bad_case_file_exits_113(root, tmp_path, text):
+    path = tmp_path / "bad.txt"
+    if text is not None:
+        path.write_text(text)
+    code, lines, printed = run(root, "test", path)
+    assert (code, lines) == (113, [])
+    assert "bad.txt" in printed
+
+
+def test_wrong_usage_exits_2(root, cases, tmp_path):
+    assert run(root)[0] == 2
+    assert run(root, "dance", cases)[0] == 2
+    for options, text in (
+        (("--submission", tmp_path / "none.py"), "none.py does not exist"),
+        (("--json", tmp_path / "none" / "out.json"), "none is no folder"),
+        (("--device", "abacus"), "'abacus' is no device torch knows"),
+        (("--device", "meta"), "'meta'; expected cpu or cuda"),
+        (("--device", "cuda:99"), "CUDA devices here"),
+    ):
+        code, lines, printed = run(root, "test", cases, *options)
+        assert (code, lines) == (2, [])
+        assert text in printed
+    code, lines, printed = run(root, "test", cases, POPCORN_SEED="x")
+    assert (code, lines) == (2, [])
+    assert "POPCORN_SEED is 'x'; expected an integer" in printed
+
+
+@pytest.mark.parametrize("descriptor", ["999", "-1", "abc"])
+def test_an_unusable_descriptor_exits_111(root, cases, descriptor):
+    code, _, printed = run(root, "test", cases, popcorn=False, POPCORN_FD=descriptor)
+    assert code == 111
+    assert "POPCORN_FD" in printed
+
+
+def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_path):
+    record = tmp_path / "out.json"
+    code, lines, printed = run(root, "benchmark", cases, "--json", record, popcorn=False)
+    assert (code, lines) == (0, [])
+    for text in ("128 128 256", "40 72 64 x 2", "geometric mean", "speed of light", "spread"):
+        assert text in printed
+    written = json.loads(record.read_text())
+    results = written["results"]
+    assert written["geomean_median_us"] == pytest.approx((results[0]["median_us"] * results[1]["median_us"]) ** 0.5)
+    # A checked pass over all inputs, then one output of each round.
+    assert all(result["outputs_checked"] == result["inputs"] + len(result["rounds_us"]) for result in results)
+    assert [result["passed"] for result in results] == [True, True]
+    assert all(len(result["rounds_us"]) >= 3 for result in results)

@@ -1,0 +1,138 @@
+"""A record of its own in a temporary repository, for the tests of the rounds and of the history."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+from scripts import rounds, rounds_check
+from scripts.rounds_model import Tank, write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
+TIMES = {"v0": 1.0, "v0-again": 1.0, "deep": 0.9, "same": 0.9999, "mixed": 0.9, "cublas_one_gemm": 0.8}
+ENV = {
+    "chip": "NVIDIA H200",
+    "driver": "test",
+    "versions": {},
+    "clocks": {},
+    "flags": "",
+    "digests": {},
+}
+
+
+def git(root, *args):
+    done = subprocess.run(
+        ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.org", *args],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def commit(root, subject="step"):
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", subject)
+    return git(root, "rev-parse", "HEAD")
+
+
+def sample_lines(seed=1, repeats=20, spread=0.002, factors=None):
+    """Interleaved samples of TIMES' variants; `mixed` is 5 % slower on one shape. The noise is seeded."""
+    rng = random.Random(seed)
+    lines = []
+    for index, shape in enumerate(SHAPES):
+        for repeat in range(repeats):
+            for variant, factor in (factors or TIMES).items():
+                worse = 1.05 / factor if variant == "mixed" and index == 2 else 1.0
+                us = 40.0 * (1 + index) * factor * worse * rng.gauss(1.0, spread)
+                extents = [int(part) for part in shape.split("x")]
+                lines.append(json.dumps({"shape": extents, "variant": variant, "repeat": repeat, "us": round(us, 3)}))
+    return "\n".join(lines) + "\n"
+
+
+def make_tank(root):
+    """A repository of its own with the inherited rounds and one commit."""
+    root.mkdir()
+    shutil.copytree(ROOT / "eval" / "cases", root / "eval" / "cases")
+    (root / "shark_tank").mkdir()
+    for name in ("README.md", "LEARNINGS.md", "targets.json"):
+        shutil.copy(ROOT / "shark_tank" / name, root / "shark_tank" / name)
+    for folder in Tank(ROOT).round_dirs():
+        if int(folder.name[:4]) <= 3:
+            shutil.copytree(folder, root / "shark_tank" / "rounds" / folder.name)
+    # The real learnings may quote rounds that this copy lacks.
+    (root / "shark_tank" / "LEARNINGS.md").write_text(
+        "# Learnings\n\n- Check first ([0003](rounds/0003-is-the-kernel-right/round.md)).\n"
+    )
+    git(root, "init", "-q")
+    tank = Tank(root)
+    rounds.render(tank)
+    commit(root, "start")
+    return tank
+
+
+def run(tank, *args):
+    return rounds.main(["--root", str(tank.root), *map(str, args)])
+
+
+def write_prose(tank, number, sections=None):
+    """Fill every section of a round.md that still holds its prompt."""
+    path = tank.find(number) / "round.md"
+    parts = [p for p in path.read_text().split("\n\n") if not p.startswith(("- Performance", "- Practicality"))]
+    text = "\n\n".join("Because it overlaps." if p.startswith("TODO") else p for p in parts)
+    path.write_text(text)
+
+
+def new_predicted(tank, slug, base, candidate, *more, interval="0.85:0.95"):
+    """A committed prediction; returns the round's number."""
+    assert run(tank, "new", slug, "--backend", "hopper", "--base", base, "--candidate", candidate, *more) == 0
+    number = max(int(folder.name[:4]) for folder in tank.round_dirs())
+    write_prose(tank, number)
+    views = ("--performance", "0.9: fewer waits", "--practicality", "0.97: known", "--theory", "0.88: overlap")
+    assert run(tank, "predict", number, "--all", interval, *views) == 0
+    commit(tank.root, f"predict {number}")
+    return number
+
+
+def write_run(tank, **kwargs):
+    """Raw samples and env.json outside the repository, as a GPU machine hands them over."""
+    samples, env = tank.root.parent / "samples.jsonl", tank.root.parent / "env.json"
+    samples.write_text(sample_lines(**kwargs))
+    write_json(env, ENV)
+    return samples, env
+
+
+def finish(tank, number):
+    """What a person adds after the measurement, then the commit."""
+    data = tank.get(number)
+    data["reopen_if"] = "another chip"
+    data["verdict"]["why"] = "waits overlap"
+    tank.save(data)
+    rounds.render(tank)
+    return commit(tank.root, f"measure {number}")
+
+
+def problems_of(tank):
+    return "\n".join(rounds_check.check(tank)[1])
+
+
+def edit(tank, number, change):
+    """Alter round.json by hand, past every tool."""
+    path = tank.find(number) / "round.json"
+    data = json.loads(path.read_text())
+    change(data)
+    write_json(path, data)
+
+
+def measure_all(tank):
+    """An A/A round 4 and three candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
+    new_predicted(tank, "noise-floor", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
+    for slug in ("deep", "same", "mixed"):
+        new_predicted(tank, slug, "v0", slug, "--noise-round", 4, "--parent", 4)
+    samples, env = write_run(tank)
+    for number in (4, 5, 6, 7):
+        assert run(tank, "measure", number, "--samples", samples, "--env", env, "--run", "shared") == 0
+        finish(tank, number)
+    return tank

@@ -1,0 +1,246 @@
+"""The history page: self-contained, complete, and readable in a browser, on a phone and in the dark."""
+
+import base64
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from scripts import history, history_markdown, history_page
+from scripts.history_data import png_digest, series_digest, shape_series
+from scripts.rounds_model import Tank
+from tests.rounds.rounds_kit import ROOT, SHAPES, make_tank, measure_all
+
+REPO = "https://example.org/repo"
+PHONE, DESK = 360, 1200
+
+
+@pytest.fixture(scope="module")
+def empty_page(tmp_path_factory):
+    """The page of a record with inherited rounds only."""
+    tank = make_tank(tmp_path_factory.mktemp("empty") / "repo")
+    return history.write_history(tank, tank.root / "build" / "history", None)
+
+
+@pytest.fixture(scope="module")
+def tank(tmp_path_factory):
+    return measure_all(make_tank(tmp_path_factory.mktemp("full") / "repo"))
+
+
+@pytest.fixture(scope="module")
+def full_page(tank):
+    return history.write_history(tank, tank.root / "build" / "history", REPO)
+
+
+@pytest.fixture(params=["empty", "full"])
+def page(request):
+    """Both pages in turn."""
+    return request.getfixturevalue(f"{request.param}_page")
+
+
+# --- content ----------------------------------------------------------------------------------------------
+class Checker(HTMLParser):
+    """Collects ids, references and the balance of tags."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "hr", "path", "use", "circle"})
+
+    def __init__(self):
+        super().__init__()
+        self.ids, self.refs, self.external, self.open, self.unbalanced = [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            elif name in ("href", "xlink:href", "src") and (value or "").startswith("#"):
+                self.refs.append(value[1:])
+            elif name in ("src", "srcset", "data") or (name == "href" and tag != "a"):
+                self.external += [] if (value or "").startswith("data:") else [(tag, value)]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag in self.VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.unbalanced.append(tag)
+
+
+def test_page_is_well_formed_and_needs_nothing_else(page):
+    text = page.read_text()
+    checker = Checker()
+    checker.feed(text)
+    assert checker.unbalanced == [] and checker.open == []
+    assert checker.external == []
+    assert not re.search(r"@import|<script|url\((?!#|data:)", text)
+    assert len(checker.ids) == len(set(checker.ids))
+    assert set(checker.refs) <= set(checker.ids)
+
+
+def test_page_has_viewport_language_and_both_colour_schemes(page):
+    text = page.read_text()
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    assert '<html lang="en">' in text and "prefers-color-scheme: dark" in text
+
+
+def test_without_measurements_the_page_says_so(empty_page):
+    text = empty_page.read_text()
+    assert text.count("no round measured yet") == len(SHAPES)
+    for sentence in ("No variant has been measured yet.", "No round of ours has been measured yet."):
+        assert sentence in text
+    assert "0001 More pipeline stages (rejected)" in text and "Inherited" in text
+
+
+def test_every_variant_of_the_run_is_listed(tank, full_page):
+    text = full_page.read_text()
+    medians = tank.samples("shared")[SHAPES[0]]
+    table = text[text.index('id="variants"') : text.index('id="calibration"')]
+    for variant in medians:
+        label = "cuBLAS fp16, one" if variant == "cublas_one_gemm" else f"<code>{variant}</code>"
+        assert label in table
+    assert "candidate of 0007: rejected" in table and "base of 0004, 0005, 0006, 0007" in table
+
+
+def test_commits_are_links_where_the_repository_is_known(tank, full_page, empty_page):
+    commit = tank.get(5)["measurement"]["prediction_commit"]
+    assert f'<a href="{REPO}/commit/{commit}">{commit[:9]}</a>' in full_page.read_text()
+    assert "/commit/" not in empty_page.read_text()
+
+
+def test_plotted_times_are_those_of_the_record(tank):
+    series = shape_series(tank, tank.all())
+    assert [one.shape for one in series] == SHAPES
+    for one in series:
+        assert [number for number, *_ in one.rounds] == [4, 5, 6, 7]
+        for number, verdict, us, _ in one.rounds:
+            data = tank.get(number)
+            assert us == data["measurement"]["shapes"][one.shape]["candidate_us"]
+            assert verdict == data["verdict"]["state"]
+        assert [leads for *_, leads in one.rounds] == [True, True, False, False]
+
+
+def test_png_names_the_data_it_shows(tank, full_page):
+    path = full_page.parent / "progress.png"
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert png_digest(path) == series_digest(shape_series(tank, tank.all()))
+    assert not history.write_progress(tank, path)
+
+
+def test_main_writes_the_page_and_the_committed_plot(tank, tmp_path, capsys):
+    (tank.dir / "progress.png").unlink()
+    assert history.main(["--root", str(tank.root), "--out", str(tmp_path)]) == 0
+    assert (tank.dir / "progress.png").is_file() and (tmp_path / "index.html").is_file()
+    assert "commit it" in capsys.readouterr().out
+
+
+def test_this_repository_renders(tmp_path):
+    page = history.write_history(Tank(ROOT), tmp_path, None)
+    for folder in Tank(ROOT).round_dirs():
+        assert f'id="round-{folder.name[:4]}"' in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("a < b & `c<d>`", "<p>a &lt; b &amp; <code>c&lt;d&gt;</code></p>"),
+        ("**bold** and *soft*, 2 * 3 * 4", "<p><strong>bold</strong> and <em>soft</em>, 2 * 3 * 4</p>"),
+        ("[here](rounds/0003-x/round.md)", '<p><a href="#round-0003">here</a></p>'),
+        ("[there](../eval/eval.py)", "<p>there</p>"),
+        ("# Title\nText", "<h1>Title</h1>\n<p>Text</p>"),
+        ("- a\n  b\n- c", "<ul><li>a b</li><li>c</li></ul>"),
+        ("```\na\n\nb < c\n```", '<pre class="scroll" tabindex="0">a\n\nb &lt; c</pre>'),
+        ("<!-- generated:x -->\ntext", "<p>text</p>"),
+    ],
+)
+def test_markdown(markdown, expected):
+    assert history_markdown.render(markdown, history_page.resolver(None, "shark_tank")) == expected
+
+
+# --- in a browser -------------------------------------------------------------------------------------------
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; Debian: apt-get install chromium")
+
+# Loaded in a frame of the wanted width, which media queries and layout take for the screen's.
+PROBE = """<!doctype html><body style="margin:0"><iframe id="f" style="border:0;width:WIDTHpx;height:2000px"></iframe>
+<pre id="out"></pre><script>
+const f = document.getElementById("f");
+f.onload = () => {
+  const d = f.contentDocument, w = f.contentWindow, low = [];
+  // Canvas resolves any colour syntax to bytes.
+  const c = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgb = v => { c.clearRect(0, 0, 1, 1); c.fillStyle = v; c.fillRect(0, 0, 1, 1);
+    return [...c.getImageData(0, 0, 1, 1).data]; };
+  const lum = v => { const [r, g, b] = v.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b; };
+  const ground = e => { for (; e; e = e.parentElement) { const v = rgb(w.getComputedStyle(e).backgroundColor);
+    if (v[3] == 255) return v; } return [255, 255, 255, 255]; };
+  d.querySelectorAll("details").forEach(e => e.open = true);
+  for (const e of d.body.querySelectorAll("*")) {
+    if (![...e.childNodes].some(n => n.nodeType == 3 && n.data.trim())) continue;
+    const s = w.getComputedStyle(e);
+    const [a, b] = [lum(rgb(e.ownerSVGElement ? s.fill : s.color)), lum(ground(e))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) low.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  const wide = [...d.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > w.innerWidth + 1
+    && !e.closest(".scroll")).map(e => e.tagName + " " + e.textContent.trim().slice(0, 30));
+  const svgs = [...d.querySelectorAll("figure svg")].map(e => e.getBoundingClientRect()).map(r => [r.width, r.height]);
+  document.getElementById("out").textContent = JSON.stringify({scroll: d.documentElement.scrollWidth,
+    width: w.innerWidth, page: lum(ground(d.body)), low, wide, svgs,
+    text: parseFloat(w.getComputedStyle(d.body).fontSize), tables: d.querySelectorAll(".scroll table").length,
+    allTables: d.querySelectorAll("table").length});
+};
+f.srcdoc = new TextDecoder().decode(Uint8Array.from(atob("PAGE"), x => x.charCodeAt(0)));
+</script>"""
+
+
+def chromium(*args):
+    return subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", *map(str, args)],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+
+
+def probe(page, tmp_path, width, dark):
+    text = page.read_text()
+    # Headless Chromium has no switch for the preferred scheme: make the media query true or false.
+    text = text.replace("@media (prefers-color-scheme: dark)", "@media all" if dark else "@media not all")
+    encoded = base64.b64encode(text.encode()).decode()
+    path = tmp_path / "probe.html"
+    path.write_text(PROBE.replace("WIDTH", str(width)).replace("PAGE", encoded))
+    dom = chromium(f"--window-size={max(width, 800)},2000", "--dump-dom", path.as_uri())
+    return json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+@browser
+@pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (PHONE, True), (DESK, False), (DESK, True)])
+def test_page_fits_its_screen_and_can_be_read(page, tmp_path, width, dark):
+    found = probe(page, tmp_path, width, dark)
+    assert found["width"] == width
+    assert found["scroll"] <= width and found["wide"] == []
+    assert found["low"] == []
+    assert (found["page"] < 0.05) if dark else (found["page"] > 0.9)
+    assert found["text"] >= 16
+    assert found["tables"] == found["allTables"] > 3
+    assert len(found["svgs"]) >= len(SHAPES) and all(w > 200 and h > 100 for w, h in found["svgs"])
+
+
+@browser
+def test_screenshot_shows_the_plots(full_page, tmp_path):
+    """A blank or broken page has few colours; ours has text, axes and the colours of kernel, floor and peers."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow reads the screenshot")
+    shot = tmp_path / "page.png"
+    chromium("--window-size=1200,1400", f"--screenshot={shot}", full_page.as_uri())
+    with image.open(shot) as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 24)}
+    assert {(0x2F, 0x7D, 0xE1), (0xC2, 0x6A, 0x00)} <= colours

@@ -1,0 +1,399 @@
+"""The rounds' record: the way from draft to verdict, and planted faults that `check` must find."""
+
+import gzip
+import shutil
+
+import pytest
+
+from scripts import rounds, rounds_check, rounds_render, rounds_stats
+from scripts.rounds_model import RoundError, Tank, parse_samples, read_bytes, write_json
+from tests.rounds.rounds_kit import (
+    ENV,
+    ROOT,
+    commit,
+    edit,
+    finish,
+    git,
+    make_tank,
+    measure_all,
+    new_predicted,
+    problems_of,
+    run,
+    sample_lines,
+    write_prose,
+    write_run,
+)
+
+
+@pytest.fixture
+def tank(tmp_path):
+    return make_tank(tmp_path / "repo")
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory):
+    """An A/A round 4 and three candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
+    return measure_all(make_tank(tmp_path_factory.mktemp("measured") / "repo"))
+
+
+@pytest.fixture
+def measured(measured_once, tmp_path):
+    """A copy of the measured record, free to be spoilt."""
+    shutil.copytree(measured_once.root, tmp_path / "repo")
+    return Tank(tmp_path / "repo")
+
+
+# --- the ordinary way -------------------------------------------------------------------------------------
+def test_rounds_measured_from_one_shared_run_pass_every_check(measured):
+    assert problems_of(measured) == ""
+    assert [path.name for path in measured.runs_dir.iterdir()] == ["shared"]
+    assert len({measured.get(n)["measurement"]["samples_sha256"] for n in (4, 5, 6, 7)}) == 1
+
+
+def test_verdicts_follow_the_rule(measured):
+    assert measured.get(4)["state"] == "adopted"
+    assert measured.get(5)["state"] == "adopted"
+    assert measured.get(6)["state"] in ("rejected", "inconclusive")
+    assert measured.get(7)["state"] == "rejected"
+    assert "256x3072x4096 is at 1.0" in measured.get(7)["verdict"]["reason"]
+    assert measured.get(5)["evidence"] == "measured:H200"
+
+
+def test_measured_ratio_is_the_one_that_was_put_into_the_samples(measured):
+    found = measured.get(5)["measurement"]
+    assert found["geomean"]["ratio"] == pytest.approx(0.9, abs=0.003)
+    assert found["geomean"]["low"] < found["geomean"]["ratio"] < found["geomean"]["high"]
+    assert all(entry["samples"] == 20 for entry in found["shapes"].values())
+
+
+def test_generated_text_shows_prediction_measurement_and_losers(measured):
+    text = (measured.dir / "README.md").read_text()
+    assert "[0005](rounds/0005-deep/round.md)" in text
+    failures = rounds_render.failures_table(measured.all())
+    assert "0007-mixed" in failures and "0005-deep" not in failures
+    assert "cuBLAS fp16, one [2N, K] GEMM" in rounds_render.shapes_table(measured, measured.all())
+    assert "inside" in (measured.find(5) / "round.md").read_text()
+
+
+def test_calibration_is_bias_and_error_of_each_viewpoint(measured):
+    found = rounds_render.calibration(measured.all())
+    ratios = [measured.get(n)["measurement"]["geomean"]["ratio"] for n in (5, 6, 7)]
+    expected = (ratios[0] * ratios[1] * ratios[2] / 0.97**3) ** (1 / 3)
+    assert found["practicality"]["bias"] == pytest.approx(expected, rel=1e-9)
+    assert found["intervals"] == {"inside": 4 + 0 + 3, "total": 12}
+
+
+def test_render_twice_changes_nothing(measured):
+    before = {path: path.read_bytes() for path in measured.dir.rglob("*") if path.is_file()}
+    assert run(measured, "render") == 0
+    assert before == {path: path.read_bytes() for path in measured.dir.rglob("*") if path.is_file()}
+
+
+def test_a_round_can_be_superseded_only_by_an_existing_round(measured):
+    assert run(measured, "close", 5, "--state", "superseded", "--by", 99) == 1
+    assert run(measured, "close", 5, "--state", "superseded", "--by", 7) == 0
+    assert problems_of(measured) == ""
+    assert rounds_render.state_text(measured.get(5)) == "superseded by 0007"
+
+
+def test_blackwell_round_ends_at_best_as_adopted_unmeasured(tank):
+    assert run(tank, "new", "pair", "--backend", "blackwell", "--base", "one", "--candidate", "two",
+               "--noise-round", 3) == 0  # fmt: skip
+    write_prose(tank, 4)
+    views = ("--performance", "0.9: halved B", "--practicality", "0.97: known", "--theory", "0.88: halved B")
+    assert run(tank, "predict", 4, "--all", "0.8:0.9", *views) == 0
+    close = ("close", 4, "--state", "adopted", "--reason", "assembles without spills", "--why", "half the traffic")
+    assert run(tank, *close, "--evidence", "compiled") == 0
+    edit(tank, 4, lambda data: data.update(reopen_if="a B200 measures it"))
+    rounds.render(tank)
+    assert problems_of(tank) == ""
+    assert rounds_render.state_text(tank.get(4)) == "adopted (unmeasured)"
+
+
+def test_hopper_round_cannot_be_adopted_without_measurement(tank):
+    new_predicted(tank, "wish", "v0", "deep", "--noise-round", 3)
+    run(tank, "close", 4, "--state", "adopted", "--reason", "looks right", "--why", "hope", "--evidence", "compiled")
+    assert "adopted without a measurement" in problems_of(tank)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+def test_predict_names_what_is_missing(tank, capsys):
+    run(tank, "new", "half", "--backend", "hopper", "--base", "v0", "--candidate", "deep", "--noise-round", 3)
+    assert run(tank, "predict", 4, "--shape", "256x4096x7168=0.9:1.0") == 1
+    message = capsys.readouterr().err
+    for part in ("512x4096x7168", "performance, practicality, theory", "section Pitch is not written"):
+        assert part in message
+
+
+def test_measure_is_refused_until_the_prediction_is_committed(tank, capsys):
+    number = new_predicted(tank, "noise", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
+    assert run(tank, "predict", number, "--all", "0.98:1.02") == 0  # changed since the commit
+    samples, env = write_run(tank)
+    assert run(tank, "measure", number, "--samples", samples, "--env", env) == 1
+    assert "in no commit" in capsys.readouterr().err
+    commit(tank.root)
+    assert run(tank, "measure", number, "--samples", samples, "--env", env) == 0
+
+
+def test_measure_wants_another_chip_to_have_its_own_noise_floor(measured, capsys):
+    number = new_predicted(measured, "other-chip", "v0", "deep", "--noise-round", 4)
+    samples, env = write_run(measured, seed=2)
+    write_json(env, ENV | {"chip": "NVIDIA H100"})
+    assert run(measured, "measure", number, "--samples", samples, "--env", env) == 1
+    assert "noise floor is of 'H200'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", ":1: "),
+        ('{"shape": [1, 2], "variant": "a", "repeat": 0, "us": 1}', "expected"),
+        ('{"shape": [1, 2, 3], "variant": "a", "repeat": 0, "us": -1}', "above 0"),
+        ('{"shape": [1, 2, 3], "variant": "a", "repeat": 0, "us": NaN}', "above 0"),
+        ('{"shape": [1, 2, 3], "variant": "a", "repeat": 0}', "us"),
+    ],
+)
+def test_bad_sample_lines_are_named(line, message):
+    with pytest.raises(RoundError, match=r"file:1: ") as error:
+        parse_samples(line.encode(), "file")
+    assert message in str(error.value)
+
+
+def test_repeated_sample_is_refused():
+    line = b'{"shape": [1, 2, 3], "variant": "a", "repeat": 0, "us": 1}\n'
+    with pytest.raises(RoundError, match="occurs twice"):
+        parse_samples(line * 2, "file")
+
+
+def test_env_without_its_facts_is_refused(tank, capsys):
+    number = new_predicted(tank, "noise", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
+    samples, env = write_run(tank)
+    write_json(env, {"chip": "NVIDIA H200"})
+    assert run(tank, "measure", number, "--samples", samples, "--env", env) == 1
+    assert "lacks driver, versions, clocks, flags, digests" in capsys.readouterr().err
+    assert not tank.runs_dir.exists()
+
+
+# --- planted faults ---------------------------------------------------------------------------------------
+def test_prediction_committed_after_the_measurement_is_found(measured):
+    """The samples are already in git when the prediction is written: the record must not pass."""
+    number = new_predicted(measured, "hindsight", "v0", "deep", "--noise-round", 4)
+    samples, env = write_run(measured)
+    assert run(measured, "measure", number, "--samples", samples, "--env", env) == 0
+    finish(measured, number)
+    assert "which does not come after the prediction" in problems_of(measured)
+
+
+def test_prediction_improved_after_the_measurement_is_found(measured):
+    edit(measured, 5, lambda data: data["prediction"]["viewpoints"]["theory"].update(ratio=0.9))
+    rounds.render(measured)
+    commit(measured.root)
+    assert "no commit holds this prediction" in problems_of(measured)
+
+
+def test_rule_changed_after_the_measurement_is_found(measured):
+    edit(measured, 5, lambda data: data["rule"].update(noise_round=3))
+    assert "0005-deep" in problems_of(measured)
+
+
+def test_figure_altered_in_json_is_found(measured):
+    edit(measured, 5, lambda data: data["measurement"]["geomean"].update(ratio=0.85))
+    assert "measurement.geomean.ratio is 0.85, the samples give" in problems_of(measured)
+
+
+def test_candidate_time_altered_in_json_is_found(measured):
+    edit(measured, 5, lambda data: data["measurement"]["shapes"]["256x4096x7168"].update(candidate_us=30.0))
+    assert "256x4096x7168.candidate_us is 30.0" in problems_of(measured)
+
+
+def test_altered_samples_are_found(measured):
+    path = measured.samples_path("shared")
+    content = read_bytes(path).replace(b'"repeat": 3,', b'"repeat": 33,', 1)
+    path.write_bytes(gzip.compress(content, mtime=0))
+    assert "digest differs from measurement.samples_sha256" in problems_of(measured)
+
+
+def test_altered_env_is_found(measured):
+    write_json(measured.runs_dir / "shared" / "env.json", ENV | {"driver": "other"})
+    assert "digest differs from measurement.env_sha256" in problems_of(measured)
+
+
+def test_verdict_that_the_rule_does_not_give_is_found(measured):
+    def adopt(data):
+        data["state"] = data["verdict"]["state"] = data["history"][-1]["state"] = "adopted"
+
+    edit(measured, 7, adopt)
+    assert "verdict is adopted" in problems_of(measured) and "the rule gives rejected" in problems_of(measured)
+
+
+def test_skipped_state_is_found(measured):
+    edit(measured, 5, lambda data: data["history"].pop(1))
+    assert "history: draft to measured is not allowed" in problems_of(measured)
+
+
+def test_stale_calibration_table_is_found(measured):
+    path = measured.dir / "README.md"
+    text = path.read_text()
+    assert "Per-shape intervals that held the measured ratio: 7 of 12" in text
+    path.write_text(text.replace("7 of 12", "9 of 12"))
+    assert "shark_tank/README.md: generated blocks are stale" in problems_of(measured)
+
+
+def test_table_of_a_round_altered_by_hand_is_found(measured):
+    path = measured.find(5) / "round.md"
+    path.write_text(path.read_text().replace("**adopted**", "**adopted** by far", 1))
+    assert "round.md: generated blocks are stale" in problems_of(measured)
+
+
+def test_stale_plot_is_found(measured):
+    shutil.copy(ROOT / "shark_tank" / "progress.png", measured.dir / "progress.png")
+    assert "progress.png shows other data than the rounds" in problems_of(measured)
+    (measured.dir / "progress.png").unlink()
+    assert "progress.png is missing" in problems_of(measured)
+
+
+def test_run_that_no_round_refers_to_is_found(measured):
+    shutil.copytree(measured.runs_dir / "shared", measured.runs_dir / "spare")
+    assert "runs/spare: no round refers to it" in problems_of(measured)
+
+
+def test_unknown_field_in_json_is_found(measured):
+    edit(measured, 5, lambda data: data.update(score=9.5))
+    assert "'score' was unexpected" in problems_of(measured)
+
+
+def test_learning_without_a_round_is_found(measured):
+    path = measured.dir / "LEARNINGS.md"
+    path.write_text(path.read_text() + "- Deeper is better.\n")
+    assert "is not linked to a round" in problems_of(measured)
+
+
+def test_unwritten_verdict_is_found(measured):
+    path = measured.find(5) / "round.md"
+    path.write_text(path.read_text().replace("Because it overlaps.", "TODO", 5))
+    assert "is not written" in problems_of(measured)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "problem"),
+    [
+        ("It takes [{us:.1f} us]({link}.shapes.256x4096x7168.candidate_us).", ""),
+        ("It is [{faster:.1f} %]({link}.geomean.ratio:faster) faster.", ""),
+        ("It takes [12.3 us]({link}.shapes.256x4096x7168.candidate_us).", "quotes '12.3 us'"),
+        ("It is [3.0 %]({link}.geomean.ratio:faster) faster.", "quotes '3.0 %'"),
+        ("It takes [12.3 us]({link}.shapes.1x1x1.candidate_us).", "KeyError"),
+        ("It takes 35.9 us.", "'35.9 us' is not linked"),
+        ("It is 10 % faster.", "'10 %' is not linked"),
+        ("The ratio is 0.901.", "'0.901' is not linked"),
+        ("The task's target is 4.708 us. <!-- figure-ok: published with the task -->", ""),
+        ("Run `make run 4.708 us`, version 2.13.0, round 0004, 4 shapes, sm_90a.", ""),
+    ],
+)
+@pytest.mark.parametrize("where", ["README.md", "shark_tank/LEARNINGS.md", "verdict"])
+def test_quoted_figures_must_be_links_that_hold(measured, sentence, problem, where):
+    found = measured.get(5)["measurement"]
+    path = measured.find(5) / "round.md" if where == "verdict" else measured.root / where
+    prefix = {"README.md": "shark_tank/rounds/0005-deep/", "verdict": ""}.get(where, "rounds/0005-deep/")
+    text = sentence.format(
+        us=found["shapes"]["256x4096x7168"]["candidate_us"],
+        faster=100 * (1 - found["geomean"]["ratio"]),
+        link=f"{prefix}round.json#measurement",
+    )
+    before = path.read_text() if path.is_file() else "# Title\n"
+    marker = "<!-- /generated:verdict -->\n"
+    path.write_text(before.replace(marker, f"{marker}\n{text}\n") if where == "verdict" else f"{before}\n{text}\n")
+    found_problems = "\n".join(rounds_check.figure_problems(measured))
+    assert problem in found_problems if problem else found_problems == ""
+
+
+def test_without_full_history_the_check_says_what_it_left_out(measured, tmp_path):
+    shutil.copytree(measured.root, tmp_path / "tarball", ignore=shutil.ignore_patterns(".git"))
+    notes, problems = rounds_check.check(Tank(tmp_path / "tarball"))
+    assert problems == [] and "not checked" in notes[0]
+
+
+# --- rerun --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("factor", "status", "words"), [(0.9, 0, "the verdict holds"), (1.1, 3, "does not hold")])
+def test_rerun_builds_both_commits_and_judges_again(measured, capsys, factor, status, words):
+    (measured.root / "samples.src").write_text(sample_lines(seed=5, factors={"v0": 1.0, "deep": factor}))
+    write_json(measured.root / "env.src", ENV)
+    head = commit(measured.root)
+
+    def record(data):
+        data["base"]["commit"] = data["candidate"]["commit"] = head
+        data["build"] = "touch built"
+        data["command"] = (
+            "test -f {base_dir}/built && test -f {candidate_dir}/built && cp samples.src {samples} && cp env.src {env}"
+        )
+
+    edit(measured, 5, record)
+    with pytest.raises(SystemExit) as exit_:
+        run(measured, "rerun", 5)
+    assert exit_.value.code == status
+    assert words in capsys.readouterr().out
+    assert git(measured.root, "worktree", "list").count("\n") == 0
+
+
+def test_rerun_without_a_recorded_command_says_so(measured, capsys):
+    assert run(measured, "rerun", 5) == 1
+    assert "records no command" in capsys.readouterr().err
+
+
+# --- the rule itself ------------------------------------------------------------------------------------------
+def mean(low, ratio, high, worst=1.0):
+    return {
+        "geomean": {"low": low, "ratio": ratio, "high": high},
+        "shapes": {"1x1x1": {"ratio": worst}, "2x2x2": {"ratio": ratio}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("measurement", "state"),
+    [
+        (mean(0.90, 0.91, 0.92), "adopted"),
+        (mean(0.90, 0.91, 0.92, worst=1.0101), "rejected"),
+        (mean(0.90, 0.91, 0.92, worst=1.01), "adopted"),
+        (mean(0.98, 0.99, 1.00), "inconclusive"),
+        (mean(0.996, 0.998, 1.00), "rejected"),
+        (mean(1.02, 1.03, 1.04), "rejected"),
+        (mean(0.990, 0.992, 0.9949), "adopted"),
+        (mean(0.990, 0.992, 0.995), "inconclusive"),
+    ],
+)
+def test_rule_faster(measurement, state):
+    assert rounds_stats.judge_faster(measurement, (0.995, 1.005))[0] == state
+
+
+@pytest.mark.parametrize(
+    ("measurement", "state"),
+    [
+        (mean(0.99, 1.0, 1.01), "adopted"),
+        (mean(1.001, 1.002, 1.003), "adopted"),
+        (mean(0.97, 1.0, 1.0), "inconclusive"),
+    ],
+)
+def test_rule_noise_floor(measurement, state):
+    assert rounds_stats.judge_noise(measurement)[0] == state
+
+
+def test_drift_that_both_variants_suffer_cancels():
+    samples = {"1x1x1": {"a": {}, "b": {}}}
+    for repeat in range(20):
+        drift = 1.0 + 0.5 * repeat / 20
+        samples["1x1x1"]["a"][repeat] = 10.0 * drift
+        samples["1x1x1"]["b"][repeat] = 9.0 * drift
+    found = rounds_stats.compare(samples, "a", "b")["geomean"]
+    assert (found["low"], found["ratio"], found["high"]) == (0.9, 0.9, 0.9)
+
+
+def test_variant_missing_from_the_samples_is_named():
+    with pytest.raises(ValueError, match="candidate variant 'c' is not in the samples; they hold: a"):
+        rounds_stats.compare({"1x1x1": {"a": dict.fromkeys(range(9), 1.0)}}, "a", "c")
+
+
+# --- this repository ----------------------------------------------------------------------------------------------
+def test_the_record_of_this_repository_holds():
+    notes, problems = rounds_check.check(Tank(ROOT))
+    assert problems == []
+    if notes:
+        pytest.skip(notes[0])

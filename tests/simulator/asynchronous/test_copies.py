@@ -1,0 +1,258 @@
+"""Bulk and tensor copies against a model of the box, its swizzle and the tensor's edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import MODES, Sim, body
+
+BYTES = 16384
+SWIZZLES = {"none": (0, 0), "32B": (1, 0x10), "64B": (2, 0x30), "128B": (3, 0x70)}
+
+
+def load_text(rank: int) -> str:
+    """Loads a box at the coordinates given to shared memory, then copies all of that to `out`."""
+    coordinates = ", ".join(f"%r{40 + i}" for i in range(rank))
+    return body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, bar; ld.param.u64 %rd1, [out];",
+        "ld.param.u32 %r4, [bytes]; mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2;",
+        *(f"ld.param.u32 %r{40 + i}, [c{i}];" for i in range(rank)),
+        "mov.u32 %r5, %r1;",
+        f"CLEAR: shl.b32 %r6, %r5, 2; add.u32 %r6, %r6, %r2; mov.u32 %r7, 0; st.shared.u32 [%r6], %r7;"
+        f" add.u32 %r5, %r5, 32; setp.lt.u32 %p1, %r5, {BYTES // 4}; @%p1 bra CLEAR;",
+        "fence.proxy.async; bar.warp.sync -1; setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT;",
+        "mbarrier.init.shared::cta.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r4;",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        f" [%r2], [%rd2, {{{coordinates}}}], [%r3];",
+        "WAIT: bar.warp.sync -1;",
+        "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0; @!%p2 bra TRY;",
+        "mov.u32 %r5, %r1;",
+        "COPY: shl.b32 %r6, %r5, 2; add.u32 %r7, %r6, %r2; ld.shared.u32 %r8, [%r7]; cvt.u64.u32 %rd3, %r6;"
+        " add.u64 %rd3, %rd3, %rd1; st.global.u32 [%rd3], %r8; add.u32 %r5, %r5, 32;"
+        f" setp.lt.u32 %p1, %r5, {BYTES // 4}; @%p1 bra COPY;",
+        params=".param .u64 out, .param .align 64 .b8 map[128], .param .u32 bytes"
+        + "".join(f", .param .u32 c{i}" for i in range(rank)),
+        registers=f".shared .align 1024 .b8 tile[{BYTES}]; .shared .align 8 .b8 bar[8];",
+    )
+
+
+def box_of(array: np.ndarray, at, box) -> np.ndarray:
+    """The box as the tensor's elements, zeros outside; innermost coordinate first in at and box."""
+    out = np.zeros(box[::-1], array.dtype)
+    for index in np.ndindex(*out.shape):
+        place = tuple(i + a for i, a in zip(index, at[::-1], strict=True))
+        if all(0 <= p < n for p, n in zip(place, array.shape, strict=True)):
+            out[index] = array[place]
+    return out
+
+
+def swizzled(image: bytes, bits: int) -> bytes:
+    out = bytearray(BYTES)
+    for i in range(0, len(image), 16):
+        place = i ^ (i >> 3 & bits)
+        out[place : place + 16] = image[i : i + 16]
+    return bytes(out)
+
+
+def run_load(array, data_type, box, at, swizzle=0, mode="eager", fill=0):
+    sim = Sim(load_text(len(box)), mode)
+    sim.register(array)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    size = int(np.prod(box)) * array.dtype.itemsize
+    tensor_map = sim.tensor_map(array, data_type, box, swizzle, fill=fill)
+    status = sim.launch("k", out, tensor_map, size, *at)
+    assert status == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return out.tobytes()
+
+
+def tensor(shape, dtype) -> np.ndarray:
+    from tests.simulator.sim_kit import aligned
+
+    array = aligned(shape, dtype)
+    array[...] = np.arange(1, array.size + 1).reshape(shape).astype(dtype)
+    return array
+
+
+@pytest.mark.parametrize("name", SWIZZLES)
+@pytest.mark.parametrize("mode", MODES)
+def test_swizzles(name, mode):
+    number, bits = SWIZZLES[name]
+    width = {0: 64, 1: 16, 2: 32, 3: 64}[number]  # fp16 elements of a row
+    array = tensor((40, 128), np.uint16)
+    got = run_load(array, 6, [width, 24], [16, 3], number, mode)
+    assert got == swizzled(box_of(array, [16, 3], [width, 24]).tobytes(), bits)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_ranks_and_edges(rank):
+    shape = (3, 4, 5, 6, 16)[-rank:]
+    array = tensor(shape, np.uint32)
+    box = [8, 3, 2, 2, 2][:rank]
+    for at in ([0] * rank, [4, 1, 2, 1, 1][:rank], [-4, -1, 4, 3, 2][:rank], [12, 5, -1, 0, -1][:rank]):
+        got = run_load(array, 2, box, at)
+        want = box_of(array, at, box).tobytes()
+        assert got[: len(want)] == want, at
+        assert not any(got[len(want) :])
+
+
+@pytest.mark.parametrize(("data_type", "dtype"), [(0, np.uint8), (1, np.uint16), (4, np.uint64), (8, np.float64)])
+def test_element_types(data_type, dtype):
+    array = tensor((16, 64), dtype)
+    box = [32 // np.dtype(dtype).itemsize, 5]
+    assert run_load(array, data_type, box, [2, 1])[: 32 * 5] == box_of(array, [2, 1], box).tobytes()
+
+
+def test_packed_fp4_types():
+    codes = tensor((8, 128), np.uint8)  # 256 codes a row
+    sizes, strides = [256, 8], [128]
+    for data_type, padded in ((13, False), (14, True)):
+        sim = Sim(load_text(2))
+        sim.register(codes)
+        out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+        tensor_map = sim.tensor_map(codes, data_type, [128, 4], 0, sizes, strides)
+        assert sim.launch("k", out, tensor_map, 128 * 4 // (1 if padded else 2), 128, 2) == 0, sim.findings
+        part = codes[2:6, 64:]
+        if padded:  # 16 codes: 8 bytes, then 8 of nothing
+            wide = np.zeros((4, 8, 16), np.uint8)
+            wide[:, :, :8] = part.reshape(4, 8, 8)
+            part = wide
+        assert out.tobytes()[: part.size] == part.tobytes()
+
+
+def test_nan_fill():
+    array = tensor((4, 16), np.float32)
+    got = np.frombuffer(run_load(array, 7, [16, 2], [8, 0], fill=1), np.float32)[:32].reshape(2, 16)
+    assert np.isnan(got[:, 8:]).all()
+    assert (got[:, :8] == array[:2, 8:]).all()
+
+
+def test_broken_rules_of_tensor_maps():
+    sim = Sim(load_text(2))
+    array = tensor((16, 64), np.uint16)
+    for wrong in (
+        {"box": [64, 300]},
+        {"box": [3, 4]},
+        {"box": [64, 8], "swizzle": 1},
+        {"box": [64, 8], "strides": [120]},
+        {"box": [64, 8], "sizes": [64, 0]},
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            sim.tensor_map(array, 6, **wrong)
+
+
+MULTICAST = body(
+    "mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, %tid.x;",
+    "ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; setp.ne.u32 %p1, %r4, 0; @%p1 bra INIT;",
+    "mbarrier.init.shared::cta.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 128;",
+    "INIT: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+    "or.b32 %r5, %r1, %r4; setp.ne.u32 %p1, %r5, 0; @%p1 bra TRY; mov.u16 %rs1, 5;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    " [%r2], [%rd2], 128, [%r3], %rs1;",
+    "mov.u16 %rs1, 10;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    " [%r2], [%rd2+128], 128, [%r3], %rs1;",
+    "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0; @!%p2 bra TRY;",
+    "shl.b32 %r6, %r4, 2; add.u32 %r7, %r2, %r6; ld.shared.u32 %r8, [%r7];",
+    "shl.b32 %r9, %r1, 7; add.u32 %r9, %r9, %r6; cvt.u64.u32 %rd3, %r9; add.u64 %rd3, %rd3, %rd1;",
+    "st.global.u32 [%rd3], %r8; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+    params=".param .u64 out, .param .u64 in",
+    registers=".shared .align 128 .b8 tile[128]; .shared .align 8 .b8 bar[8];",
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_multicast_to_a_cluster(mode):
+    sim = Sim(MULTICAST, mode)
+    source, out = sim.buffer(np.arange(64, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
+    assert sim.launch("k", out, source, grid=4, cluster=4) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out.reshape(4, 32) == source.reshape(2, 32)[[0, 1, 0, 1]]).all()
+
+
+def test_multicast_before_the_receiver_has_armed_its_barrier():
+    text = MULTICAST.replace("INIT: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "INIT: bar.sync 0;")
+    for mode in MODES:
+        sim = Sim(text, mode)
+        source, out = sim.buffer(np.arange(64, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
+        sim.launch("k", out, source, grid=4, cluster=4)
+        assert sim.kinds & {"mbarrier-init-race", "no-mbarrier"}, sim.findings
+
+
+STORE = body(
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; add.u32 %r4, %r1, 7;",
+    "st.shared.u32 [%r3], %r4; fence.proxy.async; bar.warp.sync -1; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;",
+    "mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2; ld.param.u64 %rd1, [out]; mov.u32 %r5, 4; mov.u32 %r6, 1;",
+    "{tensor} [%rd2, {{%r5, %r6}}], [%r2];",
+    "{plain} [%rd1], [%r2], 128;",
+    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+    "END:",
+    params=".param .u64 out, .param .align 64 .b8 map[128]",
+    registers=".shared .align 128 .b8 tile[128];",
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reduce", [False, True])
+def test_stores_and_reductions(mode, reduce):
+    tensor_op = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+    plain_op = "cp.async.bulk.global.shared::cta.bulk_group"
+    if reduce:
+        tensor_op = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
+        plain_op = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+    text = STORE.replace("{tensor}", tensor_op).replace("{plain}", plain_op).replace("{{", "{").replace("}}", "}")
+    sim = Sim(text, mode)
+    array, out = tensor((6, 16), np.uint32), sim.buffer(np.full(32, 100, np.uint32))
+    before = array.copy()
+    sim.register(array)
+    assert sim.launch("k", out, sim.tensor_map(array, 2, [8, 4])) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    lanes = np.arange(7, 39, dtype=np.uint32)
+    want = before.copy()
+    want[1:5, 4:12] = lanes.reshape(4, 8) + (before[1:5, 4:12] if reduce else 0)
+    assert (array == want).all()
+    assert (out == lanes + (100 if reduce else 0)).all()
+
+
+CP_ASYNC = body(
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r4, %r3, %r2; ld.param.u64 %rd1, [in];",
+    "ld.param.u64 %rd3, [out]; cvt.u64.u32 %rd2, %r3; add.u64 %rd1, %rd1, %rd2; add.u64 %rd3, %rd3, %rd2;",
+    "setp.lt.u32 %p1, %r1, 30; selp.u32 %r5, 16, 4, %p1;",
+    "cp.async.cg.shared.global [%r4], [%rd1], 16, %r5; cp.async.commit_group;",
+    "cp.async.wait_group 0; bar.warp.sync -1; xor.b32 %r3, %r3, 16; add.u32 %r4, %r3, %r2;",
+    "ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r4]; st.global.v4.u32 [%rd3], {%r6, %r7, %r8, %r9};",
+    params=".param .u64 out, .param .u64 in",
+    registers=".shared .align 128 .b8 tile[512];",
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cp_async(mode):
+    sim = Sim(CP_ASYNC, mode)
+    source, out = sim.buffer(np.arange(1, 129, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
+    assert sim.launch("k", out, source) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    want = source.reshape(32, 4).copy()
+    want[30:, 1:] = 0
+    assert (out.reshape(32, 4) == want[np.arange(32) ^ 1]).all()
+
+
+def test_cp_async_without_its_wait():
+    sim = Sim(CP_ASYNC.replace("cp.async.wait_group 0;", ""), "late")
+    source, out = sim.buffer(np.arange(1, 129, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
+    sim.launch("k", out, source)
+    assert "read-before-landing" in sim.kinds
+
+
+def test_bounds_of_global_memory():
+    sim = Sim(load_text(2))
+    array = tensor((16, 64), np.uint16)
+    sim.register(array)
+    out = sim.buffer(np.zeros(BYTES // 4, np.uint32))
+    tensor_map = sim.tensor_map(array, 6, [64, 8], sizes=[64, 32], strides=[128])
+    assert sim.launch("k", out, tensor_map, 1024, 0, 12) == 5
+    assert sim.kinds == {"out-of-bounds"}
+    assert "'buffer'" in sim.findings[0]["message"]

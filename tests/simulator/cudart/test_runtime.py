@@ -1,0 +1,164 @@
+"""The stand-in runtime as an ordinary host program meets it: errors, events, properties, symbols."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.sim_kit import ROOT, built, nvcc
+
+PROGRAM = r"""
+#include <cstdio>
+#include <cuda.h>
+#include <cuda_runtime.h>
+__constant__ int scale[4];
+__global__ void add(int *out, int rounds) {
+    __shared__ int sum[256];
+    sum[threadIdx.x] = 0;
+    for (int i = 0; i < rounds; i++) { sum[threadIdx.x] += scale[1]; }
+    out[threadIdx.x] = sum[threadIdx.x];
+}
+__global__ void other(int *out) { extern __shared__ int room[]; room[0] = 1; *out = room[0]; }
+#define SAY(name, value) std::printf("%s=%s\n", name, cudaGetErrorName(value))
+__global__ void wrong(int *out) { *(volatile int *)((char *)out + (1 << 20)) = 1; }
+int main(int count, char **arguments_) {
+    if (count > 1 && arguments_[1][0] == 'w') {
+        wrong<<<1, 32>>>(nullptr);
+        SAY("wrong", cudaGetLastError());
+        return 0;
+    }
+    cudaDeviceProp p;
+    const char *text = nullptr;
+    SAY("properties", cudaGetDeviceProperties(&p, 0));
+    std::printf("device=%d.%d %d SMs, %zu\n", p.major, p.minor, p.multiProcessorCount, p.sharedMemPerBlockOptin);
+    int *out, host[256] = {}, seven[4] = {0, 7, 0, 0};
+    SAY("symbol", cudaMemcpyToSymbol(scale, seven, sizeof seven));
+    cudaMalloc(&out, sizeof host);
+    cudaEvent_t begin, middle, end;
+    cudaEventCreate(&begin); cudaEventCreate(&middle); cudaEventCreate(&end);
+    cudaStream_t queue;
+    SAY("queue", cudaStreamCreate(&queue));
+    cudaEventRecord(begin, queue);
+    add<<<1, 256, 0, queue>>>(out, 5);
+    cudaEventRecord(middle, queue);
+    add<<<1, 256, 0, queue>>>(out, 500);
+    cudaEventRecord(end, queue);
+    cudaEventSynchronize(end);
+    float less = -1, more = -1;
+    SAY("elapsed", cudaEventElapsedTime(&less, begin, middle));
+    cudaEventElapsedTime(&more, middle, end);
+    std::printf("longer=%d\n", 0 < less && 10 * less < more);
+    cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost);
+    std::printf("sum=%d\n", host[255]);
+    CUresult found = cuGetErrorString(CUDA_ERROR_INVALID_VALUE, &text);
+    std::printf("driver=%d %s\n", found, text);
+    if (count > 1) {
+        add<<<1, 2048>>>(out, 1);
+        SAY("peek", cudaPeekAtLastError());
+        SAY("last", cudaGetLastError());
+        SAY("again", cudaGetLastError());
+        other<<<1, 32, 100 << 10>>>(out);
+        SAY("shared", cudaGetLastError());
+        void *arguments[] = {&out};
+        SAY("call", cudaLaunchKernel((const void *)other, dim3(0), dim3(32), arguments, 0, 0));
+        SAY("forgotten", (cudaGetLastError(), cudaGetLastError()));
+        add<<<1, 256>>>(out, 1);
+        SAY("after", cudaGetLastError());
+    }
+    cudaEventDestroy(begin); cudaEventDestroy(middle); cudaEventDestroy(end);
+    cudaStreamDestroy(queue);
+    return cudaFree(out) != cudaSuccess;
+}
+"""
+
+
+@cache
+def program(folder: Path) -> Path:
+    (folder / "program.cu").write_text(PROGRAM)
+    command = [nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=compute_90a", "--no-compress", "-cudart=none"]
+    done = subprocess.run(
+        [*command, "-o", folder / "program", folder / "program.cu", str(built("libcudart_sim.a")), "-lpthread", "-lm"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runtime")
+
+
+def run(folder, *arguments, mode="eager", **changes):
+    report = folder / "report.json"
+    environment = dict(
+        os.environ, NVFP4_SIMULATE_JSON=str(report), NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_CHIP="h200"
+    )
+    environment |= changes
+    done = subprocess.run(
+        [program(folder), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in done.stdout.splitlines()), json.loads(report.read_text()), done
+
+
+def test_an_ordinary_host_program_runs(folder):
+    said, report, done = run(folder)
+    assert {said[name] for name in ("properties", "symbol", "queue", "elapsed")} == {"cudaSuccess"}
+    assert said["device"] == "9.0 132 SMs, 232448"
+    assert said["longer"] == "1"
+    assert said["sum"] == "3500"
+    assert said["driver"] == "0 invalid argument"
+    assert report["verdict"] == "clean", done.stderr
+
+
+def test_no_key_of_the_report_hides_another(folder):
+    def unique(pairs):
+        assert len(dict(pairs)) == len(pairs), pairs
+        return dict(pairs)
+
+    run(folder)
+    report = json.loads((folder / "report.json").read_text(), object_pairs_hook=unique)
+    assert [warp["index"] for warp in report["instructions_by_warp"]] == list(range(8))  # 256 threads
+
+
+def test_events_tell_the_same_time_in_every_run(folder):
+    assert run(folder)[2].stdout == run(folder)[2].stdout
+
+
+def test_a_refused_launch_is_an_error_for_the_program_and_the_report(folder):
+    said, report, done = run(folder, "refuse")
+    assert said["peek"] == said["last"] == said["call"] == "cudaErrorInvalidConfiguration"
+    assert said["shared"] == "cudaErrorInvalidValue"
+    assert said["again"] == said["forgotten"] == said["after"] == "cudaSuccess"
+    assert report["verdict"] == "error"
+    assert {finding["kind"] for finding in report["findings"]} == {"launch-refused"}
+    assert "launch-refused: more threads in a block" in done.stderr
+    assert "102400 bytes of dynamic shared memory" in done.stderr
+
+
+def test_an_error_fails_the_launch_unless_told_to_go_on(folder):
+    said, report, _ = run(folder, "wrong")
+    assert (said["wrong"], report["verdict"]) == ("cudaErrorLaunchFailure", "error")
+    said, report, _ = run(folder, "wrong", NVFP4_SIMULATE_GO_ON="1")
+    assert (said["wrong"], report["verdict"]) == ("cudaSuccess", "error")
+
+
+@pytest.mark.parametrize("mode", ["hasty", "late:3", "random:x", "random:"])
+def test_a_mode_that_does_not_exist_is_refused(mode):
+    driver = "import torch; from submission.submission import custom_kernel as run; " + (
+        "from reference.reference import generate_input as made; run(made(m=64, n=64, k=64, l=1, seed=1))"
+    )
+    environment = dict(os.environ, NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1", NVFP4_SIMULATE_MODE=mode)
+    environment |= {"NVFP4_LIBRARY": str(built("libcustom_kernel_sim.so")), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", driver], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or poison" in done.stderr

@@ -1,0 +1,34 @@
+"""What an H200 gave (record.py, record_mma.cu): wgmma, mma.sync and cvt must agree bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.simulator.h200.tensorcore.record import CONVERSIONS, INSTRUCTIONS, STYLES
+from tests.simulator.tensorcore.tensor_kit import ISAS, force_isa, from_f32, mma
+
+FIXTURE = Path(__file__).with_name("recorded_h200.npz")
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return dict(np.load(FIXTURE))
+
+
+@pytest.mark.parametrize("index", range(len(INSTRUCTIONS)), ids=lambda i: INSTRUCTIONS[i][0])
+def test_sums(recorded, index):
+    for isa in filter(force_isa, ISAS):
+        for i, style in enumerate(STYLES):
+            a, b = (np.ascontiguousarray(recorded[f"{x}{index}"][i]).view(np.uint8) for x in "ab")
+            got = mma(INSTRUCTIONS[index][1], a, b, recorded[f"c{index}"][i])
+            assert (got == recorded[f"d{index}"][i]).all(), (isa, style)
+
+
+@pytest.mark.parametrize("index", range(len(CONVERSIONS)), ids=lambda i: str(CONVERSIONS[i]))
+def test_conversions(recorded, index):
+    fmt, mode, flags = CONVERSIONS[index]
+    x = recorded["x"]
+    assert (from_f32(fmt, x.view(np.float32), mode, flags) == recorded["codes"][:, index]).all()

@@ -1,0 +1,327 @@
+"""Divergence, calls, barriers and clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import HEADER, MODES, PTX, RUN_ERROR, Sim, body
+
+STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;"
+
+
+def run(text, threads=32, words=None, **launch):
+    sim = Sim(text, limit=5_000_000)
+    out = sim.buffer(np.zeros(words or threads, np.uint32))
+    sim.launch("k", out, block=threads, **launch)
+    return sim, out
+
+
+def test_loops_of_different_length_meet_again():
+    text = body(
+        STORE,
+        "mov.u32 %r2, 0; mov.u32 %r3, 0;",
+        "LOOP: add.u32 %r3, %r3, %r2; add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, %r1; @%p1 bra LOOP;",
+        "shfl.sync.idx.b32 %r4, %r3, 31, 31, -1; add.u32 %r3, %r3, %r4; st.global.u32 [%rd1], %r3;",
+    )
+    sim, out = run(text)
+    assert sim.verdict == "clean", sim.findings
+    assert (out == np.array([i * (i + 1) // 2 + 496 for i in range(32)])).all()
+
+
+def test_an_elected_lane_works_while_its_siblings_wait():
+    text = body(
+        STORE,
+        "setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, 0; @%p1 bra JOIN;",
+        "LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 1000; @%p2 bra LOOP;",
+        "JOIN: bar.sync 0; shfl.sync.idx.b32 %r3, %r2, 0, 31, -1; st.global.u32 [%rd1], %r3;",
+    )
+    sim, out = run(text, 64)
+    assert sim.verdict == "clean", sim.findings
+    assert (out[:32] == 1000).all()
+    assert (out[32:] == 0).all()
+
+
+def test_a_lane_that_spins_for_its_sibling():
+    text = body(
+        STORE,
+        "mov.u32 %r5, flag; setp.eq.u32 %p1, %r1, 31; @%p1 bra SET;",
+        "SPIN: ld.acquire.cta.shared.u32 %r2, [%r5]; setp.ne.u32 %p2, %r2, 77; @%p2 bra SPIN; bra END;",
+        "SET: mov.u32 %r3, 77; st.release.cta.shared.u32 [%r5], %r3;",
+        "END: st.global.u32 [%rd1], %r1;",
+        registers=".shared .align 4 .b32 flag;",
+    )
+    sim, out = run(text)
+    assert sim.verdict in ("clean", "review"), sim.findings
+    assert (out == np.arange(32)).all()
+
+
+def test_indexed_branches():
+    text = body(
+        STORE,
+        "and.b32 %r2, %r1, 3; mov.u32 %r3, 0;",
+        "TABLE: .branchtargets A, B, C, A;",
+        "brx.idx %r2, TABLE;",
+        "A: mov.u32 %r3, 10; bra END;",
+        "B: mov.u32 %r3, 20; bra END;",
+        "C: mov.u32 %r3, 30;",
+        "END: st.global.u32 [%rd1], %r3;",
+    )
+    sim, out = run(text)
+    assert sim.verdict == "clean", sim.findings
+    assert (out == np.array([10, 20, 30, 10] * 8)).all()
+
+
+FUNCTION = """
+.func (.param .b32 result) square_plus(.param .b32 x, .param .b32 y)
+{
+    .reg .b32 %r<9>; .reg .pred %p<2>;
+    ld.param.u32 %r1, [x];
+    ld.param.u32 %r2, [y];
+    setp.gt.u32 %p1, %r1, 20;
+    @%p1 bra BIG;
+    mad.lo.u32 %r3, %r1, %r1, %r2;
+    st.param.b32 [result], %r3;
+    ret;
+BIG:
+    st.param.b32 [result], %r2;
+    ret;
+}
+"""
+
+
+def test_calls_with_parameters_and_divergent_returns():
+    call = (
+        "{ .param .b32 a; .param .b32 b; .param .b32 c; st.param.b32 [a], %r1; st.param.b32 [b], %r4;"
+        " call.uni (c), square_plus, (a, b); ld.param.b32 %r5, [c]; }"
+    )
+    text = body(STORE, "mov.u32 %r4, 1000;", call, "st.global.u32 [%rd1], %r5;", before=FUNCTION)
+    sim, out = run(text)
+    assert sim.verdict == "clean", sim.findings
+    assert (out == np.array([i * i + 1000 if i <= 20 else 1000 for i in range(32)])).all()
+
+
+def test_labels_of_inner_scopes_may_repeat():
+    block = "{ .reg .pred q; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 q, %r2, %LIMIT; @q bra AGAIN; }"
+    text = body(
+        STORE,
+        "mov.u32 %r2, 0;",
+        block.replace("%LIMIT", "5"),
+        block.replace("%LIMIT", "9"),
+        "st.global.u32 [%rd1], %r2;",
+    )
+    sim, out = run(text)
+    assert (out == 9).all(), sim.findings
+
+
+def test_named_barriers_between_producers_and_consumers():
+    text = body(
+        STORE,
+        "mov.u32 %r5, cell; shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; shl.b32 %r4, %r3, 2; add.u32 %r4, %r4, %r5;",
+        "setp.eq.u32 %p1, %r2, 0; @!%p1 bra CONSUME;",
+        "mul.lo.u32 %r6, %r3, 3; st.shared.u32 [%r4], %r6; bar.arrive 1, 64; bra END;",
+        "CONSUME: bar.sync 1, 64; ld.shared.u32 %r7, [%r4]; st.global.u32 [%rd1], %r7;",
+        "END:",
+        registers=".shared .align 4 .b8 cell[128];",
+    )
+    sim, out = run(text, 64)
+    assert sim.verdict == "clean", sim.findings
+    assert (out[32:] == 3 * np.arange(32)).all()
+    racy = text.replace("bar.sync 1, 64;", "").replace("bar.arrive 1, 64;", "")
+    sim, _ = run(racy, 64)
+    assert sim.kinds & {"read-after-write-race", "write-after-read-race", "uninitialised-read"}
+
+
+def test_barrier_reductions():
+    text = body(
+        STORE,
+        "setp.lt.u32 %p1, %r1, 40; bar.red.popc.u32 %r2, 0, %p1; bar.red.and.pred %p2, 0, %p1;"
+        " bar.red.or.pred %p3, 0, %p1; selp.u32 %r3, 1000, 0, %p2; selp.u32 %r4, 2000, 0, %p3;",
+        "add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%rd1], %r2;",
+    )
+    sim, out = run(text, 96)
+    assert (out == 40 + 2000).all(), sim.findings
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_distributed_shared_memory(mode):
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %cluster_nctarank;",
+        "mov.u32 %r4, cell; shl.b32 %r5, %r1, 2; add.u32 %r4, %r4, %r5; shl.b32 %r6, %r2, 8; add.u32 %r6, %r6, %r1;",
+        "st.shared.u32 [%r4], %r6; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "add.u32 %r7, %r2, 1; rem.u32 %r7, %r7, %r3; mapa.shared::cluster.u32 %r8, %r4, %r7;",
+        "ld.shared::cluster.u32 %r9, [%r8]; shl.b32 %r10, %r2, 5; add.u32 %r10, %r10, %r1;",
+        "mul.wide.u32 %rd2, %r10, 4; add.s64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r9;",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        registers=".shared .align 4 .b8 cell[128];",
+    )
+    sim = Sim(text, mode)
+    out = sim.buffer(np.zeros(128, np.uint32))
+    assert sim.launch("k", out, grid=4, cluster=4) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out.reshape(4, 32) == np.arange(32) + 256 * ((np.arange(4)[:, None] + 1) % 4)).all()
+
+
+def test_aligned_instructions_of_a_part_of_a_warp():
+    text = body(
+        STORE,
+        "setp.lt.u32 %p1, %r1, 16; @%p1 bra SKIP; barrier.sync.aligned 0; bra END; SKIP: barrier.sync 1;",
+        "END: st.global.u32 [%rd1], %r1;",
+    )
+    sim, _ = run(text)
+    assert sim.kinds == {"divergent-aligned"}, sim.findings
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("trap;", "trap"),
+        ("mov.u32 %r2, 5; shl.b32 %r2, %r2, 20; ld.shared.u32 %r3, [%r2];", "out-of-bounds"),
+        ("mov.u64 %rd5, 0; ld.global.u32 %r3, [%rd5];", "out-of-bounds"),
+        ("ld.global.u32 %r3, [%rd1+2];", "misaligned"),
+        ("st.global.u32 [%rd1+4096], %r1;", "out-of-bounds"),
+        ("mov.u32 %r2, cell; mbarrier.arrive.shared::cta.b64 _, [%r2];", "no-mbarrier"),
+        ("bar.sync 3, 64;", "deadlock"),
+        ("LOOP: bra LOOP;", "runaway"),
+        ("shfl.sync.idx.b32 %r2, %r1, 0, 31, 1;", "member-mask"),
+    ],
+)
+def test_run_time_errors_name_their_place(statement, kind):
+    text = body(STORE, statement, registers=".shared .align 8 .b8 cell[64];")
+    sim, _ = run(text)
+    assert kind in sim.kinds, sim.findings
+    finding = sim.findings[0]
+    assert finding["verdict"] == 2
+    assert finding["ptx_line"] > 5
+
+
+def test_printing(capfd):
+    text = body(
+        "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 3; @%p1 bra END; mov.u64 %rd1, depot; cvta.local.u64 %rd2, %rd1;",
+        "st.local.u32 [%rd1], %r1; mov.f64 %fd1, 0d4004000000000000; st.local.f64 [%rd1+8], %fd1; mov.u64 %rd3, text;",
+        "cvta.global.u64 %rd3, %rd3; { .param .b64 a; .param .b64 b; .param .b32 c; st.param.b64 [a], %rd3;"
+        " st.param.b64 [b], %rd2; call.uni (c), vprintf, (a, b); ld.param.b32 %r5, [c]; }",
+        "END:",
+        registers=".local .align 8 .b8 depot[16];",
+        before=".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);\n"
+        ".global .align 1 .b8 text[16] = {108, 97, 110, 101, 32, 37, 100, 58, 32, 37, 46, 49, 102, 10};",
+    )
+    sim = Sim(text)
+    assert sim.launch("k", np.zeros(1)) == 0, sim.findings
+    import ctypes
+
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "lane 3: 2.5\n"
+
+
+def test_globals_constants_and_addresses_in_initialisers():
+    before = (
+        ".global .align 8 .u64 pointer = generic(values);\n.global .align 4 .u32 values[4] = {11, 22, 33, 44};\n"
+        ".const .align 4 .f32 scale = 0f40000000;\n"
+    )
+    text = body(
+        STORE,
+        "ld.global.u64 %rd3, [pointer]; ld.u32 %r2, [%rd3+8]; ld.const.f32 %f1, [scale];",
+        "cvt.rzi.u32.f32 %r3, %f1; mad.lo.u32 %r2, %r2, %r3, %r1; st.global.u32 [%rd1], %r2;",
+        before=before,
+    )
+    sim, out = run(text)
+    assert (out == 66 + np.arange(32)).all(), sim.findings
+
+
+def test_dependent_launches_have_to_wait():
+    text = body(STORE, "{wait}", "ld.global.u32 %r2, [%rd1]; add.u32 %r2, %r2, 1; st.global.u32 [%rd1], %r2;")
+    for wait, kinds in (("griddepcontrol.wait;", set()), ("", {"missing-griddepcontrol-wait"})):
+        sim = Sim(text.replace("{wait}", wait))
+        out = sim.buffer(np.zeros(32, np.uint32))
+        for dependent in (0, 1, 1):
+            sim.launch("k", out, dependent=dependent)
+        assert (out == 3).all()
+        assert sim.kinds == kinds, sim.findings
+
+
+def test_grids_in_three_dimensions_and_ragged_warps():
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; mov.u32 %r3, %ctaid.z;",
+        "mov.u32 %r4, %nctaid.x; mov.u32 %r5, %nctaid.y; mad.lo.u32 %r6, %r3, %r5, %r2; mad.lo.u32 %r6, %r6, %r4, %r1;",
+        "mov.u32 %r7, %tid.x; mov.u32 %r8, %tid.y; mov.u32 %r9, %ntid.x; mad.lo.u32 %r7, %r8, %r9, %r7;",
+        "mad.lo.u32 %r6, %r6, 33, %r7; mul.wide.u32 %rd2, %r6, 4; add.s64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r6;",
+    )
+    sim = Sim(text, threads=2)
+    out = sim.buffer(np.zeros(24 * 33, np.uint32))
+    assert sim.launch("k", out, grid=(2, 3, 4), block=(11, 3, 1)) == 0, sim.findings
+    assert (out == np.arange(24 * 33)).all()
+
+
+def test_refused_launches():
+    sim = Sim(HEADER + ".visible .entry k(.param .u64 p)\n.maxntid 64, 1, 1\n{ ret; }\n")
+    for wrong in ({"block": 128}, {"grid": 3, "cluster": 2}, {"shared": 300000}, {"block": 0}):
+        assert sim.launch("k", 0, **wrong) not in (0, RUN_ERROR), wrong
+        assert sim.message()
+    assert sim.launch("absent", 0) not in (0, RUN_ERROR)
+
+
+def test_ctas_that_wait_for_ctas_not_yet_started():
+    """Every CTA adds to a counter and spins until all have: they have to be resident together."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %nctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;",
+        "atom.add.release.gpu.global.u32 %r3, [%rd1], 1;",
+        "SPIN: ld.acquire.gpu.global.u32 %r4, [%rd1]; setp.lt.u32 %p2, %r4, %r2; @%p2 bra SPIN;",
+        "mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd2, %r5, 4; add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2+4], %r4;",
+        "END:",
+    )
+    for threads in (1, 2):
+        sim = Sim(text, threads=threads)
+        out = sim.buffer(np.zeros(41, np.uint32))
+        assert sim.launch("k", out, grid=40) == 0, sim.findings
+        assert (out == 40).all()
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(501, np.uint32))
+    assert sim.launch("k", out, grid=500) == RUN_ERROR  # more than a chip holds
+    assert "deadlock" in sim.kinds
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_requests_to_cancel_a_launch_fail(mode):
+    """A request may always fail; 128-bit registers carry its answer."""
+    sim = Sim((PTX / "launch_control.ptx").read_text(), mode)
+    out = sim.buffer(np.zeros((32, 2), np.uint64))
+    assert sim.launch("k", out) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out == [0, 5]).all()
+
+
+def test_a_kernel_has_the_static_shared_memory_that_it_and_its_callees_name():
+    shared = "".join(f".shared .align 16 .b8 v{i}[{120 << 10}];\n" for i in range(4))
+    function = ".func touch()\n{ .reg .b32 %r<3>; mov.u32 %r1, v2; mov.u32 %r2, 7; st.shared.u32 [%r1], %r2; ret; }\n"
+    kernel = ".visible .entry {}(.param .u64 p)\n{{ .reg .b32 %r<9>; .reg .b64 %rd<9>;\n{} ret; }}\n"
+    size = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %total_smem_size; st.global.u32 [%rd1], %r1;"
+    text = (
+        HEADER
+        + shared
+        + function
+        + kernel.format("none", size)
+        + kernel.format("own", "mov.u32 %r2, v3; st.shared.u32 [%r2+8], %r2;" + size)
+        + kernel.format("called", "call touch, ();" + size)
+        + kernel.format("both", "mov.u32 %r2, v0; st.shared.u32 [%r2], %r2; call touch, ();" + size)
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(1, np.uint32))
+    for name, variables in {"none": 0, "own": 1, "called": 1}.items():
+        assert sim.launch(name, out) == 0, sim.message()
+        assert out[0] == 1024 + variables * (120 << 10)
+    assert sim.launch("both", out) == 1
+    assert sim.message().startswith("more than 227 KB of shared memory"), sim.message()
+    assert sim.kinds == {"launch-refused"}, sim.findings
+
+
+def test_a_refused_launch_is_an_error_of_its_own_kernel():
+    sim = Sim(body("ret;") + body("ret;").replace(HEADER, "").replace(" k(", " other("))
+    out = sim.buffer(np.zeros(1, np.uint32))
+    assert sim.verdict == "clean"
+    assert sim.launch("k", out, block=2048) == 1
+    assert sim.launch("other", out, grid=3, cluster=2) == 1
+    assert sim.launch("nowhere") != 0
+    assert sim.verdict == "error"
+    assert {f["kind"] for f in sim.findings} == {"launch-refused"}
+    assert {f["kernel"] for f in sim.findings} == {"k", "other", "nowhere"}

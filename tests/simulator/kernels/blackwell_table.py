@@ -1,0 +1,236 @@
+"""Runs the Blackwell back end on the simulator: sets of problems x configurations x modes, each output against the
+reference in float64, and writes simulator/results/BLACKWELL.md.
+
+usage: make blackwell-table, or blackwell_table.py [--sets NAME ...] [--configs NAME ...] [--modes NAME ...]
+(with torch and an nvcc; hours of one core for everything).  Results are kept in simulator/results/blackwell.json: a
+run of a part replaces that part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/results/BLACKWELL.md"
+MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
+STAGE_K = 256
+INTRODUCTION = """Written by `make blackwell-table` (`blackwell_table.py`); `blackwell.json` has the
+figures. The back end's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
+reference, of how many problems; the verdict on all of them; host seconds of the calls (on a shared machine: no
+benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for 148 SMs; one that splits K is
+not given problems with too few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale
+factor, zero and subnormal among them, a third with NaN scale factors too; edges: M and N of 1, 40, 72, 129, 200,
+1000, K that ends within a stage, L of 1 and 3, both layouts of scale factors."""
+CHOSEN = "chosen"  # the configuration that the plan chooses, for each problem
+
+DRIVER = """
+import json, sys, time
+import torch
+from reference import nvfp4
+from reference.reference import check_against_oracle, generate_input
+from submission.submission import custom_kernel
+for m, n, k, l, seed, full, nan, blocked in json.loads(sys.stdin.read()):
+    data = list(generate_input(m=m, n=n, k=k, l=l, seed=seed, full=full, device="cpu"))
+    if nan:
+        for i, byte in ((3, 0x7F), (4, 0xFF), (5, 0x7F)):
+            data[i].view(torch.uint8)[m // 2 if i == 3 else n // 3, -1, 0] = byte
+            data[i + 3] = nvfp4.to_blocked(data[i])
+    begin = time.monotonic()
+    output = custom_kernel(tuple(data) if blocked else (*data[:6], data[-1]))
+    seconds = time.monotonic() - begin
+    right, why = check_against_oracle(data, output)
+    right = right and bool(output.isnan().any()) == nan
+    print(json.dumps({"right": right, "why": "" if right else why, "seconds": seconds}), flush=True)
+"""
+
+
+class Problem(NamedTuple):
+    """Sizes, and what the inputs are; `blocked`: scale factors in the blocked layout, whose padding is NaN."""
+
+    m: int
+    n: int
+    k: int
+    l: int = 1  # noqa: E741
+    seed: int = 1111
+    full: bool = False
+    nan: bool = False
+    blocked: bool = True
+
+
+class Run(NamedTuple):
+    """A set of problems on a configuration in a mode."""
+
+    name: str
+    config: str
+    mode: str
+    problems: list[Problem]
+
+
+def leaderboard(name: str) -> list[Problem]:
+    text = (ROOT / f"eval/cases/{name}.txt").read_text()
+    return [Problem(*map(int, re.findall(r"\d+", line))) for line in text.splitlines() if line.strip()]
+
+
+def edges() -> list[Problem]:
+    """Every pair of odd sizes, with lengths of K that end within a stage and one or three batches."""
+    sizes, lengths = (1, 40, 72, 129, 200, 1000), (64, 192, 832, 1088, 1344, 1600, 1856)
+    return [
+        Problem(m, n, lengths[i % len(lengths)], 3 if i % 4 == 0 else 1, seed=i, full=i % 5 == 0, blocked=i % 3 == 0)
+        for i, (m, n) in enumerate(product(sizes, sizes))
+    ]
+
+
+def full() -> list[Problem]:
+    """Every code and every finite scale factor, subnormal and zero among them; then NaN scale factors too."""
+    shapes = ((256, 256, 1024, 1), (256, 384, 2304, 1), (512, 192, 1344, 1), (130, 200, 832, 3))
+    plain = [Problem(*shape, seed=seed, full=True) for shape in shapes for seed in (1, 2)]
+    return plain + [Problem(*shape, seed=3, full=True, nan=True) for shape in shapes]
+
+
+def small() -> list[Problem]:
+    """What `make test` runs: an even and an odd number of stages, edges, batches, NaN."""
+    return [
+        Problem(40, 72, 1280, nan=True, blocked=False),
+        Problem(129, 200, 1088, 3, full=True, blocked=False),
+        Problem(250, 380, 1344, full=True),
+        Problem(1, 1, 832, blocked=False),
+        Problem(40, 40, 64, 2, blocked=False),
+    ]
+
+
+SETS = {
+    "ten tests": lambda: leaderboard("test"),
+    "four benchmarks": lambda: leaderboard("benchmark"),
+    "full inputs": full,
+    "edge sizes": edges,
+    "in make test": small,
+}
+
+
+def splits() -> dict[str, int]:
+    """How many shares of K each configuration has."""
+    text = (ROOT / "submission/blackwell/config.h").read_text()
+    return {name: int(row.split(",")[-1]) for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)}
+
+
+def possible(problems: list[Problem], config: str) -> list[Problem]:
+    """Those of which no share of K is empty."""
+    shares = 1 if config == CHOSEN else splits()[config]
+    return [problem for problem in problems if -(-problem.k // STAGE_K) >= shares]
+
+
+def runs(sets: list[str], configs: list[str], modes: list[str]) -> Iterator[Run]:
+    """What can run of the product of these."""
+    for name, config, mode in product(sets, configs, modes):
+        yield Run(name, config, mode, possible(SETS[name](), config))
+
+
+def execute(run: Run, library: Path) -> dict:
+    """One run in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        environment = dict(os.environ, NVFP4_LIBRARY=str(library), NVFP4_BACKEND="blackwell", NVFP4_SIMULATE="1")
+        environment |= {"NVFP4_SIMULATE_MODE": run.mode, "NVFP4_SIMULATE_JSON": str(report), "PYTHONPATH": str(ROOT)}
+        environment |= {"NVFP4_BLACKWELL_CONFIG": "" if run.config == CHOSEN else run.config}
+        done = subprocess.run(
+            [sys.executable, "-c", DRIVER],
+            input=json.dumps(run.problems),
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        found = json.loads(report.read_text()) if report.is_file() else {"verdict": "no report", "findings": []}
+    wrong = [f"{tuple(p)}: {row['why']}" for p, row in zip(run.problems, rows, strict=False) if not row["right"]]
+    if len(rows) < len(run.problems):
+        wrong.append(f"{tuple(run.problems[len(rows)])}: {done.stderr.strip()[-300:]}")
+    return {
+        "set": run.name,
+        "config": run.config,
+        "mode": run.mode,
+        "problems": len(run.problems),
+        "right": sum(row["right"] for row in rows),
+        "verdict": found["verdict"],
+        "kinds": sorted({finding["kind"] for finding in found["findings"]}),
+        "seconds": round(sum(row["seconds"] for row in rows), 1),
+        "wrong": wrong,
+    }
+
+
+def render(rows: list[dict]) -> str:
+    """The whole file."""
+    good = sum(row["right"] for row in rows), sum(row["problems"] for row in rows)
+    clean = sum(row["verdict"] == "clean" for row in rows)
+    lines = [
+        "# The Blackwell back end on the simulator",
+        "",
+        "    make blackwell-table                                                               # everything",
+        "    make blackwell-table BLACKWELL_TABLE_ARGS='--configs m256n64 --modes late'         # a part",
+        "",
+        textwrap.fill(INTRODUCTION, 120, break_on_hyphens=False),
+        "",
+        f"{good[0]} of {good[1]} outputs are right, {clean} of {len(rows)} runs clean.",
+        "",
+    ]
+    modes = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
+    lines += [f"| problems | configuration | {' | '.join(modes)} |", "| --- " * (2 + len(modes)) + "|"]
+    cells = {(row["set"], row["config"], row["mode"]): row for row in rows}
+    for name, config in dict.fromkeys((row["set"], row["config"]) for row in rows):
+        texts = []
+        for mode in modes:
+            row = cells.get((name, config, mode))
+            kinds = f" ({', '.join(row['kinds'])})" if row and row["kinds"] else ""
+            texts.append(
+                f"{row['right']}/{row['problems']} {row['verdict']}{kinds} {row['seconds']:.0f} s" if row else ""
+            )
+        lines.append(f"| {name} | {config} | {' | '.join(texts)} |")
+    lines += ["", *(f"- wrong: {row['config']}, {row['mode']}, {text}" for row in rows for text in row["wrong"])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def order(row: dict) -> tuple[int, int, int]:
+    configs = [CHOSEN, *splits()]
+    place = configs.index(row["config"]) if row["config"] in configs else len(configs)
+    return list(SETS).index(row["set"]), place, MODES.index(row["mode"])
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=[name for name in SETS if name != "in make test"])
+    parser.add_argument("--configs", nargs="+", choices=[CHOSEN, *splits()], default=[CHOSEN, *splits()])
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args(arguments)
+    library = Path(os.environ.get("NVFP4_LIBRARY", ROOT / "build/libcustom_kernel_sim.so"))
+    rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+    begin = time.monotonic()
+    with ThreadPoolExecutor(options.workers) as pool:
+        todo = list(runs(options.sets, options.configs, options.modes))
+        for row in pool.map(lambda run: execute(run, library), todo):
+            key = [row[name] for name in ("set", "config", "mode")]
+            rows = [old for old in rows if [old[name] for name in ("set", "config", "mode")] != key]
+            rows = sorted([*rows, row], key=order)
+            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            print(*key, f"{row['right']}/{row['problems']}", row["verdict"], *row["wrong"], row["seconds"], flush=True)
+    TABLE.write_text(render(rows))
+    print(f"{len(todo)} runs in {time.monotonic() - begin:.0f} s")
+    return int(any(row["right"] < row["problems"] or row["verdict"] != "clean" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The Blackwell back end's own host code on the simulator: edge sizes, both scale layouts, NaN, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.simulator.kernels.blackwell_table import (
+    CHOSEN,
+    MODES,
+    RESULTS,
+    TABLE,
+    Problem,
+    Run,
+    execute,
+    possible,
+    render,
+    small,
+    splits,
+)
+from tests.simulator.sim_kit import built, nvcc
+
+
+@pytest.fixture(scope="module")
+def library():
+    nvcc()
+    return built("libcustom_kernel_sim.so")
+
+
+# A mode for each configuration, and for what the plan chooses; the rest is `make blackwell-table`.
+CASES = [*zip(splits(), MODES, strict=False), (CHOSEN, "late"), (CHOSEN, "random:3")]
+
+
+@pytest.mark.parametrize(("config", "mode"), CASES)
+def test_small_problems_are_right_and_clean(library, config, mode):
+    row = execute(Run("small", config, mode, possible(small(), config)), library)
+    assert row["wrong"] == []
+    assert (row["right"], row["verdict"]) == (row["problems"], "clean"), row
+
+
+def test_every_configuration_has_a_mode():
+    assert {config for config, _ in CASES} == {CHOSEN, *splits()}
+    assert {mode for _, mode in CASES} == set(MODES)
+
+
+def test_the_table_is_what_its_figures_say_and_covers_every_configuration():
+    rows = json.loads(RESULTS.read_text())
+    assert TABLE.read_text() == render(rows)
+    assert {row["config"] for row in rows} == {CHOSEN, *splits()}
+    assert all(row["right"] == row["problems"] and row["verdict"] == "clean" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "message"),
+    [
+        (
+            "m1n1",
+            Problem(1, 1, 64),
+            "NVFP4_BLACKWELL_CONFIG is 'm1n1'; expected one of m256n64, m256n128, ",
+        ),
+        ("m256n192k4", Problem(1, 1, 768), "k is 768; expected more than 768 for configuration m256n192k4"),
+    ],
+)
+def test_what_a_configuration_cannot_do_is_refused(library, config, problem, message):
+    row = execute(Run("refused", config, "eager", [problem]), library)
+    assert row["right"] == 0
+    assert message in row["wrong"][0]

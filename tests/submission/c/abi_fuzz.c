@@ -1,0 +1,166 @@
+/* Throws malformed argument structs at custom_kernel() and compares every status with an independent rule.
+ * Linked with an instrumented library, so a read or write outside the exactly sized buffers ends the program.
+ * usage: abi_fuzz SEED CALLS */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../submission/custom_kernel.h"
+
+enum { TENSORS = 7, C = 6, MAX_TAIL = 64 };
+#define POISON 0xA5
+
+static uint64_t state;
+static uint64_t next_random(void) { /* xorshift64* (Vigna 2016) */
+    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+    return state * 0x2545F4914F6CDD1Du;
+}
+static uint64_t below(uint64_t bound) {
+    return next_random() % bound;
+}
+
+/* A struct with room for fields a newer caller may have. */
+union call {
+    struct custom_kernel_args args;
+    unsigned char bytes[sizeof(struct custom_kernel_args) + MAX_TAIL];
+};
+
+static void *tensor_of(const struct custom_kernel_args *args, int i) {
+    const void *all[TENSORS] = {args->a, args->b1, args->b2, args->sfa, args->sfb1, args->sfb2, args->c};
+    return (void *)(uintptr_t)all[i];
+}
+
+static void set_tensor(struct custom_kernel_args *args, int i, uintptr_t address) {
+    const void **inputs[C] = {&args->a, &args->b1, &args->b2, &args->sfa, &args->sfb1, &args->sfb2};
+    if (i == C) {
+        args->c = (void *)address;
+    } else {
+        *inputs[i] = (const void *)address;
+    }
+}
+
+static void sizes_of(const struct custom_kernel_args *args, size_t bytes[TENSORS]) {
+    int blocked = args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
+    size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k, l = (size_t)args->l;
+    size_t sm = blocked ? (m + 127) / 128 * 128 : m, sn = blocked ? (n + 127) / 128 * 128 : n;
+    const size_t all[TENSORS] = {m * k / 2,   n * k / 2,   n * k / 2, sm * k / 16,
+                                 sn * k / 16, sn * k / 16, m * n * 2};
+    for (int i = 0; i < TENSORS; i++) {
+        bytes[i] = all[i] * l;
+    }
+}
+
+static int64_t bad_extent(void) {
+    static const int64_t values[] = {0, -1, -64, INT64_MIN, INT64_MAX, INT64_MAX - 63, INT64_C(1) << 62};
+    return values[below(sizeof values / sizeof *values)];
+}
+
+/* Breaks one rule, or bends the struct in a way that must stay valid; returns whether it stays valid. */
+static bool mutate(union call *call, const size_t bytes[TENSORS]) {
+    struct custom_kernel_args *args = &call->args;
+    int which = (int)below(TENSORS);
+    uintptr_t address = (uintptr_t)tensor_of(args, which);
+    switch (below(13)) {
+    case 0:
+        args->struct_bytes = (uint32_t)below(sizeof *args);
+        return false;
+    case 1:
+        args->struct_bytes = 1025 + (uint32_t)next_random() % 100000;
+        return false;
+    case 2: /* a newer caller that uses nothing new */
+        args->struct_bytes = (uint32_t)(sizeof *args + below(MAX_TAIL + 1));
+        return true;
+    case 3: /* a newer caller that does */
+        args->struct_bytes = sizeof *args + MAX_TAIL;
+        call->bytes[sizeof *args + below(MAX_TAIL)] = (unsigned char)(1 + below(255));
+        return false;
+    case 4:
+        args->backend = below(2) ? -1 - (int32_t)below(1000) : 4 + (int32_t)below(1000);
+        return false;
+    case 5:
+        args->device = -2 - (int32_t)below(1000);
+        return false;
+    case 6:
+        args->scale_layout = below(2) ? -1 : 2 + (int32_t)below(1000);
+        return false;
+    case 7: {
+        int64_t *extents[] = {&args->m, &args->n, &args->k, &args->l};
+        *extents[below(4)] = bad_extent();
+        return false;
+    }
+    case 8:
+        args->k += 1 + (int64_t)below(63);
+        return false;
+    case 9:
+        set_tensor(args, which, 0);
+        return false;
+    case 10:
+        set_tensor(args, which, address + 1 + below(15));
+        return false;
+    case 11: /* past the end of the address space */
+        set_tensor(args, which, UINTPTR_MAX - 15);
+        return bytes[which] <= 15;
+    default: /* the output's first or last bytes on an input's */
+        which = (int)below(C);
+        address = (uintptr_t)tensor_of(args, which);
+        args->c = (void *)(below(2) ? address : (address + bytes[which] - 16) / 16 * 16);
+        return false;
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: abi_fuzz SEED CALLS\n");
+        return 2;
+    }
+    state = strtoull(argv[1], NULL, 10) * 2 + 1;
+    long calls = strtol(argv[2], NULL, 10), rejected = 0;
+    for (long i = 0; i < calls; i++) {
+        union call call;
+        memset(&call, 0, sizeof call);
+        call.args = (struct custom_kernel_args){
+            .struct_bytes = sizeof call.args,
+            .backend = (int32_t)below(2),
+            .device = CUSTOM_KERNEL_DEVICE_HOST,
+            .scale_layout = (int32_t)below(2),
+            .m = 1 + (int64_t)below(140),
+            .n = 1 + (int64_t)below(140),
+            .k = 64 * (1 + (int64_t)below(4)),
+            .l = 1 + (int64_t)below(2),
+        };
+        size_t bytes[TENSORS];
+        sizes_of(&call.args, bytes);
+        unsigned char *buffers[TENSORS];
+        for (int t = 0; t < TENSORS; t++) {
+            if (posix_memalign((void **)&buffers[t], 16, bytes[t]) != 0) {
+                return 3;
+            }
+            for (size_t b = 0; b < bytes[t]; b++) {
+                buffers[t][b] = t == C ? POISON : (unsigned char)next_random();
+            }
+            set_tensor(&call.args, t, (uintptr_t)buffers[t]);
+        }
+        bool valid = below(8) == 0 || mutate(&call, bytes);
+        int32_t status = custom_kernel(&call.args);
+        const char *message = custom_kernel_message();
+        if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
+            fprintf(stderr, "seed %s call %ld: status %" PRId32 " (%s), expected %s\n", argv[1], i, status,
+                    message, valid ? "success" : "an error");
+            return 1;
+        }
+        for (size_t b = 0; !valid && b < bytes[C]; b++) {
+            if (buffers[C][b] != POISON) {
+                fprintf(stderr, "seed %s call %ld: rejected (%s), yet c was written\n", argv[1], i, message);
+                return 1;
+            }
+        }
+        rejected += !valid;
+        for (int t = 0; t < TENSORS; t++) {
+            free(buffers[t]);
+        }
+    }
+    printf("%ld calls, %ld rejected\n", calls, rejected);
+    return 0;
+}

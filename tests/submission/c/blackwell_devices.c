@@ -1,0 +1,46 @@
+/* What the Blackwell back end says of a device of a compute capability: `blackwell_devices MAJOR MINOR` prints
+ * whether it is right and the detail.  The CUDA runtime is replaced by functions here. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../../submission/gpu/host.h"
+
+extern const struct backend blackwell_backend;
+
+static int capability_major, capability_minor;
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    const int sms = 148;
+    (void)device;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor   ? capability_major
+             : attribute == cudaDevAttrComputeCapabilityMinor ? capability_minor
+                                                              : sms;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void) {
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error) {
+    (void)error;
+    return "no error";
+}
+
+int main(int count, char **words) {
+    char detail[200] = "";
+    if (count != 3) {
+        return 1;
+    }
+    capability_major = atoi(words[1]);
+    capability_minor = atoi(words[2]);
+    int right = blackwell_backend.available(0, detail, sizeof detail);
+    int any = blackwell_backend.available(CUSTOM_KERNEL_DEVICE_HOST, NULL, 0); /* some device of the machine */
+    printf("%d %d %s\n", right, any, detail);
+    return 0;
+}

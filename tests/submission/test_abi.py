@@ -1,0 +1,253 @@
+"""The C ABI: what it exports, what it accepts, and how it says no."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+from tests.submission.cpu_kit import Args, Info
+
+OK, NULL_POINTER, ARGUMENT, UNAVAILABLE = 0, 1, 2, 3
+POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
+
+
+@pytest.fixture(scope="module")
+def library(library_path):
+    library = ctypes.CDLL(str(library_path))
+    library.custom_kernel_message.restype = ctypes.c_char_p
+    return library
+
+
+def aligned(count: int) -> np.ndarray:
+    """`count` zero bytes at a 64-byte boundary."""
+    raw = np.zeros(count + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count]
+
+
+class Problem:
+    """A valid small problem whose struct a test then spoils."""
+
+    def __init__(self, m=3, n=5, k=128, batches=2):
+        scales = 128 * k // 16 * batches
+        sizes = (m * k // 2, n * k // 2, n * k // 2, 0, 0, 0, m * n * 2)
+        self.tensors = {name: aligned(size * batches or scales) for name, size in zip(POINTERS, sizes, strict=True)}
+        self.tensors["c"][:] = 0xA5
+        self.args = Args(struct_bytes=ctypes.sizeof(Args), device=-1, m=m, n=n, k=k, l=batches)
+        for name, tensor in self.tensors.items():
+            setattr(self.args, name, tensor.ctypes.data)
+
+    def call(self, library) -> tuple[int, str]:
+        status = library.custom_kernel(ctypes.byref(self.args))
+        return status, library.custom_kernel_message().decode()
+
+
+def test_exports_only_the_documented_functions(library_path):
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", library_path], capture_output=True, text=True, check=True
+    ).stdout
+    assert {line.split()[-1] for line in listing.splitlines()} == {
+        "custom_kernel",
+        "custom_kernel_message",
+        "custom_kernel_version",
+        "custom_kernel_backend_query",
+    }
+
+
+def test_loads_without_a_cuda_driver(library_path):
+    needed = subprocess.run(["ldd", library_path], capture_output=True, text=True, check=True).stdout
+    assert "libcuda" not in needed
+
+
+def test_valid_problem_writes_every_output(library):
+    problem = Problem()
+    assert problem.call(library)[0] == OK
+    assert not problem.tensors["c"].any()  # 0 * silu(0)
+
+
+def test_null_struct_is_an_error(library):
+    assert library.custom_kernel(None) == NULL_POINTER
+    assert b"args" in library.custom_kernel_message()
+
+
+@pytest.mark.parametrize("name", POINTERS)
+def test_null_pointer_is_named(library, name):
+    problem = Problem()
+    setattr(problem.args, name, None)
+    status, message = problem.call(library)
+    assert status == NULL_POINTER
+    assert message.startswith(f"{name} is NULL")
+
+
+@pytest.mark.parametrize("name", POINTERS)
+@pytest.mark.parametrize("offset", [1, 8, 15])
+def test_misaligned_pointer_is_named(library, name, offset):
+    problem = Problem()
+    setattr(problem.args, name, getattr(problem.args, name) + offset)
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert message.startswith(f"{name} is at")
+    assert "aligned to 16 bytes" in message
+
+
+@pytest.mark.parametrize("name", ["m", "n", "k", "l"])
+@pytest.mark.parametrize("value", [0, -1, -(2**63)])
+def test_extent_below_one_is_named(library, name, value):
+    problem = Problem()
+    setattr(problem.args, name, value)
+    assert problem.call(library) == (ARGUMENT, f"{name} is {value}; expected at least 1")
+
+
+@pytest.mark.parametrize("k", [1, 16, 32, 63, 65, 100, 127])
+def test_k_must_be_a_multiple_of_64(library, k):
+    problem = Problem()
+    problem.args.k = k
+    assert problem.call(library) == (ARGUMENT, f"k is {k}; expected a multiple of 64")
+
+
+@pytest.mark.parametrize(
+    ("extents", "tensor"),
+    [
+        ({"m": 2**62}, "a"),
+        ({"m": 2**63 - 1}, "a"),
+        ({"n": 2**62}, "b1"),
+        ({"k": 2**62}, "a"),
+        ({"l": 2**62}, "a"),
+        ({"m": 2**32, "n": 2**32}, "c"),
+        ({"m": 2**40, "k": 2**30}, "a"),
+    ],
+)
+def test_size_beyond_63_bits_is_refused(library, extents, tensor):
+    problem = Problem()
+    for name, value in extents.items():
+        setattr(problem.args, name, value)
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert message.startswith(f"{tensor} is too large") or "runs past the address space" in message
+
+
+@pytest.mark.parametrize("name", POINTERS[:-1])
+def test_output_overlapping_an_input_is_refused(library, name):
+    problem = Problem()
+    problem.args.c = getattr(problem.args, name)
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert f"overlaps {name} at" in message
+
+
+def test_output_right_behind_an_input_is_accepted(library):
+    problem = Problem(m=1, n=8, k=64, batches=1)
+    both = aligned(32 + 16)
+    problem.args.a, problem.args.c = both.ctypes.data, both.ctypes.data + 32
+    assert problem.call(library)[0] == OK
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("backend", 4, "backend is 4"),
+        ("backend", -1, "backend is -1"),
+        ("device", -2, "device is -2"),
+        ("scale_layout", 2, "scale_layout is 2"),
+        ("scale_layout", -1, "scale_layout is -1"),
+        ("queue", 1, "queue is not NULL"),
+        ("struct_bytes", 0, "struct_bytes is 0"),
+        ("struct_bytes", ctypes.sizeof(Args) - 1, "struct_bytes is"),
+        ("struct_bytes", 1 << 30, "struct_bytes is"),
+    ],
+)
+def test_bad_field_is_named(library, field, value, text):
+    problem = Problem()
+    setattr(problem.args, field, value)
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert text in message
+
+
+def test_longer_struct_passes_only_if_the_unknown_part_is_zero(library):
+    class Longer(ctypes.Structure):
+        _fields_ = (("args", Args), ("extra", ctypes.c_uint64))
+
+    problem = Problem()
+    longer = Longer(args=problem.args)
+    longer.args.struct_bytes = ctypes.sizeof(Longer)
+    assert library.custom_kernel(ctypes.byref(longer)) == OK
+    longer.extra = 1
+    assert library.custom_kernel(ctypes.byref(longer)) == ARGUMENT
+    assert b"does not know" in library.custom_kernel_message()
+
+
+def test_rejected_call_leaves_the_output_alone(library):
+    problem = Problem()
+    problem.args.k = 100
+    assert problem.call(library)[0] == ARGUMENT
+    assert (problem.tensors["c"] == 0xA5).all()
+
+
+@pytest.mark.parametrize("backend", [2, 3])
+def test_gpu_back_end_refuses_host_memory(library, backend):
+    problem = Problem()
+    problem.args.backend = backend
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert "expected tensors on a CUDA device" in message
+
+
+def test_device_that_no_back_end_can_use_is_refused(library):
+    problem = Problem()
+    problem.args.device = 1000
+    status, message = problem.call(library)
+    assert status == UNAVAILABLE
+    assert "CUDA device 1000" in message
+
+
+def test_environment_chooses_the_back_end_and_an_unknown_name_is_refused(library, monkeypatch):
+    problem = Problem()
+    monkeypatch.setenv("NVFP4_BACKEND", "cpu")
+    assert problem.call(library)[0] == OK
+    monkeypatch.setenv("NVFP4_BACKEND", "turing")
+    status, message = problem.call(library)
+    assert status == ARGUMENT
+    assert "NVFP4_BACKEND is 'turing'" in message
+    problem.args.backend = 1  # an explicit choice does not read the environment
+    assert problem.call(library)[0] == OK
+
+
+def test_messages_belong_to_their_thread(library):
+    library.custom_kernel(None)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(library.custom_kernel_message()))
+    thread.start()
+    thread.join()
+    assert seen == [b""]
+    assert b"args" in library.custom_kernel_message()
+
+
+def test_query_lists_the_three_back_ends_and_then_ends(library):
+    info = Info(struct_bytes=ctypes.sizeof(Info))
+    found = {}
+    while library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == OK:
+        found[info.name.decode()] = (info.backend, info.built, info.available, info.detail.decode())
+    assert set(found) == {"cpu", "hopper", "blackwell"}
+    assert found["cpu"][:3] == (1, 1, 1)
+    for name, (_, built, available, detail) in found.items():
+        assert detail, f"{name} gives no detail"
+        assert built or not available
+
+
+def test_query_refuses_bad_arguments(library):
+    info = Info(struct_bytes=ctypes.sizeof(Info))
+    assert library.custom_kernel_backend_query(0, None) == NULL_POINTER
+    assert library.custom_kernel_backend_query(-1, ctypes.byref(info)) == ARGUMENT
+    info.struct_bytes = 4
+    assert library.custom_kernel_backend_query(0, ctypes.byref(info)) == ARGUMENT
+
+
+def test_version_is_the_headers(library, root):
+    header = (root / "submission" / "custom_kernel.h").read_text()
+    version = library.custom_kernel_version()
+    assert f"#define CUSTOM_KERNEL_VERSION {version:#010x}u" in header

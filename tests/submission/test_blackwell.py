@@ -1,0 +1,223 @@
+"""The Blackwell back end without a GPU: its tiles and descriptors, and what the compiler makes of its kernels."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
+TENSOR_COLUMNS = 512
+MAX_REGISTERS = 255
+SMS = 148
+FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
+PARTS = (
+    "gpu/host",
+    "blackwell/blackwell_backend",
+    "blackwell/tile_selection",
+    "core/message",
+)  # of the back end's host side
+CONFIGS, KERNELS = 7, 8  # and the blocking of scale factors
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "name", "ctas"),
+    [
+        (256, 4096, 7168, "m256n64", 128),
+        (512, 4096, 7168, "m256n128", 128),
+        (256, 3072, 4096, "m256n64", 96),
+        (512, 3072, 7168, "m256n128", 96),
+    ],
+)
+def test_each_benchmark_shape_runs_in_one_wave(tiles, m, n, k, name, ctas):
+    selected = tiles.selected("blackwell", SMS, m, n, k)
+    assert (selected["tile"], selected["ctas"]) == (name, ctas)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "name"),
+    [(256, 3072, 32768, "m256n192k4"), (512, 3072, 32768, "m256n192k2"), (256, 4096, 32768, "m256n128k2")],
+)
+def test_k_is_split_where_it_is_long_enough_to_pay_for_the_reduction(tiles, m, n, k, name):
+    selected = tiles.selected("blackwell", SMS, m, n, k)
+    assert (selected["tile"], selected["ctas"]) == (name, 128)
+
+
+def test_clusters_that_do_not_fit_at_once_are_not_chosen(tiles):
+    few = 8 * 15  # an eighth of the chip has room for one cluster of eight CTAs, and sixteen are wanted
+    selected = tiles.selected("blackwell", few, 256, 3072, 32768)
+    assert (selected["tile"], selected["ctas"]) == ("m256n128k2", 96)
+
+
+@pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
+@pytest.mark.parametrize("n", [1, 72, 384, 100000])
+@pytest.mark.parametrize("k", [64, 7168])
+def test_every_shape_gets_a_configuration_that_splits_k_into_shares_that_are_not_empty(tiles, m, n, k):
+    selected = tiles.selected("blackwell", SMS, m, n, k, 3)
+    splits = tiles.table["blackwell"]["tiles"][selected["tile"]]["splits"]
+    assert splits <= -(-k // 256)
+    assert selected["ctas"] >= 3 * splits
+
+
+def test_every_configuration_fits_a_cta_of_the_chip(tiles):
+    resources = tiles.table["blackwell"]["resources"]
+    assert len(resources) == CONFIGS
+    for name, found in resources.items():
+        assert found["shared_bytes"] <= MAX_SHARED_BYTES, name
+        assert found["tensor_columns"] <= TENSOR_COLUMNS, name
+
+
+@pytest.fixture(scope="module")
+def descriptors(root, tmp_path_factory):
+    """The three descriptors for an address and an instruction's M and N, by the library's own code."""
+    program = tmp_path_factory.mktemp("check") / "descriptor_check"
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", program, root / "tests/submission/c/descriptor_check.c"], check=True)
+
+    def run(address, m, n):
+        done = subprocess.run([program], input=f"{address} {m} {n}\n", capture_output=True, text=True, check=True)
+        return [int(word, 16) for word in done.stdout.split()]
+
+    return run
+
+
+@pytest.mark.parametrize("address", [0, 1024, 37 * 1024, 226 * 1024])
+@pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128), (256, 192)])
+def test_descriptors_have_the_fields_of_the_ptx_isa(descriptors, address, m, n):
+    tile, scale, instruction = descriptors(address, m, n)
+
+    def field(bits, low, width):
+        return bits >> low & (1 << width) - 1
+
+    for descriptor, stride, swizzle in ((tile, 1024, 2), (scale, 128, 0)):
+        assert field(descriptor, 0, 14) == address // 16
+        assert field(descriptor, 32, 14) == stride // 16
+        assert field(descriptor, 46, 3) == 1  # version
+        assert field(descriptor, 49, 12) == 0  # base offset, leading-offset mode, reserved
+        assert field(descriptor, 61, 3) == swizzle
+    assert (field(instruction, 7, 3), field(instruction, 10, 2)) == (1, 1)  # e2m1
+    assert (field(instruction, 17, 6), field(instruction, 27, 2)) == (n // 8, m // 128)
+    assert instruction & ~(7 << 7 | 3 << 10 | 63 << 17 | 3 << 27) == 0  # ue4m3, K-major, ids 0, K = 64
+
+
+@pytest.fixture(scope="module")
+def nvcc(root):
+    found = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip(found.stderr.strip())
+    return found.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def devices(nvcc, root, tmp_path_factory):
+    """The back end's judgement of a compute capability, of a library with code for the ones that nvcc knows."""
+    folder = tmp_path_factory.mktemp("devices")
+    (folder / "empty.cu").touch()
+    dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)
+    include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
+    sources = ("tests/submission/c/blackwell_devices.c", *(f"submission/{name}.c" for name in PARTS))
+    flags = ["-D_GNU_SOURCE", "-DNVFP4_HAVE_SM_103", "-isystem", include, "-std=c11", "-pthread"]
+    flags += ["-no-pie", "-Wl,--unresolved-symbols=ignore-all"]  # what a judgement does not call is left out
+    subprocess.run(["gcc", *flags, "-o", folder / "devices", *(root / name for name in sources)], check=True)
+    return lambda *capability: (
+        subprocess.run([folder / "devices", *map(str, capability)], capture_output=True, text=True, check=True).stdout
+    )
+
+
+@pytest.mark.parametrize("capability", [(10, 0), (10, 3)])
+def test_a_b200_and_a_b300_are_accepted(devices, capability):
+    assert devices(*capability).startswith("1 1 CUDA device 0, compute capability 10.")
+
+
+@pytest.mark.parametrize("capability", [(9, 0), (10, 1), (11, 0), (12, 0)])
+def test_other_chips_are_refused_with_what_is_needed(devices, capability):
+    major, minor = capability
+    said = f"0 0 CUDA device 0, compute capability {major}.{minor}, 148 SMs; it needs 10.0 or 10.3\n"
+    assert devices(*capability) == said
+
+
+def embedded_code(library: bytes) -> list[tuple[int, int]]:
+    """What the fat binaries of a library hold: kind (1 PTX, 2 machine code) and architecture of each entry."""
+    found, start = [], library.find(FAT_BINARY)
+    while start >= 0:
+        _, _, header, size = struct.unpack_from("<IHHQ", library, start)
+        at, end = start + header, start + header + size
+        while at < end:
+            kind, _, header, size = struct.unpack_from("<HHIQ", library, at)
+            found.append((kind, struct.unpack_from("<I", library, at + 28)[0]))
+            at += header + size
+        start = library.find(FAT_BINARY, start + 1)
+    return found
+
+
+def test_the_library_holds_machine_code_for_both_chips(nvcc, root):
+    library = root / os.environ.get("BUILD", "build") / "libcustom_kernel.so"
+    if "NVFP4_TESTS_BUILT" not in os.environ or not library.exists():
+        subprocess.run(["make", "-s", "library"], cwd=root, check=True)
+    code = embedded_code(library.read_bytes())
+    known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
+    assert {(MACHINE_CODE, arch) for arch in (100, 103) if f"compute_{arch}" in known} <= set(code)
+    assert all(kind == MACHINE_CODE for kind, _ in code)  # nothing that a driver would compile for another chip
+
+
+@pytest.fixture(scope="module", params=["100a", "103a"])
+def compiled(request, nvcc, root, tmp_path_factory):
+    """ptxas' report of the kernels, and the cubin."""
+    known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
+    if f"compute_{request.param[:-1]}" not in known:
+        pytest.skip(f"{nvcc} does not know sm_{request.param}")
+    target = tmp_path_factory.mktemp("ptxas") / "kernels.cubin"
+    arch = f"-gencode=arch=compute_{request.param},code=sm_{request.param}"
+    command = [nvcc, "-std=c++17", "-O3", arch, "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin", "-o", target]
+    done = subprocess.run([*command, root / "submission/blackwell/kernels.cu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr, target
+
+
+def test_no_kernel_spills_and_registers_fit(compiled):
+    report, _ = compiled
+    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert frames == [("0", "0", "0")] * KERNELS
+    registers = [int(used) for used in re.findall(r"Used (\d+) registers", report)]
+    assert len(registers) == KERNELS
+    assert max(registers) <= MAX_REGISTERS
+    assert "warning" not in report
+
+
+def nvdisasm() -> str:
+    """NVIDIA's disassembler: in PATH, or of the nvidia-cuda-nvdisasm wheel."""
+    wheels = [Path(folder) for folder in sys.path if folder]
+    found = [shutil.which("nvdisasm"), *(path for folder in wheels for path in folder.glob("nvidia/*/bin/nvdisasm"))]
+    path = next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
+    if path is None:
+        pytest.skip("no nvdisasm in PATH or the nvidia-cuda-nvdisasm wheel")
+    return path
+
+
+def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
+    _, cubin = compiled
+    done = subprocess.run([nvdisasm(), cubin], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"nvdisasm cannot read this cubin: {done.stderr.strip()}")
+    kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
+    assert len(kernels) == CONFIGS
+    for code in kernels:
+        features, _, ctas, tail, splits = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
+        pair, tiles = ctas == 2, 1 if 128 % features == 0 else 2  # scale tiles of B1 or B2 in a step
+        group = r"\.2CTA" if pair else ""
+        # A stage has four steps: both products; with a tail also the gate alone, up alone.  Copies with the first two.
+        assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == 4 * (4 if tail else 2)
+        assert len(re.findall(r"\.A_KEEP\b", code)) == 4  # the collector
+        assert len(re.findall(r"\bUTCCP\.", code)) == 4 * (2 if tail else 1) * (1 + 2 * tiles)
+        assert len(re.findall(r"\bUTMALDG\.3D", code)) == 4 + (tiles if pair else 2 * tiles)
+        assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair else 0)
+        assert bool(re.search(r"\bST\.E\.128\b", code)) == (splits > 1)  # sums to another CTA
+        assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.128\b", code)
+        assert not re.search(r"\b[HIQ]MMA\b", code)
+        assert not re.search(r"\b(LDL|STL)\b", code)
