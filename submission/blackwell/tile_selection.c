@@ -20,8 +20,7 @@ const struct blackwell_costs blackwell_costs = {
 #define PROCESSING_CLUSTERS 8
 
 #define CONFIG(name, features, stages, ctas, tail, splits) {#name, features, stages, ctas, tail, splits},
-const struct blackwell_config blackwell_configs[] = {BLACKWELL_CONFIGS(CONFIG)};
-const int blackwell_config_count = sizeof blackwell_configs / sizeof *blackwell_configs;
+const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(CONFIG)};
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
     return round_up(ceil_div(m, TILE_TOKENS), config->ctas) * config->splits * ceil_div(n, config->features) *
@@ -52,7 +51,7 @@ int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m,
 
 int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {
     int best = 0;
-    for (int i = 1; i < blackwell_config_count; i++) {
+    for (int i = 1; i < BLACKWELL_TILES; i++) {
         if (blackwell_tile_cost_ps(&blackwell_configs[i], m, n, k, l, clusters_at_once[i]) <
             blackwell_tile_cost_ps(&blackwell_configs[best], m, n, k, l, clusters_at_once[best])) {
             best = i;
@@ -62,5 +61,5 @@ int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int 
 }
 
 const char *blackwell_tile_name(int index) {
-    return index >= 0 && index < blackwell_config_count ? blackwell_configs[index].name : NULL;
+    return index >= 0 && index < BLACKWELL_TILES ? blackwell_configs[index].name : NULL;
 }

@@ -4,8 +4,10 @@
 
 #include "config.h"
 
-extern const struct blackwell_config blackwell_configs[];
-extern const int blackwell_config_count;
+#define ONE_CONFIG(...) +1
+enum { BLACKWELL_TILES = 0 BLACKWELL_CONFIGS(ONE_CONFIG) };
+#undef ONE_CONFIG
+extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
 extern const struct blackwell_costs {

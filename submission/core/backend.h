@@ -44,6 +44,15 @@ struct backend {
  * `return set_message(STATUS, ...)`. */
 int32_t set_message(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Ends the calling function with the status of a call that failed. */
+#define RETURN_IF_FAILED(call)                                                                                 \
+    do {                                                                                                       \
+        int32_t status_ = (call);                                                                              \
+        if (status_ != CUSTOM_KERNEL_OK) {                                                                     \
+            return status_;                                                                                    \
+        }                                                                                                      \
+    } while (0)
+
 #ifdef __CUDACC__
 #define ON_HOST_AND_DEVICE __host__ __device__
 #else

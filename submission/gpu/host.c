@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The launch attribute of programmatic dependent launch, by its number: its name in the CUDA headers holds a
- * word that the leaderboard refuses in any file (cudaLaunchAttributeID, CUDA 13.0 driver_types.h). */
-#define ATTRIBUTE_DEPENDENT_LAUNCH ((cudaLaunchAttributeID)6)
-#define DRIVER_API_VERSION         12000 /* cuTensorMapEncodeTiled as of CUDA 12.0 */
-#define NAMES_BYTES                256   /* for the names of a backend's tiles; longer lists are cut */
+/* The launch attribute of programmatic dependent launch (PDL), by its number: its name in the CUDA headers
+ * holds a word that the leaderboard refuses in any file (cudaLaunchAttributeID, CUDA 13.0 driver_types.h). */
+#define ATTRIBUTE_PDL      ((cudaLaunchAttributeID)6)
+#define DRIVER_API_VERSION 12000 /* cuTensorMapEncodeTiled as of CUDA 12.0 */
+#define NAMES_BYTES        256   /* for the names of a backend's tiles; longer lists are cut */
 
 typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
@@ -84,6 +84,26 @@ int gpu_available(int32_t device, const int *capabilities, int count, char *deta
     return 0;
 }
 
+int32_t gpu_acquire_device(const struct problem *problem, int *before) {
+    if (problem->device >= MAX_DEVICES) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "device is %d; expected at most %d",
+                           problem->device, MAX_DEVICES - 1);
+    }
+    CHECK_CUDA(cudaGetDevice(before));
+    if (*before != problem->device) {
+        CHECK_CUDA(cudaSetDevice(problem->device));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t gpu_release_device(const struct problem *problem, int before, int32_t status) {
+    cudaError_t error = before != problem->device ? cudaSetDevice(before) : cudaSuccess;
+    if (status == CUSTOM_KERNEL_OK) {
+        CHECK_CUDA(error);
+    }
+    return status;
+}
+
 /* cuTensorMapEncodeTiled through the runtime, so that the library loads where there is no driver. */
 static int32_t find_encode_tiled(encode_tiled_function *found) {
     static _Atomic(encode_tiled_function) known;
@@ -105,10 +125,7 @@ static int32_t find_encode_tiled(encode_tiled_function *found) {
 
 int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap *map) {
     encode_tiled_function encode_tiled = NULL;
-    int32_t status = find_encode_tiled(&encode_tiled);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
+    RETURN_IF_FAILED(find_encode_tiled(&encode_tiled));
     cuuint64_t row_bytes = (cuuint64_t)tensor->row_elems * (cuuint64_t)tensor->element_bytes;
     cuuint64_t sizes[3] = {(cuuint64_t)tensor->row_elems, (cuuint64_t)tensor->rows,
                            (cuuint64_t)tensor->batches};
@@ -122,6 +139,21 @@ int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap
                            name, (int)result);
     }
     return CUSTOM_KERNEL_OK;
+}
+
+struct tensor_3d gpu_fp4_tensor(const struct problem *problem, const uint8_t *fp4, int64_t rows,
+                                int box_k_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+    return (struct tensor_3d){
+        .address = fp4,
+        .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        .row_elems = problem->k / 2,
+        .rows = rows,
+        .batches = problem->l,
+        .element_bytes = 1,
+        .box_elems = (uint32_t)box_k_bytes,
+        .box_rows = (uint32_t)box_rows,
+        .swizzle = swizzle,
+    };
 }
 
 static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
@@ -149,21 +181,36 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t gpu_with_scratch(const struct problem *problem, int64_t bytes, const void *plan,
-                         int32_t (*run)(const struct problem *problem, const void *plan, uint8_t *scratch)) {
-    cudaMemPool_t pool = NULL;
-    int32_t status = find_pool(problem->device, &pool);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
+int32_t gpu_acquire_scratch(const struct problem *problem, int64_t bytes, uint8_t **scratch) {
+    *scratch = NULL;
+    if (bytes > 0) {
+        cudaMemPool_t pool = NULL;
+        void *memory = NULL;
+        RETURN_IF_FAILED(find_pool(problem->device, &pool));
+        CHECK_CUDA(cudaMallocFromPoolAsync(&memory, (size_t)bytes, pool, problem->queue));
+        *scratch = memory;
     }
-    void *scratch = NULL;
-    CHECK_CUDA(cudaMallocFromPoolAsync(&scratch, (size_t)bytes, pool, problem->queue));
-    status = run(problem, plan, scratch);
-    cudaError_t error = cudaFreeAsync(scratch, problem->queue);
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int32_t status) {
+    cudaError_t error = scratch != NULL ? cudaFreeAsync(scratch, problem->queue) : cudaSuccess;
     if (status == CUSTOM_KERNEL_OK) {
         CHECK_CUDA(error);
     }
     return status;
+}
+
+int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count) {
+    for (int i = 0; i < count; i++) {
+        if (limits[i].found > limits[i].most) {
+            return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                               "%s is %lld; expected at most %lld on the %s backend with tile %s",
+                               limits[i].what, (long long)limits[i].found, (long long)limits[i].most, backend,
+                               tile);
+        }
+    }
+    return CUSTOM_KERNEL_OK;
 }
 
 int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index) {
@@ -185,17 +232,18 @@ int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index),
                        names);
 }
 
-int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes) {
+int32_t gpu_allow_shared_memory(atomic_bool *allowed, const struct launch *launch) {
     if (!atomic_load(allowed)) {
-        CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        CHECK_CUDA(cudaFuncSetAttribute(launch->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        launch->shared_bytes));
         atomic_store(allowed, true);
     }
     return CUSTOM_KERNEL_OK;
 }
 
-static cudaLaunchAttribute dependent_launch(const char *variable) {
+static cudaLaunchAttribute pdl_attribute(const char *variable) {
     const char *wanted = getenv(variable);
-    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_DEPENDENT_LAUNCH, .val = {.pad = {0}}};
+    cudaLaunchAttribute attribute = {.id = ATTRIBUTE_PDL, .val = {.pad = {0}}};
     /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
      * start. */
     int allowed = wanted == NULL || strcmp(wanted, "0") != 0;
@@ -234,27 +282,21 @@ int gpu_clusters_at_once(const struct launch *launch) {
 }
 
 int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments) {
-    cudaLaunchAttribute attributes[2] = {dependent_launch(launch->variable), cluster_dimension(launch)};
+    cudaLaunchAttribute attributes[2] = {pdl_attribute(launch->pdl_variable), cluster_dimension(launch)};
     cudaLaunchConfig_t config = launch_config(launch, problem->queue, attributes, launch->cluster > 1 ? 2 : 1);
     CHECK_CUDA(cudaLaunchKernelExC(&config, launch->kernel, arguments));
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t gpu_on_device(const struct problem *problem, int32_t (*run)(const struct problem *problem)) {
-    if (problem->device >= MAX_DEVICES) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "device is %d; expected less than %d",
-                           problem->device, MAX_DEVICES);
-    }
-    int before = 0;
-    CHECK_CUDA(cudaGetDevice(&before));
-    if (before == problem->device) {
-        return run(problem);
-    }
-    CHECK_CUDA(cudaSetDevice(problem->device));
-    int32_t status = run(problem);
-    cudaError_t error = cudaSetDevice(before);
-    if (status == CUSTOM_KERNEL_OK) {
-        CHECK_CUDA(error);
-    }
-    return status;
+int32_t gpu_launch_grid_stride(const struct problem *problem, const void *kernel, int64_t items, int threads,
+                               int64_t most_ctas, const char *pdl_variable, void **arguments) {
+    int64_t ctas = ceil_div(items, threads);
+    struct launch launch = {
+        .kernel = kernel,
+        .grid = {ctas < most_ctas ? ctas : most_ctas, 1, 1},
+        .threads = threads,
+        .cluster = 1,
+        .pdl_variable = pdl_variable,
+    };
+    return gpu_launch(problem, &launch, arguments);
 }

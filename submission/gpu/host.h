@@ -1,5 +1,8 @@
-/* What the host sides of the GPU back ends share: errors, devices, tensor maps, scratch memory, launch
- * attributes.
+/* What the host sides of the GPU backends share, in the order of a call: devices, scratch memory, limits, the
+ * tile that the environment names, tensor maps, launches.
+ *
+ * CUDA's word for a queue of work is `queue` here and in every bundled file: the leaderboard refuses a
+ * submission that holds the other word, even in a comment.
  *
  * Nothing is kept between calls but each device's memory pool and the driver's entry point; neither depends on
  * data or addresses. */
@@ -14,8 +17,10 @@
 
 enum {
     MAX_DEVICES = 64,
-    MAX_CONFIGS = 32,    /* of a back end */
     MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
+    /* Rows and K that a GPU backend takes: coordinates, and offsets inside a row, are 32 bits. */
+    MAX_DIMENSION = INT32_MAX / 8,
+    SCRATCH_ALIGNMENT = 256, /* bytes; of each part of the scratch memory */
 };
 
 /* Keeps `what` and the error's name as the message; returns the status for it. */
@@ -29,6 +34,8 @@ int32_t gpu_error(const char *what, cudaError_t error);
         }                                                                                                      \
     } while (0)
 
+/* --- devices --- */
+
 /* A compute capability: 10 * major + minor. */
 enum {
     CAPABILITY_H100 = 90, /* and H200 */
@@ -38,6 +45,41 @@ enum {
 
 /* struct backend's `available`, for devices of one of `count` compute capabilities. */
 int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes);
+
+/* Makes the problem's device the current one; *before is the caller's. */
+int32_t gpu_acquire_device(const struct problem *problem, int *before);
+
+/* Makes the caller's device the current one again.  Returns `status`, that of the work between, with its
+ * message; or where that succeeded, its own. */
+int32_t gpu_release_device(const struct problem *problem, int before, int32_t status);
+
+/* --- scratch memory --- */
+
+/* So many bytes of device memory for the work that this call queues, or NULL for no bytes.  They come from a
+ * pool of the device's own, which keeps its memory. */
+int32_t gpu_acquire_scratch(const struct problem *problem, int64_t bytes, uint8_t **scratch);
+
+/* Gives them back once the work queued so far is complete.  Returns as gpu_release_device does. */
+int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int32_t status);
+
+/* --- limits --- */
+
+/* A number that follows from the arguments, and the largest that the backend can run. */
+struct limit {
+    const char *what; /* what the caller knows it by: "m", "the number of scale tiles of sfa" */
+    int64_t found, most;
+};
+
+/* CUSTOM_KERNEL_ERROR_UNSUPPORTED and a message for the first of `count` limits that is exceeded. */
+int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count);
+
+/* --- tile selection --- */
+
+/* The index of the tile that the environment's `variable` names, or -1 where it is unset or empty; `name_of`
+ * gives the name of each index, NULL past the last one. */
+int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index);
+
+/* --- tensor maps --- */
 
 /* A tensor of rows, rows of a batch and batches, all contiguous, and the box of one batch that a copy takes. */
 struct tensor_3d {
@@ -49,38 +91,37 @@ struct tensor_3d {
     CUtensorMapSwizzle swizzle;
 };
 
-/* Its tensor map; what lies outside is filled with zeros.  `name` is for the message of a failure. */
+/* Its tensor map; out-of-bounds elements read as zero.  `name` is for the message of a failure. */
 int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap *map);
 
-/* The index of the tile that the environment's `variable` names, or -1 where it is unset or empty; `name_of`
- * gives the name of each index, NULL past the last one. */
-int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index);
+/* A tensor of packed fp4: `rows` rows of the problem's K, in boxes of box_k_bytes by box_rows. */
+struct tensor_3d gpu_fp4_tensor(const struct problem *problem, const uint8_t *fp4, int64_t rows,
+                                int box_k_bytes, int box_rows, CUtensorMapSwizzle swizzle);
 
-/* A kernel's shared memory has to be asked for once on each device: `allowed` says that it was. */
-int32_t gpu_allow_shared_memory(atomic_bool *allowed, const void *kernel, int bytes);
+/* --- launches --- */
 
 struct launch {
     const void *kernel;
     int64_t grid[3];
     int64_t threads, cluster; /* CTAs along x; 1 without clusters */
     int shared_bytes;
-    const char *variable; /* of the environment: 0 turns dependent launch off */
+    const char *pdl_variable; /* of the environment: 0 turns programmatic dependent launch (PDL) off */
 };
+
+/* A kernel's shared memory has to be asked for once on each device: `allowed` says that it was. */
+int32_t gpu_allow_shared_memory(atomic_bool *allowed, const struct launch *launch);
 
 /* How many clusters of a launch run at once on the current device, or -1 where the driver does not say.  Its
  * kernel was given its shared memory. */
 int gpu_clusters_at_once(const struct launch *launch);
 
-/* Launches on the problem's queue.  The kernel may start before the one in front of it is complete, and waits
- * for that itself. */
+/* Launches on the problem's queue.  With PDL the kernel may start before the previous one is complete, and
+ * waits for that itself (griddepcontrol.wait). */
 int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments);
 
-/* Calls `run` with so many bytes of scratch memory, which are free for the work behind it on the queue.  They
- * come from a pool of the device's own, which keeps its memory. */
-int32_t gpu_with_scratch(const struct problem *problem, int64_t bytes, const void *plan,
-                         int32_t (*run)(const struct problem *problem, const void *plan, uint8_t *scratch));
-
-/* Calls `run` with the problem's device as the current one; the caller's is current again afterwards. */
-int32_t gpu_on_device(const struct problem *problem, int32_t (*run)(const struct problem *problem));
+/* Launches a kernel without clusters or shared memory in which each thread takes as many of `items` as the grid
+ * leaves it: as many CTAs as there is work for, but not more than `most_ctas`. */
+int32_t gpu_launch_grid_stride(const struct problem *problem, const void *kernel, int64_t items, int threads,
+                               int64_t most_ctas, const char *pdl_variable, void **arguments);
 
 #endif

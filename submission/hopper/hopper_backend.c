@@ -1,4 +1,5 @@
-/* The Hopper back end's host side: plans, encodes the tensor maps, launches the kernels.
+/* The Hopper backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
+ * memory, encode the tensor maps, launch.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
@@ -7,67 +8,117 @@
 #include "kernels.h"
 #include "tile_selection.h"
 
-#define CONFIG_VARIABLE           "NVFP4_HOPPER_CONFIG"
-#define DEPENDENT_LAUNCH_VARIABLE "NVFP4_HOPPER_DEPENDENT_LAUNCH"
+#define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
+#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
 enum {
-    SCRATCH_ALIGNMENT = 256,
-    MAX_BLOCK_SCALES_GRID = 1 << 16, /* its threads take as many words as there are */
-    MAX_DIMENSION = INT32_MAX / 8,   /* coordinates and offsets inside a row are 32 bits */
+    MOST_PERMUTE_CTAS = 1 << 16, /* its threads take as many words as there are */
 };
 
-static int32_t choose_config(const struct problem *problem, int *index) {
-    int32_t status = gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, index);
-    if (status != CUSTOM_KERNEL_OK || *index >= 0) {
-        return status;
+/* What a call launches. */
+struct launch_plan {
+    int tile; /* index of the configuration */
+    const struct hopper_config *config;
+    int64_t stages_k;
+    bool permute_scales;          /* sfb1 and sfb2, into blocks whose K is padded to whole stages */
+    int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
+};
+
+/* Where the GEMM finds its operands. */
+struct operands {
+    uint8_t *a; /* fp16, in scratch memory */
+    const uint8_t *sfb1, *sfb2;
+};
+
+static int32_t select_tile(const struct problem *problem, int *tile) {
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, tile));
+    if (*tile >= 0) {
+        return CUSTOM_KERNEL_OK;
     }
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *index = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
+    *tile = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
     return CUSTOM_KERNEL_OK;
 }
 
-/* What a call launches. */
-struct plan {
-    const struct hopper_config *config;
-    int index;
-    bool block_scales; /* sfb1 and sfb2 have to be brought into padded blocks */
-    int64_t stages_k, activation_bytes, scale_bytes;
+static int32_t check_limits(const struct problem *problem, const struct hopper_config *config) {
+    int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_tokens;
+    const struct limit limits[] = {
+        {"m", problem->m, most_m < MAX_DIMENSION ? most_m : MAX_DIMENSION},
+        {"n", problem->n, MAX_DIMENSION},
+        {"k", problem->k, MAX_DIMENSION},
+        {"l", problem->l, MAX_GRID_YZ},
+        /* In fp16, with K padded to at most twice its length, A is eight times as large. */
+        {"the size of a in bytes", problem->l * problem->m * (problem->k / 2), INT64_MAX / 16},
+    };
+    return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
+}
+
+static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
+    RETURN_IF_FAILED(select_tile(problem, &plan->tile));
+    plan->config = &hopper_configs[plan->tile];
+    RETURN_IF_FAILED(check_limits(problem, plan->config));
+    plan->stages_k = ceil_div(problem->k, STAGE_K);
+    int64_t padded_k = plan->stages_k * STAGE_K;
+    plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+    plan->a_bytes = round_up(problem->l * problem->m * padded_k * (int64_t)sizeof(uint16_t), SCRATCH_ALIGNMENT);
+    if (plan->permute_scales) {
+        int64_t batch_bytes =
+            scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS);
+        plan->scale_bytes = round_up(problem->l * batch_bytes, SCRATCH_ALIGNMENT);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int64_t scratch_bytes(const struct launch_plan *plan) {
+    return plan->a_bytes + 2 * plan->scale_bytes;
+}
+
+static struct operands place_operands(const struct problem *problem, const struct launch_plan *plan,
+                                      uint8_t *scratch) {
+    struct operands operands = {scratch, problem->sfb1, problem->sfb2};
+    if (plan->permute_scales) {
+        operands.sfb1 = scratch + plan->a_bytes;
+        operands.sfb2 = operands.sfb1 + plan->scale_bytes;
+    }
+    return operands;
+}
+
+struct tensor_maps {
+    CUtensorMap a, b1, b2;
 };
 
-static int32_t make_plan(const struct problem *problem, struct plan *plan) {
-    int32_t status = choose_config(problem, &plan->index);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
-    plan->config = &hopper_configs[plan->index];
-    plan->stages_k = ceil_div(problem->k, STAGE_K);
-    int64_t padded_k = plan->stages_k * STAGE_K, padded_n = round_up(problem->n, SCALE_TILE_ROWS);
-    int64_t token_tiles = ceil_div(problem->m, plan->config->tile_tokens);
-    if (problem->m > MAX_DIMENSION || problem->n > MAX_DIMENSION || problem->k > MAX_DIMENSION ||
-        problem->l > MAX_GRID_YZ || token_tiles > MAX_GRID_YZ) {
-        return set_message(
-            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-            "m %lld, n %lld, k %lld, l %lld: expected n and k up to %d, m up to %d tiles of %d and l "
-            "up to %d on the hopper back end",
-            (long long)problem->m, (long long)problem->n, (long long)problem->k, (long long)problem->l,
-            MAX_DIMENSION, MAX_GRID_YZ, plan->config->tile_tokens, MAX_GRID_YZ);
-    }
-    plan->block_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
-    plan->activation_bytes = round_up(problem->l * problem->m * padded_k * 2, SCRATCH_ALIGNMENT);
-    plan->scale_bytes =
-        plan->block_scales ? round_up(problem->l * padded_n * (padded_k / NVFP4_GROUP_ELEMS), SCRATCH_ALIGNMENT)
-                           : 0;
-    return CUSTOM_KERNEL_OK;
+static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
+                           const struct operands *operands, struct tensor_maps *maps) {
+    const int b_rows = tile_features(plan->config);
+    struct tensor_3d a = {
+        .address = operands->a,
+        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        .row_elems = plan->stages_k * STAGE_K,
+        .rows = problem->m,
+        .batches = problem->l,
+        .element_bytes = sizeof(uint16_t),
+        .box_elems = ACTIVATION_BOX_K,
+        .box_rows = (uint32_t)plan->config->tile_tokens,
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    const struct tensor_3d b1 =
+        gpu_fp4_tensor(problem, problem->b1, problem->n, STAGE_CODE_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
+    const struct tensor_3d b2 =
+        gpu_fp4_tensor(problem, problem->b2, problem->n, STAGE_CODE_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
+    RETURN_IF_FAILED(gpu_encode("a", &a, &maps->a));
+    RETURN_IF_FAILED(gpu_encode("b1", &b1, &maps->b1));
+    return gpu_encode("b2", &b2, &maps->b2);
 }
 
-static int32_t launch_expand(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+static int32_t launch_dequantize(const struct problem *problem, const struct launch_plan *plan,
+                                 const struct operands *operands) {
     bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
     struct expand_params params = {
         .a = problem->a,
         .sfa = problem->sfa,
-        .activations = (uint16_t *)(void *)scratch,
+        .activations = (uint16_t *)(void *)operands->a,
         .code_row_bytes = problem->k / 2,
         .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
         .scale_tile_step = SCALE_TILE_ROWS * groups,
@@ -84,130 +135,100 @@ static int32_t launch_expand(const struct problem *problem, const struct plan *p
         .grid = {problem->m, ceil_div(params.units, threads), problem->l},
         .threads = threads,
         .cluster = 1,
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
+        .pdl_variable = PDL_VARIABLE,
     };
     void *arguments[] = {&params};
     return gpu_launch(problem, &launch, arguments);
 }
 
-static int32_t launch_block_scales(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
+static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
+                                     const struct operands *operands) {
     struct block_scales_params params = {
         .sfb1 = problem->sfb1,
         .sfb2 = problem->sfb2,
-        .blocked_sfb1 = scratch + plan->activation_bytes,
-        .blocked_sfb2 = scratch + plan->activation_bytes + plan->scale_bytes,
+        .blocked_sfb1 = (uint8_t *)(uintptr_t)operands->sfb1,
+        .blocked_sfb2 = (uint8_t *)(uintptr_t)operands->sfb2,
         .n = problem->n,
         .k = problem->k,
         .l = problem->l,
         .scale_layout = problem->scale_layout,
     };
-    int64_t blocks = ceil_div(plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS);
-    blocks = blocks < MAX_BLOCK_SCALES_GRID ? blocks : MAX_BLOCK_SCALES_GRID;
-    struct launch launch = {
-        .kernel = hopper_block_scales_kernel(),
-        .grid = {blocks, 1, 1},
-        .threads = BLOCK_SCALES_THREADS,
-        .cluster = 1,
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
-    };
     void *arguments[] = {&params};
-    return gpu_launch(problem, &launch, arguments);
+    return gpu_launch_grid_stride(problem, hopper_block_scales_kernel(),
+                                  plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS,
+                                  MOST_PERMUTE_CTAS, PDL_VARIABLE, arguments);
 }
 
-static int32_t launch_dual_gemm(const struct problem *problem, const struct plan *plan, uint8_t *scratch) {
-    const struct hopper_config *config = plan->config;
-    CUtensorMap activations, b1, b2;
-    struct tensor_3d activation_tensor = {
-        .address = scratch,
-        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        .row_elems = plan->stages_k * STAGE_K,
-        .rows = problem->m,
-        .batches = problem->l,
-        .element_bytes = 2,
-        .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)config->tile_tokens,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-    };
-    struct tensor_3d weight_tensor = {
-        .address = problem->b1,
-        .type = CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        .row_elems = problem->k / 2,
-        .rows = problem->n,
-        .batches = problem->l,
-        .element_bytes = 1,
-        .box_elems = STAGE_CODE_BYTES,
-        .box_rows = (uint32_t)tile_features(config),
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
-    };
-    int32_t status = gpu_encode("a", &activation_tensor, &activations);
-    if (status == CUSTOM_KERNEL_OK) {
-        status = gpu_encode("b1", &weight_tensor, &b1);
-    }
-    weight_tensor.address = problem->b2;
-    if (status == CUSTOM_KERNEL_OK) {
-        status = gpu_encode("b2", &weight_tensor, &b2);
-    }
-    struct launch launch = {
-        .kernel = hopper_dual_gemm_kernel(plan->index),
+static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, struct launch *launch) {
+    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES];
+    const struct hopper_config *config = &hopper_configs[tile];
+    *launch = (struct launch){
+        .kernel = hopper_dual_gemm_kernel(tile),
         .grid = {ceil_div(problem->n, tile_features(config)) * config->splits,
                  ceil_div(problem->m, config->tile_tokens), problem->l},
         .threads = block_threads(config),
         .cluster = config->splits,
         .shared_bytes = shared_bytes(config),
-        .variable = DEPENDENT_LAUNCH_VARIABLE,
+        .pdl_variable = PDL_VARIABLE,
     };
-    static atomic_bool allowed[MAX_DEVICES][MAX_CONFIGS];
-    if (status == CUSTOM_KERNEL_OK) {
-        status =
-            gpu_allow_shared_memory(&allowed[problem->device][plan->index], launch.kernel, launch.shared_bytes);
-    }
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
+    return gpu_allow_shared_memory(&allowed[problem->device][tile], launch);
+}
 
-    uint8_t *blocked_sfb1 = scratch + plan->activation_bytes, *blocked_sfb2 = blocked_sfb1 + plan->scale_bytes;
-    int64_t padded_n = round_up(problem->n, SCALE_TILE_ROWS);
+static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
+                                const struct operands *operands, struct tensor_maps *maps,
+                                const struct launch *launch) {
     int64_t scale_tiles_k = plan->stages_k * (STAGE_SCALE_BYTES / SCALE_TILE_BYTES);
+    int64_t padded_groups = plan->stages_k * (STAGE_K / NVFP4_GROUP_ELEMS);
     struct dual_gemm_params params = {
-        .sfb1 = plan->block_scales ? blocked_sfb1 : problem->sfb1,
-        .sfb2 = plan->block_scales ? blocked_sfb2 : problem->sfb2,
+        .sfb1 = operands->sfb1,
+        .sfb2 = operands->sfb2,
         .c = problem->c,
-        .scale_batch_bytes = padded_n / SCALE_TILE_ROWS * scale_tiles_k * SCALE_TILE_BYTES,
+        .scale_batch_bytes = scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_groups),
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
-        .scales_made_here = plan->block_scales,
+        .scales_made_here = plan->permute_scales,
     };
-    void *arguments[] = {&activations, &b1, &b2, &params};
-    return gpu_launch(problem, &launch, arguments);
+    void *arguments[] = {&maps->a, &maps->b1, &maps->b2, &params};
+    return gpu_launch(problem, launch, arguments);
 }
 
-static int32_t launch(const struct problem *problem, const void *plan, uint8_t *scratch) {
-    int32_t status = launch_expand(problem, plan, scratch);
-    if (status == CUSTOM_KERNEL_OK && ((const struct plan *)plan)->block_scales) {
-        status = launch_block_scales(problem, plan, scratch);
+/* All that can fail for the problem's sake comes before the first launch. */
+static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
+    struct operands operands = place_operands(problem, plan, scratch);
+    struct tensor_maps maps;
+    struct launch dual_gemm;
+    RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &maps));
+    RETURN_IF_FAILED(make_dual_gemm_launch(problem, plan->tile, &dual_gemm));
+    RETURN_IF_FAILED(launch_dequantize(problem, plan, &operands));
+    if (plan->permute_scales) {
+        RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
     }
-    return status == CUSTOM_KERNEL_OK ? launch_dual_gemm(problem, plan, scratch) : status;
+    return launch_dual_gemm(problem, plan, &operands, &maps, &dual_gemm);
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
-    struct plan plan = {0};
-    int32_t status = make_plan(problem, &plan);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
-    return gpu_with_scratch(problem, plan.activation_bytes + 2 * plan.scale_bytes, &plan, launch);
-}
-
-/* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide) */
-static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {CAPABILITY_H100};
-    return gpu_available(device, capabilities, 1, detail, detail_bytes);
+    struct launch_plan plan = {0};
+    uint8_t *scratch = NULL;
+    RETURN_IF_FAILED(make_plan(problem, &plan));
+    RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
+    int32_t status = launch_all(problem, &plan, scratch);
+    return gpu_release_scratch(problem, scratch, status);
 }
 
 static int32_t run(const struct problem *problem) {
-    return gpu_on_device(problem, run_on_current_device);
+    int before = 0;
+    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
+    int32_t status = run_on_current_device(problem);
+    return gpu_release_device(problem, before, status);
+}
+
+/* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
+static int available(int32_t device, char *detail, size_t detail_bytes) {
+    static const int capabilities[] = {CAPABILITY_H100};
+    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
+                         detail_bytes);
 }
 
 const struct backend hopper_backend = {

@@ -13,8 +13,7 @@ const struct hopper_costs hopper_costs = {
 
 #define CONFIG(name, warpgroups, slabs, tokens, stages, splits)                                                \
     {#name, warpgroups, slabs, tokens, stages, splits},
-const struct hopper_config hopper_configs[] = {HOPPER_CONFIGS(CONFIG)};
-const int hopper_config_count = sizeof hopper_configs / sizeof *hopper_configs;
+const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(CONFIG)};
 
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
     return ceil_div(n, tile_features(config)) * ceil_div(m, config->tile_tokens) * l * config->splits;
@@ -35,7 +34,7 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     int best = 0;
     int64_t best_cost = INT64_MAX, best_tile = 0;
-    for (int i = 0; i < hopper_config_count; i++) {
+    for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
         int64_t tile = (int64_t)tile_features(&hopper_configs[i]) * hopper_configs[i].tile_tokens;
         if (cost < best_cost || (cost == best_cost && tile > best_tile)) {
@@ -48,5 +47,5 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
 }
 
 const char *hopper_tile_name(int index) {
-    return index >= 0 && index < hopper_config_count ? hopper_configs[index].name : NULL;
+    return index >= 0 && index < HOPPER_TILES ? hopper_configs[index].name : NULL;
 }

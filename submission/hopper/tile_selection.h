@@ -4,8 +4,10 @@
 
 #include "config.h"
 
-extern const struct hopper_config hopper_configs[];
-extern const int hopper_config_count;
+#define ONE_CONFIG(...) +1
+enum { HOPPER_TILES = 0 HOPPER_CONFIGS(ONE_CONFIG) };
+#undef ONE_CONFIG
+extern const struct hopper_config hopper_configs[HOPPER_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
 extern const struct hopper_costs {

@@ -4,25 +4,22 @@
 #include "../blackwell/tile_selection.h"
 #include "tile_table.h"
 
-#define ONE_CONFIG(...) +1
-enum { CONFIGS = BLACKWELL_CONFIGS(ONE_CONFIG) };
-
 void print_blackwell_tiles(void) {
     const struct blackwell_costs *costs = &blackwell_costs;
     printf("{\n    \"tiles\": {\n");
-    for (int i = 0; i < blackwell_config_count; i++) {
+    for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];
         printf(
             "      \"%s\": {\"features\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"splits\": %d}%s\n",
             config->name, config->features, config->stages, config->ctas, config->tail, config->splits,
-            i + 1 < blackwell_config_count ? "," : "");
+            i + 1 < BLACKWELL_TILES ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
-    for (int i = 0; i < blackwell_config_count; i++) {
+    for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];
         printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d, \"tensor_columns\": %d}%s\n",
                config->name, BLOCK_THREADS, shared_bytes(config), tensor_columns(config),
-               i + 1 < blackwell_config_count ? "," : "");
+               i + 1 < BLACKWELL_TILES ? "," : "");
     }
     printf("    },\n    \"costs\": {\"load_ps_per_kb\": %" PRId64 ", \"mma_ps_per_column\": %" PRId64
            ", \"wave_ps\": %" PRId64 ", \"reduction_ps_per_kb\": %" PRId64 "}\n  }",
@@ -31,8 +28,8 @@ void print_blackwell_tiles(void) {
 
 void print_blackwell_selection(const struct tile_question *question) {
     int64_t m = question->m, n = question->n, k = question->k, l = question->l;
-    int clusters[CONFIGS];
-    for (int i = 0; i < CONFIGS; i++) {
+    int clusters[BLACKWELL_TILES];
+    for (int i = 0; i < BLACKWELL_TILES; i++) {
         clusters[i] = blackwell_clusters_at_once(&blackwell_configs[i], question->sms);
     }
     int selected = blackwell_select_tile(m, n, k, l, clusters);

@@ -7,18 +7,18 @@
 void print_hopper_tiles(void) {
     const struct hopper_costs *costs = &hopper_costs;
     printf("{\n    \"tiles\": {\n");
-    for (int i = 0; i < hopper_config_count; i++) {
+    for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         printf("      \"%s\": {\"warpgroups\": %d, \"slabs\": %d, \"tile_tokens\": %d, \"stages\": %d, "
                "\"splits\": %d}%s\n",
                config->name, config->warpgroups, config->slabs, config->tile_tokens, config->stages,
-               config->splits, i + 1 < hopper_config_count ? "," : "");
+               config->splits, i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
-    for (int i = 0; i < hopper_config_count; i++) {
+    for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
         printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name, block_threads(config),
-               shared_bytes(config), i + 1 < hopper_config_count ? "," : "");
+               shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"costs\": {\"product_ps\": %" PRId64 ", \"b_row_ps\": %" PRId64
            ", \"a_row_ps\": %" PRId64 ", \"b_row_at_least_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64

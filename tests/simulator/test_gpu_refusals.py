@@ -1,0 +1,77 @@
+"""What the GPU backends cannot run is refused before a launch, naming the argument, its value and the limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sim_kit import built, nvcc
+
+UNSUPPORTED = 4
+BACKENDS = {"hopper": 2, "blackwell": 3}
+DIMENSION = (2**31 - 1) // 8
+GRID = 65535
+
+# Status and message of a call with tensors that nobody may read: no memory is behind their addresses.
+CALL = """
+import ctypes, json, sys
+from cpu_kit import INPUTS, Args
+path, backend, *problem = sys.argv[1:]
+library = ctypes.CDLL(path)
+library.custom_kernel_message.restype = ctypes.c_char_p
+args = Args(ctypes.sizeof(Args), int(backend), 0, 0, *map(int, problem))
+for name in INPUTS:
+    setattr(args, name, 4096)
+args.c = 2**63
+print(json.dumps([library.custom_kernel(ctypes.byref(args)), library.custom_kernel_message().decode()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def library():
+    nvcc()
+    return built("libcustom_kernel_sim.so")
+
+
+@pytest.mark.parametrize(
+    ("backend", "tile", "problem", "message"),
+    [
+        ("hopper", "f96x64", (GRID * 64 + 1, 1, 64, 1), f"m is {GRID * 64 + 1}; expected at most {GRID * 64}"),
+        ("hopper", "f64x128", (1, DIMENSION + 1, 64, 1), f"n is {DIMENSION + 1}; expected at most {DIMENSION}"),
+        ("hopper", "f64x128", (1, 1, 2**28, 1), f"k is {2**28}; expected at most {DIMENSION}"),
+        ("hopper", "f64x128", (1, 1, 64, GRID + 1), f"l is {GRID + 1}; expected at most {GRID}"),
+        (
+            "hopper",
+            "f64x128",
+            (2**22, 1, 2**27, 2**12),
+            f"the size of a in bytes is {2**60}; expected at most {2**59 - 1}",
+        ),
+        ("blackwell", "m256n64", (DIMENSION + 1, 1, 64, 1), f"m is {DIMENSION + 1}; expected at most {DIMENSION}"),
+        ("blackwell", "m256n64", (1, GRID * 64 + 1, 64, 1), f"n is {GRID * 64 + 1}; expected at most {GRID * 64}"),
+        ("blackwell", "m256n64", (1, 1, 2**28, 1), f"k is {2**28}; expected at most {DIMENSION}"),
+        ("blackwell", "m256n64", (1, 1, 64, GRID + 1), f"l is {GRID + 1}; expected at most {GRID}"),
+        (
+            "blackwell",
+            "m256n64",
+            (2**21, 1, 2**20, 1),
+            f"the number of scale tiles of sfa, ceil(m / 128) * k / 64, is {2**28}; expected at most {DIMENSION}",
+        ),
+        (
+            "blackwell",
+            "m256n64",
+            (1, 2**21, 2**20, 1),
+            f"the number of scale tiles of sfb1, ceil(n / 128) * k / 64, is {2**28}; expected at most {DIMENSION}",
+        ),
+    ],
+)
+def test_a_problem_past_a_limit_is_refused(library, backend, tile, problem, message):
+    kits = os.pathsep.join(str(folder) for folder in sys.path if Path(folder, "cpu_kit.py").is_file())
+    environment = {"NVFP4_BACKEND": backend, f"NVFP4_{backend.upper()}_CONFIG": tile, "PYTHONPATH": kits}
+    command = [sys.executable, "-c", CALL, str(library), str(BACKENDS[backend]), *map(str, problem)]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    said = f"{message} on the {backend} backend with tile {tile}"
+    assert json.loads(done.stdout) == [UNSUPPORTED, said]
