@@ -14,7 +14,7 @@ import os
 import numpy as np
 import pytest
 
-OK, ARGUMENT, UNAVAILABLE, OUT_OF_MEMORY = 0, 2, 3, 5
+OK, NULL_POINTER, ARGUMENT, UNAVAILABLE, UNSUPPORTED, OUT_OF_MEMORY, DEVICE = range(7)
 CPU, HOST = 1, -1
 BLOCKED, ROWS = 0, 1
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])

@@ -82,21 +82,37 @@ def test_an_unknown_instruction_set_is_named_and_nothing_is_written(library_path
 
 FAULTS_PROGRAM = """
 import ctypes, os, sys
+import numpy as np
 import pytest
 from tests.submission.cpu_kit import *
 faults = ctypes.CDLL({faults!r})
-started = ctypes.c_int.in_dll(faults, "threads_started")
-blocks = ctypes.c_int.in_dll(faults, "memory_blocks")
+started, blocks, kept, alignment = (
+    ctypes.c_int.in_dll(faults, name)
+    for name in ("threads_started", "memory_blocks", "blocks_kept", "least_alignment")
+)
+most_bytes = ctypes.c_int64.in_dll(faults, "most_bytes")
 backend = Backend({library!r}, "", pytest.MonkeyPatch())
 os.environ["OMP_NUM_THREADS"] = "5"
 
 def status_of(problem, **environment):
-    started.value = blocks.value = 0
+    started.value = blocks.value = most_bytes.value = 0
+    alignment.value = 1 << 20
+    before = dict(os.environ)
     os.environ.update(environment)
     status, c = backend.status(problem)
-    for name in environment:
-        del os.environ[name]
+    os.environ.clear()
+    os.environ.update(before)
+    assert kept.value == 0, "scratch memory is given back"
     return status, c
+
+def threads_of(m, n, k=64, batches=1, **environment):
+    # How many threads work on a problem.
+    shapes = [(batches, m), (batches, n), (batches, n)]
+    codes = [np.ones((*shape, k), dtype=np.uint8) for shape in shapes]
+    scales = [np.full((*shape, k // 16), ONE, dtype=np.uint8) for shape in shapes]
+    status, c = status_of(Problem(codes, scales), **environment)
+    assert status == OK and (c == c[0, 0, 0]).all()
+    return started.value + 1
 
 big = random_problem(64, 1024, 448, seed=29, scale_bytes=np.arange(0x18, 0x28))
 tiny = random_problem(16, 64, 448, seed=29)
@@ -166,3 +182,125 @@ def test_without_any_memory_the_call_fails_and_says_so(with_faults):
     """)
     assert "memory" in message
     assert "k = 448" in message
+
+
+def test_the_first_number_of_omp_num_threads_counts_and_anything_else_means_every_processor(with_faults):
+    with_faults("""
+        processors = min(len(os.sched_getaffinity(0)), 12)
+        for text, threads in (("3", 3), ("3,9", 3), (" 4", 4), ("010", 10), ("0x3", processors), ("6 ", 6)):
+            assert threads_of(256, 256, 384, OMP_NUM_THREADS=text) == threads, text  # work for twelve
+        for text in ("", "0", "-1", "-300", "many", ","):
+            assert threads_of(256, 256, 384, OMP_NUM_THREADS=text) == processors, text
+        del os.environ["OMP_NUM_THREADS"]
+        assert threads_of(256, 256, 384) == processors
+    """)
+
+
+def test_a_thread_is_started_for_each_four_million_products(with_faults):
+    with_faults("""
+        # Products of both matrices: 2 M N K.
+        assert threads_of(249, 250) == 1
+        assert threads_of(250, 250) == 2
+        assert threads_of(250, 374) == 2
+        assert threads_of(250, 375) == 3
+        assert threads_of(125, 125, 64, 4) == 2  # in all batches
+        assert threads_of(250, 250, 320) == 5
+        assert threads_of(250, 250, 640) == 5  # no more than asked for
+        assert threads_of(2048, 16, 448, OMP_NUM_THREADS="20") == 4  # no more than tasks: four blocks of rows
+    """)
+
+
+def test_no_more_than_256_threads_are_started(with_faults):
+    with_faults("""
+        for wanted, threads in (("255", 255), ("256", 256), ("257", 256), ("300", 256), ("99999999999", 256)):
+            assert threads_of(2048, 4864, 64, OMP_NUM_THREADS=wanted) == threads
+    """)
+
+
+def test_scratch_memory_is_aligned_and_bounded(with_faults):
+    with_faults("""
+        assert threads_of(40, 24, 64) == 1
+        assert alignment.value >= 64, "whole vectors are loaded from it"
+        assert blocks.value == 1
+        assert threads_of(4096, 16, 16384, OMP_NUM_THREADS="1") == 1
+        assert most_bytes.value < 9 << 20, "the packed rows of A stay within a last-level cache"
+    """)
+
+
+def test_an_empty_name_of_an_instruction_set_means_the_best(library_path, monkeypatch):
+    backend = Backend(library_path, "", monkeypatch)
+    problem = random_problem(3, 5, 64)
+    assert backend.status(problem)[0] == OK
+    monkeypatch.delenv("NVFP4_CPU_ISA")
+    assert backend.status(problem)[0] == OK
+
+
+@pytest.mark.parametrize("value", ["avx", "avx5", "avx51", "avx5122", "AVX2", "avx2 ", "port", "Portable", "auto"])
+def test_an_instruction_sets_name_is_taken_whole(library_path, monkeypatch, value):
+    backend = Backend(library_path, value, monkeypatch)
+    status, _ = backend.status(random_problem(2, 3, 64))
+    assert status == ARGUMENT
+    message = backend.library.custom_kernel_message().decode()
+    names = message.partition("built in: ")[2].split(", ")
+    order = [name for name in ("avx512", "avx2", "portable") if name in names]
+    assert names == order, "the fastest first"
+
+
+def cpu_detail(library):
+    info = Info(ctypes.sizeof(Info))
+    index = 0
+    while library.custom_kernel_backend_query(index, ctypes.byref(info)) == OK and info.name != b"cpu":
+        index += 1
+    return info.available, info.detail.decode()
+
+
+@pytest.mark.parametrize(("name", "text"), [("portable", "portable C"), ("avx2", "AVX2"), ("avx512", "AVX-512 VNNI")])
+def test_the_query_names_the_instruction_set(library_path, monkeypatch, name, text):
+    backend = Backend(library_path, name, monkeypatch)
+    if backend.status(random_problem(1, 1, 64))[0] != OK:
+        pytest.skip(f"cannot run {name} here")
+    available, detail = cpu_detail(backend.library)
+    assert available == 1
+    assert detail.split(", ")[0] == text
+
+
+def test_the_query_says_that_an_unknown_instruction_set_cannot_run(library_path, monkeypatch):
+    backend = Backend(library_path, "sse9", monkeypatch)
+    available, detail = cpu_detail(backend.library)
+    assert available == 0
+    assert detail.startswith("NVFP4_CPU_ISA is 'sse9'; expected ")
+
+
+def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_passed_over(
+    root, tmp_path, monkeypatch
+):
+    """The library as it is on a processor without any extension."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    flags = [
+        "-D_GNU_SOURCE",
+        "-std=c11",
+        "-O1",
+        "-fPIC",
+        "-shared",
+        "-pthread",
+        "-ffp-contract=off",
+        "-DNVFP4_HAVE_AVX2",
+    ]
+    flags += ["-mavx2", "-mfma", "-mf16c", "-D__builtin_cpu_supports(name)=0"]
+    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("*.c")]
+    sources = [path for path in sources if "avx512" not in path.name]
+    library = tmp_path / "old.so"
+    done = subprocess.run([compiler, *flags, "-o", library, *sources, "-lm"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"cannot compile AVX2: {done.stderr[:200]}")
+    backend = Backend(library, "avx2", monkeypatch)
+    status, c = backend.status(random_problem(2, 3, 64))
+    assert status == UNAVAILABLE
+    assert backend.library.custom_kernel_message() == b"NVFP4_CPU_ISA is 'avx2', which this machine cannot run"
+    assert (c.view(np.uint16) == 0x7BAD).all()
+    monkeypatch.setenv("NVFP4_CPU_ISA", "")
+    problem = random_problem(20, 30, 192, scale_bytes=np.arange(0x18, 0x28))
+    check(problem, backend(problem))
+    assert cpu_detail(backend.library)[1].startswith("portable C, ")

@@ -1,13 +1,20 @@
-/* Preloaded into a process by tests/submission/test_cpu_kernels.py: counts the threads it starts, and makes
- * starting them or getting memory fail after as many successes as the environment says, read anew in each call.
- */
+/* Preloaded into a process by tests of the CPU backend: counts the threads it starts and the aligned blocks of
+ * memory it gets and gives back, and makes starting threads or getting memory fail after as many successes as
+ * the environment says, read anew in each call. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 int threads_started; /* since the test set it to zero */
 int memory_blocks;   /* likewise */
+int blocks_kept;     /* of those, how many were not given back */
+int64_t most_bytes;  /* of a block, since the test set it to zero */
+int least_alignment; /* of a block, since the test set it to a large number */
+
+enum { MOST_BLOCKS = 1024 };
+static void *blocks[MOST_BLOCKS];
 
 /* Whether `successes` is as many as the variable allows; without the variable, never. */
 static int used_up(const char *variable, int successes) {
@@ -32,5 +39,31 @@ int posix_memalign(void **block, size_t alignment, size_t bytes) {
         return ENOMEM;
     }
     memory_blocks++;
-    return real(block, alignment, bytes);
+    most_bytes = (int64_t)bytes > most_bytes ? (int64_t)bytes : most_bytes;
+    least_alignment = (int)alignment < least_alignment ? (int)alignment : least_alignment;
+    int status = real(block, alignment, bytes);
+    for (int i = 0; status == 0 && i < MOST_BLOCKS; i++) {
+        void *none = NULL;
+        if (__atomic_compare_exchange_n(&blocks[i], &none, *block, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            __atomic_add_fetch(&blocks_kept, 1, __ATOMIC_SEQ_CST);
+            break;
+        }
+    }
+    return status;
+}
+
+void free(void *block) {
+    static void (*real)(void *);
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "free");
+    }
+    for (int i = 0; block != NULL && __atomic_load_n(&blocks_kept, __ATOMIC_SEQ_CST) > 0 && i < MOST_BLOCKS;
+         i++) {
+        void *found = block;
+        if (__atomic_compare_exchange_n(&blocks[i], &found, NULL, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            __atomic_sub_fetch(&blocks_kept, 1, __ATOMIC_SEQ_CST);
+            break;
+        }
+    }
+    real(block);
 }

@@ -1,0 +1,364 @@
+"""The C ABI at its limits: each rule on both sides of its edge, the order of the rules, and every message."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+import pytest
+
+from tests.submission.cpu_kit import ARGUMENT, BLOCKED, HOST, INPUTS, NULL_POINTER, OK, ROWS, Args
+
+POINTERS = (*INPUTS, "c")
+MAX_STRUCT_BYTES = 1024
+ALIGNMENT = 16
+# M and N in different numbers of scale tiles, both ways round; L is 1 and more.
+SHAPES = [(8, 264, 64, 2), (264, 8, 128, 1), (136, 24, 192, 3)]
+FAR = 2**64  # the end of the address space
+
+
+@pytest.fixture
+def library(library_path, monkeypatch):
+    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
+    library = ctypes.CDLL(str(library_path))
+    library.custom_kernel_message.restype = ctypes.c_char_p
+    return library
+
+
+def round_up(value, unit):
+    return -(-value // unit) * unit
+
+
+def sizes(shape, layout):
+    """Bytes of each tensor by custom_kernel.h's table."""
+    m, n, k, batches = shape
+    scale_rows = [round_up(rows, 128) if layout == BLOCKED else rows for rows in (m, n, n)]
+    of_one = [m * k // 2, n * k // 2, n * k // 2, *(rows * k // 16 for rows in scale_rows), 2 * m * n]
+    return dict(zip(POINTERS, (batches * size for size in of_one), strict=True))
+
+
+class Call:
+    """A valid problem in one piece of memory, whose struct a test then spoils. Inputs are zeros."""
+
+    def __init__(self, shape=SHAPES[0], layout=BLOCKED, spare=0):
+        self.sizes = sizes(shape, layout)
+        room = round_up(max(self.sizes.values()), ALIGNMENT) + 64
+        self.memory = np.zeros(room * (len(POINTERS) + 2) + spare, dtype=np.uint8)
+        base = round_up(self.memory.ctypes.data, 64)
+        m, n, k, batches = shape
+        self.args = Args(ctypes.sizeof(Args), device=HOST, scale_layout=layout, m=m, n=n, k=k, l=batches)
+        for i, name in enumerate(POINTERS, 1):
+            setattr(self.args, name, base + i * round_up(room, 64))
+
+    def __call__(self, library):
+        status = library.custom_kernel(ctypes.byref(self.args))
+        return status, library.custom_kernel_message().decode()
+
+
+def hexadecimal(address):
+    return f"{address:#x}"
+
+
+# --- the struct ---------------------------------------------------------------------------------------
+
+
+class Longest(ctypes.Structure):
+    _fields_ = (("args", Args), ("extra", ctypes.c_uint8 * (MAX_STRUCT_BYTES + 1 - ctypes.sizeof(Args))))
+
+
+@pytest.mark.parametrize(
+    "count", [ctypes.sizeof(Args), ctypes.sizeof(Args) + 1, MAX_STRUCT_BYTES - 1, MAX_STRUCT_BYTES]
+)
+def test_a_newer_callers_struct_passes_up_to_the_longest(library, count):
+    call = Call()
+    longest = Longest(args=call.args)
+    longest.args.struct_bytes = count
+    # What lies behind the struct is not the library's to read.
+    for i in range(count - ctypes.sizeof(Args), len(longest.extra)):
+        longest.extra[i] = 0xFF
+    assert library.custom_kernel(ctypes.byref(longest)) == OK, library.custom_kernel_message()
+
+
+@pytest.mark.parametrize("count", [MAX_STRUCT_BYTES + 1, MAX_STRUCT_BYTES + 4, 2**31, 2**32 - 1])
+def test_a_longer_struct_is_refused(library, count):
+    call = Call()
+    longest = Longest(args=call.args)
+    longest.args.struct_bytes = count
+    assert library.custom_kernel(ctypes.byref(longest)) == ARGUMENT
+    message = library.custom_kernel_message().decode()
+    assert message.startswith(f"args->struct_bytes is {count}; expected ")
+    assert str(ctypes.sizeof(Args)) in message
+
+
+@pytest.mark.parametrize("at", [ctypes.sizeof(Args), ctypes.sizeof(Args) + 7, MAX_STRUCT_BYTES - 1])
+def test_a_field_that_the_library_does_not_know_is_told_by_its_place(library, at):
+    call = Call()
+    longest = Longest(args=call.args)
+    longest.args.struct_bytes = MAX_STRUCT_BYTES
+    longest.extra[at - ctypes.sizeof(Args)] = 0x80
+    assert library.custom_kernel(ctypes.byref(longest)) == ARGUMENT
+    version = library.custom_kernel_version()
+    assert library.custom_kernel_message().decode() == (
+        f"args has a field at byte {at} that this library (version {version:#x}) does not know"
+    )
+
+
+def test_the_version_has_a_major_minor_and_patch_number(library):
+    assert library.custom_kernel_version() == 1 << 16
+
+
+# --- sizes and places ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [BLOCKED, ROWS])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", POINTERS)
+def test_a_null_pointer_is_told_with_the_bytes_it_should_hold(library, name, shape, layout):
+    call = Call(shape, layout)
+    setattr(call.args, name, None)
+    assert call(library) == (NULL_POINTER, f"{name} is NULL; expected {call.sizes[name]} bytes")
+
+
+@pytest.mark.parametrize("layout", [BLOCKED, ROWS])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_output_may_touch_an_input_and_not_reach_into_it(library, name, shape, layout):
+    call = Call(shape, layout, spare=1 << 20)
+    own, c_bytes = call.sizes[name], call.sizes["c"]
+    assert own % ALIGNMENT == c_bytes % ALIGNMENT == 0, "the edges would not be exact"
+    begin = call.args.c + round_up(c_bytes, 64)  # behind all other tensors, with room for c on both sides
+    setattr(call.args, name, begin)
+    for c, accepted in (
+        (begin - c_bytes, True),
+        (begin - c_bytes + ALIGNMENT, False),
+        (begin, False),
+        (begin + own - ALIGNMENT, False),
+        (begin + own, True),
+    ):
+        call.args.c = c
+        status, message = call(library)
+        if accepted:
+            assert status == OK, message
+        else:
+            assert (status, message) == (
+                ARGUMENT,
+                f"c at {hexadecimal(c)} with {c_bytes} bytes overlaps {name} at {hexadecimal(begin)}; "
+                "expected an output apart from the inputs",
+            )
+
+
+def test_inputs_may_be_the_same_memory(library):
+    call = Call((128, 128, 64, 1))
+    call.args.b1 = call.args.b2 = call.args.a
+    call.args.sfb1 = call.args.sfb2 = call.args.sfa
+    assert call(library)[0] == OK
+
+
+@pytest.mark.parametrize("offset", range(1, ALIGNMENT))
+@pytest.mark.parametrize("name", POINTERS)
+def test_every_misalignment_is_told_with_the_address(library, name, offset):
+    call = Call()
+    address = getattr(call.args, name) + offset
+    setattr(call.args, name, address)
+    assert call(library) == (
+        ARGUMENT,
+        f"{name} is at {hexadecimal(address)}; expected an address aligned to {ALIGNMENT} bytes",
+    )
+
+
+def test_sixteen_bytes_of_alignment_are_enough(library):
+    call = Call(spare=64)
+    for name in POINTERS:
+        setattr(call.args, name, getattr(call.args, name) + ALIGNMENT)
+    assert call(library)[0] == OK
+
+
+@pytest.mark.parametrize("layout", [BLOCKED, ROWS])
+@pytest.mark.parametrize("name", POINTERS)
+def test_a_tensor_may_not_run_past_the_address_space(library, name, layout):
+    call = Call(SHAPES[2], layout)
+    count = call.sizes[name]
+    for address, past in ((FAR - ALIGNMENT, True), (FAR - count + ALIGNMENT, True), (FAR - count - ALIGNMENT, False)):
+        setattr(call.args, name, address)
+        if name != "c":
+            call.args.c = call.args.b1 if name != "b1" else call.args.b2  # refused after that: nothing is read
+        status, message = call(library)
+        assert status == ARGUMENT or not past
+        told = f"{name} at {hexadecimal(address)} with {count} bytes runs past the address space"
+        if past:
+            assert message == told
+        elif name != "c":
+            assert re.match(r"c at .* overlaps b[12] at", message)
+        if name == "c":
+            break  # one that does not run past it would be written
+
+
+def spoilt(library, **extents):
+    call = Call()
+    for name, value in extents.items():
+        setattr(call.args, name, value)
+    return call(library)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "fits", "extents"),
+    [
+        # a: M K/2 L bytes, where 2^63 is one too many.
+        ("a", {"m": 2**58 - 128, "n": 1, "l": 1}, {"m": 2**58, "n": 1, "l": 1}),
+        ("a", {"m": 2**30, "n": 1, "l": 2**26}, {"m": 2**30, "n": 1, "l": 2**28}),
+        ("a", {"m": 1, "n": 1, "k": 2**58, "l": 1}, {"m": 3, "n": 1, "k": 2**63 - 64, "l": 1}),
+        ("b1", {"m": 1, "n": 2**56, "l": 1}, {"m": 1, "n": 2**58, "l": 1}),
+        ("b1", {"m": 1, "n": 2**31, "l": 2**25}, {"m": 1, "n": 2**31, "l": 2**27}),
+        # Of one row, a blocked scale tensor has 8 K bytes and a K / 2.
+        ("sfa", {"m": 1, "n": 1, "k": 2**58, "l": 2}, {"m": 1, "n": 1, "k": 2**58, "l": 4}),
+        ("c", {"m": 2**30, "n": 2**30, "l": 2}, {"m": 2**31, "n": 2**30, "l": 2}),
+        ("c", {"m": 2**31, "n": 2**30, "l": 1}, {"m": 2**31, "n": 2**31, "l": 1}),
+    ],
+)
+def test_sizes_fit_63_bits_or_the_tensor_is_named(library, tensor, fits, extents):
+    status, message = spoilt(library, **fits)
+    assert status == ARGUMENT
+    assert re.match(r"c at .* overlaps |\w+ at .* runs past the address space", message), message
+    status, message = spoilt(library, **extents)
+    assert status == ARGUMENT
+    m, n, k, batches = (extents.get(name, value) for name, value in zip("mnkl", SHAPES[0], strict=True))
+    assert message == (f"{tensor} is too large: m {m}, n {n}, k {k}, l {batches}; expected sizes that fit 63 bits")
+
+
+# --- values and their order ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 3])
+def test_every_backend_number_is_one(library, value):
+    call = Call()
+    call.args.backend = value
+    status, message = call(library)
+    assert (status == OK) == (value < 2), message
+    assert not message.startswith("backend is") or status == OK
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("backend", -1, "backend is -1; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)"),
+        ("backend", 4, "backend is 4; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)"),
+        ("device", -2, "device is -2; expected a CUDA device ordinal, or -1 for host memory"),
+        ("scale_layout", -1, "scale_layout is -1; expected 0 (blocked) or 1 (rows)"),
+        ("scale_layout", 2, "scale_layout is 2; expected 0 (blocked) or 1 (rows)"),
+        ("queue", 16, "queue is not NULL; expected NULL for host memory"),
+        ("m", 0, "m is 0; expected at least 1"),
+        ("n", 0, "n is 0; expected at least 1"),
+        ("k", 0, "k is 0; expected at least 1"),
+        ("l", 0, "l is 0; expected at least 1"),
+        ("k", 32, "k is 32; expected a multiple of 64"),
+    ],
+)
+def test_a_value_outside_its_range_is_told_in_full(library, field, value, message):
+    call = Call()
+    setattr(call.args, field, value)
+    assert call(library) == (ARGUMENT, message)
+
+
+@pytest.mark.parametrize("name", ["m", "n", "l"])
+def test_one_is_enough_of_each_extent(library, name):
+    call = Call()
+    setattr(call.args, name, 1)
+    assert call(library)[0] == OK
+
+
+def test_rules_are_checked_in_the_order_of_the_structs_fields(library):
+    """Everything is wrong at once; what is told is mended, until nothing is left."""
+    call = Call()
+    right = {name: getattr(call.args, name) for name, _ in Args._fields_}
+    wrong = {"struct_bytes": 2000, "backend": 9, "device": -9, "scale_layout": 9}
+    wrong |= {"m": 0, "n": 0, "k": 0, "l": 0}
+    order = [
+        *((name, f"args->{name} is" if name == "struct_bytes" else f"{name} is") for name in wrong),
+        *((name, f"{name} is NULL") for name in POINTERS),
+    ]
+    order.insert(4, ("queue", "queue is not NULL"))
+    # A queue of host memory is wrong only where the device is the host.
+    for name, value in {**wrong, **dict.fromkeys(POINTERS), "queue": 64}.items():
+        setattr(call.args, name, value)
+    for name, text in order:
+        status, message = call(library)
+        assert message.startswith(text), f"wanted {text}"
+        assert status == (NULL_POINTER if "NULL; expected " in message and name in POINTERS else ARGUMENT)
+        setattr(call.args, name, right[name])
+    assert call(library)[0] == OK
+
+
+@pytest.mark.parametrize("first", range(len(POINTERS) - 1))
+def test_of_two_wrong_pointers_the_first_is_told(library, first):
+    call = Call()
+    earlier, later = POINTERS[first], POINTERS[first + 1]
+    setattr(call.args, earlier, getattr(call.args, earlier) + 8)
+    setattr(call.args, later, None)
+    status, message = call(library)
+    assert status == ARGUMENT
+    assert message.startswith(f"{earlier} is at ")
+
+
+def test_of_two_overlapped_inputs_the_first_is_told(library):
+    call = Call()
+    call.args.c = call.args.b2 = call.args.sfb1
+    assert " overlaps b2 at " in call(library)[1]
+
+
+def test_k_is_checked_for_its_multiple_after_every_extent(library):
+    call = Call()
+    call.args.k, call.args.l = 65, 0
+    assert call(library)[1].startswith("l is 0")
+
+
+# --- the environment ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "auto", "cpu"])
+def test_names_that_mean_this_machine_run_host_memory(library, monkeypatch, name):
+    monkeypatch.setenv("NVFP4_BACKEND", name)
+    status, message = Call()(library)
+    assert status == OK, message
+
+
+@pytest.mark.parametrize("name", ["hopper", "blackwell"])
+def test_a_gpu_name_is_refused_for_host_memory(library, monkeypatch, name):
+    monkeypatch.setenv("NVFP4_BACKEND", name)
+    status, message = Call()(library)
+    assert status == ARGUMENT
+    assert re.fullmatch(rf"back ?end {name} cannot read memory of the host; expected tensors on a CUDA device", message)
+
+
+def test_the_cpu_is_refused_for_device_memory(library):
+    call = Call()
+    call.args.device, call.args.backend = 0, 1
+    status, message = call(library)
+    assert status == ARGUMENT
+    assert re.fullmatch(r"back ?end cpu cannot read memory of a CUDA device; expected tensors in host memory", message)
+
+
+@pytest.mark.parametrize(
+    "name", ["CPU", "Auto", " cpu", "cpu ", "cp", "cpux", "hop", "hopper2", "black", "none", "0", "x" * 200]
+)
+def test_any_other_name_is_refused_and_cut_to_64_characters(library, monkeypatch, name):
+    monkeypatch.setenv("NVFP4_BACKEND", name)
+    assert Call()(library) == (
+        ARGUMENT,
+        f"NVFP4_BACKEND is '{name[:64]}'; expected cpu, hopper, blackwell or auto",
+    )
+
+
+def test_arguments_are_checked_before_the_environment(library, monkeypatch):
+    monkeypatch.setenv("NVFP4_BACKEND", "turing")
+    call = Call()
+    call.args.k = 65
+    assert call(library)[1].startswith("k is 65")
+
+
+@pytest.mark.parametrize("value", [1, 2, 3])
+def test_a_callers_choice_does_not_read_the_environment(library, monkeypatch, value):
+    monkeypatch.setenv("NVFP4_BACKEND", "turing")
+    call = Call()
+    call.args.backend = value
+    assert "NVFP4_BACKEND" not in call(library)[1]

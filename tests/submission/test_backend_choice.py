@@ -1,0 +1,301 @@
+"""Which backend a call runs on: the library's core with GPU backends that only remember what they were asked."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from tests.submission.cpu_kit import (
+    ARGUMENT,
+    BLOCKED,
+    DEVICE,
+    INPUTS,
+    NULL_POINTER,
+    OK,
+    OUT_OF_MEMORY,
+    ROWS,
+    UNAVAILABLE,
+    Args,
+    Info,
+)
+
+HOPPER, BLACKWELL = "hopper", "blackwell"
+NUMBERS = {"cpu": 1, HOPPER: 2, BLACKWELL: 3}
+FAKES = (HOPPER, BLACKWELL)
+
+
+class Seen(ctypes.Structure):
+    """struct problem of submission/core/backend.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in "mnkl"),
+        *((name, ctypes.c_void_p) for name in (*INPUTS, "c")),
+        ("scale_layout", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("queue", ctypes.c_void_p),
+    )
+
+
+class Library:
+    """The library with the named fake backends built in."""
+
+    def __init__(self, path, built):
+        self.core = ctypes.CDLL(str(path))
+        self.core.custom_kernel_message.restype = ctypes.c_char_p
+        self.built = built
+
+    def fake(self, name, which):
+        """A fake's variable, to read or to set."""
+        return (ctypes.c_int32 * 2).in_dll(self.core, f"fake_{name}"), FAKES.index(which)
+
+    def get(self, name, which):
+        values, i = self.fake(name, which)
+        return values[i]
+
+    def set(self, which, available=None, device=None, status=None, detail=None):
+        for name, value in (("available", available), ("device", device), ("status", status)):
+            if value is not None:
+                values, i = self.fake(name, which)
+                values[i] = value
+        if detail is not None:
+            (ctypes.c_char * 600 * 2).in_dll(self.core, "fake_detail")[FAKES.index(which)].value = detail.encode()
+
+    def reset(self):
+        for which in FAKES:
+            self.set(which, 0, 0, 0, f"no {which} here")
+            for name in ("runs", "details_asked", "last_asked"):
+                values, i = self.fake(name, which)
+                values[i] = 0
+
+    def seen(self):
+        return Seen.in_dll(self.core, "fake_problem")
+
+    def __call__(self, device=0, backend=0, queue=None, layout=BLOCKED):
+        """A call with tensors of made-up addresses, which only a real backend would read."""
+        places = {name: (i + 1) << 20 for i, name in enumerate((*INPUTS, "c"))}
+        self.args = Args(ctypes.sizeof(Args), backend, device, layout, 3, 5, 128, 2, **places, queue=queue)
+        status = self.core.custom_kernel(ctypes.byref(self.args))
+        return status, self.core.custom_kernel_message().decode()
+
+    def query(self, index):
+        info = Info(ctypes.sizeof(Info))
+        return self.core.custom_kernel_backend_query(index, ctypes.byref(info)), info
+
+
+@pytest.fixture(scope="module")
+def build(root, tmp_path_factory):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("core")
+    sources = [*(root / "submission" / "core").glob("*.c"), root / "tests" / "submission" / "c" / "fake_backends.c"]
+    sources += [path for path in (root / "submission" / "cpu").glob("*.c") if "_avx" not in path.name]
+
+    def make(*built):
+        path = folder / f"core-{'-'.join(built)}.so"
+        flags = ["-D_GNU_SOURCE", "-std=c11", "-O0", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
+        flags += [f"-DNVFP4_HAVE_{name.upper()}" for name in built]
+        subprocess.run([compiler, *flags, "-o", path, *sources, "-lm"], check=True)
+        return Library(path, built)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def both(build):
+    return build(HOPPER, BLACKWELL)
+
+
+@pytest.fixture(scope="module")
+def neither(build):
+    return build()
+
+
+@pytest.fixture(autouse=True)
+def fresh(request, monkeypatch):
+    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
+    for name in ("both", "neither"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).reset()
+
+
+# --- nothing but the CPU is built ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAKES)
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_backend_that_is_not_built_is_unavailable(neither, monkeypatch, name, by_environment):
+    if by_environment:
+        monkeypatch.setenv("NVFP4_BACKEND", name)
+    status, message = neither(backend=0 if by_environment else NUMBERS[name])
+    assert status == UNAVAILABLE
+    assert re.fullmatch(rf"back ?end {name} is not built into this library", message)
+
+
+@pytest.mark.parametrize("device", [0, 7])
+def test_without_a_gpu_backend_no_device_can_be_used(neither, device):
+    status, message = neither(device)
+    assert status == UNAVAILABLE
+    assert re.fullmatch(
+        rf"no back ?end can run on CUDA device {device}: no GPU back ?end is built into this library", message
+    )
+
+
+def test_the_query_tells_what_is_not_built(neither):
+    for index, name in enumerate((BLACKWELL, HOPPER)):
+        status, info = neither.query(index)
+        assert status == OK
+        assert (info.name, info.backend, info.built, info.available) == (name.encode(), NUMBERS[name], 0, 0)
+        assert info.detail == b"not built"
+    status, info = neither.query(2)
+    assert (info.name, info.backend, info.built, info.available) == (b"cpu", 1, 1, 1)
+
+
+# --- choosing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hopper", [False, True])
+@pytest.mark.parametrize("blackwell", [False, True])
+def test_the_newest_chip_that_can_run_is_taken(both, hopper, blackwell):
+    both.set(HOPPER, available=hopper, device=4)
+    both.set(BLACKWELL, available=blackwell, device=4)
+    status, message = both(device=4)
+    runs = {name: both.get("runs", name) for name in FAKES}
+    assert runs == {HOPPER: int(hopper and not blackwell), BLACKWELL: int(blackwell)}
+    if hopper or blackwell:
+        assert status == OK
+        assert both.get("details_asked", BLACKWELL) == int(not blackwell), "the path of every call is a cheap one"
+    else:
+        assert status == UNAVAILABLE
+        assert re.fullmatch(r"no back ?end can run on CUDA device 4: no hopper here", message)
+
+
+def test_the_callers_device_is_the_one_that_is_asked_about(both):
+    both.set(HOPPER, available=1, device=3)
+    assert both(device=3)[0] == OK
+    assert both(device=2)[0] == UNAVAILABLE
+    assert both.get("last_asked", HOPPER) == both.get("last_asked", BLACKWELL) == 2
+
+
+@pytest.mark.parametrize("name", FAKES)
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_named_backend_runs_or_says_why_it_cannot(both, monkeypatch, name, by_environment):
+    if by_environment:
+        monkeypatch.setenv("NVFP4_BACKEND", name)
+    number = 0 if by_environment else NUMBERS[name]
+    other = HOPPER if name == BLACKWELL else BLACKWELL
+    both.set(other, available=1, device=1)
+    both.set(name, available=1, device=1)
+    assert both(device=1, backend=number)[0] == OK
+    assert (both.get("runs", name), both.get("runs", other), both.get("details_asked", name)) == (1, 0, 0)
+    both.set(name, available=0)
+    status, message = both(device=1, backend=number)
+    assert status == UNAVAILABLE
+    assert re.fullmatch(rf"back ?end {name} cannot run here: no {name} here", message)
+    assert both.get("runs", other) == 0
+
+
+def test_host_memory_never_goes_to_a_gpu(both):
+    for name in FAKES:
+        both.set(name, available=1, device=0)
+        status, message = both(device=-1, backend=NUMBERS[name])
+        assert status == ARGUMENT
+        assert "cannot read memory of the host" in message
+    assert both.get("runs", HOPPER) == both.get("runs", BLACKWELL) == 0
+
+
+@pytest.mark.parametrize(("layout", "queue"), [(BLOCKED, None), (ROWS, 0xDEAD0)])
+def test_a_problem_reaches_the_backend_as_the_caller_gave_it(both, layout, queue):
+    both.set(BLACKWELL, available=1, device=5)
+    assert both(device=5, queue=queue, layout=layout)[0] == OK
+    for name, _ in Seen._fields_:
+        assert getattr(both.seen(), name) == getattr(both.args, name), name
+
+
+@pytest.mark.parametrize("status", [OUT_OF_MEMORY, DEVICE])
+def test_a_backends_status_and_message_are_the_calls(both, status):
+    both.set(HOPPER, available=1, status=status, detail="it broke")
+    assert both() == (status, "it broke")
+
+
+def test_a_long_message_is_cut_and_a_fairly_long_one_is_not(both):
+    both.set(HOPPER, available=1, status=DEVICE, detail="x" * 500)
+    assert both()[1] == "x" * 500
+    both.set(HOPPER, detail="x" * 599)
+    assert both()[1] == "x" * 511
+
+
+def test_a_message_lasts_until_the_threads_next_failed_call(both):
+    both.set(HOPPER, available=1)
+    assert both(backend=9)[0] == ARGUMENT
+    assert both()[0] == OK
+    others = []
+    thread = threading.Thread(target=lambda: others.append(both(device=-3)[1]))
+    thread.start()
+    thread.join()
+    assert others[0].startswith("device is -3")
+    assert both.core.custom_kernel_message().startswith(b"backend is 9")
+
+
+# --- the query ----------------------------------------------------------------------------------------
+
+
+def test_the_query_lists_the_newest_chip_first_and_asks_about_any_device(both):
+    both.set(HOPPER, available=1, device=6, detail="an H200")
+    found = [both.query(index) for index in range(3)]
+    assert [status for status, _ in found] == [OK] * 3
+    assert [info.name for _, info in found] == [b"blackwell", b"hopper", b"cpu"]
+    assert [info.backend for _, info in found] == [3, 2, 1]
+    assert [(info.built, info.available) for _, info in found] == [(1, 0), (1, 1), (1, 1)]
+    assert both.get("last_asked", HOPPER) == both.get("last_asked", BLACKWELL) == -1
+
+
+def test_a_long_detail_is_cut(both):
+    both.set(HOPPER, detail="y" * 599)
+    assert both.query(1)[1].detail == b"y" * 255
+    both.set(HOPPER, available=0)
+    assert both(backend=2)[1].endswith(": " + "y" * 255)
+
+
+@pytest.mark.parametrize("index", [-(2**31), -1, 3, 4, 2**31 - 1])
+def test_the_query_ends_behind_the_last_backend(both, index):
+    assert both.query(index)[0] == ARGUMENT
+    assert both.core.custom_kernel_message().decode() == f"index is {index}; expected 0 to 2"
+
+
+@pytest.mark.parametrize("count", [0, 4, ctypes.sizeof(Info) - 8, ctypes.sizeof(Info) - 1])
+def test_the_query_refuses_a_struct_that_is_too_short(both, count):
+    info = Info(count)
+    assert both.core.custom_kernel_backend_query(0, ctypes.byref(info)) == ARGUMENT
+    assert both.core.custom_kernel_message().decode() == (
+        f"info->struct_bytes is {count}; expected sizeof(struct custom_kernel_backend_info) = {ctypes.sizeof(Info)}"
+    )
+    assert not info.name
+
+
+def test_the_query_takes_a_newer_callers_longer_struct(both):
+    info = Info(ctypes.sizeof(Info) + 64)
+    assert both.core.custom_kernel_backend_query(2, ctypes.byref(info)) == OK
+    assert info.struct_bytes == ctypes.sizeof(Info) + 64
+
+
+def test_the_query_tells_that_info_is_null(both):
+    assert both.core.custom_kernel_backend_query(0, None) == NULL_POINTER
+    assert both.core.custom_kernel_message().startswith(b"info is NULL")
+
+
+def test_details_belong_to_their_thread(both):
+    both.set(HOPPER, detail="of the first thread")
+    _, mine = both.query(1)
+    others = []
+    both.set(HOPPER, detail="of the second")
+    thread = threading.Thread(target=lambda: others.append(both.query(1)[1].detail))
+    thread.start()
+    thread.join()
+    assert others == [b"of the second"]
+    assert mine.detail == b"of the first thread"
