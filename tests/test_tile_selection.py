@@ -1,0 +1,199 @@
+"""Tile selection of both GPU backends against a second account of it, written from its description alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+
+import pytest
+
+# Columns as config.h has them, and what a CTA takes: threads, bytes of shared memory, columns of tensor memory.
+HOPPER = {  # warpgroups, slabs, rows of A, stages, splits
+    "f64x128": (2, 1, 128, 5, 1),
+    "f64x256": (2, 1, 256, 3, 1),
+    "f96x128": (3, 1, 128, 4, 1),
+    "f96x64": (3, 1, 64, 6, 1),
+    "f64x256k2": (2, 1, 256, 3, 2),
+    "f96x128k2": (3, 1, 128, 4, 2),
+}
+BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
+    "m256n64": (64, 7, 2, 3, 1),
+    "m256n128": (128, 5, 2, 3, 1),
+    "m256n128k2": (128, 5, 2, 0, 2),
+    "m256n192k2": (192, 4, 2, 0, 2),
+    "m256n192k4": (192, 4, 2, 0, 4),
+    "m128n64": (64, 5, 1, 3, 1),
+    "m128n128": (128, 4, 1, 3, 1),
+}
+HOPPER_PS = (44, 1840, 1290, 7000, 3_600_000)  # a product, a row of B, a row of A, a row of B at least, a reduction
+BLACKWELL_PS = (9340, 540, 2_500_000, 56_250)  # a KB of copies, a column of a step, a wave, a KB of the reduction
+H200_SMS, B200_SMS = 132, 148
+
+
+def up(x, y):
+    return -(-x // y)
+
+
+def hopper(shape, sms):
+    """(name, CTAs, cost) of the tile that is to be selected."""
+    m, n, k, batches = shape
+    product, b_row, a_row, least, reduction = HOPPER_PS
+    found = []
+    for order, (name, (warpgroups, slabs, tokens, _, splits)) in enumerate(HOPPER.items()):
+        features = 32 * slabs * warpgroups
+        ctas = up(n, features) * up(m, tokens) * batches * splits
+        stage = max(features * tokens * product + features * b_row + tokens * a_row, features * least)
+        waves = up(ctas, sms - sms % splits)
+        cost = waves * (up(up(k, 128), splits) * stage + (reduction if splits > 1 else 0))
+        found.append((cost, -features * tokens, order, name, ctas))
+    cost, _, _, name, ctas = min(found)
+    return name, ctas, cost
+
+
+def clusters_at_once(cluster, sms):
+    return sms // cluster if cluster <= 2 else 8 * (sms // 8 // cluster)
+
+
+def blackwell(shape, sms):
+    m, n, k, batches = shape
+    per_kb, per_column, wave, reduction = BLACKWELL_PS
+    found = []
+    for order, (name, (columns, _, ctas, _, splits)) in enumerate(BLACKWELL.items()):
+        scale_tiles = 1 if 128 % columns == 0 else 2
+        kb = ((128 + 2 * columns // ctas) * 128 + (1 + 2 * scale_tiles) * 4 * 512) // 1024
+        stage = max(kb * per_kb, 4 * columns * per_column)
+        sums_kb = 2 * 128 * columns * 4 // 1024
+        count = up(up(m, 128), ctas) * ctas * splits * up(n, columns) * batches
+        cluster = ctas * splits
+        at_once = clusters_at_once(cluster, sms)
+        stages = up(k, 256)
+        cost = math.inf
+        if stages >= splits and at_once:
+            of_one = up(stages, splits) * stage + wave + sums_kb * (splits - 1) // splits * reduction
+            cost = up(count // cluster, at_once) * of_one
+        found.append((cost, order, name, count))
+    cost, _, name, count = min(found)
+    return name, count, cost
+
+
+LIMITS = (100, 300, 2000, 20000)  # of M and N
+MODELS = {"hopper": (hopper, H200_SMS), "blackwell": (blackwell, B200_SMS)}
+
+
+def selected(tiles, backend, sms, shapes):
+    """(name, CTAs, cost) for each shape, by the library."""
+    words = ["x".join(map(str, shape)) for shape in shapes]
+    done = subprocess.run([tiles.program, backend, str(sms), *words], capture_output=True, text=True, check=True)
+    answers = json.loads(done.stdout)
+    return [(answers[word]["tile"], answers[word]["ctas"], answers[word]["cost_ps"]) for word in words]
+
+
+@pytest.mark.parametrize(("backend", "table"), [("hopper", HOPPER), ("blackwell", BLACKWELL)])
+def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
+    found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
+    assert list(found.items()) == list(table.items())
+
+
+def test_what_the_selection_counts_with(tiles):
+    assert tuple(tiles.table["hopper"]["costs"].values()) == HOPPER_PS
+    assert tuple(tiles.table["blackwell"]["costs"].values()) == BLACKWELL_PS
+
+
+def test_what_a_cta_takes(tiles):
+    resources = {name: tuple(row.values()) for name, row in tiles.table["hopper"]["resources"].items()}
+    for name, (warpgroups, slabs, tokens, stages, _) in HOPPER.items():
+        features = 32 * slabs * warpgroups
+        # fp16 rows of A, fp4 rows of B1 and B2, their scale tiles (two along K), two barriers; room to align.
+        stage = tokens * 256 + 2 * features * 64 + 2 * (1 if 128 % features == 0 else 2) * 2 * 512 + 16
+        assert resources[name] == (128 * (warpgroups + 1), stages * stage + 1024), name
+    resources = {name: tuple(row.values()) for name, row in tiles.table["blackwell"]["resources"].items()}
+    for name, (columns, stages, ctas, _, _) in BLACKWELL.items():
+        scale_tiles = 1 if 128 % columns == 0 else 2
+        stage = (128 + 2 * columns // ctas) * 128 + (1 + 2 * scale_tiles) * 4 * 512
+        barriers = 2 * stages + 4 + 2
+        tensor_columns_of_stage = 4 * (1 + 2 * scale_tiles) * 4
+        kept = stages if 2 * columns + stages * tensor_columns_of_stage <= 512 else 1
+        wanted = (192, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
+        assert resources[name] == wanted, name
+
+
+def random_shapes(backend, limit):
+    random_source = random.Random(f"{backend} {limit}")
+    return [
+        (
+            random_source.randint(1, limit),
+            random_source.randint(1, limit),
+            64 * random_source.randint(1, random_source.choice([8, 40, 600])),
+            random_source.choice([1, 1, 2, 7]),
+        )
+        for _ in range(300)
+    ]
+
+
+def processors(sms):
+    return (sms, sms - 1, 78, 16, 3, 2)
+
+
+@pytest.mark.parametrize("backend", MODELS)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_any_problem_is_given_the_cheapest_tile(tiles, backend, limit):
+    model, chip = MODELS[backend]
+    shapes = random_shapes(backend, limit)
+    for sms in processors(chip):
+        for shape, answer in zip(shapes, selected(tiles, backend, sms, shapes), strict=True):
+            assert answer == model(shape, sms), (shape, sms)
+
+
+@pytest.mark.parametrize("backend", MODELS)
+def test_the_random_problems_need_every_tile(tiles, backend):
+    """Else a row of the table could be anything."""
+    model, chip = MODELS[backend]
+    shapes = [shape for limit in LIMITS for shape in random_shapes(backend, limit)]
+    names = {model(shape, sms)[0] for shape in shapes for sms in processors(chip)}
+    assert names == set(tiles.table[backend]["tiles"])
+
+
+def test_of_equal_costs_the_larger_tile_is_taken(tiles):
+    # 1522 waves of 96 x 128 take as long as 1149 of 64 x 256.
+    shape = (256, 4896, 128, 1969)
+    waves = (up(51 * 2 * 1969, H200_SMS), up(77 * 1969, H200_SMS))
+    assert waves == (1522, 1149)
+    assert 1522 * (96 * 128 * 44 + 96 * 1840 + 128 * 1290) == 1149 * (64 * 256 * 44 + 64 * 1840 + 256 * 1290)
+    assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "f64x256"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sms", "at_once"),
+    [(1, 148, 148), (2, 148, 74), (2, 149, 74), (4, 148, 32), (8, 148, 16), (4, 152, 32), (4, 160, 40), (8, 127, 8)],
+)
+def test_the_model_takes_a_b200s_clusters_as_eight_groups_of_sms(cluster, sms, at_once):
+    assert clusters_at_once(cluster, sms) == at_once
+
+
+@pytest.mark.parametrize("sms", [148, 127, 64])
+def test_a_long_k_is_split_only_as_far_as_clusters_run_at_once(tiles, sms):
+    shapes = [(m, n, 65536, 1) for m in (128, 256, 512) for n in (192, 1536, 3072, 6144)]
+    for shape, answer in zip(shapes, selected(tiles, "blackwell", sms, shapes), strict=True):
+        assert answer == blackwell(shape, sms), shape
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["turing", "132", "1x1x64"], "BACKEND is 'turing'"),
+        (["hopper"], "SMS is ''"),
+        (["hopper", "1"], "SMS is '1'"),
+        (["hopper", "12x"], "SMS is '12x'"),
+        (["blackwell", "148", "1x1"], "SHAPE is '1x1'"),
+        (["blackwell", "148", "1x0x64"], "SHAPE is '1x0x64'"),
+        (["blackwell", "148", "8x8x64", "1x1x64x1x1"], "SHAPE is '1x1x64x1x1'"),
+        (["blackwell", "148", "1x1x64x0"], "SHAPE is '1x1x64x0'"),
+        (["blackwell", "148", "ax1x64"], "SHAPE is 'ax1x64'"),
+    ],
+)
+def test_the_table_refuses_what_is_no_question(tiles, words, text):
+    done = subprocess.run([tiles.program, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert text in done.stderr
