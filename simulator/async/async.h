@@ -47,8 +47,6 @@ void async_issue(struct run *run, struct async_op *op);
 /* One step of one operation, chosen by the mode; false where none can move. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
-void async_warp_ended(struct run *run);
-void async_cluster_ended(struct cluster *cluster);
 /* A finding of an operation, at the instruction that issued it. */
 void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
@@ -80,13 +78,18 @@ struct mbarrier {
 struct mbarriers *mbarriers_make(uint32_t shared_bytes);
 void mbarriers_reset(struct mbarriers *barriers);
 void mbarriers_free(struct mbarriers *barriers);
-void mbarriers_fenced(struct cluster *cluster, const struct warp *warp);
+/* fence.proxy.async: what the running warp has seen, initialised mbarriers too, the async proxy sees. */
+void fence_proxy_async(struct run *run);
 void mbarriers_at_end(struct cluster *cluster, struct cta *cta);
 /* The barrier at a shared address, which has to be initialised; NULL after a report.  `async`: an
  * asynchronous operation will signal it. */
 struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async);
+enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane);
+enum next mbarrier_inval(struct run *run, uint64_t address, int lane);
 void mbarrier_arrive(struct run *run, struct mbarrier *barrier, uint32_t count, bool publish);
 void mbarrier_expect_tx(struct run *run, struct mbarrier *barrier, int64_t bytes);
+/* mbarrier.complete_tx, and what an operation does at its end. */
+void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
 /* From an asynchronous operation issued in barrier phase `phase`. */
 void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *barrier, uint32_t phase, int64_t bytes);
 /* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive); clock NULL: none. */
@@ -124,21 +127,12 @@ void group_finish(struct warp *warp, enum group_family family, uint32_t group);
 uint32_t group_current(const struct warp *warp, enum group_family family);
 void groups_at_end(struct run *run);
 
-/* ---- warpgroups (async/wgmma.c) ---- */
+/* ---- global memory (async/global.c) ---- */
 
-struct warpgroup *warpgroups_make(uint32_t count);
-void warpgroups_reset(struct warpgroup *groups, uint32_t count);
-void warpgroups_free(struct warpgroup *groups);
-/* Whether insn touches a register that a pending wgmma reads or writes: reports it. */
-enum next pending_registers(struct run *run, const struct insn *insn);
-
-/* ---- what isa/tcgen05 keeps in cta->tensor ---- */
-void tensor_free(struct cta *cta);
-void tensor_at_end(struct cluster *cluster, struct cta *cta);
-/* An instruction reads or writes a register that a tcgen05.ld is still to fill. */
-enum next tensor_register_use(struct run *run, const struct insn *load, bool written);
-/* What `from` knows of tcgen05 operations: relaxed barriers order those too (PTX ISA, tcgen05.fence: execution
- * ordering instructions). */
-void tensor_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+/* Notes an access of global memory, and checks that a dependent launch has waited for what the launches before
+ * it write. */
+void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
+/* Whether this launch has written any of the 128 bytes that an address lies in. */
+bool written_by_launch(struct run *run, uint64_t address);
 
 #endif

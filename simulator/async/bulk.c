@@ -2,9 +2,8 @@
 #include "bulk.h"
 
 #include "groups.h"
-#include "isa/opcodes.h"
-#include "isa/scalar/half.h"
-#include "tensorcore/formats.h"
+#include "tensorcore/half.h"
+#include "tensorcore/mma/formats.h"
 
 /* ---- loads into shared memory ---- */
 
@@ -258,9 +257,4 @@ void issue_store(struct run *run, const struct store *store, uint32_t span, int 
         (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &stamp);
     }
     async_issue(run, op);
-}
-
-int decode_reduction(struct decoder *d) {
-    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", NULL};
-    return mod_of(d, names) + 1;
 }

@@ -4,8 +4,6 @@
 
 #include "tensor_map.h"
 
-struct decoder;
-
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
 struct landing {
     struct cta *cta;
@@ -53,7 +51,5 @@ void stamp_landings(struct run *run, const struct load *load, uint32_t span, uin
 extern const struct async_kind load_kind, store_kind;
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
-int decode_reduction(struct decoder *d);
-void skip_cache_hints(struct decoder *d);
 
 #endif

@@ -141,14 +141,3 @@ void async_report(const struct async_op *op, enum sim_verdict verdict, const cha
     sim_note(op->cluster->launch, verdict, kind, op->cta, (int)op->warp->index, op->lane, op->insn, NULL,
              message);
 }
-
-void async_warp_ended(struct run *run) {
-    groups_at_end(run);
-}
-
-void async_cluster_ended(struct cluster *cluster) {
-    for (uint32_t i = 0; i < cluster->nctas; i++) {
-        mbarriers_at_end(cluster, &cluster->ctas[i]);
-        tensor_at_end(cluster, &cluster->ctas[i]);
-    }
-}

@@ -42,17 +42,25 @@ void mbarriers_free(struct mbarriers *all) {
     }
 }
 
-void mbarriers_fenced(struct cluster *cluster, const struct warp *warp) {
+/* Whoever has seen the initialisation of a barrier may fence it. */
+static void fence_barriers(struct cluster *cluster, const struct warp *warp) {
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         struct mbarriers *all = cluster->ctas[i].mbarriers;
         for (uint32_t j = 0; j < all->count; j++) {
-            /* Whoever has seen the initialisation may fence it. */
             const struct mbarrier *b = &all->barriers[j];
             if (!b->fenced && warp->clock->seen[b->init_warp] >= b->init_time) {
                 all->barriers[j].fenced = true;
                 all->barriers[j].fence_generation = cluster->cluster_generation;
             }
         }
+    }
+}
+
+void fence_proxy_async(struct run *run) {
+    if (run->launch->checks) {
+        clock_fence_async(run->cluster, run->warp->clock);
+        fence_barriers(run->cluster, run->warp);
+        warp_tick(run->warp);
     }
 }
 
@@ -192,7 +200,7 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     if (publish && b->gathered != NULL) {
         clock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
-        tensor_join(run->cluster, b->gathered, run->warp->clock);
+        execution_join(run->cluster, b->gathered, run->warp->clock);
         cause_join(run->cluster, b->gathered, run->warp->clock);
     }
     b->pending -= count;
@@ -211,7 +219,6 @@ void mbarrier_expect_tx(struct run *run, struct mbarrier *b, int64_t bytes) {
     }
 }
 
-/* mbarrier.complete_tx, and what an operation does at its end. */
 void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *b, int64_t bytes) {
     b->tx -= bytes;
     complete_if_done(cluster, b);

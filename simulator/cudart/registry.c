@@ -48,13 +48,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
 static size_t reported;
 
+static int default_major = 9;
+
+void runtime_default_major(int major) {
+    default_major = major;
+}
+
 int runtime_major(void) {
     const char *chip = getenv("NVFP4_SIMULATE_CHIP");
-    const char *backend = getenv("NVFP4_BACKEND");
     if (chip != NULL && chip[0] != '\0') {
         return strcmp(chip, "sm_100a") == 0 || strcmp(chip, "b200") == 0 ? 10 : 9;
     }
-    return backend != NULL && strcmp(backend, "blackwell") == 0 ? 10 : 9;
+    return default_major;
 }
 
 int runtime_sms(void) {

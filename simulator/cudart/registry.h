@@ -22,8 +22,9 @@ void runtime_unlock(void);
 struct sim_module *registry_module(void **binary);
 struct kernel_entry *registry_kernel(const void *host);
 void *registry_variable(const void *host, size_t *bytes);
-/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP or NVFP4_BACKEND. */
+/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else 9. */
 int runtime_major(void);
+void runtime_default_major(int major);
 int runtime_sms(void);
 size_t runtime_memory_bytes(void);
 /* Prints findings that are new; whether any, new or old, is an error of a launch that ran: those stay. */

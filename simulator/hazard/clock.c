@@ -1,7 +1,5 @@
 #include "hazard.h"
 
-#include "async/async.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,6 +48,7 @@ void clock_release(struct cluster *cluster, struct clockv *clock) {
 
 void clocks_reset(struct cluster *cluster) {
     cluster->clock_free = NULL;
+    cluster->nexecution_slots = 0;
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
@@ -93,6 +92,26 @@ void cause_join(const struct cluster *cluster, struct clockv *to, const struct c
 
 uint32_t clock_slot(struct cluster *cluster) {
     return cluster->nslots < cluster->slots_room ? cluster->nslots++ : 0;
+}
+
+uint32_t execution_slot(struct cluster *cluster, uint32_t count) {
+    uint32_t first = cluster->nslots;
+    if (cluster->slots_room - first < count) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        cluster->execution_slots[cluster->nexecution_slots++] = cluster->nslots++;
+    }
+    return first;
+}
+
+void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+    for (uint32_t i = 0; i < cluster->nexecution_slots; i++) {
+        uint32_t slot = cluster->execution_slots[i];
+        if (to->seen[slot] < from->seen[slot]) {
+            to->seen[slot] = to->strict[slot] = from->seen[slot];
+        }
+    }
 }
 
 static uint32_t single_slot(const struct warp *warp) {
@@ -148,13 +167,8 @@ void clock_observe(struct run *run, const struct clockv *released) {
     clock_join(run->cluster, run->warp->clock, released);
 }
 
-/* Everything the warp has seen happen becomes visible to the async proxy. */
-void fence_proxy_async(struct run *run) {
-    if (run->launch->checks) {
-        join(run->warp->clock->async, run->warp->clock->seen, run->cluster->nslots);
-        mbarriers_fenced(run->cluster, run->warp);
-        warp_tick(run->warp);
-    }
+void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
+    join(clock->async, clock->seen, cluster->nslots);
 }
 
 static struct sync_table *sync_table(struct cluster *cluster) {

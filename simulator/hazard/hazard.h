@@ -34,6 +34,11 @@ void clock_join(const struct cluster *cluster, struct clockv *to, const struct c
 void cause_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 /* A new slot, or 0 where the cluster has too many. */
 uint32_t clock_slot(struct cluster *cluster);
+/* The first of `count` new slots, or 0, of completions that signals without release pass on too: execution
+ * ordering instructions (PTX ISA, tcgen05.fence). */
+uint32_t execution_slot(struct cluster *cluster, uint32_t count);
+/* Of `from`, only those slots: what a relaxed arrival tells. */
+void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 
 /* The warp's time moves on: what it did before is stamped before. */
 void warp_tick(struct warp *warp);
@@ -46,7 +51,8 @@ void clock_publish(struct run *run, struct clockv *gathered);
 /* Takes the running warp's own time out of a clock: for signals that do not release its accesses. */
 void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
-void fence_proxy_async(struct run *run);
+/* Everything that a clock has seen becomes visible to the async proxy. */
+void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
  * is ordered.  A relaxed one only tells what came first, and all locations count as one for that. */
 void sync_location(struct run *run, uint32_t mask, bool ordered, bool release);

@@ -4,16 +4,11 @@
 
 #include "async/async.h"
 #include "hazard/hazard.h"
-#include "machine/machine.h"
+#include "interp.h"
+#include "isa/tcgen05/tcgen05.h"
+#include "isa/wgmma/wgmma.h"
 
 #define TRAP_PATTERN 0xb5 /* what nobody has written reads as this: negative and far from plausible */
-
-uint64_t next_random(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 static bool make_warp(struct warp *warp, const struct launch *launch) {
     warp->regs = aligned_alloc(64, (launch->reg_bytes + 127) / 64 * 64);
@@ -70,6 +65,7 @@ struct cluster *cluster_make(struct worker *worker) {
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
     /* A slot for a warp's time and its kinds of groups, then barriers as they are made. */
     cluster->slots_room = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
+    cluster->execution_slots = calloc(cluster->slots_room, sizeof *cluster->execution_slots);
     cluster->ctas = calloc(cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; cluster->ctas != NULL && i < cluster->nctas; i++) {
         if (!make_cta(&cluster->ctas[i], cluster, i)) {
@@ -77,7 +73,7 @@ struct cluster *cluster_make(struct worker *worker) {
             return NULL;
         }
     }
-    if (cluster->ctas == NULL) {
+    if (cluster->ctas == NULL || cluster->execution_slots == NULL) {
         cluster_free(cluster);
         return NULL;
     }
@@ -106,6 +102,7 @@ void cluster_free(struct cluster *cluster) {
     }
     clocks_free(cluster);
     free(cluster->map_changes);
+    free(cluster->execution_slots);
     free(cluster->ctas);
     free(cluster);
 }

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "machine/machine.h"
+#include "interp.h"
 
 #define MAX_WORKERS       64
 #define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */

@@ -3,7 +3,8 @@
 #include <stdio.h>
 
 #include "async/async.h"
-#include "machine/machine.h"
+#include "interp.h"
+#include "isa/tcgen05/tcgen05.h"
 
 #define QUANTUM      4096  /* instructions of a warp's turn */
 #define IDLE_ROUNDS  20000 /* of polling with nothing in flight, before it is called a deadlock */
@@ -99,7 +100,10 @@ static void finish(struct cluster *cluster) {
     while (!cluster->failed && async_progress(cluster)) { /* what is still in flight at the end */
     }
     if (!cluster->failed) {
-        async_cluster_ended(cluster);
+        for (uint32_t i = 0; i < cluster->nctas; i++) {
+            mbarriers_at_end(cluster, &cluster->ctas[i]);
+            tensor_at_end(cluster, &cluster->ctas[i]);
+        }
     }
     async_clear(cluster);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
 
@@ -198,7 +199,7 @@ struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
         (void)fail(sim, SIM_NO_MEMORY, "out of memory");
         return NULL;
     }
-    module->ptx = ptx_parse(ptx, bytes, message, sizeof message);
+    module->ptx = ptx_parse(ptx, bytes, isa_opcodes, message, sizeof message);
     if (module->ptx == NULL) {
         (void)fail(sim, SIM_BAD_PTX, message);
         free(module);

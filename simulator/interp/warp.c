@@ -1,67 +1,12 @@
 /* A warp's splits and its interpreter loop. */
 #include "async/async.h"
 #include "hazard/hazard.h"
-#include "machine/machine.h"
+#include "interp.h"
 
 #define POLL_LOOP  64    /* instructions between two polls that still make a polling loop */
 #define FAIR_STEPS 20000 /* after so many a split at a low pc lets its siblings run: it may wait for them */
 
-static struct split *new_split(struct warp *warp) {
-    return &warp->split_store[__builtin_ctz(~warp->split_used)];
-}
-
-void add_split(struct run *run, uint32_t mask, uint32_t pc) {
-    struct warp *warp = run->warp;
-    struct split *split = new_split(warp); /* never more splits than lanes */
-    warp->split_used |= 1u << (split - warp->split_store);
-    *split = *run->split;
-    split->mask = mask;
-    split->pc = pc;
-    split->steps = 0;
-    split->resumed = false;
-    split->wait.kind = WAIT_NONE;
-    warp->splits[warp->nsplits++] = split;
-}
-
-static void drop_split(struct warp *warp, uint32_t at) {
-    warp->split_used &= ~(1u << (warp->splits[at] - warp->split_store));
-    warp->splits[at] = warp->splits[--warp->nsplits];
-}
-
-void end_lanes(struct run *run, uint32_t mask) {
-    struct warp *warp = run->warp;
-    warp->live &= ~mask;
-    run->split->mask &= ~mask;
-    run->split->pc++;
-    if (run->split->mask == 0) {
-        for (uint32_t i = 0; i < warp->nsplits; i++) {
-            if (warp->splits[i] == run->split) {
-                drop_split(warp, i);
-                break;
-            }
-        }
-    }
-    run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
-    run->cluster->events++;
-    barriers_lost(run->cta);
-    uint32_t live = 0;
-    for (uint32_t i = 0; i < run->cluster->nctas; i++) {
-        live += run->cluster->ctas[i].live_threads;
-    }
-    if (run->cluster->cluster_arrived > 0 && run->cluster->cluster_arrived >= live) {
-        clusters_complete(run->cluster);
-    }
-    if (warp->live == 0) {
-        async_warp_ended(run);
-    }
-}
-
-enum next wait_for(struct run *run, struct wait wait) {
-    run->split->wait = wait;
-    return BLOCK;
-}
-
-bool wait_ready(struct warp *warp, const struct split *split) {
+static bool wait_ready(struct warp *warp, const struct split *split) {
     const struct wait *wait = &split->wait;
     uint32_t here = split->mask;
     switch (wait->kind) {

@@ -106,20 +106,25 @@
     X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
     X(tensormap, tensormap, MEM_OTHER)
 
+/* OPCODES as a table, ended by a NULL name: what the parser is given. */
+extern const struct opcode isa_opcodes[];
+
 #define X(name, function, cls) void decode_##function(struct decoder *d);
 OPCODES(X)
 #undef X
-
-/* dst, then `sources` operands, all of one type whose function is in the table. */
-void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 
 /* add.cc and its kin; the modifiers .cc has been taken. */
 void carry_form(struct decoder *d, bool in, bool subtract, bool set);
 
 /* Floating-point twins of mnemonics that integers share; the type has been taken. */
 void decode_float_binary(struct decoder *d, const char *name, unsigned type);
-bool is_float_type(unsigned type);
 void decode_float_fma(struct decoder *d, unsigned type);
 void decode_float_unary(struct decoder *d, const char *name, unsigned type);
+/* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
+void decode_half(struct decoder *d, const char *name, unsigned type);
+
+/* st.async and red.async: copies, whatever their mnemonics. */
+void decode_st_async(struct decoder *d);
+void decode_red_async(struct decoder *d);
 
 #endif

@@ -164,32 +164,3 @@ void sim_clear_findings(struct sim *sim) {
     }
     sim->nfindings = 0;
 }
-
-void sim_print_findings(const struct sim *sim, FILE *to) {
-    for (size_t i = 0; i < sim->nfindings; i++) {
-        const struct sim_finding *f = &sim->findings[i].finding;
-        (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
-        (void)fprintf(to, "  kernel %s", f->kernel);
-        if (f->ptx_line != 0 || f->warp >= 0) {
-            (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
-        }
-        if (f->warp >= 0) {
-            (void)fprintf(to, ", warp %d", f->warp);
-        }
-        if (f->lane >= 0) {
-            (void)fprintf(to, ", lane %d", f->lane);
-        }
-        (void)fputc('\n', to);
-        if (f->ptx_line != 0) {
-            (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "",
-                          f->source);
-        }
-        if (f->other_ptx_line != 0) {
-            (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
-                          f->other_source[0] != '\0' ? ", " : "", f->other_source);
-        }
-        if (f->times > 1) {
-            (void)fprintf(to, "  seen %llu times\n", (unsigned long long)f->times);
-        }
-    }
-}

@@ -18,7 +18,11 @@
 #define RANK_MASK       0xffffffu
 #define MAX_SHARED      (227 * 1024)
 #define NAMED_BARRIERS  16
-#define IN_FLIGHT       64 /* wgmma of a warp */
+#define IN_FLIGHT       64         /* wgmma and tcgen05.ld of a warp */
+#define GROUP_OF_LOAD   UINT32_MAX /* what a tcgen05.ld in flight has for a group */
+/* In a warp's reg_pending: how many pending operations read and write a register. */
+#define PENDING_READ  1
+#define PENDING_WRITE 256
 
 /* Windows of the generic address space; global addresses are the host's own. */
 #define SHARED_WINDOW ((uint64_t)1 << 56)
@@ -144,9 +148,10 @@ struct cluster {
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
-    uint32_t events;             /* grows with everything that may end a wait */
-    uint32_t nslots, slots_room; /* of vector clocks */
-    uint32_t dependency_slot;    /* of griddepcontrol.wait */
+    uint32_t events;                             /* grows with everything that may end a wait */
+    uint32_t nslots, slots_room;                 /* of vector clocks */
+    uint32_t dependency_slot;                    /* of griddepcontrol.wait */
+    uint32_t *execution_slots, nexecution_slots; /* hazard.h, execution_slot */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
@@ -253,6 +258,13 @@ static inline uint64_t lane_u64(const struct run *run, struct operand operand, i
     return wide;
 }
 
+/* Of a register: how many pending operations of the warp use it. */
+static inline uint16_t *pending_row(struct warp *warp, const struct function *function,
+                                    struct operand operand) {
+    const uint32_t *reg_base = warp->cta->cluster->launch->reg_base;
+    return &warp->reg_pending[(reg_base[function->index] + operand.off) / ROW32];
+}
+
 static inline uint32_t lane_u32(const struct run *run, struct operand operand, int lane) {
     return ((const uint32_t *)row(run, operand))[lane];
 }
@@ -294,21 +306,14 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
 
-/* ---- scheduling (interp/) ---- */
+/* ---- splits and waits (machine/split.c), random choices (machine/random.c) ---- */
 
+/* Suspends the running split: its instruction is executed again when the wait is over.  `return wait_for(...)`.
+ */
 enum next wait_for(struct run *run, struct wait wait);
-/* Runs until the cluster has ended, or can only poll for what another one may write. */
-enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };
-enum cluster_state run_cluster(struct cluster *cluster);
-bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
+/* Lanes of the running split become one of their own. */
 void add_split(struct run *run, uint32_t mask, uint32_t pc);
-void end_lanes(struct run *run, uint32_t mask);
-void barriers_lost(struct cta *cta);
-void clusters_complete(struct cluster *cluster);
-bool wait_ready(struct warp *warp, const struct split *split);
-struct cluster *cluster_make(struct worker *worker);
-void cluster_free(struct cluster *cluster);
-bool cluster_start(struct cluster *cluster, uint64_t number);
+void drop_split(struct warp *warp, uint32_t at);
 uint64_t next_random(uint64_t *state);
 
 /* ---- memory (machine/memory.c) ---- */
@@ -321,10 +326,9 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
 /* Any generic address; *cta and *offset are set where it is shared memory. */
 uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int lane, bool write,
                         struct cta **cta, uint32_t *offset);
-/* Notes a write, and checks that a dependent launch has waited for what the launches in front of it write. */
-void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
-/* Whether this launch has written any of the 128 bytes that an address lies in. */
-bool written_by_launch(struct run *run, uint64_t address);
+/* The allocation that holds all of a range, NULL without one. */
+const struct allocation *allocation_of(const struct sim *sim, struct worker *worker, uint64_t address,
+                                       uint64_t bytes);
 bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
 
 #endif

@@ -61,9 +61,16 @@ static bool plausible(const struct custom_kernel_args *args) {
            args->sfb2 != NULL && args->c != NULL;
 }
 
+/* Unless NVFP4_SIMULATE_CHIP names a chip, it is the one of the backend that is asked for. */
+__attribute__((constructor)) static void choose_chip(void) {
+    const char *backend = getenv("NVFP4_BACKEND");
+    runtime_default_major(backend != NULL && strcmp(backend, "blackwell") == 0 ? 10 : 9);
+}
+
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
     bool registered[RANGES];
+    choose_chip(); /* the variable may have been set since the library was loaded */
     const char *backend = getenv("NVFP4_BACKEND");
     bool on_cpu = backend != NULL && strcmp(backend, "cpu") == 0;
     if (!plausible(args) || args->device != CUSTOM_KERNEL_DEVICE_HOST ||

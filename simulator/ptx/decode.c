@@ -1,21 +1,9 @@
-/* From a mnemonic and its operands to an instruction; the families' decoders are listed here. */
+/* From a mnemonic and its operands to an instruction, by the table of decoders that the parser was given. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "isa/opcodes.h"
-
-struct opcode {
-    const char *name;
-    void (*decode)(struct decoder *);
-    uint8_t cls;
-};
-
-static const struct opcode opcodes[] = {
-#define X(name, function, cls) {#name, decode_##function, CL_##cls},
-    OPCODES(X)
-#undef X
-};
+#include "parse.h"
 
 void decode_fail(struct decoder *d, const char *format, ...) {
     char what[200];
@@ -88,6 +76,34 @@ unsigned mod_rounding(struct decoder *d) {
     return (unsigned)(mod_of(d, names) + 1);
 }
 
+void skip_cache_hints(struct decoder *d) {
+    static const char *const hints[] = {"ca",
+                                        "cg",
+                                        "cs",
+                                        "lu",
+                                        "cv",
+                                        "wb",
+                                        "wt",
+                                        "nc",
+                                        "volatile",
+                                        "L1::evict_normal",
+                                        "L1::evict_unchanged",
+                                        "L1::evict_first",
+                                        "L1::evict_last",
+                                        "L1::no_allocate",
+                                        "L2::evict_normal",
+                                        "L2::evict_first",
+                                        "L2::evict_last",
+                                        "L2::cache_hint",
+                                        "L2::64B",
+                                        "L2::128B",
+                                        "L2::256B",
+                                        "unified",
+                                        NULL};
+    while (mod_of(d, hints) >= 0) {
+    }
+}
+
 void need_operands(struct decoder *d, int least, int most) {
     if (d->nop < least || d->nop > most) {
         decode_fail(d, "%d operands; expected %d%s", d->nop, least, least == most ? "" : " or more");
@@ -137,13 +153,13 @@ void decode(struct decoder *d) {
     struct token base;
     d->nout = 0;
     split_mnemonic(d, &base);
-    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) {
-        if (!token_is(&base, opcodes[i].name)) {
+    for (const struct opcode *opcode = d->parser->opcodes; opcode->name != NULL; opcode++) {
+        if (!token_is(&base, opcode->name)) {
             continue;
         }
         struct insn *insn = d->insn;
-        insn->cls = opcodes[i].cls;
-        opcodes[i].decode(d);
+        insn->cls = opcode->cls;
+        opcode->decode(d);
         for (int j = 0; j < d->nmods; j++) {
             if (!d->used[j]) {
                 decode_fail(d, "unknown modifier '.%.*s'", (int)d->mods[j].length, d->mods[j].text);

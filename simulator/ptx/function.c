@@ -8,8 +8,6 @@
 #define MAX_CODE       ((uint32_t)1 << 22)
 #define FIRST_PRED_OFF 12 /* word 0: always true; word 1: the sink; word 2: the carry */
 
-enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask);
-
 static uint32_t align_up(uint32_t value, uint32_t unit) {
     return (value + unit - 1) / unit * unit;
 }
@@ -236,10 +234,12 @@ static void parse_statement(struct parser *parser) {
 }
 
 static void finish(struct parser *parser, struct function *function) {
-    struct insn *last = new_insn(parser, parser->token.line); /* nothing runs past the end */
-    last->fn = exec_ret;
-    last->name = "ret";
-    last->cls = CL_CONTROL;
+    struct decoder *d = parser->decoder; /* a last `ret`: nothing runs past the end */
+    d->parser = parser;
+    d->nop = 0;
+    d->mnemonic = (struct token){.kind = TOK_NAME, .text = "ret", .length = 3, .line = parser->token.line};
+    d->insn = new_insn(parser, parser->token.line);
+    decode(d);
     parser->module->ncode++;
     function->end_pc = parser->module->ncode;
     struct special *specials = parse_take(parser, (function->nspecials + 1) * sizeof *specials);

@@ -242,11 +242,16 @@ enum special_kind {
     SR_KINDS
 };
 
-/* Parses PTX text.  NULL on error: then message holds "line N: ...". */
-struct module *ptx_parse(const char *text, size_t bytes, char *message, size_t message_bytes);
+struct opcode;
+
+/* Parses PTX text; the instructions are those of the table.  NULL on error: then message holds "line N: ...".
+ */
+struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *opcodes, char *message,
+                         size_t message_bytes);
 void ptx_free(struct module *module);
 const struct function *ptx_find_entry(const struct module *module, const char *name);
 unsigned ptx_type_bytes(unsigned type);
+bool is_float_type(unsigned type);
 const char *ptx_type_name(unsigned type);
 
 #endif

@@ -38,6 +38,11 @@ unsigned ptx_type_bytes(unsigned type) {
     return 0;
 }
 
+bool is_float_type(unsigned type) {
+    return type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2 || type == T_F32 ||
+           type == T_F32X2 || type == T_F64;
+}
+
 const char *ptx_type_name(unsigned type) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (types[i].type == type) {
@@ -256,7 +261,8 @@ static bool parse_text(struct parser *parser, const char *text, size_t bytes) {
     return true;
 }
 
-struct module *ptx_parse(const char *text, size_t bytes, char *message, size_t message_bytes) {
+struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *opcodes, char *message,
+                         size_t message_bytes) {
     struct parser *parser = calloc(1, sizeof *parser);
     struct module *module = calloc(1, sizeof *module);
     struct arena *arena = arena_make();
@@ -270,6 +276,7 @@ struct module *ptx_parse(const char *text, size_t bytes, char *message, size_t m
     module->arena = parser->arena = arena;
     module->dynamic_shared = -1;
     parser->module = module;
+    parser->opcodes = opcodes;
     parser->message = message;
     parser->message_bytes = message_bytes;
     bool parsed = parse_text(parser, text, bytes);

@@ -66,11 +66,19 @@ struct const_fixup { /* a constant row that becomes a variable's address */
 
 struct decoder;
 
+/* A mnemonic up to its first dot, what decodes it, and its class in the counters. */
+struct opcode {
+    const char *name; /* NULL ends a table */
+    void (*decode)(struct decoder *d);
+    uint8_t cls; /* enum insn_class */
+};
+
 struct parser {
     struct lexer lexer;
     struct token token;
     struct arena *arena;
     struct module *module;
+    const struct opcode *opcodes;
     jmp_buf fail;
     char *message;
     size_t message_bytes;
@@ -144,8 +152,11 @@ unsigned mod_type_or(struct decoder *d, unsigned otherwise);
 int mod_of(struct decoder *d, const char *const *names); /* index in a NULL-ended list, or -1 */
 unsigned mod_space(struct decoder *d, unsigned otherwise);
 unsigned mod_rounding(struct decoder *d);
+void skip_cache_hints(struct decoder *d); /* everything that only advises caches */
 _Noreturn void decode_fail(struct decoder *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void need_operands(struct decoder *d, int least, int most);
+/* dst, then `sources` operands, all of one type whose function is in the table. */
+void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
 struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* register or sink */
 struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */

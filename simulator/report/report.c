@@ -1,14 +1,9 @@
 /* Counters and findings as JSON and as text. */
-#include "machine/findings.h"
-#include "machine/machine.h"
+#include "sim.h"
 
-static const char *const class_names[] = {
-    "integer", "float",   "convert", "move",     "global memory", "shared memory", "other memory", "atomic",
-    "warp",    "control", "barrier", "mbarrier", "async copy",    "tensor",        "fence",        NULL};
+#include <string.h>
 
-const char *sim_class_name(int index) {
-    return index >= 0 && index < CL_CLASSES ? class_names[index] : NULL;
-}
+#define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 
 static void print_string(FILE *to, const char *text) {
     (void)fputc('"', to);
@@ -60,37 +55,37 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
 }
 
 void sim_print_json(const struct sim *sim, FILE *to) {
-    const struct sim_counters *c = &sim->counters;
+    const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "{\"verdict\": \"%s\", \"counters\": {", sim_verdict_name(sim_verdict(sim)));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
     }
     (void)fprintf(to, "\"seconds\": %.6f, \"instructions_by_class\": {", c->seconds);
-    for (int i = 0; i < CL_CLASSES; i++) {
-        (void)fprintf(to, "%s\"%s\": %llu", i == 0 ? "" : ", ", class_names[i],
+    for (int i = 0; sim_class_name(i) != NULL; i++) {
+        (void)fprintf(to, "%s\"%s\": %llu", i == 0 ? "" : ", ", sim_class_name(i),
                       (unsigned long long)c->by_class[i]);
     }
     (void)fputs("}, \"instructions_by_warp\": [", to);
-    for (int warp = 0, printed = 0; warp < MAX_WARPS; warp++) {
+    for (size_t warp = 0, printed = 0; warp < WARPS; warp++) {
         uint64_t total = 0;
-        for (int i = 0; i < CL_CLASSES; i++) {
+        for (int i = 0; sim_class_name(i) != NULL; i++) {
             total += c->by_warp[warp][i];
         }
         if (total == 0) {
             continue;
         }
-        (void)fprintf(to, "%s{\"index\": %d, \"instructions\": %llu", printed++ == 0 ? "" : ", ", warp,
+        (void)fprintf(to, "%s{\"index\": %zu, \"instructions\": %llu", printed++ == 0 ? "" : ", ", warp,
                       (unsigned long long)total);
-        for (int i = 0; i < CL_CLASSES; i++) {
+        for (int i = 0; sim_class_name(i) != NULL; i++) {
             if (c->by_warp[warp][i] > 0) {
-                (void)fprintf(to, ", \"%s\": %llu", class_names[i], (unsigned long long)c->by_warp[warp][i]);
+                (void)fprintf(to, ", \"%s\": %llu", sim_class_name(i), (unsigned long long)c->by_warp[warp][i]);
             }
         }
         (void)fputc('}', to);
     }
     (void)fputs("]}, \"findings\": [", to);
-    for (size_t i = 0; i < sim->nfindings; i++) {
-        const struct sim_finding *f = &sim->findings[i].finding;
+    for (size_t i = 0; i < sim_finding_count(sim); i++) {
+        const struct sim_finding *f = sim_finding(sim, i);
         (void)fprintf(to, "%s{\"verdict\": \"%s\", \"kind\": \"%s\", \"message\": ", i == 0 ? "" : ", ",
                       sim_verdict_name(f->verdict), f->kind);
         print_string(to, f->message);
@@ -107,23 +102,23 @@ void sim_print_json(const struct sim *sim, FILE *to) {
 }
 
 void sim_print_summary(const struct sim *sim, FILE *to) {
-    const struct sim_counters *c = &sim->counters;
+    const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "verdict: %s\n", sim_verdict_name(sim_verdict(sim)));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "  %-24s %15llu\n", fields[i].name, (unsigned long long)field_value(c, i));
     }
-    for (int i = 0; i < CL_CLASSES; i++) {
+    for (int i = 0; sim_class_name(i) != NULL; i++) {
         if (c->by_class[i] > 0) {
-            (void)fprintf(to, "  %-24s %15llu\n", class_names[i], (unsigned long long)c->by_class[i]);
+            (void)fprintf(to, "  %-24s %15llu\n", sim_class_name(i), (unsigned long long)c->by_class[i]);
         }
     }
-    for (int warp = 0; warp < MAX_WARPS; warp++) {
+    for (size_t warp = 0; warp < WARPS; warp++) {
         uint64_t total = 0;
-        for (int i = 0; i < CL_CLASSES; i++) {
+        for (int i = 0; sim_class_name(i) != NULL; i++) {
             total += c->by_warp[warp][i];
         }
         if (total > 0) {
-            (void)fprintf(to, "  instructions of warp %-3d %15llu\n", warp, (unsigned long long)total);
+            (void)fprintf(to, "  instructions of warp %-3zu %15llu\n", warp, (unsigned long long)total);
         }
     }
     (void)fprintf(to, "  %-24s %15.3f\n", "seconds", c->seconds);
@@ -131,5 +126,34 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
         (void)fprintf(to, "  %-24s %15.1f\n", "M instructions a second",
                       (double)c->instructions / c->seconds * 1e-6);
         (void)fprintf(to, "  %-24s %15.1f\n", "M MACs a second", (double)c->tensor_macs / c->seconds * 1e-6);
+    }
+}
+
+void sim_print_findings(const struct sim *sim, FILE *to) {
+    for (size_t i = 0; i < sim_finding_count(sim); i++) {
+        const struct sim_finding *f = sim_finding(sim, i);
+        (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
+        (void)fprintf(to, "  kernel %s", f->kernel);
+        if (f->ptx_line != 0 || f->warp >= 0) {
+            (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
+        }
+        if (f->warp >= 0) {
+            (void)fprintf(to, ", warp %d", f->warp);
+        }
+        if (f->lane >= 0) {
+            (void)fprintf(to, ", lane %d", f->lane);
+        }
+        (void)fputc('\n', to);
+        if (f->ptx_line != 0) {
+            (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "",
+                          f->source);
+        }
+        if (f->other_ptx_line != 0) {
+            (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
+                          f->other_source[0] != '\0' ? ", " : "", f->other_source);
+        }
+        if (f->times > 1) {
+            (void)fprintf(to, "  seen %llu times\n", (unsigned long long)f->times);
+        }
     }
 }

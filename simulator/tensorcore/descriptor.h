@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats.h"
 #include "tensorcore/mma/arith.h"
+#include "tensorcore/mma/formats.h"
 
 /* Why something was refused: one sentence, no full stop.  `unmodelled` says that it may be legal, but the
  * simulator does not do it (sparse matrices, K = 96): an `incomplete` verdict, not an error. */

@@ -1,7 +1,7 @@
 /* The cp.async.bulk instructions. */
 #include "async/bulk.h"
 #include "async/groups.h"
-#include "isa/opcodes.h"
+#include "decode.h"
 
 enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)run;
@@ -118,6 +118,11 @@ void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all) 
         need_operands(d, 0, 0);
         d->insn->fn = exec_commit_group;
     }
+}
+
+int decode_reduction(struct decoder *d) {
+    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", NULL};
+    return mod_of(d, names) + 1;
 }
 
 void decode_bulk(struct decoder *d, bool reduces) {

@@ -1,7 +1,7 @@
 /* clusterlaunchcontrol (PTX ISA, Miscellaneous: try_cancel, query_cancel).  A request may always fail: here
  * every cluster of the grid is launched, so that it always does, and the answer of 16 bytes is zero. */
 #include "async/bulk.h"
-#include "isa/opcodes.h"
+#include "decode.h"
 
 enum { ANSWER_BYTES = 16 };
 static const uint8_t no[ANSWER_BYTES];

@@ -1,12 +1,7 @@
 /* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
 #include "async/bulk.h"
 #include "async/groups.h"
-#include "isa/opcodes.h"
-
-void decode_bulk(struct decoder *d, bool reduces);
-void decode_bulk_tensor(struct decoder *d, bool reduces);
-void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all);
-void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
+#include "decode.h"
 
 /* ---- cp.async: op: destination, source, [bytes of the source] ---- */
 

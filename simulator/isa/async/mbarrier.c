@@ -2,10 +2,6 @@
 #include "async/async.h"
 #include "isa/opcodes.h"
 
-enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane);
-enum next mbarrier_inval(struct run *run, uint64_t address, int lane);
-void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
-
 enum {
     M_INIT,
     M_INVAL,
@@ -96,7 +92,7 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
     if (over && !insn->mbarrier.relaxed) {
         clock_observe(run, barrier->released);
     } else if (over) {
-        tensor_join(run->cluster, run->warp->clock, barrier->released);
+        execution_join(run->cluster, run->warp->clock, barrier->released);
         cause_join(run->cluster, run->warp->clock, barrier->released);
     }
 }

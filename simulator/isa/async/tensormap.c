@@ -3,7 +3,7 @@
  * business. */
 #include "async/map_change.h"
 #include "async/tensor_map.h"
-#include "isa/opcodes.h"
+#include "decode.h"
 
 enum {
     F_ADDRESS,

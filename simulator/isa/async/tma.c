@@ -2,9 +2,7 @@
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async/map_change.h"
-#include "isa/opcodes.h"
-
-enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask);
+#include "decode.h"
 
 /* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates. */
 enum { O_SHARED, O_MAP, O_BARRIER };

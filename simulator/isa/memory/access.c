@@ -1,5 +1,5 @@
 /* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
-#include "hazard/hazard.h"
+#include "async/async.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
 #include "machine/machine.h"

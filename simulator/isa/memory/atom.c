@@ -1,10 +1,10 @@
 /* Atomics (PTX ISA: atom, red).  Every address is a host address, so the host's atomics serve all spaces. */
 #include <math.h>
 
-#include "hazard/hazard.h"
+#include "async/async.h"
 #include "isa/opcodes.h"
-#include "isa/scalar/half.h"
 #include "machine/machine.h"
+#include "tensorcore/half.h"
 
 enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
 static const char *const op_names[] = {"add", "min", "max",  "and", "or", "xor",
@@ -155,9 +155,6 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
     sync_location(run, mask, insn->atomic.ordered, false);
     return YIELD;
 }
-
-void skip_cache_hints(struct decoder *d);
-void decode_red_async(struct decoder *d);
 
 static void decode_atomic(struct decoder *d, bool gives) {
     static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel", NULL};

@@ -5,35 +5,6 @@
 
 exec_fn memory_fn(unsigned space, bool write, bool strong);
 
-/* Everything that only advises caches. */
-void skip_cache_hints(struct decoder *d) {
-    static const char *const hints[] = {"ca",
-                                        "cg",
-                                        "cs",
-                                        "lu",
-                                        "cv",
-                                        "wb",
-                                        "wt",
-                                        "nc",
-                                        "volatile",
-                                        "L1::evict_normal",
-                                        "L1::evict_unchanged",
-                                        "L1::evict_first",
-                                        "L1::evict_last",
-                                        "L1::no_allocate",
-                                        "L2::evict_normal",
-                                        "L2::evict_first",
-                                        "L2::evict_last",
-                                        "L2::cache_hint",
-                                        "L2::64B",
-                                        "L2::128B",
-                                        "L2::256B",
-                                        "unified",
-                                        NULL};
-    while (mod_of(d, hints) >= 0) {
-    }
-}
-
 static void decode_access(struct decoder *d, bool write) {
     static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio", NULL};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
@@ -97,8 +68,6 @@ static void decode_access(struct decoder *d, bool write) {
     }
     insn->fn = memory_fn(insn->space, write, strong);
 }
-
-void decode_st_async(struct decoder *d);
 
 void decode_ld(struct decoder *d) {
     decode_access(d, false);

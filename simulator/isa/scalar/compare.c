@@ -1,9 +1,9 @@
 /* Comparison and selection (PTX ISA: setp, set, selp, slct). */
 #include <math.h>
 
-#include "half.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "tensorcore/half.h"
 
 enum {
     CMP_EQ,

@@ -2,10 +2,10 @@
 #include <fenv.h>
 #include <math.h>
 
-#include "half.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
-#include "tensorcore/formats.h"
+#include "tensorcore/half.h"
+#include "tensorcore/mma/formats.h"
 
 static bool is_signed(unsigned type) {
     return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64;

@@ -3,14 +3,9 @@
 #include <fenv.h>
 #include <math.h>
 
-#include "half.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
-
-bool is_float_type(unsigned type) {
-    return type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2 || type == T_F32 ||
-           type == T_F32X2 || type == T_F64;
-}
+#include "tensorcore/half.h"
 
 static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
                                [RND_RN] = FE_TONEAREST,

@@ -2,9 +2,9 @@
 #include <fenv.h>
 #include <math.h>
 
-#include "half.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "tensorcore/half.h"
 
 enum { U_ABS, U_NEG, U_RCP, U_SQRT, U_RSQRT, U_SIN, U_COS, U_LG2, U_EX2, U_TANH };
 static const char *const names[] = {"abs", "neg", "rcp", "sqrt", "rsqrt", "sin",

@@ -1,5 +1,5 @@
 /* Arithmetic of fp16 and bf16, single and in pairs (PTX ISA, Half Precision Floating Point Instructions). */
-#include "half.h"
+#include "tensorcore/half.h"
 
 #include <math.h>
 

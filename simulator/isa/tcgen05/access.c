@@ -1,7 +1,6 @@
 /* tcgen05 instructions that a whole warp executes: allocation, ld, st, wait and the fences. */
 #include <stdlib.h>
 
-#include "isa/wgmma/wgmma.h"
 #include "state.h"
 
 /* ---- alloc, dealloc, relinquish_alloc_permit ---- */
@@ -143,9 +142,8 @@ static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write, access_c
 
 /* Registers of a tcgen05.ld count as written by a pending operation until wait::ld. */
 static void mark_rows(struct warp *warp, const struct function *function, const struct insn *insn, int sign) {
-    const struct launch *launch = warp->cta->cluster->launch;
     for (int r = 0; r < insn->ndst; r++) {
-        uint16_t *row = &warp->reg_pending[(launch->reg_base[function->index] + insn->op[r].off) / ROW32];
+        uint16_t *row = pending_row(warp, function, insn->op[r]);
         *row = (uint16_t)(*row + sign * PENDING_WRITE);
     }
 }
@@ -210,7 +208,7 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     }
     if (load && run->warp->npending < IN_FLIGHT) {
         run->warp->in_flight[run->warp->npending++] =
-            (struct in_flight){insn, run->split->function, UINT32_MAX, 0, 0};
+            (struct in_flight){insn, run->split->function, GROUP_OF_LOAD, 0, 0};
         mark_rows(run->warp, run->split->function, insn, 1);
     }
     async_issue(run, op);
@@ -239,7 +237,7 @@ static enum next wait_stream(struct run *run, struct stream *stream, const char 
 static void release_rows(struct warp *warp) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < warp->npending; i++) {
-        if (warp->in_flight[i].group == UINT32_MAX) {
+        if (warp->in_flight[i].group == GROUP_OF_LOAD) {
             mark_rows(warp, warp->in_flight[i].function, warp->in_flight[i].insn, -1);
         } else {
             warp->in_flight[kept++] = warp->in_flight[i];

@@ -17,8 +17,8 @@ static const char *const names[] = {
 
 bool stream_open(struct run *run, struct stream *stream, bool fenced) {
     if (stream->slot == 0) {
-        stream->slot = clock_slot(run->cluster);
-        if (stream->slot == 0 || (fenced && clock_slot(run->cluster) != stream->slot + 1)) {
+        stream->slot = execution_slot(run->cluster, fenced ? 2 : 1);
+        if (stream->slot == 0) {
             (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1,
                              "more tcgen05 threads and mbarriers than the checks can follow");
             return false;

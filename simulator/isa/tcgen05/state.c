@@ -86,26 +86,6 @@ void tensor_at_end(struct cluster *cluster, struct cta *cta) {
     }
 }
 
-static void join_slots(struct clockv *to, const struct clockv *from, uint32_t slot, uint32_t count) {
-    for (uint32_t i = slot; slot != 0 && i < slot + count; i++) {
-        if (to->seen[i] < from->seen[i]) {
-            to->seen[i] = to->strict[i] = from->seen[i];
-        }
-    }
-}
-
-void tensor_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    for (uint32_t i = 0; i < cluster->nctas; i++) {
-        const struct tensor *tensor = cluster->ctas[i].tensor;
-        for (uint32_t w = 0; tensor != NULL && tensor->used && w < cluster->ctas[i].nwarps; w++) {
-            const struct tensor_warp *warp = &tensor->warps[w];
-            join_slots(to, from, warp->pipe.slot, 1);
-            join_slots(to, from, warp->loads.slot, 2); /* waited for, and fenced */
-            join_slots(to, from, warp->stores.slot, 2);
-        }
-    }
-}
-
 enum next tensor_refuse(struct run *run, const char *kind, const struct tc_why *why) {
     return sim_report(run, why->unmodelled ? SIM_INCOMPLETE : SIM_ERROR, kind, -1, "%s", why->text);
 }

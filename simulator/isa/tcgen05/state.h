@@ -3,6 +3,7 @@
 #define SIM_ISA_TCGEN05_STATE_H
 
 #include "async/async.h"
+#include "tcgen05.h"
 #include "tensorcore/tcgen05.h"
 
 /* Uses of tensor memory, as far as a later one may conflict. */

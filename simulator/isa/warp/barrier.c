@@ -2,7 +2,7 @@
 #include "async/async.h"
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
-#include "machine/machine.h"
+#include "warp.h"
 
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED };
 enum { RED_POPC, RED_AND, RED_OR };
@@ -23,7 +23,6 @@ static void complete(struct cta *cta, struct named_barrier *bar) {
     cta->cluster->events++;
 }
 
-/* Lanes that have ended no longer count where all threads are meant. */
 void barriers_lost(struct cta *cta) {
     for (int i = 0; i < NAMED_BARRIERS; i++) {
         struct named_barrier *bar = &cta->bars[i];
@@ -155,7 +154,7 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     if (run->launch->checks && !insn->barrier.relaxed) {
         clock_publish(run, cluster->cluster_gathered);
     } else if (run->launch->checks) {
-        tensor_join(cluster, cluster->cluster_gathered, run->warp->clock);
+        execution_join(cluster, cluster->cluster_gathered, run->warp->clock);
         cause_join(cluster, cluster->cluster_gathered, run->warp->clock);
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {

@@ -3,6 +3,7 @@
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "warp.h"
 
 static enum next exec_bra(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
@@ -86,8 +87,6 @@ static void copy_frame(struct run *run, const struct call_copy *copy, uint32_t c
     }
 }
 
-enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask);
-
 static enum next exec_call(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct call_info *call = insn->control.call;
     struct split *split = run->split;
@@ -114,7 +113,36 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
     return GONE;
 }
 
-enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
+/* They are in nobody's way any more: barriers count without them. */
+static void end_lanes(struct run *run, uint32_t mask) {
+    struct warp *warp = run->warp;
+    warp->live &= ~mask;
+    run->split->mask &= ~mask;
+    run->split->pc++;
+    if (run->split->mask == 0) {
+        for (uint32_t i = 0; i < warp->nsplits; i++) {
+            if (warp->splits[i] == run->split) {
+                drop_split(warp, i);
+                break;
+            }
+        }
+    }
+    run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
+    run->cluster->events++;
+    barriers_lost(run->cta);
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < run->cluster->nctas; i++) {
+        live += run->cluster->ctas[i].live_threads;
+    }
+    if (run->cluster->cluster_arrived > 0 && run->cluster->cluster_arrived >= live) {
+        clusters_complete(run->cluster);
+    }
+    if (warp->live == 0) {
+        groups_at_end(run);
+    }
+}
+
+static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mask) {
     struct split *split = run->split;
     if (split->depth == 0 || insn->control.exits) {
         end_lanes(run, mask);

@@ -20,11 +20,6 @@ void warpgroups_free(struct warpgroup *groups) {
 
 /* ---- registers in use ---- */
 
-static uint16_t *pending_row(struct warp *warp, const struct function *function, struct operand operand) {
-    const struct launch *launch = warp->cta->cluster->launch;
-    return &warp->reg_pending[(launch->reg_base[function->index] + operand.off) / ROW32];
-}
-
 /* D's registers, then A's where A is in registers. */
 static uint32_t registers_used(const struct insn *insn) {
     return (uint32_t)insn->ndst + insn->wgmma.a_registers;
@@ -59,31 +54,16 @@ static enum next move_pending(struct run *run, const struct insn *first) {
         run, (struct wait){.kind = WAIT_ASYNC, .ready = all_done, .what = "a wgmma whose registers it copies"});
 }
 
-enum next pending_registers(struct run *run, const struct insn *insn) {
-    for (uint32_t i = 0; i < insn->nop; i++) {
-        struct operand operand = insn->op[i];
-        if (operand.base != BASE_REGS) {
-            continue;
-        }
-        uint16_t pending = *pending_row(run->warp, run->split->function, operand);
-        bool written = i < insn->ndst;
-        if (pending == 0 || (!written && pending < PENDING_WRITE)) {
-            continue;
-        }
-        const struct in_flight *first = &run->warp->in_flight[0];
-        if (first->group == UINT32_MAX) {
-            return tensor_register_use(run, first->insn, written);
-        }
-        if (insn->cls == CL_MOVE) {
-            return move_pending(run, first->insn);
-        }
-        (void)sim_report_pair(
-            run, SIM_ERROR, "wgmma-register", -1, first->insn,
-            written ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"
-                    : "reads a register that a pending wgmma %s: wgmma.wait_group has to come first",
-            pending >= PENDING_WRITE ? "accumulates into" : "still reads");
-        break;
+enum next wgmma_register_use(struct run *run, const struct insn *insn, const struct insn *first,
+                             uint32_t pending, bool written) {
+    if (insn->cls == CL_MOVE) {
+        return move_pending(run, first);
     }
+    (void)sim_report_pair(run, SIM_ERROR, "wgmma-register", -1, first,
+                          written
+                              ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"
+                              : "reads a register that a pending wgmma %s: wgmma.wait_group has to come first",
+                          pending >= PENDING_WRITE ? "accumulates into" : "still reads");
     return NEXT;
 }
 

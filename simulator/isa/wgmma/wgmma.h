@@ -7,10 +7,6 @@
 
 #define WGMMA_AHEAD 64 /* a warp may be so many wgmma ahead of its warpgroup */
 
-/* In a warp's reg_pending: how many pending operations read and write a register. */
-#define PENDING_READ  1
-#define PENDING_WRITE 256
-
 struct warpgroup {
     uint32_t issued[4]; /* by warp */
     uint32_t slot;      /* of the clock: operations waited for */
@@ -44,6 +40,14 @@ struct wgmma_data {
     _Alignas(16) uint8_t a[64][32], b[256][32];
     uint32_t d[]; /* 64 rows of N */
 };
+
+struct warpgroup *warpgroups_make(uint32_t count);
+void warpgroups_reset(struct warpgroup *groups, uint32_t count);
+void warpgroups_free(struct warpgroup *groups);
+/* insn touches a register that the pending wgmma `first` uses; `pending` is the register's entry in
+ * reg_pending. */
+enum next wgmma_register_use(struct run *run, const struct insn *insn, const struct insn *first,
+                             uint32_t pending, bool written);
 
 static inline struct operand op_of(const struct wgmma *mma, int at) {
     return mma->insn->op[at];

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tensorcore/formats.h"
+#include "formats.h"
 
 enum {
     TC_FRACTION_MMA = 25,       /* wgmma and mma.sync f16/bf16/tf32, all of tcgen05 but fp4 with block scales */

@@ -127,7 +127,7 @@ def test_no_key_of_the_report_hides_another(folder):
 
     run(folder)
     report = json.loads((folder / "report.json").read_text(), object_pairs_hook=unique)
-    assert [warp["index"] for warp in report["instructions_by_warp"]] == list(range(8))  # 256 threads
+    assert [warp["index"] for warp in report["counters"]["instructions_by_warp"]] == list(range(8))  # 256 threads
 
 
 def test_events_tell_the_same_time_in_every_run(folder):

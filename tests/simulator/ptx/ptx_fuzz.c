@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../../simulator/isa/opcodes.h"
 #include "../../../simulator/ptx/ir.h"
 #include "../../../simulator/sim.h"
 
@@ -161,7 +162,7 @@ int main(int argc, char **argv) {
             }
         }
         char message[400] = "";
-        struct module *module = ptx_parse(text, bytes, message, sizeof message);
+        struct module *module = ptx_parse(text, bytes, isa_opcodes, message, sizeof message);
         if (module == NULL && strncmp(message, "line ", 5) != 0) {
             (void)fprintf(stderr, "an error without a line: '%s'\n", message);
             return 1;

@@ -1,8 +1,8 @@
 /* The tensor part's functions a whole array at a time, for the tests to call through ctypes. */
 #include <stdlib.h>
 
-#include "../../../simulator/tensorcore/formats.h"
 #include "../../../simulator/tensorcore/mma/arith.h"
+#include "../../../simulator/tensorcore/mma/formats.h"
 #include "../../../simulator/tensorcore/tcgen05.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,11 +1,9 @@
 /* fp16 and bf16 values as bits. */
-#ifndef SIM_ISA_HALF_H
-#define SIM_ISA_HALF_H
+#ifndef TENSOR_HALF_H
+#define TENSOR_HALF_H
 
 #include <stdint.h>
 #include <string.h>
-
-struct decoder;
 
 __extension__ typedef _Float16 half_t;
 
@@ -39,8 +37,5 @@ static inline uint16_t f32_to_bf16(float x) {
     }
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-/* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
-void decode_half(struct decoder *d, const char *name, unsigned type);
 
 #endif

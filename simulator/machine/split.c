@@ -1,0 +1,29 @@
+/* A warp's splits: lanes that share a pc, and what they wait for. */
+#include "machine.h"
+
+static struct split *new_split(struct warp *warp) {
+    return &warp->split_store[__builtin_ctz(~warp->split_used)];
+}
+
+void add_split(struct run *run, uint32_t mask, uint32_t pc) {
+    struct warp *warp = run->warp;
+    struct split *split = new_split(warp); /* never more splits than lanes */
+    warp->split_used |= 1u << (split - warp->split_store);
+    *split = *run->split;
+    split->mask = mask;
+    split->pc = pc;
+    split->steps = 0;
+    split->resumed = false;
+    split->wait.kind = WAIT_NONE;
+    warp->splits[warp->nsplits++] = split;
+}
+
+void drop_split(struct warp *warp, uint32_t at) {
+    warp->split_used &= ~(1u << (warp->splits[at] - warp->split_store));
+    warp->splits[at] = warp->splits[--warp->nsplits];
+}
+
+enum next wait_for(struct run *run, struct wait wait) {
+    run->split->wait = wait;
+    return BLOCK;
+}
