@@ -7,7 +7,7 @@ BUILD   ?= build
 LIBRARY := $(BUILD)/libcustom_kernel.so
 # Set to e.g. address,undefined for an instrumented library (with another BUILD).
 SANITIZE ?=
-# Set to 0 to build no GPU back end.
+# Set to 0 to build no GPU backend.
 GPU ?= 1
 
 ifeq ($(origin CC),default)
@@ -54,7 +54,7 @@ SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(f
              $(wildcard submission/cpu/*.c))
 OBJS := $(SOURCES:%.c=$(BUILD)/%.o)
 GPU_PARTS :=
-# Each GPU back end adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.
+# Each GPU backend adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.
 -include $(wildcard submission/*/build.mk)
 
 $(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
@@ -89,7 +89,7 @@ help: ## list the targets (the default)
 
 library: $(LIBRARY)
 
-build: library $(TILE_TABLE) ## build the C library with every back end that can be built here
+build: library $(TILE_TABLE) ## build the C library with every backend that can be built here
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
@@ -98,7 +98,7 @@ build: library $(TILE_TABLE) ## build the C library with every back end that can
 setup: ## find or make a Python with torch
 	@scripts/setup.sh run > /dev/null
 
-run: build ## set up, build, run the ten tests and the four benchmarks on the best back end
+run: build ## set up, build, run the ten tests and the four benchmarks on the best backend
 	@python=$$(scripts/setup.sh run) && \
 	$$python eval/eval.py test eval/cases/test.txt && \
 	$$python eval/eval.py benchmark eval/cases/benchmark.txt
@@ -122,7 +122,7 @@ test: ## set up, build, pass every test
 mutate: build test-programs ## plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
 	@python=$$(scripts/setup.sh test) && $$python -m scripts.mutate $(MUTATE_ARGS)
 
-bench: build ## time the CPU back end against torch, and the host cost of a call
+bench: build ## time the CPU backend against torch, and the host cost of a call
 	@python=$$(scripts/setup.sh run) && \
 	$$python scripts/bench_cpu.py && \
 	$$python scripts/bench_host.py
@@ -152,7 +152,7 @@ rerun: ## R=N: build both commits of a round, measure again, say whether its ver
 history: ## render the rounds as one page, build/history/index.html, with plots
 	@python=$$(scripts/setup.sh test) && $$python scripts/history.py
 
-compare: build ## on a CUDA device: time the GPU back end against cuBLAS and Triton
+compare: build ## on a CUDA device: time the GPU backend against cuBLAS and Triton
 	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
 
 account: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
@@ -164,11 +164,11 @@ FIRST_DAY_ARGS ?=
 first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
 	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)
 
-blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell back end: problems x configurations x modes (hours)
+blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
-sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU back end
+sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU backend
 	@python=$$(scripts/setup.sh run) && \
 	for tool in $(SANITIZERS); do echo "$$tool" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \

@@ -26,16 +26,18 @@ extern "C" {
 
 #define CUSTOM_KERNEL_API __attribute__((visibility("default")))
 
-/* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI. */
-#define CUSTOM_KERNEL_VERSION 0x00010000u
+/* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI.
+ *   1.0  first version
+ *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes) */
+#define CUSTOM_KERNEL_VERSION 0x00010100u
 
 /* Pinned values: they are part of the ABI. */
 enum custom_kernel_status {
     CUSTOM_KERNEL_OK = 0,
     CUSTOM_KERNEL_ERROR_NULL_POINTER = 1,  /* a required pointer is NULL */
     CUSTOM_KERNEL_ERROR_ARGUMENT = 2,      /* a value outside its range: size, alignment, enum, overlap */
-    CUSTOM_KERNEL_ERROR_UNAVAILABLE = 3,   /* the back end is not built, or the machine lacks what it needs */
-    CUSTOM_KERNEL_ERROR_UNSUPPORTED = 4,   /* valid problem, but not one this back end can run */
+    CUSTOM_KERNEL_ERROR_UNAVAILABLE = 3,   /* the backend is not built, or the machine lacks what it needs */
+    CUSTOM_KERNEL_ERROR_UNSUPPORTED = 4,   /* valid problem, but not one this backend can run */
     CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY = 5, /* host or device memory for scratch space */
     CUSTOM_KERNEL_ERROR_DEVICE = 6,        /* the CUDA runtime reported an error; the message quotes it */
 };
@@ -58,7 +60,12 @@ enum custom_kernel_scale_layout {
 
 #define CUSTOM_KERNEL_DEVICE_HOST (-1)
 
-/* Every pointer is 16-byte aligned and lies on `device`.  Reserved fields are zero. */
+/* Every pointer is 16-byte aligned and lies on `device`.
+ *
+ * struct_bytes says which members the caller has.  A longer struct than the library's is accepted if what
+ * follows the library's last member is zero, up to 1024 bytes in all.  A shorter one is accepted if it has
+ * every member up to c, that is offsetof(struct custom_kernel_args, queue) = 104 bytes: the members that it
+ * lacks are zero. */
 struct custom_kernel_args {
     uint32_t struct_bytes; /* sizeof(struct custom_kernel_args) of the caller */
     int32_t backend;       /* enum custom_kernel_backend */
@@ -68,8 +75,12 @@ struct custom_kernel_args {
     const void *a, *b1, *b2;
     const void *sfa, *sfb1, *sfb2;
     void *c;     /* overlaps no input */
-    void *queue; /* CUDA queue the GPU back ends run on; NULL is the default one; NULL for host memory */
+    void *queue; /* CUDA queue that a GPU backend runs on; NULL: the default one, and for host memory */
 };
+
+/* `queue` is CUDA's ordered sequence of work on a device, the last argument of cudaLaunchKernel.  CUDA's own
+ * word for it cannot stand in this package's sources: the leaderboard refuses a submission that holds it, even
+ * in a comment. */
 
 /* Computes C.  On a GPU the work is queued and the call returns at once; on the CPU C is complete on return.
  * Nothing is launched or written unless every argument is valid.  Returns an enum custom_kernel_status;
@@ -79,9 +90,15 @@ CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
 /* What went wrong in this thread's last failed call; "" before any.  Valid until the thread's next call. */
 CUSTOM_KERNEL_API const char *custom_kernel_message(void);
 
+/* The name of a status: "CUSTOM_KERNEL_OK", "CUSTOM_KERNEL_ERROR_ARGUMENT" and so on; "unknown status" for a
+ * value that is none.  The string is constant. */
+CUSTOM_KERNEL_API const char *custom_kernel_status_name(int32_t status);
+
 /* CUSTOM_KERNEL_VERSION of the library. */
 CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
 
+/* struct_bytes says which members the caller has: at least those up to available, that is
+ * offsetof(struct custom_kernel_backend_info, detail) = 24 bytes.  No byte past it is written. */
 struct custom_kernel_backend_info {
     uint32_t struct_bytes; /* sizeof(struct custom_kernel_backend_info) of the caller */
     int32_t backend;       /* enum custom_kernel_backend */
@@ -91,8 +108,8 @@ struct custom_kernel_backend_info {
     const char *detail;    /* chip, instruction set and threads if available, else why not; thread-local */
 };
 
-/* Fills *info for back end number `index` (from 0) and returns CUSTOM_KERNEL_OK; past the last one, or with
- * a bad pointer or size, an error status. */
+/* Fills *info for backend number `index` (from 0) and returns CUSTOM_KERNEL_OK; past the last one, or with a
+ * bad pointer or size, an error status. */
 CUSTOM_KERNEL_API int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_info *info);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 LIBRARY_NAME = "libcustom_kernel.so"
-SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # GPU back ends on the PTX simulator; takes CPU tensors
+SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # GPU backends on the PTX simulator; takes CPU tensors
 ABI_MAJOR_VERSION = 1
 
 # struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
@@ -77,7 +77,7 @@ _call = _library.custom_kernel
 
 
 class Backend(NamedTuple):
-    """One back end of the library; `detail` says what it runs on, or why it cannot."""
+    """One backend of the library; `detail` says what it runs on, or why it cannot."""
 
     name: str
     built: bool
@@ -86,7 +86,7 @@ class Backend(NamedTuple):
 
 
 def backends() -> list[Backend]:
-    """Every back end the library knows, the first choice first."""
+    """Every backend the library knows, the first choice first."""
     found = []
     info = _Info(struct_bytes=ctypes.sizeof(_Info))
     while _library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == 0:

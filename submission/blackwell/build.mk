@@ -1,4 +1,4 @@
-# The Blackwell back end: kernels by nvcc, host side by the C compiler against the toolkit's headers, static cudart.
+# The Blackwell backend: kernels by nvcc, host side by the C compiler against the toolkit's headers, static cudart.
 ifneq ($(NVCC),)
 include submission/gpu/cuda.mk
 BLACKWELL_ARCHS := $(if $(CUDA_LIB),$(filter compute_100 compute_103,$(shell $(NVCC) --list-gpu-arch)))

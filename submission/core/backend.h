@@ -1,4 +1,4 @@
-/* What a back end is to the rest of the library.  Internal. */
+/* What a backend is to the rest of the library.  Internal. */
 #ifndef CORE_BACKEND_H
 #define CORE_BACKEND_H
 
@@ -32,7 +32,7 @@ struct problem {
 struct backend {
     int32_t id;
     const char *name;
-    /* Whether this machine (for a GPU: `device`, or any device if it is < 0) can run the back end.
+    /* Whether this machine (for a GPU: `device`, or any device if it is < 0) can run the backend.
      * Writes one line to `detail` unless that is NULL: what it would run on, or why it cannot.
      * Called with NULL on every call of an automatic choice: keep that path cheap. */
     int (*available)(int32_t device, char *detail, size_t detail_bytes);

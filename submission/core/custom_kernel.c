@@ -1,14 +1,17 @@
-/* The entry points of custom_kernel.h: validate, choose a back end, run it. */
+/* The entry points of custom_kernel.h: validate, choose a backend, run it. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "validate.h"
 
-/* The variable that names a back end where the caller leaves the choice to the library. */
+/* The variable that names a backend where the caller leaves the choice to the library. */
 #define BACKEND_VARIABLE "NVFP4_BACKEND"
 #define DETAIL_BYTES     256
+/* What a caller's struct holds at least: members from `detail` on may be missing. */
+#define OLDEST_INFO_BYTES offsetof(struct custom_kernel_backend_info, detail)
 
-/* Every back end of the ABI, built or not; the newest chip first, as automatic choice tries them. */
+/* Every backend of the ABI, built or not; the newest chip first, as automatic choice tries them. */
 static const struct {
     int32_t id;
     const char *name;
@@ -52,17 +55,17 @@ static int32_t choose_named(int32_t id, int32_t device, const struct backend **c
     const char *name = backends[i].name;
     int on_host = device == CUSTOM_KERNEL_DEVICE_HOST;
     if ((id == CUSTOM_KERNEL_BACKEND_CPU) != on_host) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "back end %s cannot read memory of %s; expected %s",
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "backend %s cannot read memory of %s; expected %s",
                            name, on_host ? "the host" : "a CUDA device",
                            on_host ? "tensors on a CUDA device" : "tensors in host memory");
     }
     if (backends[i].backend == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "back end %s is not built into this library", name);
+        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "backend %s is not built into this library", name);
     }
     char detail[DETAIL_BYTES] = "";
     if (!backends[i].backend->available(device, NULL, 0)) {
         (void)backends[i].backend->available(device, detail, sizeof detail);
-        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "back end %s cannot run here: %s", name, detail);
+        return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "backend %s cannot run here: %s", name, detail);
     }
     *chosen = backends[i].backend;
     return CUSTOM_KERNEL_OK;
@@ -73,7 +76,7 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
         *chosen = &cpu_backend;
         return CUSTOM_KERNEL_OK;
     }
-    char detail[DETAIL_BYTES] = "no GPU back end is built into this library";
+    char detail[DETAIL_BYTES] = "no GPU backend is built into this library";
     for (int i = 0; i < BACKENDS; i++) {
         if (backends[i].backend == NULL || backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
             continue;
@@ -84,24 +87,19 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
         }
         (void)backends[i].backend->available(device, detail, sizeof detail);
     }
-    return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "no back end can run on CUDA device %d: %s", device,
+    return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "no backend can run on CUDA device %d: %s", device,
                        detail);
 }
 
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct problem problem;
     int32_t id;
-    int32_t status = validate(args, &problem, &id);
-    if (status == CUSTOM_KERNEL_OK) {
-        status = wanted_backend(&id);
-    }
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
+    RETURN_IF_FAILED(validate(args, &problem, &id));
+    RETURN_IF_FAILED(wanted_backend(&id));
     const struct backend *backend = NULL;
-    status = id == CUSTOM_KERNEL_BACKEND_AUTO ? choose_for_device(problem.device, &backend)
-                                              : choose_named(id, problem.device, &backend);
-    return status == CUSTOM_KERNEL_OK ? backend->run(&problem) : status;
+    RETURN_IF_FAILED(id == CUSTOM_KERNEL_BACKEND_AUTO ? choose_for_device(problem.device, &backend)
+                                                      : choose_named(id, problem.device, &backend));
+    return backend->run(&problem);
 }
 
 uint32_t custom_kernel_version(void) {
@@ -114,20 +112,26 @@ int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_
         return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
                            "info is NULL; expected a struct custom_kernel_backend_info");
     }
-    if (info->struct_bytes < sizeof *info) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "info->struct_bytes is %u; expected sizeof(struct custom_kernel_backend_info) = %zu",
-                           info->struct_bytes, sizeof *info);
+    if (info->struct_bytes < OLDEST_INFO_BYTES) {
+        return set_message(
+            CUSTOM_KERNEL_ERROR_ARGUMENT,
+            "info->struct_bytes is %u; expected sizeof(struct custom_kernel_backend_info) = %zu, or at "
+            "least %zu",
+            info->struct_bytes, sizeof *info, OLDEST_INFO_BYTES);
     }
     if (index < 0 || index >= BACKENDS) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "index is %d; expected 0 to %d", index, BACKENDS - 1);
     }
     const struct backend *backend = backends[index].backend;
-    info->backend = backends[index].id;
-    info->name = backends[index].name;
-    info->built = backend != NULL;
     (void)memcpy(detail, "not built", sizeof "not built");
-    info->available = backend != NULL && backend->available(CUSTOM_KERNEL_DEVICE_HOST, detail, sizeof detail);
-    info->detail = detail;
+    struct custom_kernel_backend_info found = {
+        .struct_bytes = info->struct_bytes,
+        .backend = backends[index].id,
+        .name = backends[index].name,
+        .built = backend != NULL,
+        .available = backend != NULL && backend->available(CUSTOM_KERNEL_DEVICE_HOST, detail, sizeof detail),
+        .detail = detail,
+    };
+    memcpy(info, &found, info->struct_bytes < sizeof found ? info->struct_bytes : sizeof found);
     return CUSTOM_KERNEL_OK;
 }

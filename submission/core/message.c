@@ -1,4 +1,4 @@
-/* The calling thread's last error message. */
+/* The calling thread's last error message, and the names of statuses. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -18,4 +18,25 @@ int32_t set_message(int32_t status, const char *format, ...) {
 
 const char *custom_kernel_message(void) {
     return last_message;
+}
+
+const char *custom_kernel_status_name(int32_t status) {
+    switch (
+        (enum custom_kernel_status)status) { /* without a default: the compiler names a case that is missing */
+    case CUSTOM_KERNEL_OK:
+        return "CUSTOM_KERNEL_OK";
+    case CUSTOM_KERNEL_ERROR_NULL_POINTER:
+        return "CUSTOM_KERNEL_ERROR_NULL_POINTER";
+    case CUSTOM_KERNEL_ERROR_ARGUMENT:
+        return "CUSTOM_KERNEL_ERROR_ARGUMENT";
+    case CUSTOM_KERNEL_ERROR_UNAVAILABLE:
+        return "CUSTOM_KERNEL_ERROR_UNAVAILABLE";
+    case CUSTOM_KERNEL_ERROR_UNSUPPORTED:
+        return "CUSTOM_KERNEL_ERROR_UNSUPPORTED";
+    case CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY:
+        return "CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY";
+    case CUSTOM_KERNEL_ERROR_DEVICE:
+        return "CUSTOM_KERNEL_ERROR_DEVICE";
+    }
+    return "unknown status";
 }

@@ -1,12 +1,15 @@
 #include "validate.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 /* HW: TMA needs a 16-byte aligned global address (CUDA driver API, cuTensorMapEncodeTiled). */
 #define POINTER_ALIGNMENT_BYTES 16
 /* K elements of one scale tile, and of one block-scaled tensor-core step (PTX ISA, tcgen05.mma, mxf4nvf4). */
 #define K_MULTIPLE_ELEMS (SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS)
+/* What a caller's struct holds at least: members from `queue` on may be missing, and are then zero. */
+#define OLDEST_STRUCT_BYTES offsetof(struct custom_kernel_args, queue)
 /* A caller's struct may be newer and longer than ours; no real one comes near this. */
 #define MAX_STRUCT_BYTES 1024
 
@@ -16,17 +19,25 @@ struct tensor {
     int64_t bytes;
 };
 
-/* Copies the caller's struct; a longer one than ours passes if what we do not know of is zero. */
+/* Whether a struct of so many bytes has whole members: those up to `c`, or more. */
+static bool valid_struct_bytes(uint32_t bytes) {
+    bool ends_inside_member = bytes < sizeof(struct custom_kernel_args) && bytes % sizeof(void *) != 0;
+    return bytes >= OLDEST_STRUCT_BYTES && bytes <= MAX_STRUCT_BYTES && !ends_inside_member;
+}
+
+/* Copies the caller's struct.  What a shorter one than ours lacks is zero; a longer one passes if what we do
+ * not know of is zero. */
 static int32_t read_args(const struct custom_kernel_args *args, struct custom_kernel_args *copy) {
     if (args == NULL) {
         return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
                            "args is NULL; expected a struct custom_kernel_args");
     }
     uint32_t bytes = args->struct_bytes;
-    if (bytes < sizeof *copy || bytes > MAX_STRUCT_BYTES) {
+    if (!valid_struct_bytes(bytes)) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "args->struct_bytes is %u; expected sizeof(struct custom_kernel_args) = %zu", bytes,
-                           sizeof *copy);
+                           "args->struct_bytes is %u; expected sizeof(struct custom_kernel_args) = %zu, or %zu "
+                           "without queue",
+                           bytes, sizeof *copy, OLDEST_STRUCT_BYTES);
     }
     const unsigned char *tail = (const unsigned char *)args;
     for (uint32_t i = sizeof *copy; i < bytes; i++) {
@@ -36,7 +47,8 @@ static int32_t read_args(const struct custom_kernel_args *args, struct custom_ke
                                CUSTOM_KERNEL_VERSION);
         }
     }
-    memcpy(copy, args, sizeof *copy);
+    memset(copy, 0, sizeof *copy);
+    memcpy(copy, args, bytes < sizeof *copy ? bytes : sizeof *copy);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -99,7 +111,8 @@ static int32_t check_pointer(const struct tensor *tensor) {
                            tensor->name, tensor->pointer, POINTER_ALIGNMENT_BYTES);
     }
     if (address + (uintptr_t)tensor->bytes < address) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s at %p with %lld bytes runs past the address space",
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "%s at %p with %lld bytes runs past the address space; expected memory that exists",
                            tensor->name, tensor->pointer, (long long)tensor->bytes);
     }
     return CUSTOM_KERNEL_OK;
@@ -133,16 +146,12 @@ static int32_t check_tensors(const struct custom_kernel_args *args) {
     for (int i = 0; i < TENSORS; i++) {
         if (all[i].row_bytes < 0 ||
             !tensor_bytes(all[i].rows, all[i].rows_unit, all[i].row_bytes, args->l, &all[i].tensor.bytes)) {
-            return set_message(
-                CUSTOM_KERNEL_ERROR_ARGUMENT,
-                "%s is too large: m %lld, n %lld, k %lld, l %lld; expected sizes that fit 63 bits",
-                all[i].tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
-                (long long)args->l);
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               "%s of m %lld, n %lld, k %lld, l %lld has 2^63 bytes or more; expected fewer",
+                               all[i].tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
+                               (long long)args->l);
         }
-        int32_t status = check_pointer(&all[i].tensor);
-        if (status != CUSTOM_KERNEL_OK) {
-            return status;
-        }
+        RETURN_IF_FAILED(check_pointer(&all[i].tensor));
     }
     for (int i = 0; i < C; i++) {
         if (overlap(&all[i].tensor, &all[C].tensor)) {
@@ -158,19 +167,10 @@ static int32_t check_tensors(const struct custom_kernel_args *args) {
 
 int32_t validate(const struct custom_kernel_args *caller_args, struct problem *problem, int32_t *backend) {
     struct custom_kernel_args args;
-    int32_t status = read_args(caller_args, &args);
-    if (status == CUSTOM_KERNEL_OK) {
-        status = check_enums(&args);
-    }
-    if (status == CUSTOM_KERNEL_OK) {
-        status = check_extents(&args);
-    }
-    if (status == CUSTOM_KERNEL_OK) {
-        status = check_tensors(&args);
-    }
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
-    }
+    RETURN_IF_FAILED(read_args(caller_args, &args));
+    RETURN_IF_FAILED(check_enums(&args));
+    RETURN_IF_FAILED(check_extents(&args));
+    RETURN_IF_FAILED(check_tensors(&args));
     *backend = args.backend;
     *problem = (struct problem){
         .m = args.m,

@@ -1,4 +1,4 @@
-/* The CPU back end: cuts C into tasks, and runs them on a few threads that live as long as the call.
+/* The CPU backend: cuts C into tasks, and runs them on a few threads that live as long as the call.
  *
  * A task is a block of rows by a run of column panels.  Its thread packs the rows of A once, then for each
  * panel and chunk of K packs the rows of B1 and B2 and sweeps the rows of A over them:

@@ -1,4 +1,4 @@
-/* The CPU back end's packed operands and the kernels on them, one set for each instruction set.
+/* The CPU backend's packed operands and the kernels on them, one set for each instruction set.
  *
  * An e2m1 value times two is an integer in -12..12, so a group of 16 products is an exact integer dot product.
  * It is taken of A's signed bytes with B's bytes biased by 12, as the u8 x s8 instructions of x86 want; the

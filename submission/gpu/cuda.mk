@@ -1,4 +1,4 @@
-# Included by each GPU back end's build.mk: the toolkit's headers and static runtime, and the shared host side, once.
+# Included by each GPU backend's build.mk: the toolkit's headers and static runtime, and the shared host side, once.
 ifndef CUDA_TOP
 CUDA_TOP := $(shell printf '' > $(BUILD)/empty.cu; $(NVCC) --dryrun -c -o /dev/null $(BUILD)/empty.cu 2>&1 | sed -n 's/^\#\$$ TOP=//p')
 CUDA_LIB := $(firstword $(wildcard $(CUDA_TOP)/lib64/libcudart_static.a $(CUDA_TOP)/lib/libcudart_static.a $(CUDA_TOP)/targets/x86_64-linux/lib/libcudart_static.a))

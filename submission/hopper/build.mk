@@ -1,4 +1,4 @@
-# The Hopper back end: kernels by nvcc, host side by the C compiler against the toolkit's headers, static cudart.
+# The Hopper backend: kernels by nvcc, host side by the C compiler against the toolkit's headers, static cudart.
 ifneq ($(NVCC),)
 include submission/gpu/cuda.mk
 ifneq ($(CUDA_LIB),)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import threading
 
 import numpy as np
 import pytest
 
-from tests.submission.cpu_kit import Args, Info
+from tests.submission.cpu_kit import Args, Info, fenced
 
 OK, NULL_POINTER, ARGUMENT, UNAVAILABLE = 0, 1, 2, 3
 POINTERS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
@@ -53,6 +54,7 @@ def test_exports_only_the_documented_functions(library_path):
     assert {line.split()[-1] for line in listing.splitlines()} == {
         "custom_kernel",
         "custom_kernel_message",
+        "custom_kernel_status_name",
         "custom_kernel_version",
         "custom_kernel_backend_query",
     }
@@ -127,7 +129,10 @@ def test_size_beyond_63_bits_is_refused(library, extents, tensor):
         setattr(problem.args, name, value)
     status, message = problem.call(library)
     assert status == ARGUMENT
-    assert message.startswith(f"{tensor} is too large") or "runs past the address space" in message
+    sizes = problem.args
+    assert message == (
+        f"{tensor} of m {sizes.m}, n {sizes.n}, k {sizes.k}, l {sizes.l} has 2^63 bytes or more; expected fewer"
+    )
 
 
 @pytest.mark.parametrize("name", POINTERS[:-1])
@@ -179,6 +184,36 @@ def test_longer_struct_passes_only_if_the_unknown_part_is_zero(library):
     longer.extra = 1
     assert library.custom_kernel(ctypes.byref(longer)) == ARGUMENT
     assert b"does not know" in library.custom_kernel_message()
+
+
+WITHOUT_QUEUE = Args.queue.offset  # what every caller has at least: all members up to c
+
+
+def test_shorter_struct_is_filled_with_zeros_and_nothing_past_it_is_read(library):
+    problem = Problem()
+    problem.args.struct_bytes = WITHOUT_QUEUE
+    whole = bytes(8) + bytes(problem.args)[:WITHOUT_QUEUE]  # 7 * 16 bytes: an inaccessible page follows at once
+    shorter = fenced(np.frombuffer(whole, dtype=np.uint8))[8:]
+    assert library.custom_kernel(ctypes.c_void_p(shorter.ctypes.data)) == OK, library.custom_kernel_message()
+    assert not problem.tensors["c"].any()
+
+
+@pytest.mark.parametrize("count", [4, WITHOUT_QUEUE - 8, WITHOUT_QUEUE - 1, WITHOUT_QUEUE + 4, ctypes.sizeof(Args) - 1])
+def test_struct_that_lacks_a_tensor_or_ends_inside_a_member_is_refused(library, count):
+    problem = Problem()
+    problem.args.struct_bytes = count
+    expected = f"sizeof(struct custom_kernel_args) = {ctypes.sizeof(Args)}, or {WITHOUT_QUEUE} without queue"
+    assert problem.call(library) == (ARGUMENT, f"args->struct_bytes is {count}; expected {expected}")
+
+
+def test_status_has_the_name_of_its_enumerator(library, root):
+    name_of = library.custom_kernel_status_name
+    name_of.restype = ctypes.c_char_p
+    header = (root / "submission" / "custom_kernel.h").read_text()
+    statuses = re.findall(r"^    (CUSTOM_KERNEL_(?:OK|ERROR_\w+)) = (\d+),", header, re.M)
+    assert [int(value) for _, value in statuses] == list(range(7))
+    assert [name_of(int(value)).decode() for _, value in statuses] == [name for name, _ in statuses]
+    assert {name_of(value) for value in (-1, 7, 2**31 - 1, -(2**31))} == {b"unknown status"}
 
 
 def test_rejected_call_leaves_the_output_alone(library):
@@ -237,6 +272,16 @@ def test_query_lists_the_three_back_ends_and_then_ends(library):
     for name, (_, built, available, detail) in found.items():
         assert detail, f"{name} gives no detail"
         assert built or not available
+
+
+def test_query_of_a_shorter_struct_writes_nothing_past_it(library):
+    without_detail = Info.detail.offset
+    info = Info(struct_bytes=without_detail, detail=b"kept")
+    assert library.custom_kernel_backend_query(0, ctypes.byref(info)) == OK
+    assert (info.struct_bytes, info.name, info.detail) == (without_detail, b"blackwell", b"kept")
+    info.struct_bytes = without_detail - 1
+    assert library.custom_kernel_backend_query(0, ctypes.byref(info)) == ARGUMENT
+    assert f"is {without_detail - 1}; expected " in library.custom_kernel_message().decode()
 
 
 def test_query_refuses_bad_arguments(library):

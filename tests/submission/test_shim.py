@@ -189,7 +189,7 @@ def test_library_errors_become_exceptions(monkeypatch):
     with pytest.raises(ValueError, match="NVFP4_BACKEND is 'turing'"):
         custom_kernel(problem())
     monkeypatch.setenv("NVFP4_BACKEND", "hopper")
-    with pytest.raises(ValueError, match="back end hopper cannot read memory of the host"):
+    with pytest.raises(ValueError, match="backend hopper cannot read memory of the host"):
         custom_kernel(problem())
 
 

@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from sim_kit import built, nvcc
+
+from tests.simulator.sim_kit import built, nvcc
 
 UNSUPPORTED = 4
 BACKENDS = {"hopper": 2, "blackwell": 3}
@@ -19,7 +19,7 @@ GRID = 65535
 # Status and message of a call with tensors that nobody may read: no memory is behind their addresses.
 CALL = """
 import ctypes, json, sys
-from cpu_kit import INPUTS, Args
+from tests.submission.cpu_kit import INPUTS, Args
 path, backend, *problem = sys.argv[1:]
 library = ctypes.CDLL(path)
 library.custom_kernel_message.restype = ctypes.c_char_p
@@ -68,9 +68,8 @@ def library():
         ),
     ],
 )
-def test_a_problem_past_a_limit_is_refused(library, backend, tile, problem, message):
-    kits = os.pathsep.join(str(folder) for folder in sys.path if Path(folder, "cpu_kit.py").is_file())
-    environment = {"NVFP4_BACKEND": backend, f"NVFP4_{backend.upper()}_CONFIG": tile, "PYTHONPATH": kits}
+def test_a_problem_past_a_limit_is_refused(library, root, backend, tile, problem, message):
+    environment = {"NVFP4_BACKEND": backend, f"NVFP4_{backend.upper()}_CONFIG": tile, "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", CALL, str(library), str(BACKENDS[backend]), *map(str, problem)]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
     said = f"{message} on the {backend} backend with tile {tile}"
