@@ -103,6 +103,35 @@ class TensorMap(ctypes.Structure):
     )
 
 
+class Counters(ctypes.Structure):
+    """struct sim_counters, member by member."""
+
+    _fields_ = (
+        ("launches", ctypes.c_uint64),
+        ("ctas", ctypes.c_uint64),
+        ("instructions", ctypes.c_uint64),
+        ("by_class", ctypes.c_uint64 * 16),
+        ("by_warp", ctypes.c_uint64 * 16 * 32),
+        ("tma_load_bytes", ctypes.c_uint64),
+        ("tma_store_bytes", ctypes.c_uint64),
+        ("global_load_bytes", ctypes.c_uint64),
+        ("global_store_bytes", ctypes.c_uint64),
+        ("shared_load_bytes", ctypes.c_uint64),
+        ("shared_store_bytes", ctypes.c_uint64),
+        ("global_load_sectors", ctypes.c_uint64),
+        ("global_store_sectors", ctypes.c_uint64),
+        ("shared_wavefronts", ctypes.c_uint64),
+        ("shared_ideal_wavefronts", ctypes.c_uint64),
+        ("tensor_instructions", ctypes.c_uint64),
+        ("tensor_macs", ctypes.c_uint64),
+        ("tensor_cycles", ctypes.c_uint64),
+        ("barrier_waits", ctypes.c_uint64),
+        ("barrier_waits_blocked", ctypes.c_uint64),
+        ("async_operations", ctypes.c_uint64),
+        ("seconds", ctypes.c_double),
+    )
+
+
 @cache
 def library() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(built("libptxsim.so")))
@@ -210,6 +239,19 @@ class Sim:
             row = {name: getattr(finding, name) for name, _ in Finding._fields_}
             found.append({key: value.decode() if isinstance(value, bytes) else value for key, value in row.items()})
         return found
+
+    @property
+    def counters(self) -> Counters:
+        return Counters.from_buffer_copy(Counters.from_address(self.lib.sim_counters(self.sim)))
+
+    def report(self, path: Path) -> str:
+        """The JSON report's text, by way of a file."""
+        libc = ctypes.CDLL(None)
+        libc.fopen.restype = ctypes.c_void_p
+        file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
+        self.lib.sim_print_json(self.sim, file)
+        libc.fclose(file)
+        return path.read_text()
 
     @property
     def kinds(self) -> set[str]:

@@ -92,3 +92,13 @@ def edges(bits: int) -> list[int]:
 def signed(value: int, bits: int) -> int:
     top = 1 << (bits - 1)
     return ((value & (2 * top - 1)) ^ top) - top
+
+
+def rows(bits: int, third: int | None = None) -> dict[str, np.ndarray]:
+    """Every pair of edges and as many random words; c's width may be another."""
+    rng = np.random.default_rng(20261 + bits)
+    a, b = every_pair(edges(bits), bits)
+    a, b = (np.concatenate([x, random_words(rng, 128, bits)]) for x in (a, b))
+    c = random_words(rng, len(a), third or bits)
+    c[::3] = np.resize(np.array(edges(third or bits), c.dtype), len(c[::3]))
+    return {"a": a, "b": b, "c": c}

@@ -1,0 +1,203 @@
+"""ptxsim: its options, its arguments, its exit status and what it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import PTX, body, built
+
+SHOW = body(  # out[thread] = what the parameters and the shape are
+    "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; ld.param.s32 %r2, [i];"
+    " ld.param.u64 %rd2, [n]; ld.param.f32 %f1, [f];",
+    "ld.param.f64 %fd1, [d]; setp.ne.u32 %p1, %r1, 0; @%p1 bra END; st.global.u32 [%rd1], %r2;",
+    "st.global.u64 [%rd1+8], %rd2; st.global.f32 [%rd1+16], %f1; st.global.f64 [%rd1+24], %fd1;",
+    "mov.u32 %r3, %nctaid.x; mov.u32 %r4, %nctaid.y; mov.u32 %r5, %nctaid.z; st.global.u32 [%rd1+32], %r3;",
+    "st.global.u32 [%rd1+36], %r4; st.global.u32 [%rd1+40], %r5; mov.u32 %r3, %ntid.x; mov.u32 %r4, %ntid.y;",
+    "st.global.u32 [%rd1+44], %r3; st.global.u32 [%rd1+48], %r4; mov.u32 %r3, %cluster_nctaid.x;",
+    "st.global.u32 [%rd1+52], %r3; mov.u32 %r3, %dynamic_smem_size; st.global.u32 [%rd1+56], %r3; END:",
+    params=".param .u64 p, .param .s32 i, .param .u64 n, .param .f32 f, .param .f64 d",
+)
+VERDICTS = {  # PTX, exit status, the finding's kind
+    "clean": ("mov.u32 %r1, 1;", 0, None),
+    "review": ("mov.u32 %r1, cell; ld.shared.u32 %r2, [%r1];", 1, "uninitialised-read"),
+    "error": ("trap;", 2, "trap"),
+    "incomplete": (
+        "mov.u32 %r1, cell;" + "mbarrier.init.shared.b64 [%r1], 1; add.u32 %r1, %r1, 8;" * 513,
+        3,
+        "mbarrier-init",
+    ),
+}
+
+
+def ptxsim(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([built("ptxsim"), *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str):
+        (tmp_path / "kernel.ptx").write_text(text)
+        return tmp_path / "kernel.ptx"
+
+    return write
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_exit_status_is_the_verdict(file, verdict):
+    statement, status, kind = VERDICTS[verdict]
+    path = file(body(statement, registers=".shared .align 8 .b8 cell[4200];"))
+    plain = ptxsim(path, "--block", 1, "--", "u64:0")
+    assert plain.returncode == status, plain.stderr
+    assert f"verdict: {verdict}\n" in plain.stdout
+    if kind:
+        assert plain.stdout.startswith(f"{verdict}: {kind}: ")
+        assert "  kernel k, CTA 0,0,0, warp 0" in plain.stdout
+    quiet = ptxsim(path, "--block", 1, "--quiet", "--", "u64:0")
+    assert (quiet.returncode, quiet.stdout) == (status, "")
+    report = ptxsim(path, "--block", 1, "--json", "--", "u64:0")
+    assert report.returncode == status
+    assert json.loads(report.stdout)["verdict"] == verdict
+    assert [f["kind"] for f in json.loads(report.stdout)["findings"]] == [kind] * (kind is not None)
+
+
+def test_arguments_and_shape_reach_the_kernel(file, tmp_path):
+    path, dump = file(SHOW), tmp_path / "out.bin"
+    done = ptxsim(
+        path, "k", "--grid", "4,3,2", "--block", "32,2", "--cluster", "2", "--shared", "512", "--dump", f"0={dump}",
+        "--quiet", "--", "buf:64", "i32:-7", "u64:0x123456789abcdef0", "f32:1.5", "f64:-0.1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = dump.read_bytes()
+    assert len(out) == 64
+    words = np.frombuffer(out, np.uint32)
+    assert words[0] == 2**32 - 7
+    assert np.frombuffer(out, np.uint64)[1] == 0x123456789ABCDEF0
+    assert words[4:5].view(np.float32)[0] == np.float32(1.5)
+    assert np.frombuffer(out, np.float64)[3] == -0.1
+    assert words[8:15].tolist() == [4, 3, 2, 32, 2, 2, 512]
+
+
+def test_a_buffer_is_filled_from_a_file_and_written_to_one(file, tmp_path):
+    source, target, other = (tmp_path / name for name in ("in.bin", "out.bin", "other.bin"))
+    values = np.arange(64, dtype=np.float32)
+    source.write_bytes(values.tobytes())
+    command = [PTX / "add.ptx", "add", "--block", 64, "--quiet", "--dump", f"2={target}", "--dump", f"0={other}", "--"]
+    done = ptxsim(*command, f"buf:256={source}", f"buf:256={source}", "buf:256", "u32:64")
+    assert done.returncode == 0, done.stderr
+    assert other.read_bytes() == source.read_bytes()
+    got = np.frombuffer(target.read_bytes(), np.uint32)
+    assert (got.view(np.float32) == 2 * values).all() or (got == 2 * values.view(np.uint32)).all()
+
+
+def test_a_tensor_map_argument(file, tmp_path):
+    """map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX, here a box of 4 by 2 words out of 8 rows of 16."""
+    path, source, target = file(LOAD), tmp_path / "in.bin", tmp_path / "out.bin"
+    values = np.arange(128, dtype=np.uint32)
+    source.write_bytes(values.tobytes())
+    command = [path, "--block", 1, "--quiet", "--dump", f"1={target}", "--", f"buf:512={source}", "buf:32"]
+    assert ptxsim(*command, "map:0:2:0:16,8:64:4,2").returncode == 0
+    assert (np.frombuffer(target.read_bytes(), np.uint32) == values.reshape(8, 16)[3:5, 4:8].ravel()).all()
+    for wrong in ("map:9:2:0:16,8:64:4,2", "map:0:2:0:16,8", "map:0:2:0:16,8:63:4,2"):
+        done = ptxsim(*command, wrong)
+        assert (done.returncode, f"bad argument: {wrong}" in done.stderr) == (4, True), wrong
+    assert "tensor map: global stride 0 is 63 bytes" in done.stderr
+
+
+LOAD = body(
+    "mov.u32 %r2, tile; mov.u32 %r3, bar; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+    "mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2; mov.u32 %r4, 4; mov.u32 %r5, 3; ld.param.u64 %rd1, [out];",
+    "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 32;",
+    ""
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    " [%r2], [%rd2, {%r4, %r5}], [%r3];",
+    "TRY: mbarrier.try_wait.parity.shared.b64 %p1, [%r3], 0; @!%p1 bra TRY;",
+    "ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r2]; st.global.v4.u32 [%rd1], {%r6, %r7, %r8, %r9};",
+    "ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r2+16]; st.global.v4.u32 [%rd1+16], {%r6, %r7, %r8, %r9};",
+    params=".param .u64 in, .param .u64 out, .param .align 64 .b8 map[128]",
+    registers=".shared .align 128 .b8 tile[128]; .shared .align 8 .b8 bar[8];",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "usage: ptxsim FILE.ptx"),
+        (("FILE", "--mode", "hasty"), "usage: ptxsim"),
+        (("FILE", "--mode", "late:3"), "usage: ptxsim"),
+        (("FILE", "--mode", "random:"), "usage: ptxsim"),
+        (("FILE", "--mode", "random:3x"), "usage: ptxsim"),
+        (("FILE", "--surprise", "1"), "usage: ptxsim"),
+        (("/nonexistent.ptx",), "ptxsim: cannot read: /nonexistent.ptx"),
+        (("FILE", "absent", "--", "u64:0"), "ptxsim: launch refused: no such kernel"),
+        (("FILE", "--block", "2048", "--", "u64:0"), "ptxsim: launch refused: more threads"),
+        (("FILE", "--", "u64:0", "u64:0"), "ptxsim: launch refused: the wrong number of arguments"),
+        (("FILE", "--", "u65:0"), "ptxsim: bad argument: u65:0"),
+        (("FILE", "--", "7"), "ptxsim: bad argument: 7"),
+        (("FILE", "--", "buf:16=/nonexistent"), "ptxsim: bad argument: buf:16=/nonexistent"),
+        (("FILE", "--dump", "0", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0"),
+        (("FILE", "--dump", "1=x", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 1=x"),
+        (("FILE", "--dump", "0=x", "--", "u64:1"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0=x"),
+        (("FILE", "--dump", "0=/nonexistent/x", "--", "buf:16"), "ptxsim: cannot write: /nonexistent/x"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_exits_with_4(file, words, said):
+    path = file(body("mov.u32 %r1, 1;"))
+    done = ptxsim(*(path if word == "FILE" else word for word in words))
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert done.stdout == "" or "--dump" in words
+
+
+@pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:0", "random:7", "random", "poison"])
+def test_every_mode_is_taken(file, mode):
+    done = ptxsim(PTX / "pipeline.ptx", "--mode", mode, "--block", 64, "--", "buf:4096", "buf:4096", "u32:7")
+    assert done.returncode == 0, done.stdout
+
+
+def test_only_reading_a_file(file):
+    assert ptxsim(file(body("trap;")), "--parse").returncode == 0
+    assert ptxsim(file(body("frobnicate;")), "--parse").returncode == 4
+
+
+def test_a_limit_of_instructions_and_no_checks(file):
+    loop = file(body("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 2000; @%p1 bra L;"))
+    assert ptxsim(loop, "--limit", 100000, "--", "u64:0").returncode == 0
+    assert ptxsim(loop, "--limit", 1000, "--", "u64:0").returncode == 2
+    racy = file(
+        body(
+            "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; st.shared.u32 [%r2], %r1;",
+            registers=".shared .align 8 .b8 cell[8];",
+        )
+    )
+    assert ptxsim(racy, "--block", 64, "--", "u64:0").returncode == 2
+    assert ptxsim(racy, "--block", 64, "--no-checks", "--", "u64:0").returncode == 0
+
+
+def test_findings_name_both_places_and_how_often(file):
+    done = ptxsim(
+        file(
+            body(
+                "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; setp.lt.u32 %p1, %r1, 32;",
+                "@%p1 st.shared.u32 [%r2], %r1;",
+                "@!%p1 st.shared.u32 [%r2], %r1;",
+                registers=".shared .align 8 .b8 cell[8];",
+            )
+        ),
+        "--block", 64, "--grid", 3, "--threads", 1, "--", "u64:0",
+    )  # fmt: skip
+    assert done.returncode == 2
+    want = "  kernel k, CTA 0,0,0, warp 1\n  at PTX line 11\n  against PTX line 10\n  seen 3 times\n"
+    assert want in done.stdout, done.stdout
+    assert "\n  instructions of warp 1 " in done.stdout
+
+
+def test_the_summary_lists_counters_classes_and_warps(file):
+    done = ptxsim(file(body("mov.u32 %r1, 1; add.u32 %r1, %r1, 1;")), "--block", 32, "--grid", 2, "--", "u64:0")
+    rows = dict(line.rsplit(None, 1) for line in done.stdout.splitlines()[1:])
+    rows = {name.strip(): value for name, value in rows.items()}
+    assert (rows["ctas"], rows["launches"], rows["instructions"]) == ("2", "1", "6")
+    assert (rows["integer"], rows["move"], rows["control"], rows["instructions of warp 0"]) == ("2", "2", "2", "6")
