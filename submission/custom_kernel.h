@@ -97,8 +97,8 @@ CUSTOM_KERNEL_API const char *custom_kernel_status_name(int32_t status);
 /* CUSTOM_KERNEL_VERSION of the library. */
 CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
 
-/* struct_bytes says which members the caller has: at least those up to available, that is
- * offsetof(struct custom_kernel_backend_info, detail) = 24 bytes.  No byte past it is written. */
+/* struct_bytes says which members the caller has: all, or all but detail (24 bytes).  No byte past it is
+ * written. */
 struct custom_kernel_backend_info {
     uint32_t struct_bytes; /* sizeof(struct custom_kernel_backend_info) of the caller */
     int32_t backend;       /* enum custom_kernel_backend */

@@ -8,7 +8,7 @@
 /* The variable that names a backend where the caller leaves the choice to the library. */
 #define BACKEND_VARIABLE "NVFP4_BACKEND"
 #define DETAIL_BYTES     256
-/* What a caller's struct holds at least: members from `detail` on may be missing. */
+/* What a caller's struct holds at least: `detail` may be missing. */
 #define OLDEST_INFO_BYTES offsetof(struct custom_kernel_backend_info, detail)
 
 /* Every backend of the ABI, built or not; the newest chip first, as automatic choice tries them. */
@@ -112,11 +112,11 @@ int32_t custom_kernel_backend_query(int32_t index, struct custom_kernel_backend_
         return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
                            "info is NULL; expected a struct custom_kernel_backend_info");
     }
-    if (info->struct_bytes < OLDEST_INFO_BYTES) {
+    if (info->struct_bytes != OLDEST_INFO_BYTES && info->struct_bytes < sizeof *info) {
         return set_message(
             CUSTOM_KERNEL_ERROR_ARGUMENT,
-            "info->struct_bytes is %u; expected sizeof(struct custom_kernel_backend_info) = %zu, or at "
-            "least %zu",
+            "info->struct_bytes is %u; expected sizeof(struct custom_kernel_backend_info) = %zu, or %zu "
+            "without detail",
             info->struct_bytes, sizeof *info, OLDEST_INFO_BYTES);
     }
     if (index < 0 || index >= BACKENDS) {

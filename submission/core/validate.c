@@ -111,8 +111,7 @@ static int32_t check_pointer(const struct tensor *tensor) {
                            tensor->name, tensor->pointer, POINTER_ALIGNMENT_BYTES);
     }
     if (address + (uintptr_t)tensor->bytes < address) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "%s at %p with %lld bytes runs past the address space; expected memory that exists",
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s at %p with %lld bytes runs past the address space",
                            tensor->name, tensor->pointer, (long long)tensor->bytes);
     }
     return CUSTOM_KERNEL_OK;

@@ -279,9 +279,6 @@ def test_query_of_a_shorter_struct_writes_nothing_past_it(library):
     info = Info(struct_bytes=without_detail, detail=b"kept")
     assert library.custom_kernel_backend_query(0, ctypes.byref(info)) == OK
     assert (info.struct_bytes, info.name, info.detail) == (without_detail, b"blackwell", b"kept")
-    info.struct_bytes = without_detail - 1
-    assert library.custom_kernel_backend_query(0, ctypes.byref(info)) == ARGUMENT
-    assert f"is {without_detail - 1}; expected " in library.custom_kernel_message().decode()
 
 
 def test_query_refuses_bad_arguments(library):

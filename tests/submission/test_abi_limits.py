@@ -105,7 +105,7 @@ def test_a_field_that_the_library_does_not_know_is_told_by_its_place(library, at
 
 
 def test_the_version_has_a_major_minor_and_patch_number(library):
-    assert library.custom_kernel_version() == 1 << 16
+    assert library.custom_kernel_version() == 1 << 16 | 1 << 8
 
 
 # --- sizes and places ---------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_sizes_fit_63_bits_or_the_tensor_is_named(library, tensor, fits, extents
     status, message = spoilt(library, **extents)
     assert status == ARGUMENT
     m, n, k, batches = (extents.get(name, value) for name, value in zip("mnkl", SHAPES[0], strict=True))
-    assert message == (f"{tensor} is too large: m {m}, n {n}, k {k}, l {batches}; expected sizes that fit 63 bits")
+    assert message == f"{tensor} of m {m}, n {n}, k {k}, l {batches} has 2^63 bytes or more; expected fewer"
 
 
 # --- values and their order ---------------------------------------------------------------------------
