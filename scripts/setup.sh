@@ -55,7 +55,7 @@ else
     python=$venv/bin/python
 fi
 
-if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard; then
+if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter tree_sitter_cuda; then
     # A new .venv sees the torch at hand, and keeps what is added away from it.
     if [ "$python" = "$venv/bin/python" ] || "$python" -m venv --system-site-packages "$venv" >&2; then
         install_test_tools

@@ -126,13 +126,13 @@ def edit(tank, number, change):
     write_json(path, data)
 
 
-def measure_all(tank):
-    """An A/A round 4 and three candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
+def measure_all(tank, slugs=("deep", "same", "mixed")):
+    """An A/A round 4 and candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
     new_predicted(tank, "noise-floor", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
-    for slug in ("deep", "same", "mixed"):
+    for slug in slugs:
         new_predicted(tank, slug, "v0", slug, "--noise-round", 4, "--parent", 4)
     samples, env = write_run(tank)
-    for number in (4, 5, 6, 7):
+    for number in range(4, 5 + len(slugs)):
         assert run(tank, "measure", number, "--samples", samples, "--env", env, "--run", "shared") == 0
         finish(tank, number)
     return tank

@@ -1,0 +1,277 @@
+"""What the bundle compiles and how: the same as make does, with the compilers that are there, into a safe cache."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scripts import bundle, bundle_loader
+from scripts.bundle import LINK_FLAGS, TARGETS, BundleError, collect_sources, has_compiler, make_bundle
+from tests.release.bundle_kit import configure, macros
+
+FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "cpu": ()}
+TARGETS_HERE = [name for name in TARGETS if has_compiler(name)]
+
+
+@pytest.fixture
+def loader_commands(monkeypatch, tmp_path):
+    """The compilations and the link that a target's loader would run."""
+
+    def of(target):
+        configure(monkeypatch, target)
+        batches = []
+        monkeypatch.setattr(bundle_loader, "_run_all", lambda commands, folder, deadline: batches.append(commands))
+        compilers = bundle_loader.find_compilers(target != "cpu")
+        library = bundle_loader._build(tmp_path, compilers[0], compilers[1] if target != "cpu" else None)
+        assert library == tmp_path / "libcustom_kernel.so"
+        compilations, (link,) = batches
+        assert all((tmp_path / name).read_text() == text for name, text in bundle_loader._SOURCES.items())
+        return compilations, link
+
+    return of
+
+
+def make_commands(root, gpu):
+    """What `make library` would run in an empty build folder."""
+    command = ["make", "-n", "-B", "library", f"GPU={gpu}", "BUILD=build/none"]
+    printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ")
+    lines = [line for line in printed.splitlines() if re.match(r"\S*(gcc|cc|nvcc) -", line)]
+    shutil.rmtree(root / "build" / "none", ignore_errors=True)
+    return [shlex.split(line) for line in lines]
+
+
+def shaping(command):
+    """The words of a command that shape code, sorted: no warnings, no file names, no macros of back ends."""
+    words, kept = command[1:], []
+    while words:
+        word = words.pop(0)
+        if word in {"-o", "-MF", "-isystem"} or (word == "-Werror" and words and words[0] == "all-warnings"):
+            words.pop(0)
+        elif word == "-Xcompiler":
+            kept += [f"-Xcompiler {part}" for part in words.pop(0).split(",") if not part.startswith("-W")]
+        elif word.startswith("-Wl,"):
+            kept.append(word)
+        elif not word.startswith(("-W", "-DNVFP4_HAVE_", "-gencode")) and word not in {"-MMD", "-MP", "-lineinfo"}:
+            kept += [word] if word.startswith("-") else []
+    return sorted(set(kept))
+
+
+@pytest.mark.parametrize("target", TARGETS_HERE)
+def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands, target):
+    compilations, link = loader_commands(target)
+    made = make_commands(root, int(target != "cpu"))
+    by_source = {command[-1]: command for command in made if "-c" in command}
+    others = {folder for folders in FOLDERS.values() for folder in folders} - set(FOLDERS[target])
+    wanted = {
+        name
+        for name in by_source
+        if Path(name).parent.name not in others and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c")))
+    }
+    assert {command[-1] for command in compilations} == wanted
+    assert len(compilations) == len(wanted)
+    for command in compilations:
+        like = by_source[command[-1]]
+        assert shaping(command) == shaping(like), command[-1]
+        assert command[-4:-1] == ["-c", "-o", f"{command[-1]}.o"]
+        codes = [word for word in command if word.startswith("-gencode")]
+        assert len(codes) == command[-1].endswith(".cu") and set(codes) <= set(like), command[-1]
+        assert (Path(command[0]).name == "nvcc") == command[-1].endswith(".cu")
+        if command[-1].endswith(".c"):
+            chosen = {"b200": {"BLACKWELL"}, "h200": {"HOPPER"}, "cpu": {"AVX2", "AVX512"} & macros(like)}[target]
+            assert macros(command) == chosen
+    (like,) = [command for command in made if "-c" not in command]
+    assert shaping(link) == shaping(like)
+    assert [word for word in link if word.endswith(".o")] == [f"{command[-1]}.o" for command in compilations]
+    assert [word for word in link if word.endswith(".a")] == [word for word in like if word.endswith(".a")]
+    if target != "cpu":
+        toolkit = next(path for path in map(Path, link) if path.name == "libcudart_static.a")
+        headers = {command[command.index("-isystem") + 1] for command in compilations if command[-1].endswith(".c")}
+        assert len(headers) == 1 and (Path(headers.pop()) / "cuda_runtime.h").is_file() and toolkit.is_file()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_has_the_sources_of_its_parts(root, target):
+    cpu = {path.name for path in root.glob("submission/cpu/*.[ch]")}
+    if target != "cpu":
+        cpu -= {name for name in cpu if name.endswith(("_avx2.c", "_avx512.c"))}
+    wanted = {f"submission/cpu/{name}" for name in cpu}
+    for folder in ("core", *FOLDERS[target], *(["gpu"] if FOLDERS[target] else [])):
+        for path in (root / "submission" / folder).iterdir():
+            if path.suffix in {".c", ".h", ".cu", ".cuh"}:
+                wanted.add(path.relative_to(root).as_posix())
+    found = collect_sources(target)
+    assert set(found) == wanted | {"submission/custom_kernel.h"}
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize(("target", "gpu"), [("b200", "B200"), ("h200", "H200"), ("cpu", "CPU")])
+def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
+    lines = make_bundle(target).text.splitlines()
+    assert lines[:2] == ["#!POPCORN leaderboard nvfp4_dual_gemm", f"#!POPCORN gpu {gpu}"]
+    assert lines[2].startswith(f"# Target {target}, made by ") and lines[2].endswith("; MIT licence.")
+    names = ("_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL")
+    held = {name: [line for line in lines if line.startswith((f"{name} =", f"{name}:"))] for name in names}
+    assert {name: len(found) for name, found in held.items()} == dict.fromkeys(names, 1)
+    plan = TARGETS[target]
+    values = {name: eval(found[0].partition(" = ")[2]) for name, found in held.items()}
+    optional = {end: (flags, macro) for end, flags, macro in plan.optional}
+    assert values == dict(zip(names, (plan.c_flags, LINK_FLAGS, plan.nvcc_flags, optional), strict=True))
+
+
+# --- parts of the bundler --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(root, tmp_path):
+    """A checkout with the least that a CPU bundle is made of; its files by name, to change."""
+    for name in (bundle.SHIM, bundle.LOADER, *collect_sources("cpu")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (bundle.SHIM, "def _library_path(", "def _path(", r"submission.py has no _library_path\(\)"),
+        (bundle.SHIM, '"""', 'text = """', "submission.py has no docstring"),
+        (bundle.SHIM, "from __future__", "first = 1\nfrom __future__", "its imports and docstring do not come first"),
+        (bundle.LOADER, bundle.CONSTANTS_BEGIN, "# begin", "lacks the marks around its constants"),
+        (bundle.LOADER, bundle.CONSTANTS_END, "# end", "lacks the marks around its constants"),
+    ],
+)
+def test_a_shim_or_loader_of_another_form_is_refused(small, name, old, new, message):
+    path = small / name
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(BundleError, match=message):
+        make_bundle("cpu", small)
+
+
+@pytest.fixture(scope="module")
+def cpu_tree():
+    return ast.parse(make_bundle("cpu").text)
+
+
+def test_the_loader_stands_in_the_place_of_the_shims_own_search(cpu_tree):
+    functions = [node.name for node in cpu_tree.body if hasattr(node, "name")]
+    assert functions.count("_library_path") == 1
+    assert functions.index("_build") < functions.index("_library_path") < functions.index("custom_kernel")
+    names = [
+        node.targets[0].id for node in cpu_tree.body if hasattr(node, "targets") and hasattr(node.targets[0], "id")
+    ]
+    assert names.count("_COMPILE_LIMIT_S") == 1
+
+
+def test_imports_are_merged_sorted_and_the_future_first():
+    first = ast.parse("import os\nfrom b import y\nfrom __future__ import annotations\n")
+    second = ast.parse("import abc\nimport os\nfrom b import x\nfrom a import z\n")
+    assert bundle._imports(first, second) == (
+        "from __future__ import annotations\n\nimport abc\nimport os\nfrom a import z\nfrom b import x, y\n"
+    )
+
+
+def test_a_text_becomes_a_literal_that_reads_as_it_is():
+    texts = ("a\\n b\n", 'it\'s """ so\n', "''' and \"\n", '"starts so\n', "'starts so\n")
+    assert [eval(bundle._literal("x", text)) for text in texts] == list(texts)
+
+
+def test_a_line_of_the_bundle_belongs_to_one_piece():
+    made = bundle.Bundle("", (bundle.Piece("a\nb\n"), bundle.Piece("c\nd\n", "file", 7), bundle.Piece("e\n", "other")))
+    assert [made.origin(line) for line in range(1, 7)] == [None, None, ("file", 7), ("file", 8), ("other", 1), None]
+    finding = bundle.Finding(4, 3, "rule", "why")
+    assert bundle.locate(made, Path("out.py"), finding) == "file:8:3: rule: why"
+    assert bundle.locate(made, Path("out.py"), finding._replace(line=2)) == "out.py:2:3: rule: why"
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bundle.describe_commit(tmp_path) == "an unknown commit (no git checkout)"
+
+
+def test_a_change_of_the_bundler_itself_is_an_uncommitted_change(small):
+    def git(*arguments):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", "-C", str(small), *identity, *arguments], check=True, capture_output=True)
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "x")
+    assert "uncommitted" not in bundle.describe_commit(small)
+    (small / bundle.LOADER).write_text("# other\n")
+    assert bundle.describe_commit(small).endswith(" with uncommitted changes")
+
+
+def test_a_first_import_that_fails_or_hangs_is_told_apart(monkeypatch):
+    seconds, output = bundle.compile_bundle("import os, pathlib; assert list(pathlib.Path().iterdir())", "cpu")
+    assert seconds is not None and 0 < seconds < 30 and output == ""
+    assert bundle.compile_bundle("raise SystemExit(' so it is ')", "cpu") == (None, "so it is")
+    beside = "import os, pathlib; raise SystemExit(str(pathlib.Path(os.environ['NVFP4_CACHE']).parent.samefile('.')))"
+    assert bundle.compile_bundle(beside, "cpu") == (None, "True")
+    monkeypatch.setattr(bundle, "COMPILE_LIMIT_S", 0.2)
+    assert bundle.compile_bundle("import time; time.sleep(20)", "cpu") == (None, "compiling took more than 0.2 s")
+
+
+class TestCommand:
+    """The command line, with what compiles and judges replaced."""
+
+    @pytest.fixture
+    def run(self, monkeypatch, tmp_path, capsys):
+        output = tmp_path / "deep" / "out.py"
+
+        def run(*arguments, compiler=True, compiled=(1.25, ""), harness=0):
+            called = []
+            monkeypatch.setattr(bundle, "has_compiler", lambda target: compiler)
+            monkeypatch.setattr(bundle, "compile_bundle", lambda text, target: called.append("import") or compiled)
+            monkeypatch.setattr(bundle, "run_harness", lambda text, cases: called.append(f"{cases}") or harness)
+            status = bundle.main(["--target", "cpu", "--output", str(output), *arguments])
+            return SimpleNamespace(status=status, called=called, output=output, said=capsys.readouterr())
+
+        return run
+
+    def test_it_is_imported_once_and_written(self, run):
+        done = run()
+        size = done.output.stat().st_size
+        assert (done.status, done.called) == (0, ["import"])
+        assert done.said.out == f"{done.output}: target cpu, {size} bytes, first import 1.2 s\n"
+        assert done.said.err == "" and size == len(make_bundle("cpu").text.encode())
+
+    def test_it_may_go_untried(self, run):
+        done = run("--no-compile")
+        assert (done.status, done.called) == (0, []) and "bytes, not compiled here" in done.said.out
+
+    def test_without_a_compiler_a_note_says_so(self, run):
+        done = run(compiler=False)
+        assert (done.status, done.called) == (0, []) and done.output.exists()
+        assert "bundle: note: no compiler for target cpu here, so the file was not compiled" in done.said.err
+
+    def test_an_import_that_fails_is_a_finding(self, run):
+        done = run("--check", compiled=(None, "boom"))
+        assert (done.status, done.called) == (1, ["import"]) and not done.output.exists()
+        assert f"{done.output}:1:1: compile: boom" in done.said.out and "1 finding(s)" in done.said.err
+
+    def test_the_harness_has_the_last_word(self, run):
+        done = run("--check")
+        assert (done.status, done.called[0]) == (0, "import") and done.called[1].endswith("eval/cases/test.txt")
+        done.output.unlink()
+        done = run("--check", "--cases", "x.txt", harness=7)
+        assert (done.status, done.called[1]) == (1, "x.txt") and not done.output.exists()
+        assert "the harness ended with exit status 7" in done.said.err
+
+    def test_findings_come_before_any_compilation(self, run, monkeypatch):
+        found = [bundle.Finding(1, 2, "rule", "why")]
+        monkeypatch.setattr(bundle, "lint", lambda content: (found, ["a note"]))
+        done = run("--check")
+        assert (done.status, done.called) == (1, []) and not done.output.exists()
+        assert f"{done.output}:1:2: rule: why" in done.said.out and "bundle: note: a note" in done.said.err
+
+    def test_auto_takes_what_fits(self, run, monkeypatch):
+        monkeypatch.setattr(bundle, "choose_target", lambda: "h200")
+        done = run("--target", "auto", "--no-compile")
+        assert done.status == 0 and "target h200" in done.said.out

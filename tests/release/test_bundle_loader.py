@@ -1,0 +1,241 @@
+"""The part of a bundle that compiles its sources: the compilers it finds, how it runs them, its cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from scripts import bundle, bundle_loader
+from tests.release.bundle_kit import configure, macros
+
+# --- the loader's compilers ----------------------------------------------------------------------------------------
+
+
+def program(folder, name, text="exit 0"):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def empty_path(monkeypatch, tmp_path):
+    """Nothing in PATH and no variable set; returns the folder that PATH names."""
+    for name in ("CC", "NVCC", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin"
+
+
+def test_the_c_compiler_is_the_one_set_else_cc_else_gcc(empty_path, monkeypatch):
+    with pytest.raises(ImportError, match="the C compiler 'cc' is not in PATH"):
+        bundle_loader.find_compilers(False)
+    gcc = program(empty_path, "gcc")
+    assert bundle_loader.find_compilers(False) == [gcc]
+    cc = program(empty_path, "cc")
+    assert bundle_loader.find_compilers(False) == [cc]
+    clang = program(empty_path, "clang")
+    monkeypatch.setenv("CC", "clang")
+    assert bundle_loader.find_compilers(False) == [clang]
+    monkeypatch.setenv("CC", "none")  # no other stands in for one that was asked for
+    with pytest.raises(ImportError, match="'none' is not in PATH; install gcc or set CC"):
+        bundle_loader.find_compilers(False)
+
+
+def test_nvcc_is_the_one_set_else_in_path_else_of_the_toolkit(empty_path, monkeypatch, tmp_path):
+    extension = SimpleNamespace(CUDA_HOME=None)
+    monkeypatch.setitem(sys.modules, "torch.utils.cpp_extension", extension)
+    cc = program(empty_path, "cc")
+    assert bundle_loader.find_compilers(False) == [cc]
+    with pytest.raises(ImportError, match="nvcc is neither in PATH nor in CUDA_HOME"):
+        bundle_loader.find_compilers(True)
+    places = {name: tmp_path / name for name in ("torch", "CUDA_PATH", "CUDA_HOME")}
+    found = {name: program(folder / "bin", "nvcc") for name, folder in places.items()}
+    extension.CUDA_HOME = str(places["torch"])
+    assert bundle_loader.find_compilers(True) == [cc, found["torch"]]
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.setenv(name, str(places[name]))
+        assert bundle_loader.find_compilers(True) == [cc, found[name]]
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "empty"))
+    assert bundle_loader.find_compilers(True) == [cc, found["CUDA_PATH"]]
+    in_path = program(empty_path, "nvcc")
+    assert bundle_loader.find_compilers(True) == [cc, in_path]
+    monkeypatch.setenv("NVCC", "/the/one")
+    assert bundle_loader.find_compilers(True) == [cc, "/the/one"]
+
+
+def test_the_toolkit_is_where_nvcc_says(tmp_path):
+    toolkit = tmp_path / "cuda"
+    nvcc = program(tmp_path, "nvcc", f"echo '#$ _SPACE_= ' >&2; echo '#$ TOP={toolkit}' >&2; echo '#$ PATH=x' >&2")
+    with pytest.raises(ImportError, match=r"nvcc has no libcudart_static\.a beside it"):
+        bundle_loader._cuda_toolkit(nvcc, tmp_path)
+    for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # the last is looked at first
+        runtime = toolkit / libraries / "libcudart_static.a"
+        runtime.parent.mkdir(parents=True)
+        runtime.write_text("")
+        assert bundle_loader._cuda_toolkit(nvcc, tmp_path) == (toolkit / "include", runtime)
+    silent = program(tmp_path, "silent", "echo broken >&2; exit 1")
+    with pytest.raises(ImportError, match=r"silent does not say where its toolkit is:\nbroken"):
+        bundle_loader._cuda_toolkit(silent, tmp_path)
+
+
+def test_optional_parts_are_those_whose_flags_are_taken(monkeypatch, tmp_path):
+    parts = {"_a.c": (("-ma", "-mb"), "A"), "_b.c": (("-mc",), "B")}
+    monkeypatch.setattr(bundle_loader, "_OPTIONAL", parts)
+    log = tmp_path / "log"
+    cc = program(tmp_path, "cc", f'echo "$@" >> {log}; case "$*" in *-mb*) exit 1;; esac')
+    assert bundle_loader._accepted(cc, tmp_path) == {"_b.c": parts["_b.c"]}
+    assert log.read_text().splitlines() == ["-ma -mb -fsyntax-only probe.c", "-mc -fsyntax-only probe.c"]
+    assert "__m512i" in (tmp_path / "probe.c").read_text()
+
+
+def test_a_part_that_is_not_taken_is_neither_compiled_nor_announced(monkeypatch, tmp_path):
+    configure(monkeypatch, "cpu")
+    monkeypatch.setattr(bundle_loader, "_accepted", lambda compiler, folder: {})
+    batches = []
+    monkeypatch.setattr(bundle_loader, "_run_all", lambda commands, folder, deadline: batches.append(commands))
+    bundle_loader._build(tmp_path, "cc", None)
+    assert not [command for command in batches[0] if "_avx" in command[-1] or macros(command)]
+
+
+# --- running compilers -----------------------------------------------------------------------------------------------
+
+
+def test_compilations_run_side_by_side(tmp_path):
+    commands = [["sh", "-c", f"touch {i}; while [ ! -e {1 - i} ]; do sleep 0.01; done"] for i in range(2)]
+    bundle_loader._run_all(commands, tmp_path, time.monotonic() + 20)
+
+
+def test_a_failure_ends_the_others_and_shows_so_much_output(tmp_path):
+    begin = time.monotonic()
+    broken = ["sh", "-c", "yes x | head -c 9000; exit 3"]
+    with pytest.raises(ImportError) as caught:
+        bundle_loader._run_all([broken, ["sh", "-c", "sleep 30; touch late"]], tmp_path, begin + 60)
+    assert time.monotonic() - begin < 15
+    command, _, output = str(caught.value).partition("\n")
+    assert command == f"compilation failed: {' '.join(broken)}" and len(output) == 8000
+
+
+def test_what_takes_longer_than_the_limit_is_ended(tmp_path):
+    begin = time.monotonic()
+    with pytest.raises(ImportError, match="compilation took more than 120 s and was ended"):
+        bundle_loader._run_all([["sleep", "30"]], tmp_path, begin + 0.3)
+    assert 0.2 < time.monotonic() - begin < 15
+
+
+def test_both_rounds_of_commands_share_the_limit(monkeypatch, tmp_path):
+    configure(monkeypatch, "cpu")
+    deadlines = []
+    monkeypatch.setattr(bundle_loader, "_run_all", lambda commands, folder, deadline: deadlines.append(deadline))
+    begin = time.monotonic()
+    bundle_loader._build(tmp_path, "cc", None)
+    assert len(set(deadlines)) == 1 and begin + 119 < deadlines[0] <= time.monotonic() + 120
+    assert bundle.COMPILE_LIMIT_S == 120
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL", "_SOURCES"])
+def test_the_digest_depends_on_everything_the_library_does(monkeypatch, tmp_path, name):
+    cc = program(tmp_path, "cc", "echo 1")
+    before = bundle_loader._digest([cc])
+    assert re.fullmatch(r"[0-9a-f]{32}", before)
+    changed = ("-x",) if name.endswith("FLAGS") else {"_x.c": (("-m",), "X")} if name == "_OPTIONAL" else {"x.c": ""}
+    monkeypatch.setattr(bundle_loader, name, changed)
+    assert bundle_loader._digest([cc]) != before
+
+
+@pytest.mark.parametrize(("mode", "safe"), [(0o700, True), (0o755, True), (0o720, False), (0o702, False)])
+def test_a_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path, mode, safe):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("NVFP4_CACHE", str(folder))
+    if safe:
+        assert bundle_loader._cache_root() == folder
+    else:
+        with pytest.raises(ImportError, match="is not this user's alone; remove it or set NVFP4_CACHE"):
+            bundle_loader._cache_root()
+
+
+def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("NVFP4_CACHE", str(tmp_path))
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(bundle_loader.os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ImportError, match="is not this user's alone"):
+        bundle_loader._cache_root()
+
+
+def test_a_new_cache_is_made_with_its_parents_for_this_user_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "a" / "b"))
+    assert bundle_loader._cache_root().stat().st_mode & 0o777 == 0o700
+    monkeypatch.delenv("NVFP4_CACHE")
+    monkeypatch.setattr(bundle_loader.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert bundle_loader._cache_root() == tmp_path / f"nvfp4-dual-gemm-{os.getuid()}"
+
+
+class TestLibraryPath:
+    """Finding or making the library, with a build that only writes a file."""
+
+    @pytest.fixture
+    def cache(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(bundle_loader, "find_compilers", lambda cuda: ["cc", "nvcc"][: 1 + cuda])
+        monkeypatch.setattr(bundle_loader, "_version", lambda compiler: "1")
+        return tmp_path / "cache"
+
+    @staticmethod
+    def build(calls, text="library", before=lambda: None):
+        def build(folder, compiler, nvcc):
+            calls.append((compiler, nvcc))
+            before()
+            path = folder / "libcustom_kernel.so"
+            path.write_text(text)
+            return path
+
+        return build
+
+    def test_it_is_built_once(self, cache, monkeypatch):
+        calls = []
+        monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
+        path = bundle_loader._library_path()
+        assert path == cache / bundle_loader._digest(["cc"]) / "libcustom_kernel.so"
+        assert bundle_loader._library_path() == path and path.read_text() == "library"
+        assert calls == [("cc", None)] and [entry.name for entry in cache.iterdir()] == [path.parent.name]
+
+    def test_cuda_sources_bring_their_compiler(self, cache, monkeypatch):
+        calls = []
+        monkeypatch.setattr(bundle_loader, "_NVCC_FLAGS", ("-x",))
+        monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
+        assert bundle_loader._library_path().parent.name == bundle_loader._digest(["cc", "nvcc"])
+        assert calls == [("cc", "nvcc")]
+
+    def test_a_folder_without_the_library_is_no_hit_and_no_place(self, cache, monkeypatch):
+        entry = cache / bundle_loader._digest(["cc"])
+        entry.mkdir(parents=True, mode=0o700)
+        cache.chmod(0o700)
+        (entry / "other").write_text("")
+        calls = []
+        monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
+        with pytest.raises(OSError, match=r"not empty|exists"):
+            bundle_loader._library_path()
+        assert [path.name for path in cache.iterdir()] == [entry.name]
+
+    def test_the_library_of_a_process_that_was_first_is_taken(self, cache, monkeypatch):
+        entry = cache / bundle_loader._digest(["cc"])
+
+        def other():
+            entry.mkdir()
+            (entry / "libcustom_kernel.so").write_text("first")
+
+        monkeypatch.setattr(bundle_loader, "_build", self.build([], before=other))
+        assert bundle_loader._library_path().read_text() == "first"
+        assert [path.name for path in cache.iterdir()] == [entry.name]

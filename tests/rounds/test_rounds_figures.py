@@ -1,0 +1,244 @@
+"""What the record computes: samples, ratios, verdicts, quoted figures, counts."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from scripts import rounds_figures, rounds_model, rounds_simulation, rounds_stats
+from scripts.rounds_model import RoundError, Tank, parse_samples, read_bytes
+from tests.rounds.rounds_kit import ROOT, SHAPES
+
+
+def lines(*rows):
+    keys = ("shape", "variant", "repeat", "us")
+    return "\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows).encode()
+
+
+def test_samples_are_sorted_by_shape_variant_and_repeat():
+    content = lines(([1, 2, 3, 9], "a", 0, 1.5), ([1, 2, 3], "a", "1", 2), ([4, 5, 6], "b", 0, 3.0)) + b"\n\n"
+    assert parse_samples(content, "x") == {"1x2x3": {"a": {0: 1.5, 1: 2.0}}, "4x5x6": {"b": {0: 3.0}}}
+
+
+@pytest.mark.parametrize("us", [0, -1, float("inf"), float("nan")])
+def test_a_time_is_above_zero_and_finite(us):
+    with pytest.raises(RoundError, match=r"x:2: variant 'a', us .*: expected a name and a time above 0"):
+        parse_samples(lines(([1, 2, 3], "a", 0, 1), ([1, 2, 3], "a", 1, us)), "x")
+    with pytest.raises(RoundError, match="expected a name"):
+        parse_samples(lines(([1, 2, 3], 5, 0, 1)), "x")
+
+
+def test_a_comparison_pairs_repeats_and_orders_shapes():
+    def times(*us):
+        return dict(enumerate(us))
+
+    five = times(1.0, 2.0, 3.0, 4.0, 5.0)
+    samples = {
+        "512x3072x7168": {"a": five, "b": {number: 2 * us for number, us in five.items()}},
+        "256x4096x7168": {"a": five | {9: 100.0}, "b": five, "c": {}},
+    }
+    found = rounds_stats.compare(samples, "a", "b")
+    assert list(found["shapes"]) == ["256x4096x7168", "512x3072x7168"]
+    assert found["shapes"]["512x3072x7168"] == {
+        "base_us": 3.0,
+        "candidate_us": 6.0,
+        "samples": 5,
+        "ratio": 2.0,
+        "low": 2.0,
+        "high": 2.0,
+    }
+    assert found["geomean"] == {
+        "base_us": 3.0,
+        "candidate_us": 4.2426,
+        "ratio": 1.414214,
+        "low": 1.414214,
+        "high": 1.414214,
+    }
+    assert (found["seed"], found["draws"]) == (20261121, 2000)
+    with pytest.raises(ValueError, match="shape 256x4096x7168: 'a' and 'c' share 0 repeats, expected 5 or more"):
+        rounds_stats.compare({"256x4096x7168": samples["256x4096x7168"]}, "a", "c")
+    samples["256x4096x7168"]["b"] = dict(list(five.items())[:4])
+    with pytest.raises(ValueError, match="share 4 repeats"):
+        rounds_stats.compare(samples, "a", "b")
+    with pytest.raises(ValueError, match="base variant 'x' is not in the samples; they hold: a, b, c"):
+        rounds_stats.compare(samples, "x", "b")
+    with pytest.raises(ValueError, match="samples: empty"):
+        rounds_stats.compare({}, "a", "b")
+
+
+def test_shapes_are_in_the_order_of_the_benchmarks():
+    shapes = rounds_model.benchmark_shapes(ROOT)
+    assert shapes == SHAPES
+    assert sorted(sorted(shapes), key=rounds_stats.shape_key) == SHAPES
+    assert rounds_stats.shape_key("2x3x4") == (-3, 2, 4)
+
+
+def mean(low, ratio, high, worst=1.0):
+    return {
+        "geomean": {"low": low, "ratio": ratio, "high": high},
+        "shapes": {"a": {"ratio": worst}, "b": {"ratio": 0.5}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "reason"),
+    [
+        (mean(0.995, 1.0, 1.0), "rejected", "1.0000 [0.9950, 1.0000] is not below the noise floor 0.9950"),
+        (mean(0.9, 0.95, 0.995), "inconclusive", "0.9500 [0.9000, 0.9950] straddles the noise floor 0.9950"),
+        (
+            mean(0.9, 0.92, 0.94, 1.02),
+            "rejected",
+            "0.9200 [0.9000, 0.9400] is below the noise floor 0.9950, but a is at 1.0200, over 1.01",
+        ),
+        (
+            mean(0.9, 0.92, 0.94),
+            "adopted",
+            "0.9200 [0.9000, 0.9400] is below the noise floor 0.9950; worst shape a at 1.0000",
+        ),
+    ],
+)
+def test_a_verdict_says_how_it_came_about(found, state, reason):
+    assert rounds_stats.judge_faster(found, (0.995, 1.005)) == (state, f"geomean ratio {reason}")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "state", "band"),
+    [
+        (0.98, 1.02, "adopted", "[0.9800, 1.0200]"),
+        (0.979, 1.0, "inconclusive", "[0.9790, 1.0000]"),
+        (1.001, 1.021, "inconclusive", "[1.0000, 1.0210]"),
+        (0.99, 0.995, "adopted", "[0.9900, 1.0000]"),
+    ],
+)
+def test_a_noise_floor_is_narrow_on_both_sides(low, high, state, band):
+    says = {"adopted": "is the noise floor", "inconclusive": "is wider than 2% of 1: too noisy to judge rounds with"}
+    assert rounds_stats.judge_noise(mean(low, 1.0, high)) == (state, f"A/A geomean band {band} {says[state]}")
+
+
+@pytest.mark.parametrize(
+    ("shown", "target", "problem"),
+    [
+        ("1,234.5", "big", None),
+        ("1,234.6", "big", "quotes '1,234.6', x.json#big is 1234.5"),
+        ("0.95", "list.1.ratio", None),
+        ("0.946", "list.1.ratio", "quotes '0.946'"),
+        ("5 %", "list.1.ratio:faster", None),
+        ("-5 %", "list.1.ratio:slower", None),
+        ("1.053", "list.1.ratio:inverse", None),
+        ("95 %", "list.1.ratio:percent", None),
+        ("95 %", "list.1.ratio:part", "x.json#list.1.ratio:part is not a figure"),
+        ("some", "big", "quotes 'some'"),
+        ("1", "yes", "x.json#yes is not a figure"),
+        ("1", "text", "x.json#text is not a figure"),
+        ("1", "list.2.ratio", "x.json#list.2.ratio: KeyError"),
+        ("1", "list.x", "KeyError"),
+        ("1", "big.x", "KeyError"),
+    ],
+)
+def test_a_quoted_figure_is_the_linked_one(tmp_path, shown, target, problem):
+    (tmp_path / "x.json").write_text('{"big": 1234.5, "list": [1, {"ratio": 0.95}], "yes": true, "text": "1"}')
+    found = rounds_figures.link_problems(f"\n\nIt is [{shown}](x.json#{target}).", tmp_path, "here")
+    assert len(found) == (problem is not None) and all(text.startswith("here:3: ") for text in found)
+    assert problem is None or problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "3 us",
+        "3.5us",
+        "1,000 µs",
+        "3 μs",
+        "2 ns",
+        "2 ms",
+        "5 %",
+        "5 percent",
+        "2 x",
+        "2\u00d7",
+        "3 times",
+        "4 TB/s",
+        "4 GB/s",
+        "4 MB/s",
+        "9 PFLOP",
+        "9 TFLOPS",
+        "1 GFLOP",
+        "0.95",
+        "1.012",
+    ],
+)
+def test_every_kind_of_figure_needs_a_link(figure):
+    assert rounds_figures.untagged_problems(f"a\nIt is {figure} so.\n", "x") == [
+        f"x:2: figure {figure!r} is not linked to the JSON it comes from"
+    ]
+    for free in ("`{}`", "<!-- figure-ok: why --> {}", "[5](x.json#a) [text](http://{})".replace("{}", "0.95")):
+        assert rounds_figures.untagged_problems(free.format(figure), "x") == []
+    fenced = f"```\n{figure}\n```\n<!-- generated:a -->\n{figure}\n<!-- /generated:a -->\n{figure}\n"
+    assert [text[:4] for text in rounds_figures.untagged_problems(fenced, "x")] == ["x:7:"]
+
+
+@pytest.mark.parametrize("text", ["3.11", "v0.95", "0.9", "2.13.0", "10.95", "5 user", "3 used", "sm_90a", "0.95.1"])
+def test_what_is_no_figure(text):
+    assert rounds_figures.untagged_problems(f"It is {text} so.", "x") == []
+
+
+COUNTS = {
+    "command": "count",
+    "counters": {"one": {SHAPES[0]: {"a": 4, "b": 0}}, "two": {SHAPES[0]: {"a": 3, "b": 1}}},
+    "correct": {"one": {"late": {"right": True}}, "two": {"late": {"right": True}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda data: None, None),
+        (lambda data: data["counters"]["one"][SHAPES[0]].update(a=-1), "counters are numbers from 0 on"),
+        (lambda data: data["counters"]["one"][SHAPES[0]].update(a="4"), "counters are numbers from 0 on"),
+        (lambda data: data["correct"].pop("one"), "expected the same variants under counters and correct"),
+        (lambda data: data["correct"].update(three={}), "expected the same variants"),
+        (lambda data: data.update(command=1), "and a command"),
+        (lambda data: data.pop("counters"), "KeyError"),
+        (
+            lambda data: data["correct"]["two"]["late"].update(right=False),
+            "two gives wrong results, or was not checked (l",
+        ),
+        (lambda data: data["correct"].update(one={}), "one gives wrong results, or was not checked ()"),
+        (lambda data: data["counters"]["two"][SHAPES[0]].update(c=1), "one and two are not counted alike"),
+        (lambda data: data["counters"].update(two={}), "run r has no shape with both 'one' and 'two'"),
+        (
+            lambda data: [data[of].pop("two") for of in ("counters", "correct")],
+            "run r has no variant 'two'; it has one",
+        ),
+    ],
+)
+def test_counters_are_compared_where_they_are_whole(tmp_path, change, problem):
+    data = copy.deepcopy(COUNTS)
+    change(data)
+    tank = Tank(tmp_path)
+    path = rounds_simulation.counters_path(tank, "r")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(data))
+    if problem is None:
+        assert rounds_simulation.compare(tank, "r", "one", "two") == {
+            SHAPES[0]: {
+                "a": {"base": 4, "candidate": 3, "ratio": 0.75},
+                "b": {"base": 0, "candidate": 1, "ratio": None},
+            }
+        }
+    else:
+        with pytest.raises(RoundError) as caught:
+            rounds_simulation.compare(tank, "r", "one", "two")
+        assert problem in str(caught.value)
+
+
+def test_counters_of_a_name_are_stored_once(tmp_path):
+    tank, source = Tank(tmp_path), tmp_path / "counts.json"
+    source.write_text(json.dumps(COUNTS))
+    rounds_simulation.store(tank, source, "r")
+    rounds_simulation.store(tank, source, "r")
+    assert read_bytes(rounds_simulation.counters_path(tank, "r")) == source.read_bytes()
+    source.write_text(json.dumps(COUNTS | {"command": "other"}))
+    with pytest.raises(RoundError, match="run r exists with other counters; give another --run"):
+        rounds_simulation.store(tank, source, "r")

@@ -1,0 +1,233 @@
+"""The rules of the record one by one, on rounds that hold but for what a test changes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from scripts import rounds_check, rounds_model
+from scripts.rounds_model import RoundError, Tank
+from tests.rounds.rounds_kit import ROOT, SHAPES
+
+RECORD = Tank(ROOT)
+
+
+def put(**values):
+    return lambda data: data.update(values)
+
+
+def remove(name):
+    return lambda data: data.pop(name)
+
+
+@pytest.fixture
+def hopper():
+    """A measured and adopted round."""
+    return copy.deepcopy(RECORD.get(7))
+
+
+@pytest.fixture
+def blackwell():
+    """A simulated and adopted round."""
+    return copy.deepcopy(RECORD.get(44))
+
+
+@pytest.fixture
+def inherited():
+    return copy.deepcopy(RECORD.get(1))
+
+
+def with_states(data, *states):
+    """The round with a history of these states, one a day."""
+    data["history"] = [{"state": state, "date": f"2026-01-{day:02}"} for day, state in enumerate(states, 1)]
+    data["state"] = states[-1]
+    return data
+
+
+# --- states -------------------------------------------------------------------------------------------------------
+
+
+def test_rounds_that_hold_have_no_problem(hopper, blackwell, inherited):
+    assert [rounds_check.state_problems(data) for data in (hopper, blackwell, inherited)] == [[], [], []]
+
+
+STEPS = {
+    "draft": {"predicted", "blocked"},
+    "predicted": {"measured", "blocked", "adopted", "rejected", "inconclusive"},
+    "measured": {"adopted", "rejected", "inconclusive"},
+    **{final: {"superseded"} for final in ("adopted", "rejected", "inconclusive", "blocked")},
+    "superseded": set(),
+}
+
+
+@pytest.mark.parametrize("old", STEPS)
+@pytest.mark.parametrize("new", STEPS)
+def test_every_step_between_states(hopper, old, new):
+    problems = rounds_check.state_problems(with_states(hopper, "draft", old, new))
+    assert (f"history: {old} to {new} is not allowed" in problems) == (new not in STEPS[old])
+    assert set(rounds_model.TRANSITIONS[old]) == STEPS[old]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (put(state="rejected"), "state is rejected, its history ends with adopted"),
+        (lambda data: data["history"][1].update(date="2020-01-01"), "history: dates go backwards"),
+        (lambda data: with_states(data, "predicted", "measured", "adopted"), "history starts with predicted"),
+        (lambda data: with_states(data, "draft", "predicted", "adopted"), "a measurement and the state measured"),
+        (put(measurement=None), "a measurement and the state measured come together"),
+        (put(verdict=None), "a verdict and a final state come together"),
+        (lambda data: with_states(data, "draft", "predicted", "measured"), "a verdict and a final state"),
+        (
+            lambda data: data["verdict"].update(state="rejected"),
+            "verdict says rejected, which the history does not hold",
+        ),
+        (put(superseded_by=9), "superseded and superseded_by come together"),
+        (
+            lambda data: with_states(data, "draft", "predicted", "measured", "adopted", "superseded"),
+            "superseded and superseded_by come together",
+        ),
+        (put(evidence="measured:H100"), "evidence is measured:H100, expected measured:H200"),
+    ],
+)
+def test_a_measured_round_is_whole(hopper, change, problem):
+    change(hopper)
+    assert any(found.startswith(problem) for found in rounds_check.state_problems(hopper))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [put(evidence="predicted"), put(measurement={"chip": "x"}), put(prediction={"shapes": {}, "viewpoints": 1})],
+)
+def test_an_inherited_round_has_nothing_of_ours(inherited, change):
+    change(inherited)
+    assert rounds_check.state_problems(inherited) == [
+        "an inherited round has evidence inherited and no prediction or measurement of ours"
+    ]
+
+
+def test_an_inherited_rounds_history_may_be_short_but_not_wrong(inherited):
+    with_states(inherited, "adopted")
+    assert rounds_check.state_problems(inherited) == []
+    inherited["state"] = "blocked"
+    assert rounds_check.state_problems(inherited) == ["state is blocked, its history ends with adopted"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (put(evidence="measured:B200"), "evidence is measured:B200 without such a measurement"),
+        (put(evidence="inherited"), "evidence is inherited without such a measurement"),
+        (put(evidence="compiled"), "evidence simulated and a simulation come together"),
+        (remove("simulation"), "evidence simulated and a simulation come together"),
+    ],
+)
+def test_evidence_is_what_there_is(blackwell, change, problem):
+    change(blackwell)
+    assert rounds_check.state_problems(blackwell) == [problem]
+
+
+@pytest.mark.parametrize("state", ["adopted", "rejected", "inconclusive", "blocked"])
+@pytest.mark.parametrize("evidence", ["predicted", "compiled"])
+@pytest.mark.parametrize("backend", ["blackwell", "hopper", "cpu"])
+def test_what_may_end_without_a_measurement(blackwell, state, evidence, backend):
+    del blackwell["simulation"]
+    path = ("draft", "predicted", state) if state != "blocked" else ("draft", "blocked")
+    with_states(blackwell, *path).update(evidence=evidence, backend=backend)
+    blackwell["verdict"]["state"] = state
+    wanted = []
+    if evidence == "predicted" and state != "blocked":
+        wanted = [f"{state} on a prediction alone"]
+    elif state == "adopted" and backend != "blackwell":
+        wanted = [f"adopted without a measurement: only a Blackwell round may be (this is {backend})"]
+    assert rounds_check.state_problems(blackwell) == wanted
+
+
+# --- relations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (put(parent=8), "parent is 8, expected an earlier round"),
+        (put(parent=7), "parent is 7, expected an earlier round"),
+        (put(parent=6), None),
+        (put(parent=0), "parent is 0, expected an earlier round"),
+        (put(parent=None), None),
+        (
+            lambda data: data["rule"].update(noise_round=9),
+            "rule.noise_round is 9, expected an earlier round",
+        ),
+        (put(superseded_by=99), "superseded_by 99 does not exist"),
+        (put(superseded_by=20), None),
+        (put(kind="noise-floor"), "rule is faster-v1, expected noise-floor-v1 for kind noise-floor"),
+        (
+            lambda data: data["rule"].update(name="noise-floor-v1"),
+            "rule is noise-floor-v1, expected faster-v1 or unmeasured-v1 for kind change",
+        ),
+        (
+            lambda data: data["rule"].update(name="unmeasured-v1"),
+            "rule unmeasured-v1 is for the back end without a chip, not for hopper",
+        ),
+    ],
+)
+def test_relations_to_other_rounds(hopper, change, problem):
+    change(hopper)
+    found = rounds_check.relation_problems(RECORD, hopper)
+    assert [text.replace("backend", "back end") for text in found] == ([problem] if problem else [])
+
+
+def test_the_noise_floor_is_an_adopted_a_a_round(hopper, monkeypatch):
+    assert rounds_check.noise_measurement(RECORD, hopper) == RECORD.get(4)["measurement"]
+    for number in (5, 7):  # changes, one of them adopted
+        hopper["rule"]["noise_round"] = number
+        with pytest.raises(RoundError, match=f"round 7: noise_round {number} is not an adopted A/A round"):
+            rounds_check.noise_measurement(RECORD, hopper)
+    hopper["rule"]["noise_round"] = None
+    with pytest.raises(RoundError, match="round 7: its rule names no noise_round"):
+        rounds_check.noise_measurement(RECORD, hopper)
+    noisy = copy.deepcopy(RECORD.get(4))
+    noisy["verdict"]["state"] = "inconclusive"
+    monkeypatch.setattr(Tank, "get", lambda tank, number: noisy)
+    hopper["rule"]["noise_round"] = 4
+    with pytest.raises(RoundError, match="is not an adopted A/A round"):
+        rounds_check.noise_measurement(RECORD, hopper)
+
+
+# --- measurements -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (put(samples_sha256="0"), "runs/h200-first/samples.jsonl.gz: digest differs from measurement.samples_sha256"),
+        (put(env_sha256="0"), "runs/h200-first/env.json: digest differs from measurement.env_sha256"),
+        (put(chip="H100"), "measurement.chip is H100, env.json says H200"),
+        (put(seed=5), "measurement.seed is 5, fixed at 20261121"),
+        (put(draws=5), "measurement.draws is 5, the samples give 2000"),
+        (lambda found: found["shapes"].pop(SHAPES[0]), f"measurement.shapes.{SHAPES[0]} is None, the samples give"),
+        (lambda found: found["shapes"].update(x=1), "measurement.shapes.x is 1, the samples give None"),
+        (
+            lambda found: found["geomean"].update(low=0.5),
+            "measurement.geomean.low is 0.5, the samples give",
+        ),
+    ],
+)
+def test_a_measurement_is_what_its_samples_give(change, problem):
+    data = copy.deepcopy(RECORD.get(4))
+    assert rounds_check.measurement_problems(RECORD, data) == []
+    change(data["measurement"])
+    assert any(found.startswith(problem) for found in rounds_check.measurement_problems(RECORD, data))
+
+
+@pytest.mark.parametrize("change", [put(state="rejected"), put(reason="so")])
+def test_a_verdict_is_what_its_rule_gives(change):
+    data = copy.deepcopy(RECORD.get(4))
+    before = data["verdict"]["state"], data["verdict"]["reason"]
+    change(data["verdict"])
+    (problem,) = rounds_check.measurement_problems(RECORD, data)
+    claimed = data["verdict"]
+    assert problem == f"verdict is {claimed['state']} ({claimed['reason']}), the rule gives {before[0]} ({before[1]})"
+    data["verdict"] = None
+    assert rounds_check.measurement_problems(RECORD, data)[0].startswith("verdict is None (None), the rule gives")
