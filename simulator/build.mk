@@ -72,3 +72,9 @@ $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
 
 .PHONY: tensor-test-library
 tensor-test-library: $(TENSOR_TEST_LIBRARY)
+
+# The command-line tool on an allocator that fails on order.
+comma := ,
+NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)
+$(BUILD)/ptxsim_no_memory: $(BUILD)/tests/simulator/machine/no_memory.o $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
+	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm

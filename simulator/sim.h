@@ -46,7 +46,7 @@ enum sim_status {
     SIM_OK,
     SIM_BAD_ARGUMENT,
     SIM_BAD_PTX,
-    SIM_NO_MEMORY,
+    SIM_NO_MEMORY, /* the heap is exhausted; a run that meets this ends so, whatever it was doing */
     SIM_NO_KERNEL,
     SIM_RUN_ERROR, /* the launch ended with an error finding; the other failures have one too: launch-refused */
 };
@@ -104,7 +104,8 @@ struct sim_module;
 
 SIM_API struct sim *sim_create(const struct sim_options *options); /* NULL: defaults */
 SIM_API void sim_destroy(struct sim *sim);
-/* What the last failed call complains of. */
+/* What the last failed call says, as a status and as a sentence. */
+SIM_API enum sim_status sim_status(const struct sim *sim);
 SIM_API const char *sim_message(const struct sim *sim);
 
 SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,

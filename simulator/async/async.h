@@ -4,8 +4,9 @@
  *   write     puts the result in its place
  *   complete  signals: bytes to an mbarrier, an arrival, a group's count
  *
- * An operation is made with async_new, filled, and handed over with async_issue.  Operations that share a
- * non-NULL `queue` run one after another in the order of issue; all others are unordered. */
+ * An operation is made with async_new, filled, and handed over with async_issue or given up with async_drop.
+ * Operations that share a non-NULL `queue` run one after another in the order of issue; all others are
+ * unordered. */
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
 
@@ -44,6 +45,7 @@ struct async_op {
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes);
 void async_issue(struct run *run, struct async_op *op);
+void async_drop(struct async_op *op);
 /* One step of one operation, chosen by the mode; false where none can move. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
@@ -75,7 +77,7 @@ struct mbarrier {
     struct looked looked[MAX_WARPS]; /* by warp of the CTA */
 };
 
-struct mbarriers *mbarriers_make(uint32_t shared_bytes);
+void mbarriers_make(struct cta *cta); /* sets cta->mbarriers */
 void mbarriers_reset(struct mbarriers *barriers);
 void mbarriers_free(struct mbarriers *barriers);
 /* fence.proxy.async: what the running warp has seen, initialised mbarriers too, the async proxy sees. */
@@ -114,7 +116,7 @@ struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *barrie
 enum group_family { GROUP_CP_ASYNC, GROUP_BULK, GROUP_WGMMA, GROUP_FAMILIES };
 
 struct groups;
-struct groups *groups_make(void);
+struct groups *groups_make(struct worker *worker);
 void groups_free(struct groups *groups);
 void groups_reset(struct warp *warp);
 /* The clock slot of a family's completions; value: the group that the next commit closes. */

@@ -7,13 +7,15 @@
 
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes) {
-    struct async_op *op = calloc(1, sizeof *op + payload_bytes + data_bytes + 64);
-    if (op == NULL) {
-        (void)fputs("ptxsim: out of memory\n", stderr);
-        abort();
+    struct cluster *cluster = run->cluster;
+    struct async_op *op = run_take(run->worker, 1, sizeof *op + payload_bytes + data_bytes + 64);
+    op->next = cluster->unissued;
+    if (op->next != NULL) {
+        op->next->previous = op;
     }
+    cluster->unissued = op;
     op->kind = kind;
-    op->cluster = run->cluster;
+    op->cluster = cluster;
     op->cta = run->cta;
     op->warp = run->warp;
     op->lane = lane;
@@ -22,6 +24,19 @@ struct async_op *async_new(struct run *run, const struct async_kind *kind, int l
     op->data = (uint8_t *)(((uintptr_t)(op + 1) + payload_bytes + 15) / 16 * 16);
     op->data_bytes = data_bytes;
     return op;
+}
+
+static void unlink_unissued(struct async_op *op) {
+    *(op->previous != NULL ? &op->previous->next : &op->cluster->unissued) = op->next;
+    if (op->next != NULL) {
+        op->next->previous = op->previous;
+    }
+    op->next = op->previous = NULL;
+}
+
+void async_drop(struct async_op *op) {
+    unlink_unissued(op);
+    free(op);
 }
 
 static void unlink_op(struct async_op *op) {
@@ -79,6 +94,7 @@ static bool drain(struct cluster *cluster) {
 
 void async_issue(struct run *run, struct async_op *op) {
     struct cluster *cluster = run->cluster;
+    unlink_unissued(op);
     op->number = cluster->op_number++;
     op->previous = cluster->ops_last;
     *(cluster->ops_last != NULL ? &cluster->ops_last->next : &cluster->ops_first) = op;
@@ -124,6 +140,9 @@ bool async_progress(struct cluster *cluster) {
 }
 
 void async_clear(struct cluster *cluster) {
+    while (cluster->unissued != NULL) {
+        async_drop(cluster->unissued);
+    }
     while (cluster->ops_first != NULL) {
         struct async_op *op = cluster->ops_first;
         unlink_op(op);

@@ -8,8 +8,8 @@ static struct family *family_of(const struct warp *warp, enum group_family famil
     return &warp->groups->family[family];
 }
 
-struct groups *groups_make(void) {
-    return calloc(1, sizeof(struct groups));
+struct groups *groups_make(struct worker *worker) {
+    return run_take(worker, 1, sizeof(struct groups));
 }
 
 void groups_free(struct groups *groups) {

@@ -36,7 +36,7 @@ static bool reached(const struct run *run, const struct moment *moment) {
 
 static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
     if (cluster->map_changes == NULL && make) {
-        cluster->map_changes = calloc(1, sizeof *cluster->map_changes);
+        cluster->map_changes = run_take(cluster->worker, 1, sizeof *cluster->map_changes);
     }
     struct map_changes *all = cluster->map_changes;
     for (uint32_t i = 0; all != NULL && i < MAPS && i < all->count; i++) {
@@ -44,7 +44,7 @@ static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
             return &all->map[i];
         }
     }
-    if (all == NULL || !make) {
+    if (!make) {
         return NULL;
     }
     struct map *map = &all->map[all->count++ % MAPS];

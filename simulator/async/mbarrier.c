@@ -4,8 +4,9 @@
 
 #include "async.h"
 
-#define SLOT_BYTES 8
-#define MAX_COUNT  ((1u << 20) - 1) /* PTX ISA: ranges of the counts */
+#define SLOT_BYTES   8
+#define MAX_BARRIERS 512              /* of a CTA */
+#define MAX_COUNT    ((1u << 20) - 1) /* PTX ISA: ranges of the counts */
 
 struct mbarriers {
     uint32_t slots, count, room;
@@ -13,20 +14,13 @@ struct mbarriers {
     struct mbarrier *barriers;
 };
 
-struct mbarriers *mbarriers_make(uint32_t shared_bytes) {
-    struct mbarriers *all = calloc(1, sizeof *all);
-    if (all == NULL) {
-        return NULL;
-    }
-    all->slots = shared_bytes / SLOT_BYTES + 1;
-    all->index = calloc(all->slots, sizeof *all->index);
-    all->room = 512;
-    all->barriers = calloc(all->room, sizeof *all->barriers);
-    if (all->index == NULL || all->barriers == NULL) {
-        mbarriers_free(all);
-        return NULL;
-    }
-    return all;
+void mbarriers_make(struct cta *cta) {
+    struct worker *worker = cta->cluster->worker;
+    struct mbarriers *all = cta->mbarriers = run_take(worker, 1, sizeof *all);
+    all->slots = cta->shared_bytes / SLOT_BYTES + 1;
+    all->index = run_take(worker, all->slots, sizeof *all->index);
+    all->room = MAX_BARRIERS;
+    all->barriers = run_take(worker, all->room, sizeof *all->barriers);
 }
 
 void mbarriers_reset(struct mbarriers *all) {

@@ -1,4 +1,6 @@
 /* ptxsim: runs one kernel of a PTX file. */
+#include <errno.h>
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +14,16 @@ static const char usage[] =
     "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
-    "  --json  --quiet  --parse (only check the file)\n"
+    "  --json  --quiet  --parse (only check the file)  --help\n"
     "arguments, one a parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
     "  buf:BYTES            a buffer of zeros      buf:BYTES=FILE   filled from a file\n"
     "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX   a tensor map over buffer argument number BUFFER\n"
     "                       (numbers as in the CUDA driver API; lists by commas, strides in bytes)\n"
     "  --dump N=FILE        writes buffer argument N to a file after the run\n"
-    "exit status: 0 clean, 1 review, 2 error, 3 incomplete, 4 usage or PTX that cannot be read\n";
+    "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4: nothing was run, or not to its end (usage, PTX "
+    "that\n"
+    "cannot be read, a launch that is refused, no memory)\n";
 
 enum { EXIT_USAGE = 4 };
 
@@ -57,6 +61,7 @@ static void read_triple(const char *text, uint32_t triple[3]) {
     }
 }
 
+/* NULL: errno says why. */
 static char *read_file(const char *name, size_t *bytes) {
     FILE *file = fopen(name, "rb");
     if (file == NULL) {
@@ -74,6 +79,9 @@ static char *read_file(const char *name, size_t *bytes) {
             free(text);
         }
         text = grown;
+    }
+    if (text == NULL) {
+        errno = ENOMEM;
     }
     (void)fclose(file);
     *bytes = used;
@@ -131,6 +139,7 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
     argument->buffer_bytes = strtoull(text, &end, 0);
     argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
     if (argument->buffer == NULL) {
+        (void)complain("buffer", sim_message(sim));
         return false;
     }
     memset(argument->buffer, 0, argument->buffer_bytes);
@@ -139,6 +148,7 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
         size_t bytes;
         char *content = read_file(end + 1, &bytes);
         if (content == NULL) {
+            (void)complain(end + 1, strerror(errno));
             return false;
         }
         memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
@@ -178,45 +188,92 @@ static bool read_argument(struct job *job, struct sim *sim, const char *text) {
     return known;
 }
 
-/* Returns where the kernel's arguments start, or -1. */
-static int read_options(struct job *job, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(word, "--") == 0) {
-            return i + 1;
+enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
+enum { OPT_NO_CHECKS = OPT_DUMP + 1, OPT_JSON, OPT_QUIET, OPT_PARSE, OPT_HELP };
+
+static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
+                                        {"block", required_argument, NULL, OPT_BLOCK},
+                                        {"cluster", required_argument, NULL, OPT_CLUSTER},
+                                        {"shared", required_argument, NULL, OPT_SHARED},
+                                        {"mode", required_argument, NULL, OPT_MODE},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
+                                        {"limit", required_argument, NULL, OPT_LIMIT},
+                                        {"dump", required_argument, NULL, OPT_DUMP},
+                                        {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
+                                        {"json", no_argument, NULL, OPT_JSON},
+                                        {"quiet", no_argument, NULL, OPT_QUIET},
+                                        {"parse", no_argument, NULL, OPT_PARSE},
+                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {NULL, 0, NULL, 0}};
+
+static int set_option(struct job *job, int option, const char *value) {
+    switch (option) {
+    case OPT_GRID:
+        read_triple(value, job->launch.grid);
+        return 0;
+    case OPT_BLOCK:
+        read_triple(value, job->launch.block);
+        return 0;
+    case OPT_CLUSTER:
+        read_triple(value, job->launch.cluster);
+        return 0;
+    case OPT_SHARED:
+        job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
+        return 0;
+    case OPT_MODE:
+        return sim_read_mode(value, &job->options) ? 0 : complain("--mode wants " SIM_MODES ", not", value);
+    case OPT_THREADS:
+        job->options.threads = atoi(value);
+        return 0;
+    case OPT_LIMIT:
+        job->options.max_instructions = strtoull(value, NULL, 0);
+        return 0;
+    case OPT_DUMP:
+        if (job->ndumps == MAX_ARGUMENTS) {
+            return complain("too many --dump", value);
         }
-        if (strcmp(word, "--json") == 0) {
-            job->json = true;
-        } else if (strcmp(word, "--quiet") == 0) {
-            job->quiet = true;
-        } else if (strcmp(word, "--parse") == 0) {
-            job->parse_only = true;
-        } else if (strcmp(word, "--no-checks") == 0) {
-            job->options.no_checks = 1;
-        } else if (word[0] != '-') {
-            *(job->file == NULL ? &job->file : &job->kernel) = word;
-        } else {
-            i++;
-            if (strcmp(word, "--grid") == 0) {
-                read_triple(value, job->launch.grid);
-            } else if (strcmp(word, "--block") == 0) {
-                read_triple(value, job->launch.block);
-            } else if (strcmp(word, "--cluster") == 0) {
-                read_triple(value, job->launch.cluster);
-            } else if (strcmp(word, "--shared") == 0) {
-                job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
-            } else if (strcmp(word, "--threads") == 0) {
-                job->options.threads = atoi(value);
-            } else if (strcmp(word, "--limit") == 0) {
-                job->options.max_instructions = strtoull(value, NULL, 0);
-            } else if (strcmp(word, "--dump") == 0 && job->ndumps < MAX_ARGUMENTS) {
-                job->dumps[job->ndumps++] = value;
-            } else if (strcmp(word, "--mode") != 0 || !sim_read_mode(value, &job->options)) {
-                return -1;
-            }
+        job->dumps[job->ndumps++] = value;
+        return 0;
+    case OPT_NO_CHECKS:
+        job->options.no_checks = 1;
+        return 0;
+    case OPT_JSON:
+        job->json = true;
+        return 0;
+    case OPT_QUIET:
+        job->quiet = true;
+        return 0;
+    case OPT_PARSE:
+        job->parse_only = true;
+        return 0;
+    default: /* getopt_long has said what is wrong */
+        return EXIT_USAGE;
+    }
+}
+
+/* Options, file and kernel come before `--`, the kernel's arguments after it.  Sets *first to where those
+ * start; 0, or EXIT_USAGE after a message. */
+static int read_options(struct job *job, int argc, char **argv, int *first) {
+    int end = 1, option;
+    while (end < argc && strcmp(argv[end], "--") != 0) {
+        end++;
+    }
+    *first = end < argc ? end + 1 : argc;
+    while ((option = getopt_long(end, argv, "", options, NULL)) != -1) {
+        if (option == OPT_HELP) {
+            (void)fputs(usage, stdout);
+            exit(0);
+        }
+        if (set_option(job, option, optarg) != 0) {
+            return EXIT_USAGE;
         }
     }
-    return job->file == NULL ? -1 : argc;
+    if (optind == end) {
+        return complain("no PTX file; --help lists the options", "");
+    }
+    job->file = argv[optind++];
+    job->kernel = optind < end ? argv[optind++] : NULL;
+    return optind == end ? 0 : complain("one file and one kernel, not also", argv[optind]);
 }
 
 static int dump_buffers(const struct job *job) {
@@ -240,7 +297,7 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     size_t bytes;
     char *text = read_file(job->file, &bytes);
     if (text == NULL) {
-        return complain("cannot read", job->file);
+        return complain(job->file, strerror(errno));
     }
     struct sim_module *module = sim_load(sim, text, bytes);
     free(text);
@@ -281,9 +338,8 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
 
 int main(int argc, char **argv) {
     static struct job job = {.launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}}};
-    int first = read_options(&job, argc, argv);
-    if (first < 0) {
-        (void)fputs(usage, stderr);
+    int first;
+    if (read_options(&job, argc, argv, &first) != 0) {
         return EXIT_USAGE;
     }
     struct sim *sim = sim_create(&job.options);

@@ -10,7 +10,9 @@
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
     cudaError_t error = cudaSuccess;
-    (void)runtime_lock();
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     struct kernel_entry *kernel = registry_kernel(function);
     if (kernel == NULL) {
         error = cudaErrorInvalidDeviceFunction;
@@ -57,7 +59,9 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
-    (void)runtime_lock();
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     const struct kernel_entry *kernel = registry_kernel(function);
     memset(attributes, 0, sizeof *attributes);
     if (kernel != NULL) {
@@ -77,12 +81,15 @@ cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache conf
 
 static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {
     struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     struct kernel_entry *kernel = registry_kernel(function);
-    struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary);
-    cudaError_t error = kernel == NULL   ? cudaErrorInvalidDeviceFunction
-                        : module == NULL ? cudaErrorInvalidKernelImage
-                                         : cudaSuccess;
-    if (error != cudaSuccess) {
+    cudaError_t error = cudaErrorInvalidDeviceFunction;
+    struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary, &error);
+    if (error == cudaErrorMemoryAllocation) {
+        sim_refuse(sim, kernel->name, "no memory for its module");
+    } else if (error != cudaSuccess) {
         sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
                    kernel == NULL ? "no kernel was registered at this address"
                                   : "its module has no readable PTX");
@@ -93,19 +100,21 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         sim_refuse(sim, kernel->name, why);
         error = cudaErrorInvalidValue;
     }
+    bool ended_early = false;
     if (error == cudaSuccess) {
         struct sim_launch_attributes attributes = *wanted;
         int count = sim_parameter_count(module, kernel->name);
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
         int status = sim_launch(sim, module, kernel->name, &attributes);
+        ended_early = status == SIM_RUN_ERROR;
         error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
                 : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
                 : status == SIM_NO_KERNEL                   ? cudaErrorInvalidDeviceFunction
                                                             : cudaErrorInvalidConfiguration;
     }
     const char *go_on = getenv("NVFP4_SIMULATE_GO_ON");
-    if (runtime_report(sim) && (go_on == NULL || strcmp(go_on, "1") != 0)) {
+    if (runtime_report(sim, ended_early) && (go_on == NULL || strcmp(go_on, "1") != 0)) {
         error = cudaErrorLaunchFailure;
     }
     runtime_unlock();

@@ -8,6 +8,10 @@
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     struct sim *sim = runtime_lock();
+    *memory = NULL;
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     *memory = sim_alloc(sim, bytes, "cudaMalloc");
     runtime_unlock();
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
@@ -18,6 +22,9 @@ cudaError_t cudaFree(void *memory) {
         return cudaSuccess;
     }
     struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     int status = sim_free(sim, memory);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
@@ -55,6 +62,9 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
                  : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
                                                   : (memmove(to, from, bytes), SIM_OK);
@@ -113,14 +123,19 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 
 static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
     size_t room = 0;
-    (void)runtime_lock();
-    char *at = registry_variable(symbol, &room);
-    bool fits = at != NULL && offset <= room && bytes <= room - offset;
-    if (fits) {
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    cudaError_t error;
+    char *at = registry_variable(symbol, &room, &error);
+    if (at != NULL && (offset > room || bytes > room - offset)) {
+        error = cudaErrorInvalidSymbol;
+    }
+    if (error == cudaSuccess) {
         memcpy(to_symbol ? at + offset : host, to_symbol ? host : at + offset, bytes);
     }
     runtime_unlock();
-    return runtime_result(fits ? cudaSuccess : cudaErrorInvalidSymbol);
+    return runtime_result(error);
 }
 
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
@@ -136,15 +151,21 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, siz
 }
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
-    (void)runtime_lock();
-    const void *at = registry_variable(symbol, bytes);
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    cudaError_t error;
+    (void)registry_variable(symbol, bytes, &error);
     runtime_unlock();
-    return runtime_result(at == NULL ? cudaErrorInvalidSymbol : cudaSuccess);
+    return runtime_result(error);
 }
 
 cudaError_t cudaGetSymbolAddress(void **address, const void *symbol) {
-    (void)runtime_lock();
-    *address = registry_variable(symbol, NULL);
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    cudaError_t error;
+    *address = registry_variable(symbol, NULL, &error);
     runtime_unlock();
-    return runtime_result(*address == NULL ? cudaErrorInvalidValue : cudaSuccess);
+    return runtime_result(error == cudaErrorInvalidSymbol ? cudaErrorInvalidValue : error);
 }

@@ -72,8 +72,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
     if (event == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
     event->recorded = true;
-    event->instructions = sim_counters(runtime_lock())->instructions;
+    event->instructions = sim_counters(sim)->instructions;
     runtime_unlock();
     return cudaSuccess;
 }

@@ -10,9 +10,6 @@
 #define FATBIN_MAGIC    0xba55ed50u
 #define ENTRY_PTX       1
 #define FLAG_COMPRESSED 0x2000
-#define MAX_BINARIES    64
-#define MAX_KERNELS     1024
-#define MAX_VARIABLES   256
 
 struct fat_header { /* of a fat binary, then its entries */
     uint32_t magic;
@@ -30,19 +27,22 @@ struct fat_entry {
     uint64_t flags;
 };
 
+/* Lists, newest first; the registration code has no way to hear of a failure, so the first call tells of it. */
 static struct binary {
     void *self; /* the handle is this member's address */
+    struct binary *next;
     const __fatBinC_Wrapper_t *wrapper;
     struct sim_module *module;
     bool tried;
-} binaries[MAX_BINARIES];
-static struct kernel_entry kernels[MAX_KERNELS];
-static struct {
+} *binaries, lost_binary;
+static struct kernel_entry *kernels;
+static struct variable_entry {
+    struct variable_entry *next;
     const void *host;
     char *name;
     void **binary;
-} variables[MAX_VARIABLES];
-static int nbinaries, nkernels, nvariables;
+} *variables;
+static bool lost; /* something was registered that there was no memory for */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
@@ -93,15 +93,17 @@ static void at_end(void) {
 
 struct sim *runtime_lock(void) {
     (void)pthread_mutex_lock(&lock);
-    if (the_sim == NULL) {
+    if (the_sim == NULL && !lost) {
         struct sim_options options = {.mode = SIM_EAGER};
         read_options(&options);
         the_sim = sim_create(&options);
-        if (the_sim == NULL) {
-            (void)fputs("simulator: out of memory\n", stderr);
-            abort();
+        if (the_sim != NULL) {
+            (void)atexit(at_end);
         }
-        (void)atexit(at_end);
+    }
+    if (the_sim == NULL || lost) {
+        (void)pthread_mutex_unlock(&lock);
+        return NULL;
     }
     return the_sim;
 }
@@ -110,13 +112,14 @@ void runtime_unlock(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
-bool runtime_report(struct sim *sim) {
+bool runtime_report(struct sim *sim, bool ended_early) {
     if (sim_finding_count(sim) > reported) {
         (void)fputs("simulator:\n", stderr);
         sim_print_findings(sim, stderr);
         reported = sim_finding_count(sim);
     }
     static bool broken;
+    broken |= ended_early;
     for (size_t i = 0; i < reported; i++) {
         const struct sim_finding *finding = sim_finding(sim, i);
         broken |= finding->verdict >= SIM_ERROR && strcmp(finding->kind, "launch-refused") != 0;
@@ -150,75 +153,82 @@ static const char *find_ptx(const __fatBinC_Wrapper_t *wrapper, size_t *bytes, c
     return NULL;
 }
 
-/* NVFP4_SIMULATE_PTX names a file that takes the place of every module: for trials with changed PTX. */
-static char *read_override(size_t *bytes) {
+/* NVFP4_SIMULATE_PTX names a file that takes the place of every module: for trials with changed PTX.  Whether
+ * there is one; *text is NULL where there is no memory for it. */
+static bool read_override(char **text, size_t *bytes) {
     const char *path = getenv("NVFP4_SIMULATE_PTX");
     const size_t room = (size_t)16 << 20;
     FILE *file = path == NULL || path[0] == '\0' ? NULL : fopen(path, "rb");
-    char *text = file == NULL ? NULL : malloc(room);
-    if (text != NULL) {
-        *bytes = fread(text, 1, room, file);
+    *text = file == NULL ? NULL : malloc(room);
+    if (*text != NULL) {
+        *bytes = fread(*text, 1, room, file);
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    return text;
+    return file != NULL;
 }
 
-struct sim_module *registry_module(void **handle) {
+struct sim_module *registry_module(void **handle, cudaError_t *error) {
     struct binary *binary = (struct binary *)(void *)handle;
     if (!binary->tried) {
         size_t bytes = 0;
-        const char *why = "";
-        char *override = read_override(&bytes);
-        const char *ptx = override != NULL ? override : find_ptx(binary->wrapper, &bytes, &why);
-        binary->tried = true;
+        const char *why = "out of memory";
+        char *override;
+        bool overridden = read_override(&override, &bytes);
+        const char *ptx = overridden ? override : find_ptx(binary->wrapper, &bytes, &why);
         binary->module = ptx == NULL ? NULL : sim_load(the_sim, ptx, bytes);
+        bool exhausted =
+            ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;
+        binary->tried = !exhausted;
         if (binary->module == NULL) {
             (void)fprintf(stderr, "simulator: cannot load a fat binary: %s\n",
                           ptx == NULL ? why : sim_message(the_sim));
         }
         free(override);
+        if (exhausted) {
+            *error = cudaErrorMemoryAllocation;
+            return NULL;
+        }
     }
+    *error = binary->module == NULL ? cudaErrorInvalidKernelImage : cudaSuccess;
     return binary->module;
 }
 
 struct kernel_entry *registry_kernel(const void *host) {
-    for (int i = 0; i < nkernels; i++) {
-        if (kernels[i].host == host) {
-            return &kernels[i];
-        }
+    struct kernel_entry *kernel = kernels;
+    while (kernel != NULL && kernel->host != host) {
+        kernel = kernel->next;
     }
-    return NULL;
+    return kernel;
 }
 
-void *registry_variable(const void *host, size_t *bytes) {
-    for (int i = 0; i < nvariables; i++) {
-        if (variables[i].host == host) {
-            struct sim_module *module = registry_module(variables[i].binary);
-            return module == NULL ? NULL : sim_global(module, variables[i].name, bytes);
-        }
+void *registry_variable(const void *host, size_t *bytes, cudaError_t *error) {
+    const struct variable_entry *variable = variables;
+    while (variable != NULL && variable->host != host) {
+        variable = variable->next;
     }
-    return NULL;
+    *error = cudaErrorInvalidSymbol;
+    struct sim_module *module = variable == NULL ? NULL : registry_module(variable->binary, error);
+    void *address = module == NULL ? NULL : sim_global(module, variable->name, bytes);
+    if (address == NULL && *error != cudaErrorMemoryAllocation) {
+        *error = cudaErrorInvalidSymbol;
+    }
+    return address;
 }
 
 /* ---- what the generated code calls ---- */
 
-static char *copy_of(const char *text) {
-    char *copy = malloc(strlen(text) + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, strlen(text) + 1);
-    }
-    return copy;
-}
-
 void **__cudaRegisterFatBinary(void *wrapper);
 void **__cudaRegisterFatBinary(void *wrapper) {
-    if (nbinaries == MAX_BINARIES) {
-        abort();
+    struct binary *binary = calloc(1, sizeof *binary);
+    if (binary == NULL) {
+        lost = true;
+        return &lost_binary.self;
     }
-    struct binary *binary = &binaries[nbinaries++];
     binary->wrapper = wrapper;
+    binary->next = binaries;
+    binaries = binary;
     return &binary->self;
 }
 
@@ -243,10 +253,17 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
     (void)block;
     (void)grid;
     (void)warp;
-    if (nkernels == MAX_KERNELS) {
-        abort();
+    const size_t default_shared_bytes = 48 * 1024;
+    struct kernel_entry *kernel = malloc(sizeof *kernel);
+    char *copy = strdup(name);
+    if (kernel == NULL || copy == NULL) {
+        free(kernel);
+        free(copy);
+        lost = true;
+        return;
     }
-    kernels[nkernels++] = (struct kernel_entry){host, copy_of(name), handle, 48 * 1024};
+    *kernel = (struct kernel_entry){kernels, host, copy, handle, default_shared_bytes};
+    kernels = kernel;
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
@@ -258,12 +275,16 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
     (void)size;
     (void)constant;
     (void)global;
-    if (nvariables == MAX_VARIABLES) {
-        abort();
+    struct variable_entry *variable = malloc(sizeof *variable);
+    char *copy = strdup(name);
+    if (variable == NULL || copy == NULL) {
+        free(variable);
+        free(copy);
+        lost = true;
+        return;
     }
-    variables[nvariables].host = host;
-    variables[nvariables].name = copy_of(name);
-    variables[nvariables++].binary = handle;
+    *variable = (struct variable_entry){variables, host, copy, handle};
+    variables = variable;
 }
 
 char __cudaInitModule(void **handle);

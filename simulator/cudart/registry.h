@@ -9,26 +9,30 @@
 #include "sim.h"
 
 struct kernel_entry {
+    struct kernel_entry *next;
     const void *host;
     char *name;
     void **binary;
     size_t shared_limit; /* what cudaFuncSetAttribute has allowed */
 };
 
-/* One simulator for the process, made at the first use; every call holds the lock. */
+/* One simulator for the process, made at the first use; every call holds the lock.  NULL, and no lock: there is
+ * no memory for it or for what was registered, and the call returns cudaErrorMemoryAllocation. */
 struct sim *runtime_lock(void);
 void runtime_unlock(void);
-/* The module of a fat binary, loaded at its first use; NULL: it has no readable PTX (said on stderr). */
-struct sim_module *registry_module(void **binary);
+/* The module of a fat binary, loaded at its first use; NULL: it has no readable PTX (said on stderr), or there
+ * is no memory for it now. */
+struct sim_module *registry_module(void **binary, cudaError_t *error);
 struct kernel_entry *registry_kernel(const void *host);
-void *registry_variable(const void *host, size_t *bytes);
+void *registry_variable(const void *host, size_t *bytes, cudaError_t *error);
 /* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else 9. */
 int runtime_major(void);
 void runtime_default_major(int major);
 int runtime_sms(void);
 size_t runtime_memory_bytes(void);
-/* Prints findings that are new; whether any, new or old, is an error of a launch that ran: those stay. */
-bool runtime_report(struct sim *sim);
+/* Prints findings that are new; whether any, new or old, is an error of a launch that ran: those stay.  A
+ * launch that ended early had one, listed or not. */
+bool runtime_report(struct sim *sim, bool ended_early);
 /* Keeps an error for cudaGetLastError, and gives it back. */
 cudaError_t runtime_result(cudaError_t error);
 

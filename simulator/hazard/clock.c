@@ -25,11 +25,7 @@ struct clockv *clock_make(struct cluster *cluster) {
     if (clock != NULL) {
         cluster->clock_free = clock->next;
     } else {
-        clock = malloc(sizeof *clock + VECTORS * room_bytes(cluster));
-        if (clock == NULL) {
-            (void)fputs("ptxsim: out of memory\n", stderr);
-            abort();
-        }
+        clock = run_take(cluster->worker, 1, sizeof *clock + VECTORS * room_bytes(cluster));
         clock->seen = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->seen + cluster->slots_room;
         clock->strict = clock->async + cluster->slots_room;
@@ -173,16 +169,13 @@ void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
 
 static struct sync_table *sync_table(struct cluster *cluster) {
     if (cluster->sync == NULL) {
-        cluster->sync = calloc(1, sizeof *cluster->sync);
+        cluster->sync = run_take(cluster->worker, 1, sizeof *cluster->sync);
     }
     return cluster->sync;
 }
 
 static struct clockv *location(struct cluster *cluster, uint64_t address) {
     struct sync_table *table = sync_table(cluster);
-    if (table == NULL) {
-        return NULL;
-    }
     for (uint32_t i = 0; i < SYNC_LOCATIONS; i++) {
         if (table->entry[i].clock != NULL && table->entry[i].address == address) {
             return table->entry[i].clock;
@@ -199,9 +192,6 @@ static struct clockv *location(struct cluster *cluster, uint64_t address) {
 
 static void sync_relaxed(struct run *run, bool write) {
     struct sync_table *table = sync_table(run->cluster);
-    if (table == NULL) {
-        return;
-    }
     if (table->relaxed == NULL) {
         table->relaxed = clock_make(run->cluster);
     }
@@ -225,9 +215,6 @@ void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
         address |= SHARED_WINDOW;
     }
     struct clockv *clock = location(run->cluster, address);
-    if (clock == NULL) {
-        return;
-    }
     if (release) {
         clock_publish(run, clock);
     } else {

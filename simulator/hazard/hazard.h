@@ -68,7 +68,7 @@ enum access_flags {
 };
 
 struct shadow;
-struct shadow *shadow_make(struct cta *cta);
+void shadow_make(struct cta *cta); /* sets cta->shadow */
 void shadow_reset(struct shadow *shadow);
 void shadow_free(struct shadow *shadow);
 

@@ -39,19 +39,13 @@ struct shadow {
     struct granule *granules;
 };
 
-struct shadow *shadow_make(struct cta *cta) {
-    struct shadow *shadow = calloc(1, sizeof *shadow);
-    if (shadow == NULL) {
-        return NULL;
-    }
-    shadow->count = (cta->shared_bytes >> GRANULE_SHIFT) + 1;
-    shadow->granules = aligned_alloc(_Alignof(struct granule), shadow->count * sizeof *shadow->granules);
-    if (shadow->granules == NULL) {
-        shadow_free(shadow);
-        return NULL;
-    }
+void shadow_make(struct cta *cta) {
+    struct worker *worker = cta->cluster->worker;
+    struct shadow *shadow = cta->shadow = run_take(worker, 1, sizeof *shadow);
+    uint32_t count = (cta->shared_bytes >> GRANULE_SHIFT) + 1;
+    shadow->granules = run_take_aligned(worker, _Alignof(struct granule), count * sizeof *shadow->granules);
+    shadow->count = count;
     shadow_reset(shadow);
-    return shadow;
 }
 
 void shadow_reset(struct shadow *shadow) {

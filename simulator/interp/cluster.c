@@ -10,74 +10,55 @@
 
 #define TRAP_PATTERN 0xb5 /* what nobody has written reads as this: negative and far from plausible */
 
-static bool make_warp(struct warp *warp, const struct launch *launch) {
-    warp->regs = aligned_alloc(64, (launch->reg_bytes + 127) / 64 * 64);
-    warp->preds = calloc(1, launch->pred_bytes + 64);
-    warp->local = calloc(LANES, launch->local_bytes + 1);
-    warp->split_store = calloc(LANES, sizeof *warp->split_store);
-    warp->reg_pending = calloc(launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
-    warp->reg_written = calloc(launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
-    warp->groups = groups_make();
-    return warp->regs != NULL && warp->preds != NULL && warp->local != NULL && warp->split_store != NULL &&
-           warp->reg_pending != NULL && warp->reg_written != NULL && warp->groups != NULL;
+static void make_warp(struct warp *warp, struct worker *worker) {
+    const struct launch *launch = worker->launch;
+    warp->regs = run_take_aligned(worker, 64, launch->reg_bytes + 64);
+    warp->preds = run_take(worker, 1, launch->pred_bytes + 64);
+    warp->local = run_take(worker, LANES, launch->local_bytes + 1);
+    warp->split_store = run_take(worker, LANES, sizeof *warp->split_store);
+    warp->reg_pending = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
+    warp->reg_written = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
+    warp->groups = groups_make(worker);
 }
 
-static bool make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
+static void make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
+    struct worker *worker = cluster->worker;
     const struct launch *launch = cluster->launch;
     cta->cluster = cluster;
     cta->rank = rank;
     cta->nwarps = launch->warps;
     cta->nthreads = launch->threads;
     cta->shared_bytes = SHARED_RESERVED + launch->shared_bytes;
-    cta->shared = aligned_alloc(1024, (cta->shared_bytes + 1024 + 1023) / 1024 * 1024);
-    cta->warps = calloc(cta->nwarps, sizeof *cta->warps);
-    cta->mbarriers = mbarriers_make(cta->shared_bytes);
-    cta->warpgroups = warpgroups_make((cta->nwarps + 3) / 4);
-    if (cta->shared == NULL || cta->warps == NULL || cta->mbarriers == NULL || cta->warpgroups == NULL) {
-        return false;
-    }
+    cta->shared = run_take_aligned(worker, 1024, cta->shared_bytes + 1024);
+    cta->warps = run_take(worker, cta->nwarps, sizeof *cta->warps);
+    mbarriers_make(cta);
+    cta->warpgroups = warpgroups_make(worker, (cta->nwarps + 3) / 4);
     if (launch->checks) {
-        cta->shadow = shadow_make(cta);
-        if (cta->shadow == NULL) {
-            return false;
-        }
+        shadow_make(cta);
     }
     for (uint32_t i = 0; i < cta->nwarps; i++) {
         struct warp *warp = &cta->warps[i];
         warp->cta = cta;
         warp->index = i;
         warp->number = rank * cta->nwarps + i;
-        if (!make_warp(warp, launch)) {
-            return false;
-        }
+        make_warp(warp, worker);
     }
-    return true;
 }
 
-struct cluster *cluster_make(struct worker *worker) {
+void cluster_make(struct worker *worker) {
     struct launch *launch = worker->launch;
-    struct cluster *cluster = calloc(1, sizeof *cluster);
-    if (cluster == NULL) {
-        return NULL;
-    }
+    struct cluster *cluster = run_take(worker, 1, sizeof *cluster);
+    worker->resident[worker->made++] = cluster;
     cluster->worker = worker;
     cluster->launch = launch;
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
     /* A slot for a warp's time and its kinds of groups, then barriers as they are made. */
     cluster->slots_room = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
-    cluster->execution_slots = calloc(cluster->slots_room, sizeof *cluster->execution_slots);
-    cluster->ctas = calloc(cluster->nctas, sizeof *cluster->ctas);
-    for (uint32_t i = 0; cluster->ctas != NULL && i < cluster->nctas; i++) {
-        if (!make_cta(&cluster->ctas[i], cluster, i)) {
-            cluster_free(cluster);
-            return NULL;
-        }
+    cluster->execution_slots = run_take(worker, cluster->slots_room, sizeof *cluster->execution_slots);
+    cluster->ctas = run_take(worker, cluster->nctas, sizeof *cluster->ctas);
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        make_cta(&cluster->ctas[i], cluster, i);
     }
-    if (cluster->ctas == NULL || cluster->execution_slots == NULL) {
-        cluster_free(cluster);
-        return NULL;
-    }
-    return cluster;
 }
 
 void cluster_free(struct cluster *cluster) {
@@ -272,7 +253,7 @@ static void start_cta(struct cta *cta) {
     }
 }
 
-bool cluster_start(struct cluster *cluster, uint64_t number) {
+void cluster_start(struct cluster *cluster, uint64_t number) {
     struct launch *launch = cluster->launch;
     cluster->number = number;
     cluster->index[0] = (uint32_t)(number % launch->clusters[0]);
@@ -294,5 +275,4 @@ bool cluster_start(struct cluster *cluster, uint64_t number) {
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         start_cta(&cluster->ctas[i]);
     }
-    return true;
 }

@@ -4,11 +4,11 @@
 
 #include "machine/machine.h"
 
-/* NULL where memory runs out. */
-struct cluster *cluster_make(struct worker *worker);
+/* The next of worker->resident. */
+void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);
 /* Puts it in front of its kernel's first instruction, as cluster `number` of the grid. */
-bool cluster_start(struct cluster *cluster, uint64_t number);
+void cluster_start(struct cluster *cluster, uint64_t number);
 /* Runs until the cluster has ended, or can only poll for what another one may write. */
 enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };
 enum cluster_state run_cluster(struct cluster *cluster);

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "async/async.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -14,6 +15,7 @@ static int refuse(struct sim *sim, int status, const char *kernel, const char *w
     if (status != SIM_RUN_ERROR) {
         sim_refuse(sim, kernel, why);
     }
+    sim->status = status;
     (void)snprintf(sim->message, sizeof sim->message, "%s (kernel %s)", why, kernel);
     return status;
 }
@@ -180,7 +182,7 @@ static void age_writes(struct sim *sim, bool dependent) {
     }
 }
 
-/* Starts the next cluster of the grid; false where there is none, or no memory. */
+/* Starts the next cluster of the grid; false where there is none. */
 static bool start_next(struct worker *worker) {
     struct launch *launch = worker->launch;
     uint64_t number = atomic_fetch_add(&launch->next_cluster, 1);
@@ -188,14 +190,9 @@ static bool start_next(struct worker *worker) {
         return false;
     }
     if (worker->active == worker->made) {
-        worker->resident[worker->made] = cluster_make(worker);
-        if (worker->resident[worker->made] == NULL) {
-            worker->failed = true;
-            return false;
-        }
-        worker->made++;
+        cluster_make(worker);
     }
-    (void)cluster_start(worker->resident[worker->active], number);
+    cluster_start(worker->resident[worker->active], number);
     worker->active++;
     return true;
 }
@@ -221,11 +218,10 @@ static bool run_residents(struct worker *worker) {
 }
 
 /* One cluster at a time, and another beside it where all can only poll: as many as the chip holds. */
-static void *work(void *argument) {
-    struct worker *worker = argument;
+static void run_clusters(struct worker *worker) {
     struct launch *launch = worker->launch;
     bool more = true;
-    while (!worker->failed && !atomic_load(&launch->stop)) {
+    while (!atomic_load(&launch->stop)) {
         if (more && worker->active < worker->room) {
             more = start_next(worker);
         }
@@ -239,13 +235,17 @@ static void *work(void *argument) {
     while (worker->active > 0) { /* stopped by another worker */
         (void)run_residents(worker);
     }
-    if (worker->failed) {
-        atomic_store(&launch->stop, true);
+}
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    if (setjmp(worker->unwind) == 0) {
+        run_clusters(worker);
     }
     for (uint32_t i = 0; i < worker->made; i++) {
+        async_clear(worker->resident[i]); /* of a run that was cut short */
         cluster_free(worker->resident[i]);
     }
-    free(worker->resident);
     return NULL;
 }
 
@@ -260,31 +260,32 @@ static int run_workers(struct sim *sim, struct launch *launch) {
     count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
     count = (uint64_t)count > launch->ncluster ? (int)launch->ncluster : count;
     struct worker *workers = calloc((size_t)count, sizeof *workers);
-    if (workers == NULL) {
+    uint32_t room = resident_room(launch, count);
+    struct cluster **residents = calloc((size_t)count * room, sizeof(struct cluster *));
+    if (workers == NULL || residents == NULL) {
+        free(workers);
+        free(residents);
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
-    int started = 0;
+    int started = 1;
     for (int i = 0; i < count; i++) {
         workers[i].launch = launch;
         workers[i].index = (uint32_t)i;
-        workers[i].room = resident_room(launch, count);
-        workers[i].resident = calloc(workers[i].room, sizeof(struct cluster *));
-        workers[i].failed = workers[i].resident == NULL;
-        if (i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
-            break;
-        }
-        started++;
+        workers[i].room = room;
+        workers[i].resident = residents + (size_t)i * room;
+    }
+    while (started < count && pthread_create(&workers[started].thread, NULL, work, &workers[started]) == 0) {
+        started++; /* fewer do as well */
     }
     (void)work(&workers[0]);
-    bool failed = workers[0].failed;
     add_counters(&sim->counters, &workers[0].counters);
     for (int i = 1; i < started; i++) {
         (void)pthread_join(workers[i].thread, NULL);
-        failed |= workers[i].failed;
         add_counters(&sim->counters, &workers[i].counters);
     }
     free(workers);
-    if (failed) {
+    free(residents);
+    if (atomic_load(&launch->no_memory)) {
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
     return atomic_load(&launch->stop) ? refuse(sim, SIM_RUN_ERROR, launch->name, "the run ended with an error")

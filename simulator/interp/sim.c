@@ -51,6 +51,10 @@ void sim_destroy(struct sim *sim) {
     free(sim);
 }
 
+enum sim_status sim_status(const struct sim *sim) {
+    return (enum sim_status)sim->status;
+}
+
 const char *sim_message(const struct sim *sim) {
     return sim->message;
 }
@@ -87,8 +91,13 @@ void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed) {
 /* ---- memory ---- */
 
 static int fail(struct sim *sim, int status, const char *what) {
+    sim->status = status;
     (void)snprintf(sim->message, sizeof sim->message, "%s", what);
     return status;
+}
+
+static int no_memory(struct sim *sim) {
+    return fail(sim, SIM_NO_MEMORY, "out of memory");
 }
 
 static int add_allocation(struct sim *sim, void *address, size_t bytes, const char *name, bool owned) {
@@ -97,7 +106,7 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
         size_t room = sim->allocations_room == 0 ? 32 : sim->allocations_room * 2;
         struct allocation *grown = realloc(sim->allocations, room * sizeof *grown);
         if (grown == NULL) {
-            return fail(sim, SIM_NO_MEMORY, "out of memory");
+            return no_memory(sim);
         }
         sim->allocations = grown;
         sim->allocations_room = room;
@@ -110,24 +119,30 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
         (at > 0 && base - sim->allocations[at - 1].base < sim->allocations[at - 1].bytes)) {
         return fail(sim, SIM_BAD_ARGUMENT, "the range overlaps another allocation");
     }
-    char *copy = malloc(strlen(name) + 1);
-    if (copy == NULL) {
-        return fail(sim, SIM_NO_MEMORY, "out of memory");
+    struct allocation made = {.base = base,
+                              .bytes = bytes,
+                              .name = strdup(name),
+                              .owned = owned,
+                              .written = calloc(1, (bytes >> 7) + 1)};
+    if (made.name == NULL || made.written == NULL) {
+        free(made.name);
+        free(made.written);
+        return no_memory(sim);
     }
-    memcpy(copy, name, strlen(name) + 1);
     memmove(&sim->allocations[at + 1], &sim->allocations[at],
             (sim->nallocations - at) * sizeof *sim->allocations);
-    sim->allocations[at] = (struct allocation){
-        .base = base, .bytes = bytes, .name = copy, .owned = owned, .written = calloc(1, (bytes >> 7) + 1)};
+    sim->allocations[at] = made;
     sim->nallocations++;
     return SIM_OK;
 }
 
 void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
     const size_t alignment = 256, trap = 0xb5;
-    void *memory = aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+    void *memory = bytes > PTRDIFF_MAX - alignment
+                       ? NULL
+                       : aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
     if (memory == NULL) {
-        (void)fail(sim, SIM_NO_MEMORY, "out of memory");
+        (void)no_memory(sim);
         return NULL;
     }
     memset(memory, (int)trap, bytes);
@@ -195,24 +210,31 @@ int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
 struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
     struct sim_module *module = calloc(1, sizeof *module);
     char message[MESSAGE_BYTES] = "";
+    bool exhausted;
     if (module == NULL) {
-        (void)fail(sim, SIM_NO_MEMORY, "out of memory");
+        (void)no_memory(sim);
         return NULL;
     }
-    module->ptx = ptx_parse(ptx, bytes, isa_opcodes, message, sizeof message);
-    if (module->ptx == NULL) {
-        (void)fail(sim, SIM_BAD_PTX, message);
+    struct module *m = module->ptx = ptx_parse(ptx, bytes, isa_opcodes, message, sizeof message, &exhausted);
+    if (m == NULL) {
+        (void)fail(sim, exhausted ? SIM_NO_MEMORY : SIM_BAD_PTX, message);
+        free(module);
+        return NULL;
+    }
+    bool known =
+        add_allocation(sim, m->global_memory, m->global_bytes + 1, "module variables", false) == SIM_OK;
+    if (!known ||
+        add_allocation(sim, m->const_memory, m->const_bytes + 1, "module constants", false) != SIM_OK) {
+        if (known) {
+            (void)remove_allocation(sim, m->global_memory);
+        }
+        ptx_free(m);
         free(module);
         return NULL;
     }
     module->sim = sim;
     module->next = sim->modules;
     sim->modules = module;
-    const struct module *m = module->ptx;
-    if (add_allocation(sim, m->global_memory, m->global_bytes + 1, "module variables", false) != SIM_OK ||
-        add_allocation(sim, m->const_memory, m->const_bytes + 1, "module constants", false) != SIM_OK) {
-        return NULL;
-    }
     return module;
 }
 

@@ -7,14 +7,6 @@
 
 #define MAX_FINDINGS 1000
 
-static char *copy_text(const char *text) {
-    char *copy = malloc(strlen(text) + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, strlen(text) + 1);
-    }
-    return copy;
-}
-
 static const char *file_name(const struct module *module, uint32_t index) {
     for (uint32_t i = 0; i < module->nfiles; i++) {
         if (module->files[i].index == index) {
@@ -28,7 +20,7 @@ static const char *file_name(const struct module *module, uint32_t index) {
 static char *source_of(const struct module *module, const struct insn *insn) {
     char text[600];
     if (insn == NULL || insn->loc == 0) {
-        return copy_text("");
+        return strdup("");
     }
     const struct source_loc *loc = &module->locs[insn->loc];
     const char *file = file_name(module, loc->file), *at = file_name(module, loc->at_file);
@@ -37,7 +29,19 @@ static char *source_of(const struct module *module, const struct insn *insn) {
     } else {
         (void)snprintf(text, sizeof text, "%.500s:%u", file, loc->line);
     }
-    return copy_text(text);
+    return strdup(text);
+}
+
+static void free_texts(struct sim_finding *finding) {
+    free((void *)(uintptr_t)finding->message);
+    free((void *)(uintptr_t)finding->kernel);
+    free((void *)(uintptr_t)finding->source);
+    free((void *)(uintptr_t)finding->other_source);
+}
+
+/* An error is one whatever else was not modelled. */
+static enum sim_verdict worse(enum sim_verdict a, enum sim_verdict b) {
+    return a == SIM_ERROR || b == SIM_ERROR ? SIM_ERROR : a > b ? a : b;
 }
 
 static struct finding_entry *find_entry(struct sim *sim, const char *kind, const struct insn *insn,
@@ -52,51 +56,70 @@ static struct finding_entry *find_entry(struct sim *sim, const char *kind, const
     return NULL;
 }
 
-static void add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+/* False where there is no memory for one more. */
+static bool grow_list(struct sim *sim) {
+    if (sim->nfindings < sim->findings_room) {
+        return true;
+    }
+    size_t room = sim->findings_room == 0 ? 16 : sim->findings_room * 2;
+    struct finding_entry *grown = realloc(sim->findings, room * sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    sim->findings = grown;
+    sim->findings_room = room;
+    return true;
+}
+
+/* False where there is no memory for it. */
+static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                 int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
     struct sim *sim = launch->sim;
-    struct finding_entry *entry = find_entry(sim, kind, insn, other, launch->name);
-    if (entry != NULL) {
-        entry->finding.times++;
-        return;
+    struct finding_entry *known = find_entry(sim, kind, insn, other, launch->name);
+    if (known != NULL) {
+        known->finding.times++;
+        return true;
     }
-    if (sim->nfindings == MAX_FINDINGS) {
-        return;
+    if (sim->nfindings == MAX_FINDINGS) { /* it counts for the verdict all the same */
+        sim->unlisted = worse(sim->unlisted, verdict);
+        return true;
     }
-    if (sim->nfindings == sim->findings_room) {
-        size_t room = sim->findings_room == 0 ? 16 : sim->findings_room * 2;
-        struct finding_entry *grown = realloc(sim->findings, room * sizeof *grown);
-        if (grown == NULL) {
-            return;
-        }
-        sim->findings = grown;
-        sim->findings_room = room;
+    struct finding_entry entry = {.insn = insn,
+                                  .other = other,
+                                  .finding = {.verdict = verdict,
+                                              .kind = kind,
+                                              .message = strdup(message),
+                                              .kernel = strdup(launch->name),
+                                              .warp = warp,
+                                              .lane = lane,
+                                              .ptx_line = insn == NULL ? 0 : insn->line,
+                                              .source = source_of(launch->module, insn),
+                                              .other_ptx_line = other == NULL ? 0 : other->line,
+                                              .other_source = source_of(launch->module, other),
+                                              .times = 1}};
+    struct sim_finding *finding = &entry.finding;
+    if (finding->message == NULL || finding->kernel == NULL || finding->source == NULL ||
+        finding->other_source == NULL || !grow_list(sim)) {
+        free_texts(finding);
+        sim->unlisted = worse(sim->unlisted, verdict);
+        return false;
     }
-    entry = &sim->findings[sim->nfindings++];
-    *entry = (struct finding_entry){.insn = insn, .other = other};
-    struct sim_finding *finding = &entry->finding;
-    finding->verdict = verdict;
-    finding->kind = kind;
-    finding->message = copy_text(message);
-    finding->kernel = copy_text(launch->name);
     for (int i = 0; cta != NULL && i < 3; i++) {
         finding->cta[i] = cta->index[i];
     }
-    finding->warp = warp;
-    finding->lane = lane;
-    finding->ptx_line = insn == NULL ? 0 : insn->line;
-    finding->source = source_of(launch->module, insn);
-    finding->other_ptx_line = other == NULL ? 0 : other->line;
-    finding->other_source = source_of(launch->module, other);
-    finding->times = 1;
+    sim->findings[sim->nfindings++] = entry;
+    return true;
 }
 
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
     struct sim *sim = launch->sim;
     (void)pthread_mutex_lock(&sim->lock);
-    add(launch, verdict, kind, cta, warp, lane, insn, other, message);
+    bool listed = add(launch, verdict, kind, cta, warp, lane, insn, other, message);
     (void)pthread_mutex_unlock(&sim->lock);
+    if (!listed) {
+        launch_no_memory(launch);
+    }
 }
 
 void sim_refuse(struct sim *sim, const char *kernel, const char *why) {
@@ -136,12 +159,9 @@ const char *sim_verdict_name(enum sim_verdict verdict) {
 }
 
 enum sim_verdict sim_verdict(const struct sim *sim) {
-    enum sim_verdict worst = SIM_CLEAN;
+    enum sim_verdict worst = sim->unlisted;
     for (size_t i = 0; i < sim->nfindings; i++) {
-        /* An error is one whatever else was not modelled. */
-        enum sim_verdict verdict = sim->findings[i].finding.verdict;
-        bool worse = verdict == SIM_ERROR || (worst != SIM_ERROR && verdict > worst);
-        worst = worse ? verdict : worst;
+        worst = worse(worst, sim->findings[i].finding.verdict);
     }
     return worst;
 }
@@ -156,11 +176,8 @@ const struct sim_finding *sim_finding(const struct sim *sim, size_t index) {
 
 void sim_clear_findings(struct sim *sim) {
     for (size_t i = 0; i < sim->nfindings; i++) {
-        const struct sim_finding *finding = &sim->findings[i].finding;
-        free((void *)(uintptr_t)finding->message);
-        free((void *)(uintptr_t)finding->kernel);
-        free((void *)(uintptr_t)finding->source);
-        free((void *)(uintptr_t)finding->other_source);
+        free_texts(&sim->findings[i].finding);
     }
     sim->nfindings = 0;
+    sim->unlisted = SIM_CLEAN;
 }

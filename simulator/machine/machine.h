@@ -3,6 +3,7 @@
 #define SIM_MACHINE_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -145,6 +146,7 @@ struct cluster {
     struct clockv *cluster_gathered, *cluster_released;
     /* asynchronous operations not yet complete, oldest first */
     struct async_op *ops_first, *ops_last;
+    struct async_op *unissued; /* made and not yet handed over */
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
@@ -197,6 +199,7 @@ struct launch {
     atomic_uint_fast64_t next_cluster;
     uint64_t ncluster;
     atomic_bool stop;
+    atomic_bool no_memory; /* why it stopped */
     enum sim_mode mode;
     uint64_t seed;
     bool checks, dependent, uses_wgmma;
@@ -211,18 +214,20 @@ struct worker {
     const struct allocation *last[2];
     struct cluster **resident; /* running or polling; the first `active`, then some to be used again */
     uint32_t active, made, room;
-    bool failed;
+    jmp_buf unwind; /* out of whatever it does, where the heap is exhausted */
 };
 
 struct sim {
     struct sim_options options;
     char message[512];
+    int status; /* of the last failed call */
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
     size_t nallocations, allocations_room;
     uint64_t next_id;
     struct finding_entry *findings;
     size_t nfindings, findings_room;
+    enum sim_verdict unlisted; /* the worst finding that is not in the list: no room or no memory for it */
     pthread_mutex_t lock;
     struct sim_counters counters;
 };
@@ -293,6 +298,15 @@ static inline uint64_t operand_address(const struct run *run, const struct insn 
             }                                                                                                  \
         }                                                                                                      \
     } while (0)
+
+/* ---- the heap (machine/alloc.c) ---- */
+
+/* For what a run needs.  Never NULL: where the heap is exhausted the run ends (worker->unwind), and sim_launch
+ * returns SIM_NO_MEMORY.  What is taken has to be known to a structure that cluster_free releases. */
+void *run_take(struct worker *worker, size_t count, size_t size); /* zeroed */
+void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes);
+/* Ends the launch as SIM_NO_MEMORY at the workers' next turn. */
+void launch_no_memory(struct launch *launch);
 
 /* ---- findings (machine/findings.c) ---- */
 

@@ -32,24 +32,34 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
     return RANGES;
 }
 
-/* Inputs may share memory or lie side by side: what is already known stays as it is. */
-static void register_ranges(const struct range ranges[RANGES], bool registered[RANGES]) {
+/* Inputs may share memory or lie side by side: what is already known stays as it is.  False where there is no
+ * memory. */
+static bool register_ranges(const struct range ranges[RANGES], bool registered[RANGES]) {
+    bool exhausted = false;
     struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return false;
+    }
     for (int i = 0; i < RANGES; i++) {
-        registered[i] = sim_register(sim, (void *)(uintptr_t)ranges[i].pointer, (size_t)ranges[i].bytes,
-                                     ranges[i].name) == SIM_OK;
+        int status =
+            sim_register(sim, (void *)(uintptr_t)ranges[i].pointer, (size_t)ranges[i].bytes, ranges[i].name);
+        registered[i] = status == SIM_OK;
+        exhausted |= status == SIM_NO_MEMORY;
     }
     runtime_unlock();
+    return !exhausted;
 }
 
 static void forget_ranges(const struct range ranges[RANGES], const bool registered[RANGES]) {
     struct sim *sim = runtime_lock();
-    for (int i = 0; i < RANGES; i++) {
+    for (int i = 0; sim != NULL && i < RANGES; i++) {
         if (registered[i]) {
             (void)sim_unregister(sim, (void *)(uintptr_t)ranges[i].pointer);
         }
     }
-    runtime_unlock();
+    if (sim != NULL) {
+        runtime_unlock();
+    }
 }
 
 /* Whether the sizes can be trusted before validation; if not, custom_kernel_on_device says why. */
@@ -69,7 +79,7 @@ __attribute__((constructor)) static void choose_chip(void) {
 
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
-    bool registered[RANGES];
+    bool registered[RANGES] = {false};
     choose_chip(); /* the variable may have been set since the library was loaded */
     const char *backend = getenv("NVFP4_BACKEND");
     bool on_cpu = backend != NULL && strcmp(backend, "cpu") == 0;
@@ -82,8 +92,10 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     on_device.struct_bytes = sizeof on_device;
     on_device.device = 0;
     (void)ranges_of(&on_device, ranges);
-    register_ranges(ranges, registered);
-    int32_t status = custom_kernel_on_device(&on_device);
+    int32_t status = register_ranges(ranges, registered)
+                         ? custom_kernel_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
     forget_ranges(ranges, registered);
     return status;
 }

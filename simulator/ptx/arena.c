@@ -42,14 +42,6 @@ void *arena_take(struct arena *arena, size_t bytes) {
     return taken;
 }
 
-char *arena_string(struct arena *arena, const char *text, size_t length) {
-    char *copy = arena_take(arena, length + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, length);
-    }
-    return copy;
-}
-
 void arena_free(struct arena *arena) {
     if (arena == NULL) {
         return;

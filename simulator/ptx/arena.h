@@ -6,10 +6,9 @@
 
 struct arena;
 
-/* Every function returns NULL where memory runs out. */
+/* NULL where memory runs out; parse_take and parse_string end the parse then. */
 struct arena *arena_make(void);
 void *arena_take(struct arena *arena, size_t bytes); /* zeroed, 16-byte aligned */
-char *arena_string(struct arena *arena, const char *text, size_t length);
 void arena_free(struct arena *arena);
 
 #endif

@@ -169,8 +169,8 @@ void decode(struct decoder *d) {
         memcpy(operands, d->out, (size_t)d->nout * sizeof *operands);
         insn->op = operands;
         insn->nop = (uint16_t)d->nout;
-        insn->name = arena_string(d->parser->arena, d->mnemonic.text, d->mnemonic.length);
-        if (insn->name == NULL || insn->fn == NULL) {
+        insn->name = parse_string(d->parser, d->mnemonic.text, d->mnemonic.length);
+        if (insn->fn == NULL) {
             decode_fail(d, "not supported");
         }
         return;

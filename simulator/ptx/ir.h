@@ -244,10 +244,10 @@ enum special_kind {
 
 struct opcode;
 
-/* Parses PTX text; the instructions are those of the table.  NULL on error: then message holds "line N: ...".
- */
+/* Parses PTX text; the instructions are those of the table.  NULL on error: then message holds "line N: ...",
+ * and *no_memory says whether the text is to blame or the heap. */
 struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *opcodes, char *message,
-                         size_t message_bytes);
+                         size_t message_bytes, bool *no_memory);
 void ptx_free(struct module *module);
 const struct function *ptx_find_entry(const struct module *module, const char *name);
 unsigned ptx_type_bytes(unsigned type);

@@ -37,8 +37,8 @@ static uint32_t parse_parameters(struct parser *parser, struct parameter **out, 
         if (offset + bytes > MAX_PARAM_BYTES) {
             parse_fail(parser, name.line, "parameters of more than %d bytes", MAX_PARAM_BYTES);
         }
-        list[count++] = (struct parameter){arena_string(parser->arena, name.text, name.length),
-                                           (uint32_t)offset, (uint32_t)bytes, align};
+        list[count++] = (struct parameter){parse_string(parser, name.text, name.length), (uint32_t)offset,
+                                           (uint32_t)bytes, align};
         *total = (uint32_t)(offset + bytes);
         if (declare) {
             struct symbol *symbol = parse_declare(parser, name, SYM_PARAM);
@@ -101,7 +101,7 @@ static struct function *function_named(struct parser *parser, struct token name)
     module->functions = parse_grow(parser, module->functions, module->nfunctions, &parser->functions_room,
                                    sizeof *module->functions);
     struct function *function = parse_take(parser, sizeof *function);
-    function->name = arena_string(parser->arena, name.text, name.length);
+    function->name = parse_string(parser, name.text, name.length);
     function->index = module->nfunctions;
     function->line = name.line;
     function->builtin = token_is(&name, "vprintf")        ? BUILTIN_VPRINTF
@@ -175,7 +175,7 @@ static void parse_file(struct parser *parser) {
     module->files =
         parse_grow(parser, module->files, module->nfiles, &parser->files_room, sizeof *module->files);
     module->files[module->nfiles++] =
-        (struct source_file){(uint32_t)index, arena_string(parser->arena, name.text, name.length)};
+        (struct source_file){(uint32_t)index, parse_string(parser, name.text, name.length)};
 }
 
 static void skip_section(struct parser *parser) {
@@ -264,7 +264,7 @@ static uint8_t *take_memory(struct parser *parser, uint64_t bytes) {
     const uint64_t page = 4096; /* the largest alignment a variable may ask for */
     uint8_t *memory = aligned_alloc(page, round_up(bytes + 1, page));
     if (memory == NULL) {
-        parse_fail(parser, 0, "out of memory");
+        parse_no_memory(parser);
     }
     memset(memory, 0, round_up(bytes + 1, page));
     return memory;

@@ -34,7 +34,7 @@ struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
         uint32_t size = parser->const_index_size == 0 ? 1024 : parser->const_index_size * 2;
         uint32_t *index = calloc(size, sizeof *index * 2);
         if (index == NULL) {
-            parse_fail(parser, parser->token.line, "out of memory");
+            parse_no_memory(parser);
         }
         for (uint32_t i = 0; i < parser->const_index_size; i++) {
             uint32_t key = parser->const_index[2 * i], wide_key = parser->const_index[2 * i + 1];

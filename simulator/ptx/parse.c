@@ -62,12 +62,23 @@ void parse_fail(struct parser *parser, uint32_t line, const char *format, ...) {
     longjmp(parser->fail, 1);
 }
 
+void parse_no_memory(struct parser *parser) {
+    *parser->no_memory = true;
+    parse_fail(parser, parser->token.line, "out of memory");
+}
+
 void *parse_take(struct parser *parser, size_t bytes) {
     void *taken = arena_take(parser->arena, bytes);
     if (taken == NULL) {
-        parse_fail(parser, parser->token.line, "out of memory");
+        parse_no_memory(parser);
     }
     return taken;
+}
+
+char *parse_string(struct parser *parser, const char *text, size_t length) {
+    char *copy = parse_take(parser, length + 1);
+    memcpy(copy, text, length);
+    return copy;
 }
 
 void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *room, size_t size) {
@@ -77,7 +88,7 @@ void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *r
     uint32_t wanted = *room == 0 ? 64 : *room * 2;
     void *grown = realloc(array, (size_t)wanted * size);
     if (grown == NULL) {
-        parse_fail(parser, parser->token.line, "out of memory");
+        parse_no_memory(parser);
     }
     memset((char *)grown + (size_t)*room * size, 0, (size_t)(wanted - *room) * size);
     *room = wanted;
@@ -249,10 +260,7 @@ static bool parse_text(struct parser *parser, const char *text, size_t bytes) {
     if (setjmp(parser->fail) != 0) {
         return false;
     }
-    char *copy = arena_string(parser->arena, text, bytes); /* names point into it */
-    if (copy == NULL) {
-        parse_fail(parser, 0, "out of memory");
-    }
+    char *copy = parse_string(parser, text, bytes); /* names point into it */
     parser->decoder = parse_take(parser, sizeof *parser->decoder);
     /* A zero byte may end embedded text. */
     parser->lexer = (struct lexer){copy, copy + strnlen(copy, bytes), 1, NULL};
@@ -262,15 +270,17 @@ static bool parse_text(struct parser *parser, const char *text, size_t bytes) {
 }
 
 struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *opcodes, char *message,
-                         size_t message_bytes) {
+                         size_t message_bytes, bool *no_memory) {
     struct parser *parser = calloc(1, sizeof *parser);
+    *no_memory = false;
     struct module *module = calloc(1, sizeof *module);
     struct arena *arena = arena_make();
     if (parser == NULL || module == NULL || arena == NULL) {
         free(parser);
         free(module);
         arena_free(arena);
-        (void)snprintf(message, message_bytes, "line 0: out of memory");
+        *no_memory = true;
+        (void)snprintf(message, message_bytes, "out of memory");
         return NULL;
     }
     module->arena = parser->arena = arena;
@@ -279,6 +289,7 @@ struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *op
     parser->opcodes = opcodes;
     parser->message = message;
     parser->message_bytes = message_bytes;
+    parser->no_memory = no_memory;
     bool parsed = parse_text(parser, text, bytes);
     release(parser);
     if (!parsed) {

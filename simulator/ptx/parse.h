@@ -82,6 +82,7 @@ struct parser {
     jmp_buf fail;
     char *message;
     size_t message_bytes;
+    bool *no_memory; /* the caller's: why the parse failed */
     struct symbol *buckets[SYMBOL_BUCKETS];
     struct scope scopes[64];
     int depth;
@@ -117,7 +118,11 @@ struct decoder {
 /* Ends the parse with "line N: ..." */
 _Noreturn void parse_fail(struct parser *parser, uint32_t line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void *parse_take(struct parser *parser, size_t bytes);
+/* What the parser takes from the heap or the arena comes through these, which end the parse where there is
+ * none. */
+_Noreturn void parse_no_memory(struct parser *parser);
+void *parse_take(struct parser *parser, size_t bytes); /* zeroed; lives as long as the module */
+char *parse_string(struct parser *parser, const char *text, size_t length);
 /* Makes room for one more in a malloc'ed array. */
 void *parse_grow(struct parser *parser, void *array, uint32_t count, uint32_t *room, size_t size);
 void parse_advance(struct parser *parser);

@@ -106,7 +106,7 @@ static void put_value(struct parser *parser, uint8_t *to, unsigned type, struct 
             token = parse_name(parser);
         }
         struct init_ref *ref = parse_take(parser, sizeof *ref);
-        ref->symbol = arena_string(parser->arena, token.text, token.length);
+        ref->symbol = parse_string(parser, token.text, token.length);
         ref->at = at;
         ref->bytes = (uint8_t)bytes;
         if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
@@ -178,7 +178,7 @@ void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool 
         module->variables = parse_grow(parser, module->variables, module->nvariables, &parser->variables_room,
                                        sizeof *module->variables);
         struct variable *variable = parse_take(parser, sizeof *variable);
-        variable->name = arena_string(parser->arena, name.text, name.length);
+        variable->name = parse_string(parser, name.text, name.length);
         variable->space = (uint8_t)space;
         variable->align = align;
         variable->is_extern = is_extern || (open && !initialised);

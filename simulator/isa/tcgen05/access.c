@@ -29,7 +29,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
     struct tc_why why;
     uint64_t columns, to;
     uint32_t address, offset, offsets[LANES];
-    if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
+    if (!check_group(run, tensor, form->cta_group) ||
         !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.alloc", &columns) ||
         !tensor_uniform(run, insn->op[1], mask, "the destination of tcgen05.alloc", &to)) {
         return FAIL;
@@ -64,7 +64,7 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tc_why why;
     uint64_t columns, address;
-    if (tensor == NULL || !check_group(run, tensor, form->cta_group) ||
+    if (!check_group(run, tensor, form->cta_group) ||
         !tensor_uniform(run, insn->op[0], mask, "the column count of tcgen05.dealloc", &columns) ||
         !tensor_uniform(run, insn->op[1], mask, "the address of tcgen05.dealloc", &address)) {
         return FAIL;
@@ -83,7 +83,7 @@ static enum next exec_relinquish(struct run *run, const struct insn *insn, uint3
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
     (void)mask;
-    if (tensor == NULL || !check_group(run, tensor, form->cta_group)) {
+    if (!check_group(run, tensor, form->cta_group)) {
         return FAIL;
     }
     (void)tmem_relinquish(&tensor->tmem, NULL);
@@ -157,7 +157,7 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     struct tmem_region regions[TMEM_MAX_REGIONS];
     struct tc_why why;
     uint64_t address;
-    if (warp == NULL || !tensor_uniform(run, insn->op[count], mask, "the tensor memory address", &address)) {
+    if (!tensor_uniform(run, insn->op[count], mask, "the tensor memory address", &address)) {
         return FAIL;
     }
     if (mask != ALL_LANES) {
@@ -250,9 +250,6 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL) {
-        return FAIL;
-    }
     enum next next = wait_stream(run, &warp->loads, "its tcgen05.ld (tcgen05.wait::ld)");
     if (next != NEXT) {
         return next;
@@ -265,9 +262,6 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
  * back.  It waits for the data here, but learns nothing of the load's being complete. */
 enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
     struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL) {
-        return FAIL;
-    }
     (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,
                           "%s a register that a pending tcgen05.ld fills: PTX wants tcgen05.wait::ld first",
                           written ? "writes" : "reads");
@@ -285,16 +279,13 @@ static enum next exec_wait_st(struct run *run, const struct insn *insn, uint32_t
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    return warp == NULL ? FAIL : wait_stream(run, &warp->stores, "its tcgen05.st (tcgen05.wait::st)");
+    return wait_stream(run, &warp->stores, "its tcgen05.st (tcgen05.wait::st)");
 }
 
 static enum next exec_fence_before(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL) {
-        return FAIL;
-    }
     struct stream *streams[] = {&warp->loads, &warp->stores};
     for (int i = 0; run->launch->checks && i < 2; i++) {
         if (streams[i]->slot != 0) {
@@ -308,9 +299,6 @@ static enum next exec_fence_after(struct run *run, const struct insn *insn, uint
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    if (warp == NULL) {
-        return FAIL;
-    }
     for (uint32_t i = 0; run->launch->checks && i < run->cluster->nslots; i++) {
         if (warp->ordered[i] < run->warp->clock->seen[i]) {
             warp->ordered[i] = run->warp->clock->seen[i];

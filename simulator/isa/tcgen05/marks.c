@@ -127,9 +127,6 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
 
 void mark_shared_read(struct run *run, const struct cta *cta, uint32_t offset) {
     const struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL) {
-        return;
-    }
     /* What this warp itself has not seen is an error that the checks of shared memory find. */
     const struct insn *writer = hazard_unseen_write(run->launch, cta, offset, warp->ordered);
     if (writer != NULL && hazard_unseen_write(run->launch, cta, offset, run->warp->clock->seen) == NULL) {
@@ -161,7 +158,7 @@ void mark_region(struct run *run, struct cta *cta, const struct tmem_region *reg
                  const struct mark_access *access) {
     struct tensor *tensor = cta->tensor;
     const struct tensor_warp *warp = tensor_warp(run);
-    if (tensor->cells == NULL || warp == NULL) {
+    if (tensor->cells == NULL) {
         return;
     }
     struct mark now = mark_of(run, access), checked = {0};
@@ -207,7 +204,7 @@ void mark_freed(struct run *run, struct cta *cta, int column, int columns) {
     struct tensor *tensor = cta->tensor;
     const struct tensor_warp *warp = tensor_warp(run);
     bool told = false;
-    for (int row = 0; tensor->cells != NULL && warp != NULL && row < CELL_ROWS; row++) {
+    for (int row = 0; tensor->cells != NULL && row < CELL_ROWS; row++) {
         for (int i = column; i < column + columns; i++) {
             struct cell *cell = &tensor->cells[row][i];
             struct mark marks[1 + CELL_READS];

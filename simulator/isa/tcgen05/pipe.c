@@ -35,9 +35,6 @@ static bool prepare(struct run *run, int cta_group, struct cta *ctas[2], int *co
     for (int i = 0; i < *count; i++) {
         struct tensor *tensor = tensor_of(run, ctas[i]);
         struct tc_why why;
-        if (tensor == NULL) {
-            return false;
-        }
         if (!tmem_check_cta_group(&tensor->tmem, cta_group, &why)) {
             (void)tensor_refuse(run, "cta-group", &why);
             return false;
@@ -115,7 +112,7 @@ static uint32_t mma_tag(const struct tc_mma *mma) {
 
 static bool check_mma(struct run *run, struct mma_op *m) {
     struct tensor_warp *warp = tensor_warp(run);
-    if (warp == NULL || !stream_open(run, &warp->pipe, false)) {
+    if (!stream_open(run, &warp->pipe, false)) {
         return false;
     }
     struct stamp stamp = pipe_stamp(run, warp);
@@ -175,7 +172,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         struct cta *ctas[2];
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
+        if (!prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
         }
         struct async_op *op =
@@ -193,7 +190,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             }
         }
         if (!legal || (run->launch->checks && !check_mma(run, m))) {
-            free(op);
+            async_drop(op);
             return FAIL;
         }
         run->worker->counters.tensor_instructions++;
@@ -250,7 +247,7 @@ static enum next exec_cp(struct run *run, const struct insn *insn, uint32_t mask
         struct cta *ctas[2];
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
+        if (!prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
         }
         struct cp_op c = {.cp = {.shape = form->cp_shape, .format = form->cp_format}, .count = count};
@@ -311,7 +308,7 @@ static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t m
         struct tmem_region region;
         struct tc_why why;
         struct tensor_warp *warp = tensor_warp(run);
-        if (warp == NULL || !prepare(run, form->cta_group, s.ctas, &s.count)) {
+        if (!prepare(run, form->cta_group, s.ctas, &s.count)) {
             return FAIL;
         }
         s.address = (uint32_t)(lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]);
@@ -369,7 +366,7 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
         struct cta *ctas[2];
         struct tensor_warp *warp = tensor_warp(run);
         struct commit_op c = {0};
-        if (warp == NULL || !prepare(run, form->cta_group, ctas, &count)) {
+        if (!prepare(run, form->cta_group, ctas, &count)) {
             return FAIL;
         }
         uint64_t address = (lane_u64(run, insn->op[0], lane) + (uint64_t)form->offset[0]) & ~WINDOW_MASK;

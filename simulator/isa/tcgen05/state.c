@@ -29,16 +29,10 @@ static void clear(struct tensor *tensor, const struct cluster *cluster) {
 struct tensor *tensor_of(struct run *run, struct cta *cta) {
     struct tensor *tensor = cta->tensor;
     if (tensor == NULL) {
-        tensor = calloc(1, sizeof *tensor);
-        if (tensor != NULL && run->launch->checks) {
-            tensor->cells = malloc(CELL_ROWS * sizeof *tensor->cells);
+        tensor = cta->tensor = run_take(run->worker, 1, sizeof *tensor);
+        if (run->launch->checks) {
+            tensor->cells = run_take(run->worker, CELL_ROWS, sizeof *tensor->cells);
         }
-        if (tensor == NULL || (run->launch->checks && tensor->cells == NULL)) {
-            free(tensor);
-            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1, "no memory for the CTA's tensor memory");
-            return NULL;
-        }
-        cta->tensor = tensor;
     }
     if (!tensor->used || tensor->run != cta->cluster->number) {
         clear(tensor, cta->cluster);
@@ -48,16 +42,9 @@ struct tensor *tensor_of(struct run *run, struct cta *cta) {
 
 struct tensor_warp *tensor_warp(struct run *run) {
     struct tensor *tensor = tensor_of(run, run->cta);
-    if (tensor == NULL) {
-        return NULL;
-    }
     struct tensor_warp *warp = &tensor->warps[run->warp->index];
     if (run->launch->checks && warp->ordered == NULL) {
-        warp->ordered = calloc(run->cluster->slots_room, sizeof *warp->ordered);
-        if (warp->ordered == NULL) {
-            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1, "no memory for the checks");
-            return NULL;
-        }
+        warp->ordered = run_take(run->worker, run->cluster->slots_room, sizeof *warp->ordered);
     }
     return warp;
 }

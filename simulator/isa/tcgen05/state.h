@@ -53,7 +53,7 @@ struct tensor {
     struct tensor_warp warps[MAX_WARPS];
 };
 
-/* The CTA's state, made and cleared as needed; NULL when there is no memory (reported). */
+/* The CTA's state, made and cleared as needed. */
 struct tensor *tensor_of(struct run *run, struct cta *cta);
 struct tensor_warp *tensor_warp(struct run *run);
 /* Reports a refusal: incomplete for what is not modelled, else an error.  Returns FAIL. */

@@ -6,8 +6,8 @@
 
 #include "async/groups.h"
 
-struct warpgroup *warpgroups_make(uint32_t count) {
-    return calloc(count, sizeof(struct warpgroup));
+struct warpgroup *warpgroups_make(struct worker *worker, uint32_t count) {
+    return run_take(worker, count, sizeof(struct warpgroup));
 }
 
 void warpgroups_reset(struct warpgroup *groups, uint32_t count) {
@@ -327,7 +327,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         op->queue = group;
         if ((insn->wgmma.a_registers == 0 && !make_operand(run, a, &mma->a_shape, mma->a_chunks, &mma->na)) ||
             !make_operand(run, b, &mma->b_shape, mma->b_chunks, &mma->nb)) {
-            free(op);
+            async_drop(op);
             return FAIL;
         }
         if (run->launch->checks) {

@@ -41,7 +41,7 @@ struct wgmma_data {
     uint32_t d[]; /* 64 rows of N */
 };
 
-struct warpgroup *warpgroups_make(uint32_t count);
+struct warpgroup *warpgroups_make(struct worker *worker, uint32_t count);
 void warpgroups_reset(struct warpgroup *groups, uint32_t count);
 void warpgroups_free(struct warpgroup *groups);
 /* insn touches a register that the pending wgmma `first` uses; `pending` is the register's entry in

@@ -125,19 +125,27 @@ LOAD = body(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "usage: ptxsim FILE.ptx"),
-        (("FILE", "--mode", "hasty"), "usage: ptxsim"),
-        (("FILE", "--mode", "late:3"), "usage: ptxsim"),
-        (("FILE", "--mode", "random:"), "usage: ptxsim"),
-        (("FILE", "--mode", "random:3x"), "usage: ptxsim"),
-        (("FILE", "--surprise", "1"), "usage: ptxsim"),
-        (("/nonexistent.ptx",), "ptxsim: cannot read: /nonexistent.ptx"),
+        ((), "ptxsim: no PTX file"),
+        (("--json",), "ptxsim: no PTX file"),
+        (("FILE", "--mode", "hasty"), "ptxsim: --mode wants eager, late, reverse, random:SEED or poison, not: hasty"),
+        (("FILE", "--mode", "late:3"), "not: late:3"),
+        (("FILE", "--mode", "random:"), "not: random:"),
+        (("FILE", "--mode", "random:3x"), "not: random:3x"),
+        (("FILE", "--surprise", "1"), "unrecognized option '--surprise'"),
+        (("FILE", "-x"), "invalid option -- 'x'"),
+        (("FILE", "--grid"), "option '--grid' requires an argument"),
+        (("FILE", "--grid", "--", "u64:0"), "option '--grid' requires an argument"),
+        (("FILE", "--json=1"), "option '--json' doesn't allow an argument"),
+        (("FILE", "k", "more"), "ptxsim: one file and one kernel, not also: more"),
+        (("/nonexistent.ptx",), "ptxsim: /nonexistent.ptx: No such file or directory"),
         (("FILE", "absent", "--", "u64:0"), "ptxsim: launch refused: no such kernel"),
         (("FILE", "--block", "2048", "--", "u64:0"), "ptxsim: launch refused: more threads"),
         (("FILE", "--", "u64:0", "u64:0"), "ptxsim: launch refused: the wrong number of arguments"),
         (("FILE", "--", "u65:0"), "ptxsim: bad argument: u65:0"),
         (("FILE", "--", "7"), "ptxsim: bad argument: 7"),
         (("FILE", "--", "buf:16=/nonexistent"), "ptxsim: bad argument: buf:16=/nonexistent"),
+        (("FILE", "--", "buf:16=/nonexistent"), "ptxsim: /nonexistent: No such file or directory"),
+        (("FILE", "--", "buf:-1"), "ptxsim: buffer: out of memory"),
         (("FILE", "--dump", "0", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0"),
         (("FILE", "--dump", "1=x", "--", "buf:16"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 1=x"),
         (("FILE", "--dump", "0=x", "--", "u64:1"), "ptxsim: --dump wants NUMBER=FILE of a buffer: 0=x"),
@@ -149,7 +157,20 @@ def test_what_cannot_be_done_is_said_and_exits_with_4(file, words, said):
     done = ptxsim(*(path if word == "FILE" else word for word in words))
     assert done.returncode == 4
     assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1 or "buf" in words[-1]  # a buffer: the reason, and which argument
     assert done.stdout == "" or "--dump" in words
+
+
+def test_help_lists_the_options():
+    done = ptxsim("--help")
+    assert done.returncode == 0 and done.stderr == ""
+    for option in ("--grid", "--mode", "--limit", "--dump", "--no-checks", "exit status"):
+        assert option in done.stdout
+
+
+def test_options_may_come_first_and_take_an_equals_sign():
+    done = ptxsim("--block=32", PTX / "add.ptx", "add", "--", *["buf:128"] * 3, "u32:32")
+    assert done.returncode == 0 and "verdict: clean" in done.stdout
 
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:0", "random:7", "random", "poison"])

@@ -162,7 +162,8 @@ int main(int argc, char **argv) {
             }
         }
         char message[400] = "";
-        struct module *module = ptx_parse(text, bytes, isa_opcodes, message, sizeof message);
+        bool no_memory;
+        struct module *module = ptx_parse(text, bytes, isa_opcodes, message, sizeof message, &no_memory);
         if (module == NULL && strncmp(message, "line ", 5) != 0) {
             (void)fprintf(stderr, "an error without a line: '%s'\n", message);
             return 1;
