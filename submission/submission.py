@@ -30,7 +30,7 @@ _BACKEND_AUTO = 0
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1
 _STATUS_NULL_POINTER, _STATUS_ARGUMENT = 1, 2
 
-_CODES = torch.float4_e2m1fn_x2
+_FP4 = torch.float4_e2m1fn_x2
 _SCALES = torch.float8_e4m3fn
 _OUTPUT = torch.float16
 _NAMES_BLOCKED = ("a", "b1", "b2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
@@ -117,9 +117,9 @@ def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple
 
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     return (
-        rows(names[0], _CODES, m, half_k),
-        rows(names[1], _CODES, n, half_k),
-        rows(names[2], _CODES, n, half_k),
+        rows(names[0], _FP4, m, half_k),
+        rows(names[1], _FP4, n, half_k),
+        rows(names[2], _FP4, n, half_k),
         scales(names[3], m),
         scales(names[4], n),
         scales(names[5], n),

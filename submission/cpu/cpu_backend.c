@@ -5,8 +5,8 @@
  *
  *     A rows -> a_group[tile][group]                          (L2 / L3)
  *     B1, B2 rows -> b_panel, one chunk of K at a time        (L1)
- *     multiply(tile, panel) -> sums[tile]                     (L1 / L2)
- *     finish(sums) -> C
+ *     multiply(tile, panel) -> accumulators[tile]             (L1 / L2)
+ *     epilogue(accumulators) -> C
  *
  * No thread outlives the call, so forking and other thread pools in the process are no concern.
  */
@@ -56,13 +56,13 @@ struct work {
     int64_t row_blocks;  /* in one batch */
     int64_t panel_runs;  /* in one batch */
     int64_t tasks;       /* in all batches */
-    atomic_llong next;   /* first task nobody has taken */
+    atomic_llong next;   /* the first task that no thread has taken */
 };
 
 struct worker {
     struct work *work;
-    struct a_group *a; /* [block_rows / TILE_ROWS][K / 16] */
-    struct sums *sums; /* [block_rows / TILE_ROWS] */
+    struct a_group *a;                 /* [block_rows / TILE_ROWS][K / 16] */
+    struct accumulators *accumulators; /* [block_rows / TILE_ROWS] */
     struct b_panel *panel;
     void *memory;
 };
@@ -98,7 +98,8 @@ static int32_t choose_kernels(const struct kernels **chosen) {
                        built);
 }
 
-/* OMP_NUM_THREADS (its first number) if that makes sense, else the processors this process may use. */
+/* The first number of OMP_NUM_THREADS if that is at least 1, else the number of processors that this process
+ * may run on. */
 static int64_t wanted_threads(void) {
     const char *variable = getenv(THREADS_VARIABLE);
     long threads = variable != NULL ? strtol(variable, NULL, 10) : 0;
@@ -109,7 +110,7 @@ static int64_t wanted_threads(void) {
     return min(threads, MAX_THREADS);
 }
 
-static void plan(struct work *work, int64_t threads) {
+static void cut_into_tasks(struct work *work, int64_t threads) {
     const struct problem *problem = work->problem;
     int64_t tile_bytes = problem->k / NVFP4_GROUP_ELEMS * (int64_t)sizeof(struct a_group);
     int64_t tiles = min(BLOCK_ROWS / TILE_ROWS, MAX_PACKED_A_BYTES / tile_bytes);
@@ -126,24 +127,24 @@ static void plan(struct work *work, int64_t threads) {
 static int allocate(struct worker *worker, struct work *work) {
     int64_t tiles = work->block_rows / TILE_ROWS;
     size_t panel_bytes = sizeof(struct b_panel);
-    size_t sums_bytes = (size_t)tiles * sizeof(struct sums);
+    size_t accumulator_bytes = (size_t)tiles * sizeof(struct accumulators);
     size_t a_bytes = (size_t)(tiles * (work->problem->k / NVFP4_GROUP_ELEMS)) * sizeof(struct a_group);
     worker->work = work;
-    if (posix_memalign(&worker->memory, CACHE_LINE_BYTES, panel_bytes + sums_bytes + a_bytes) != 0) {
+    if (posix_memalign(&worker->memory, CACHE_LINE_BYTES, panel_bytes + accumulator_bytes + a_bytes) != 0) {
         worker->memory = NULL;
         return 0;
     }
     worker->panel = worker->memory;
-    worker->sums = (struct sums *)((char *)worker->memory + panel_bytes);
-    worker->a = (struct a_group *)((char *)worker->memory + panel_bytes + sums_bytes);
+    worker->accumulators = (struct accumulators *)((char *)worker->memory + panel_bytes);
+    worker->a = (struct a_group *)((char *)worker->memory + panel_bytes + accumulator_bytes);
     return 1;
 }
 
-static struct operand operand_of(const struct problem *problem, const uint8_t *codes, const uint8_t *scales,
+static struct operand operand_of(const struct problem *problem, const uint8_t *fp4, const uint8_t *scales,
                                  int64_t rows, int64_t batch) {
     int64_t scale_bytes = scale_batch_bytes(problem->scale_layout, rows, problem->k / NVFP4_GROUP_ELEMS);
     return (struct operand){
-        .codes = codes + batch * rows * (problem->k / 2),
+        .fp4 = fp4 + batch * rows * (problem->k / 2),
         .scales = scales + batch * scale_bytes,
         .k = problem->k,
         .scale_layout = problem->scale_layout,
@@ -156,20 +157,22 @@ static void run_panel(const struct worker *worker, const struct operand b[2], in
     const struct kernels *kernels = worker->work->kernels;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(rows, TILE_ROWS);
     int cols = (int)min(PANEL_COLS, problem->n - first_col);
-    memset(worker->sums, 0, (size_t)tiles * sizeof *worker->sums);
+    memset(worker->accumulators, 0, (size_t)tiles * sizeof *worker->accumulators);
     for (int64_t group = 0; group < groups; group += CHUNK_GROUPS) {
         int chunk = (int)min(CHUNK_GROUPS, groups - group);
         for (int which = 0; which < 2; which++) {
             kernels->pack_b(worker->panel, which, &b[which], first_col, cols, group, chunk);
         }
         for (int64_t tile = 0; tile < tiles; tile++) {
-            kernels->multiply(&worker->sums[tile], worker->a + tile * groups + group, worker->panel, chunk);
+            kernels->multiply(&worker->accumulators[tile], worker->a + tile * groups + group, worker->panel,
+                              chunk);
         }
     }
     uint16_t *c = problem->c + (batch * problem->m + first_row) * problem->n + first_col;
     for (int64_t tile = 0; tile < tiles; tile++) {
         int tile_rows = (int)min(TILE_ROWS, rows - tile * TILE_ROWS);
-        kernels->finish(&worker->sums[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows, cols);
+        kernels->epilogue(&worker->accumulators[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows,
+                          cols);
     }
 }
 
@@ -212,7 +215,7 @@ static int32_t run(const struct problem *problem) {
     double macs = 2.0 * (double)problem->l * (double)problem->m * (double)problem->n * (double)problem->k;
     int64_t threads = macs < 2.0 * MACS_PER_THREAD ? 1 : wanted_threads();
     threads = macs < (double)threads * MACS_PER_THREAD ? (int64_t)(macs / MACS_PER_THREAD) : threads;
-    plan(&work, threads);
+    cut_into_tasks(&work, threads);
     threads = min(threads, work.tasks);
 
     struct worker workers[MAX_THREADS];

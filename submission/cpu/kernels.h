@@ -41,14 +41,14 @@ struct b_panel {
     float scale[2][CHUNK_GROUPS][PANEL_COLS];
 };
 
-/* fp32 sums of a register tile: [0] of A B1^T (the gate), [1] of A B2^T. */
-struct sums {
+/* fp32 accumulators of a register tile: [0] of A B1^T (the gate), [1] of A B2^T (up). */
+struct accumulators {
     _Alignas(64) float of[2][TILE_ROWS][PANEL_COLS];
 };
 
 /* A, B1 or B2 of one batch, as the caller gave it. */
 struct operand {
-    const uint8_t *codes; /* first byte of row 0 */
+    const uint8_t *fp4; /* first byte of row 0 */
     const uint8_t *scales;
     int64_t k;
     int32_t scale_layout;
@@ -62,10 +62,12 @@ struct kernels {
      * PANEL_COLS; missing ones become zeros) of B1 or B2 into values[which] and scale[which]. */
     void (*pack_b)(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
-    /* Adds the dot products of `groups` groups to *sums. */
-    void (*multiply)(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups);
+    /* Adds the dot products of `groups` groups to *accumulators. */
+    void (*multiply)(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
+                     int groups);
     /* fp16(silu(gate) * up) of `rows` x `cols` of a tile to c, whose rows are c_stride elements apart. */
-    void (*finish)(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols);
+    void (*epilogue)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                     int cols);
 };
 
 extern const struct kernels kernels_portable;

@@ -23,7 +23,8 @@ static inline __m256i broadcast_quad(const int8_t *quad) {
     return _mm256_set1_epi32(bytes);
 }
 
-static void multiply(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups) {
+static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
+                     int groups) {
     const __m256i ones = _mm256_set1_epi16(1);
     for (int which = 0; which < 2; which++) {
         for (int half = 0; half < HALVES; half++) {
@@ -52,18 +53,19 @@ static void multiply(struct sums *sums, const struct a_group *a, const struct b_
                 }
             }
             for (int row = 0; row < TILE_ROWS; row++) {
-                float *sum = &sums->of[which][row][half * LANES];
+                float *sum = &accumulators->of[which][row][half * LANES];
                 _mm256_store_ps(sum, _mm256_add_ps(_mm256_load_ps(sum), partial[row]));
             }
         }
     }
 }
 
-static void finish(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols) {
+static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                     int cols) {
     for (int row = 0; row < rows; row++) {
         float result[PANEL_COLS];
         for (int col = 0; col < PANEL_COLS; col++) {
-            result[col] = silu_times(sums->of[0][row][col], sums->of[1][row][col]);
+            result[col] = silu_times(accumulators->of[0][row][col], accumulators->of[1][row][col]);
         }
         uint16_t halves[PANEL_COLS];
         for (int half = 0; half < HALVES; half++) {
@@ -81,5 +83,5 @@ const struct kernels kernels_avx2 = {
     .supported = supported,
     .pack_b = pack_b,
     .multiply = multiply,
-    .finish = finish,
+    .epilogue = epilogue,
 };

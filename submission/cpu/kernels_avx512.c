@@ -7,7 +7,7 @@
 
 enum {
     BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values a row: one vector of bytes */
-    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of packed codes */
+    BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of packed fp4 */
     BLOCK_QUADS = BLOCK_GROUPS * QUADS, /* 16, as many as panel columns: a square to transpose */
 };
 
@@ -17,11 +17,11 @@ static int supported(void) {
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c");
 }
 
-/* 64 codes of a row, in order of k, as biased bytes. */
-static inline __m512i expand_block(const uint8_t *codes) {
+/* 64 fp4 values of a row, in order of k, as biased bytes of twice the value. */
+static inline __m512i biased_bytes(const uint8_t *fp4) {
     const __m512i biased =
         _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    __m512i pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)codes));
+    __m512i pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)fp4));
     __m512i high = _mm512_slli_epi16(_mm512_and_si512(pairs, _mm512_set1_epi16(0xf0)), 4);
     __m512i nibbles = _mm512_or_si512(_mm512_and_si512(pairs, _mm512_set1_epi16(0x0f)), high);
     return _mm512_shuffle_epi8(biased, nibbles);
@@ -59,11 +59,11 @@ static void pack_b(struct b_panel *panel, int which, const struct operand *b, in
         pack_b_values(panel, which, b, first_row, rows, first_group, groups);
         return;
     }
-    const uint8_t *codes = b->codes + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
-    for (int g = 0; g < groups; g += BLOCK_GROUPS, codes += BLOCK_BYTES) {
+    const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+    for (int g = 0; g < groups; g += BLOCK_GROUPS, fp4 += BLOCK_BYTES) {
         __m512i block[BLOCK_QUADS];
         for (int col = 0; col < PANEL_COLS; col++) {
-            block[col] = expand_block(codes + col * (b->k / 2));
+            block[col] = biased_bytes(fp4 + col * (b->k / 2));
         }
         transpose(block);
         for (int quad = 0; quad < BLOCK_QUADS; quad++) {
@@ -78,7 +78,8 @@ static inline __m512i broadcast_quad(const int8_t *quad) {
     return _mm512_set1_epi32(bytes);
 }
 
-static void multiply(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups) {
+static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
+                     int groups) {
     __m512 partial[2][TILE_ROWS];
     for (int row = 0; row < TILE_ROWS; row++) {
         partial[0][row] = partial[1][row] = _mm512_setzero_ps();
@@ -105,18 +106,19 @@ static void multiply(struct sums *sums, const struct a_group *a, const struct b_
     }
     for (int which = 0; which < 2; which++) {
         for (int row = 0; row < TILE_ROWS; row++) {
-            float *sum = sums->of[which][row];
+            float *sum = accumulators->of[which][row];
             _mm512_store_ps(sum, _mm512_add_ps(_mm512_load_ps(sum), partial[which][row]));
         }
     }
 }
 
-static void finish(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols) {
+static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                     int cols) {
     __mmask16 present = (__mmask16)((1u << cols) - 1);
     for (int row = 0; row < rows; row++) {
         _Alignas(64) float result[PANEL_COLS];
         for (int col = 0; col < PANEL_COLS; col++) {
-            result[col] = silu_times(sums->of[0][row][col], sums->of[1][row][col]);
+            result[col] = silu_times(accumulators->of[0][row][col], accumulators->of[1][row][col]);
         }
         __m256i halves = _mm512_cvtps_ph(_mm512_load_ps(result), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         _mm256_mask_storeu_epi16(&c[row * c_stride], present, halves);
@@ -129,5 +131,5 @@ const struct kernels kernels_avx512 = {
     .supported = supported,
     .pack_b = pack_b,
     .multiply = multiply,
-    .finish = finish,
+    .epilogue = epilogue,
 };

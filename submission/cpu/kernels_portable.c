@@ -12,7 +12,8 @@ static void pack_b(struct b_panel *panel, int which, const struct operand *b, in
     pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
 }
 
-static void multiply(struct sums *sums, const struct a_group *a, const struct b_panel *panel, int groups) {
+static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
+                     int groups) {
     for (int which = 0; which < 2; which++) {
         for (int row = 0; row < TILE_ROWS; row++) {
             float partial[PANEL_COLS] = {0};
@@ -35,7 +36,7 @@ static void multiply(struct sums *sums, const struct a_group *a, const struct b_
                 }
             }
             for (int col = 0; col < PANEL_COLS; col++) {
-                sums->of[which][row][col] += partial[col];
+                accumulators->of[which][row][col] += partial[col];
             }
         }
     }
@@ -63,11 +64,12 @@ static uint16_t half_bits(float x) {
     return (uint16_t)(sign | (rebiased + 0xfffu + (rebiased >> 13 & 1)) >> 13);
 }
 
-static void finish(const struct sums *sums, uint16_t *c, int64_t c_stride, int rows, int cols) {
+static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                     int cols) {
     for (int row = 0; row < rows; row++) {
         float result[PANEL_COLS];
         for (int col = 0; col < PANEL_COLS; col++) {
-            result[col] = silu_times(sums->of[0][row][col], sums->of[1][row][col]);
+            result[col] = silu_times(accumulators->of[0][row][col], accumulators->of[1][row][col]);
         }
         for (int col = 0; col < cols; col++) {
             c[row * c_stride + col] = half_bits(result[col]);
@@ -81,5 +83,5 @@ const struct kernels kernels_portable = {
     .supported = supported,
     .pack_b = pack_b,
     .multiply = multiply,
-    .finish = finish,
+    .epilogue = epilogue,
 };

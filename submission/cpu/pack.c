@@ -51,13 +51,13 @@ void pack_a(struct a_group *packed, const struct operand *a, int64_t first_row, 
     int64_t groups = a->k / NVFP4_GROUP_ELEMS;
     for (int r = 0; r < rows; r++) {
         int64_t row = first_row + r;
-        const uint8_t *codes = a->codes + row * (a->k / 2);
+        const uint8_t *fp4 = a->fp4 + row * (a->k / 2);
         const uint8_t *scales = NULL;
         for (int64_t g = 0; g < groups; g++) {
             int8_t *values = packed[g].twice_value[r];
             int32_t sum = 0;
             for (int i = 0; i < NVFP4_GROUP_ELEMS / 2; i++) {
-                uint8_t pair = codes[g * (NVFP4_GROUP_ELEMS / 2) + i];
+                uint8_t pair = fp4[g * (NVFP4_GROUP_ELEMS / 2) + i];
                 values[2 * i] = twice_e2m1[pair & 15];
                 values[2 * i + 1] = twice_e2m1[pair >> 4];
                 sum += values[2 * i] + values[2 * i + 1];
@@ -82,14 +82,13 @@ void pack_b_values(struct b_panel *panel, int which, const struct operand *b, in
                    int64_t first_group, int groups) {
     struct b_group *packed = panel->values[which];
     for (int col = 0; col < rows; col++) {
-        const uint8_t *codes =
-            b->codes + (first_row + col) * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+        const uint8_t *fp4 = b->fp4 + (first_row + col) * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
         for (int g = 0; g < groups; g++) {
             for (int quad = 0; quad < QUADS; quad++) {
                 uint8_t *to = packed[g].biased[quad][col];
-                for (int i = 0; i < QUAD_ELEMS; i += 2, codes++) {
-                    to[i] = (uint8_t)(twice_e2m1[*codes & 15] + VALUE_BIAS);
-                    to[i + 1] = (uint8_t)(twice_e2m1[*codes >> 4] + VALUE_BIAS);
+                for (int i = 0; i < QUAD_ELEMS; i += 2, fp4++) {
+                    to[i] = (uint8_t)(twice_e2m1[*fp4 & 15] + VALUE_BIAS);
+                    to[i + 1] = (uint8_t)(twice_e2m1[*fp4 >> 4] + VALUE_BIAS);
                 }
             }
         }

@@ -77,7 +77,7 @@ def test_every_configuration_fits_a_cta_of_the_chip(tiles):
 def descriptors(root, tmp_path_factory):
     """The three descriptors for an address and an instruction's M and N, by the library's own code."""
     program = tmp_path_factory.mktemp("check") / "descriptor_check"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wmissing-prototypes", "-Wshadow", "-Werror"]
     subprocess.run(["gcc", *flags, "-o", program, root / "tests/submission/c/descriptor_check.c"], check=True)
 
     def run(address, m, n):
@@ -122,7 +122,15 @@ def devices(nvcc, root, tmp_path_factory):
     dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)
     include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
     sources = ("tests/submission/c/blackwell_devices.c", *(f"submission/{name}.c" for name in PARTS))
-    flags = ["-D_GNU_SOURCE", "-DNVFP4_HAVE_SM_103", "-isystem", include, "-std=c11", "-pthread"]
+    flags = [
+        "-D_GNU_SOURCE",
+        "-DNVFP4_HAVE_BLACKWELL",
+        "-DNVFP4_HAVE_SM_103",
+        "-isystem",
+        include,
+        "-std=c11",
+        "-pthread",
+    ]
     flags += ["-no-pie", "-Wl,--unresolved-symbols=ignore-all"]  # what a judgement does not call is left out
     subprocess.run(["gcc", *flags, "-o", folder / "devices", *(root / name for name in sources)], check=True)
     return lambda *capability: (

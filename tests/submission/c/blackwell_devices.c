@@ -5,8 +5,6 @@
 
 #include "../../../submission/gpu/host.h"
 
-extern const struct backend blackwell_backend;
-
 static int capability_major, capability_minor;
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
