@@ -79,8 +79,8 @@ def hopper_account(counts: dict[str, Any], measured: dict[str, float]) -> dict[s
     for shape in shapes:
         config = counts["configs"][counts["chosen"][shape]]
         m, n, _ = parse_shape(shape)
-        features = 32 * config["warpgroups"] * config["slabs"]
-        ctas = -(-n // features) * -(-m // config["tile_tokens"]) * config["splits"]
+        features = 32 * config["warpgroups"] * config["m_blocks"]
+        ctas = -(-n // features) * -(-m // config["tile_m"]) * config["split_k"]
         bounds[shape] = hopper_bounds(counts["counters"]["auto"][shape], parse_shape(shape), ctas)
     known = [measured[shape] for shape in shapes]
     fits = {name: fit([bounds[shape][name] for shape in shapes], known) for name in FITTED}
@@ -156,7 +156,7 @@ def blackwell_account(counts: dict[str, Any], shapes: list[str], predictor: Pred
     """Every configuration at every shape: counts, bounds, predictions; and the choices."""
     rows: dict[str, dict[str, Any]] = {shape: {} for shape in shapes}
     for name, figures in counts["configs"].items():
-        design = Design(figures["features"], figures["ctas"], figures["splits"], figures["tail"])
+        design = Design(figures["tile_n"], figures["ctas"], figures["split_k"], figures["tail"])
         for text in shapes:
             shape, counted = parse_shape(text), counts["counters"][name][text]
             waves = design.waves(shape, CHIPS["blackwell"].sms)

@@ -137,7 +137,7 @@ def for_account(library: Path) -> dict[str, Any]:
     shapes = benchmark_shapes(ROOT)
     choices = {backend: chosen(backend) for backend in SMS}
     blackwell = {
-        config: {shape: with_prologue(shape, config, figures["splits"], library) for shape in shapes}
+        config: {shape: with_prologue(shape, config, figures["split_k"], library) for shape in shapes}
         for config, figures in config_table("blackwell").items()
     }
     return {

@@ -128,7 +128,7 @@ def gemms() -> Iterator[Case]:
 
 
 def hopper(text: str) -> Iterator[Case]:
-    """The Hopper back end's GEMM and the kernel in front of it."""
+    """The Hopper back end's GEMM and the kernel before it."""
     entries = re.findall(r"\.entry (\w+)\(", text)
     gemm = next(name for name in entries if "dual_gemm" in name)
     last = f"{gemm}_param_3"
@@ -140,11 +140,11 @@ def hopper(text: str) -> Iterator[Case]:
     ]
     scalars = [(last, at, kind, value) for at, kind, value in values]
     yield Case("Hopper dual_gemm_kernel", "", text, gemm, 1, 1, 384, 232448, scalars, maps)
-    expand = next(name for name in entries if "expand" in name)
+    dequantize = next(name for name in entries if "dequantize" in name)
     fields = ((24, "s64", 256), (32, "s64", 4096), (40, "s64", 4096), (48, "u32", 4), (52, "u32", 16))
     fields += ((56, "u32", 1024), (60, "u32", 512), (64, "u32", 64), (68, "u32", 4))
-    scalars = [(f"{expand}_param_0", at, kind, value) for at, kind, value in fields]
-    yield Case("Hopper expand_kernel", "", text, expand, 4, 1, 64, 0, scalars)
+    scalars = [(f"{dequantize}_param_0", at, kind, value) for at, kind, value in fields]
+    yield Case("Hopper dequantize_kernel", "", text, dequantize, 4, 1, 64, 0, scalars)
 
 
 # What is left out of another's kernel, as what the compiler made of it.

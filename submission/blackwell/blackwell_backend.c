@@ -5,7 +5,6 @@
  * of their clusters run at once. */
 #include <stdbool.h>
 
-#include "../gpu/block_scales.h"
 #include "../gpu/host.h"
 #include "kernels.h"
 #include "tile_selection.h"
@@ -37,10 +36,10 @@ static int32_t make_dual_gemm_launch(int32_t device, int tile, struct launch *la
     const struct blackwell_config *config = &blackwell_configs[tile];
     *launch = (struct launch){
         .kernel = blackwell_dual_gemm_kernel(tile),
-        .grid = {(int64_t)config->ctas * config->splits, 1, 1},
-        .threads = BLOCK_THREADS,
-        .cluster = (int64_t)config->ctas * config->splits,
-        .shared_bytes = shared_bytes(config),
+        .grid = {(int64_t)config->ctas * config->split_k, 1, 1},
+        .threads = CTA_THREADS,
+        .cluster = (int64_t)config->ctas * config->split_k,
+        .shared_bytes = blackwell_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
     return gpu_allow_shared_memory(&allowed[device][tile], launch);
@@ -81,11 +80,11 @@ static int32_t select_tile(const struct problem *problem, int *tile) {
 
 /* Scale tiles of one batch of a tensor of so many rows. */
 static int64_t scale_tiles(const struct problem *problem, int64_t rows) {
-    return ceil_div(rows, SCALE_TILE_ROWS) * (problem->k / STEP_K);
+    return scale_tile_rows(rows) * (problem->k / SCALE_TILE_K);
 }
 
 static int32_t check_limits(const struct problem *problem, const struct blackwell_config *config) {
-    int64_t most_n = (int64_t)MAX_GRID_YZ * config->features;
+    int64_t most_n = (int64_t)MAX_GRID_YZ * config->tile_n;
     const struct limit limits[] = {
         {"m", problem->m, MAX_DIMENSION},
         {"n", problem->n, most_n < MAX_DIMENSION ? most_n : MAX_DIMENSION},
@@ -97,12 +96,12 @@ static int32_t check_limits(const struct problem *problem, const struct blackwel
          MAX_DIMENSION},
     };
     RETURN_IF_FAILED(gpu_check_limits("blackwell", config->name, limits, sizeof limits / sizeof *limits));
-    if (ceil_div(problem->k, STAGE_K) < config->splits) {
+    if (ceil_div(problem->k, STAGE_K) < config->split_k) {
         return set_message(
             CUSTOM_KERNEL_ERROR_UNSUPPORTED,
             "k is %lld; expected at least %d on the blackwell backend with tile %s, which splits K "
             "among %d",
-            (long long)problem->k, (config->splits - 1) * STAGE_K + STEP_K, config->name, config->splits);
+            (long long)problem->k, (config->split_k - 1) * STAGE_K + STEP_K, config->name, config->split_k);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -141,7 +140,7 @@ static struct operands place_operands(const struct problem *problem, const struc
 static int32_t encode_fp4(const char *name, const struct problem *problem, const uint8_t *fp4, int64_t rows,
                           int box_rows, CUtensorMap *map) {
     struct tensor_3d tensor =
-        gpu_fp4_tensor(problem, fp4, rows, STAGE_CODE_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_128B);
+        gpu_fp4_tensor(problem, fp4, rows, STAGE_FP4_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_128B);
     return gpu_encode(name, &tensor, map);
 }
 
@@ -163,9 +162,9 @@ static int32_t encode_scales(const char *name, const struct problem *problem, co
 
 /* The tensor maps travel in the kernel's parameters. */
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
-                           const struct operands *operands, struct dual_gemm_params *params) {
-    int b_rows = plan->config->features / plan->config->ctas;
-    RETURN_IF_FAILED(encode_fp4("a", problem, problem->a, problem->m, TILE_TOKENS, &params->a));
+                           const struct operands *operands, struct blackwell_dual_gemm_params *params) {
+    int b_rows = plan->config->tile_n / plan->config->ctas;
+    RETURN_IF_FAILED(encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
     RETURN_IF_FAILED(encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
     RETURN_IF_FAILED(encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));
     RETURN_IF_FAILED(encode_scales("sfa", problem, operands->sfa, problem->m, &params->sfa));
@@ -175,29 +174,32 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
 
 static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
                                      const struct operands *operands) {
-    struct block_scales_params params = {
+    struct permute_scales_params params = {
         .tensors = {{problem->sfa, (uint8_t *)(uintptr_t)operands->sfa, problem->m},
                     {problem->sfb1, (uint8_t *)(uintptr_t)operands->sfb1, problem->n},
                     {problem->sfb2, (uint8_t *)(uintptr_t)operands->sfb2, problem->n}},
-        .tiles_k = problem->k / STEP_K,
+        .groups = problem->k / NVFP4_GROUP_ELEMS,
+        .tiles_k = problem->k / SCALE_TILE_K,
         .batches = problem->l,
+        .count = PERMUTE_SCALES_TENSORS,
+        .scale_layout = problem->scale_layout,
     };
     int64_t most = plan->sfa_bytes > plan->sfb_bytes ? plan->sfa_bytes : plan->sfb_bytes;
     void *arguments[] = {&params};
-    return gpu_launch_grid_stride(problem, blackwell_block_scales_kernel(), most / (int64_t)sizeof(uint32_t),
-                                  BLOCK_SCALES_THREADS, BLOCK_SCALES_MAX_BLOCKS, PDL_VARIABLE, arguments);
+    return gpu_launch_grid_stride(problem, blackwell_permute_scales_kernel(), most / (int64_t)sizeof(uint32_t),
+                                  PERMUTE_SCALES_THREADS, PERMUTE_SCALES_MAX_CTAS, PDL_VARIABLE, arguments);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
-                                struct dual_gemm_params *params, struct launch *launch) {
+                                struct blackwell_dual_gemm_params *params, struct launch *launch) {
     const struct blackwell_config *config = plan->config;
     params->c = problem->c;
     params->m = (int32_t)problem->m;
     params->n = (int32_t)problem->n;
     params->steps_k = (int32_t)(problem->k / STEP_K);
-    params->scales_made_here = plan->permute_scales;
-    launch->grid[0] = round_up(ceil_div(problem->m, TILE_TOKENS), config->ctas) * config->splits;
-    launch->grid[1] = ceil_div(problem->n, config->features);
+    params->scales_by_previous_kernel = plan->permute_scales;
+    launch->grid[0] = round_up(ceil_div(problem->m, TILE_M), config->ctas) * config->split_k;
+    launch->grid[1] = ceil_div(problem->n, config->tile_n);
     launch->grid[2] = problem->l;
     void *arguments[] = {params};
     return gpu_launch(problem, launch, arguments);
@@ -206,7 +208,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
 /* All that can fail for the problem's sake comes before the first launch. */
 static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
     struct operands operands = place_operands(problem, plan, scratch);
-    struct dual_gemm_params params;
+    struct blackwell_dual_gemm_params params;
     struct launch dual_gemm;
     RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &params));
     RETURN_IF_FAILED(make_dual_gemm_launch(problem->device, plan->tile, &dual_gemm));

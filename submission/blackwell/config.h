@@ -1,37 +1,34 @@
 /* The Blackwell kernel's tile configurations, for host and device.
  *
- * A CTA computes 128 tokens (rows of A and C: tcgen05.mma's M) by `features` (rows of B1 and B2, columns of C:
- * its N) of both products.  A pair of CTAs (`ctas` 2) computes 256 tokens with one instruction: each CTA holds
- * its own tokens and half of the features.
+ * A CTA computes TILE_M rows by tile_n columns of C: 128 rows of A (tcgen05.mma's M) against tile_n rows of B1
+ * and of B2 (its N).  A pair of CTAs (`ctas` 2) computes 256 rows of C with one instruction: each CTA holds its
+ * own rows of A and half of the rows of B.
  *
- * B1 and B2 are two MMAs, not one over stacked rows: scale factors of B lie in tensor memory by rows of 128, in
- * tiles that tcgen05.cp moves whole, so that halves of two tiles cannot stand next to each other without one
- * copy overwriting another, whose order PTX leaves open.  A is kept in the tensor cores' collector for the
- * second, which so costs no second read of shared memory; and the first product can be complete earlier.
+ * B1 and B2 are two MMAs, not one over stacked rows: scale factors of B lie in TMEM by rows of 128, in tiles
+ * that tcgen05.cp moves whole, so that halves of two tiles cannot stand next to each other without one copy
+ * overwriting another, whose order PTX leaves open.  A is kept in the tensor cores' collector for the second,
+ * which so costs no second read of shared memory; and the first product can be complete earlier.
  *
- * CTAs or pairs (`splits`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
- * small ones, and an SM loads less, for an exchange of sums at the end. */
+ * CTAs or pairs (`split_k`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
+ * small ones, and an SM loads less, for a DSMEM reduction at the end. */
 #ifndef BLACKWELL_CONFIG_H
 #define BLACKWELL_CONFIG_H
 
 #include <stdint.h>
 
-#include "../core/backend.h"
+#include "../core/scale_layout.h"
+#include "../gpu/limits.h"
 
-#define TILE_TOKENS             128 /* HW: tcgen05.mma's M of a CTA with block scales (PTX ISA, Matrix Shape) */
-#define STAGE_K                 256 /* elements of K in a stage: 128 bytes, the widest swizzle row */
-#define STAGE_CODE_BYTES        (STAGE_K / 2)
-#define STEP_K                  64 /* HW: K of one tcgen05.mma of 4-bit elements */
-#define STEP_CODE_BYTES         (STEP_K / 2)
-#define STAGE_STEPS             (STAGE_K / STEP_K)
-#define STAGE_SCALE_BYTES       (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
-#define B_SCALE_TILES(features) (SCALE_TILE_ROWS % (features) == 0 ? 1 : 2) /* that a CTA's tile may touch */
-#define SHARED_ALIGNMENT        1024 /* HW: of a 128-byte swizzle atom (PTX ISA, Shared Memory Descriptor) */
-#define MAX_SHARED_BYTES 232448      /* HW: 227 KB a CTA on compute capability 10.x (CUDA programming guide) */
-#define BARRIER_BYTES    8
-#define SLOT_BYTES       8 /* where tcgen05.alloc leaves its address */
+#define TILE_M            128 /* HW: tcgen05.mma's M of a CTA with block scales (PTX ISA, Matrix Shape) */
+#define STAGE_K           256 /* elements of K in a stage: a row's fp4 are one row of the widest swizzle */
+#define STAGE_FP4_BYTES   (STAGE_K / 2)
+#define STEP_K            64 /* HW: K of one tcgen05.mma of 4-bit elements */
+#define STEP_FP4_BYTES    (STEP_K / 2)
+#define STAGE_STEPS       (STAGE_K / STEP_K)
+#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
+#define FP16_BYTES        2
 
-/* name, features, stages, CTAs that share an MMA, stages at the end of K whose first products come first, CTAs
+/* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first, CTAs
  * or pairs that share a tile's K */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
     X(m256n64, 64, 7, 2, 3, 1)                                                                                 \
@@ -42,42 +39,41 @@
     X(m128n64, 64, 5, 1, 3, 1)                                                                                 \
     X(m128n128, 128, 4, 1, 3, 1)
 
-#define TENSOR_COLUMNS            512 /* HW: 128 lanes of 512 columns of 32 bits (PTX ISA, Tensor Memory) */
-#define SCALE_TILE_COLUMNS        4   /* HW: 128 rows of scale factors, of one step: four columns of 32 rows */
-#define STEP_COLUMNS_OF(features) ((1 + 2 * B_SCALE_TILES(features)) * SCALE_TILE_COLUMNS) /* of A, B1, B2 */
-/* Stages whose scale factors fit beside the sums of both products. */
-#define SCALE_STAGES_OF(features)                                                                              \
-    ((TENSOR_COLUMNS - 2 * (features)) / (STAGE_STEPS * STEP_COLUMNS_OF(features)))
-
-#define WARP_THREADS   32
-#define EPILOGUE_WARPS 4 /* HW: a warp reaches the quarter of lanes that its number modulo 4 names */
-#define BLOCK_THREADS  ((2 + EPILOGUE_WARPS) * WARP_THREADS)
-
 struct blackwell_config {
     const char *name;
-    int features, stages, ctas, tail, splits;
+    int tile_n, stages, ctas, tail, split_k;
 };
 
-/* A, B1 and B2 codes, then their scale factors; `features` of the whole MMA, of which a CTA holds its part. */
-#define STAGE_BYTES_OF(features, ctas)                                                                         \
-    ((TILE_TOKENS + 2 * (features) / (ctas)) * STAGE_CODE_BYTES +                                              \
-     (1 + 2 * B_SCALE_TILES(features)) * STAGE_SCALE_BYTES)
+#define EPILOGUE_WARPS TMEM_QUARTERS
+#define CTA_THREADS    ((2 + EPILOGUE_WARPS) * WARP_THREADS) /* and a load warp and an MMA warp */
 
-/* Behind the stages: two barriers each, one for each step, one for each product, a slot; and room to align
- * their start. */
-#define BARRIERS_OF(stages) (2 * (stages) + STAGE_STEPS + 2)
-#define SHARED_BYTES_OF(features, stages, ctas)                                                                \
-    ((stages) * STAGE_BYTES_OF(features, ctas) + BARRIERS_OF(stages) * BARRIER_BYTES + SLOT_BYTES +            \
-     SHARED_ALIGNMENT)
+/* A, B1 and B2 in fp4, then their scale factors; `tile_n` of the whole MMA, of which a CTA holds its part. */
+#define STAGE_BYTES(tile_n, ctas)                                                                              \
+    ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
+     (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-static inline int shared_bytes(const struct blackwell_config *config) {
-    return SHARED_BYTES_OF(config->features, config->stages, config->ctas);
+/* After the stages: two barriers each, one for each step, one for each product, a slot where tcgen05.alloc
+ * leaves its address; and room to align their start. */
+#define BARRIERS(stages) (2 * (stages) + STAGE_STEPS + 2)
+#define TMEM_SLOT_BYTES  8
+#define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
+    ((stages) * STAGE_BYTES(tile_n, ctas) + BARRIERS(stages) * MBARRIER_BYTES + TMEM_SLOT_BYTES +              \
+     SWIZZLE_ATOM_BYTES)
+
+static inline int blackwell_shared_bytes(const struct blackwell_config *config) {
+    return SHARED_BYTES(config->tile_n, config->stages, config->ctas);
 }
 
-/* Of tensor memory: the sums of both products, then scale factors. */
-static inline int tensor_columns(const struct blackwell_config *config) {
-    int stages = SCALE_STAGES_OF(config->features) < config->stages ? 1 : config->stages;
-    return 2 * config->features + stages * STAGE_STEPS * STEP_COLUMNS_OF(config->features);
+/* TMEM: the accumulators of both products, then scale factors.  Each stage's have columns of their own, or,
+ * where these do not fit, all stages the same ones. */
+#define SCALE_TILE_COLUMNS   4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
+#define STEP_COLUMNS(tile_n) ((1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * SCALE_TILE_COLUMNS) /* of A, B1, B2 */
+#define SCALE_STAGES(tile_n)                                                                                   \
+    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n))) /* that fit */
+
+static inline int blackwell_tmem_columns(const struct blackwell_config *config) {
+    int stages = SCALE_STAGES(config->tile_n) < config->stages ? 1 : config->stages;
+    return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n);
 }
 
 #endif

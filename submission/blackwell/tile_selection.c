@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "../core/backend.h"
+
 const struct blackwell_costs blackwell_costs = {
     /* predicted:b200 (scripts/account.py).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
      * explains the published kernels' times.  A step of both products takes N cycles.  The start and end of a
@@ -19,34 +21,33 @@ const struct blackwell_costs blackwell_costs = {
 #define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
 #define PROCESSING_CLUSTERS 8
 
-#define CONFIG(name, features, stages, ctas, tail, splits) {#name, features, stages, ctas, tail, splits},
+#define CONFIG(name, tile_n, stages, ctas, tail, split_k) {#name, tile_n, stages, ctas, tail, split_k},
 const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(CONFIG)};
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
-    return round_up(ceil_div(m, TILE_TOKENS), config->ctas) * config->splits * ceil_div(n, config->features) *
-           l;
+    return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;
 }
 
 int blackwell_clusters_at_once(const struct blackwell_config *config, int sms) {
-    int cluster = config->ctas * config->splits;
+    int cluster = config->ctas * config->split_k;
     return cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
 }
 
 int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
                                int64_t l, int clusters_at_once) {
     const struct blackwell_costs *costs = &blackwell_costs;
-    int64_t cluster = (int64_t)config->ctas * config->splits, stages_k = ceil_div(k, STAGE_K);
-    if (stages_k < config->splits || clusters_at_once < 1) {
+    int64_t cluster = (int64_t)config->ctas * config->split_k, stages_k = ceil_div(k, STAGE_K);
+    if (stages_k < config->split_k || clusters_at_once < 1) {
         return INT64_MAX;
     }
-    int64_t load = STAGE_BYTES_OF(config->features, config->ctas) / 1024 * costs->load_ps_per_kb;
-    int64_t multiply = (int64_t)STAGE_STEPS * config->features * costs->mma_ps_per_column;
+    int64_t load = STAGE_BYTES(config->tile_n, config->ctas) / 1024 * costs->load_ps_per_kb;
+    int64_t multiply = (int64_t)STAGE_STEPS * config->tile_n * costs->mma_ps_per_column;
     int64_t stage = load > multiply ? load : multiply;
     /* Of a CTA's fp32 accumulators all but its own share leave it, and as much comes in. */
-    int64_t accumulators_kb = 2 * (int64_t)TILE_TOKENS * config->features * (int64_t)sizeof(float) / 1024;
-    int64_t reduction = accumulators_kb * (config->splits - 1) / config->splits * costs->reduction_ps_per_kb;
+    int64_t accumulators_kb = 2 * (int64_t)TILE_M * config->tile_n * (int64_t)sizeof(float) / 1024;
+    int64_t reduction = accumulators_kb * (config->split_k - 1) / config->split_k * costs->reduction_ps_per_kb;
     return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *
-           (ceil_div(stages_k, config->splits) * stage + costs->wave_ps + reduction);
+           (ceil_div(stages_k, config->split_k) * stage + costs->wave_ps + reduction);
 }
 
 int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {

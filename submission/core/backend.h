@@ -6,17 +6,11 @@
 #include <stdint.h>
 
 #include "../custom_kernel.h"
+#include "scale_layout.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* e2m1 values that share one scale factor (OCP MX / NVFP4: 16). */
-#define NVFP4_GROUP_ELEMS 16
-/* Rows and groups of one 512-byte tile of the blocked scale layout. */
-#define SCALE_TILE_ROWS   128
-#define SCALE_TILE_GROUPS 4
-#define SCALE_TILE_BYTES  512
 
 /* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t. */
 struct problem {
@@ -53,36 +47,12 @@ int32_t set_message(int32_t status, const char *format, ...) __attribute__((form
         }                                                                                                      \
     } while (0)
 
-#ifdef __CUDACC__
-#define ON_HOST_AND_DEVICE __host__ __device__
-#else
-#define ON_HOST_AND_DEVICE
-#endif
-
-static inline ON_HOST_AND_DEVICE int64_t ceil_div(int64_t x, int64_t y) {
+static inline int64_t ceil_div(int64_t x, int64_t y) {
     return x / y + (x % y != 0);
 }
 
-static inline ON_HOST_AND_DEVICE int64_t round_up(int64_t x, int64_t unit) {
+static inline int64_t round_up(int64_t x, int64_t unit) {
     return ceil_div(x, unit) * unit;
-}
-
-/* Offset in bytes of the scale factor of (row, group) of batch 0; `groups` = K / 16. */
-static inline ON_HOST_AND_DEVICE int64_t scale_offset(int32_t layout, int64_t row, int64_t group,
-                                                      int64_t groups) {
-    if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
-        return row * groups + group;
-    }
-    int64_t tile = row / SCALE_TILE_ROWS * (groups / SCALE_TILE_GROUPS) + group / SCALE_TILE_GROUPS;
-    return tile * SCALE_TILE_BYTES + row % 32 * 16 + row % SCALE_TILE_ROWS / 32 * 4 + group % 4;
-}
-
-/* Bytes of one batch of a scale tensor. */
-static inline ON_HOST_AND_DEVICE int64_t scale_batch_bytes(int32_t layout, int64_t rows, int64_t groups) {
-    if (layout == CUSTOM_KERNEL_SCALES_ROWS) {
-        return rows * groups;
-    }
-    return (rows + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS * SCALE_TILE_ROWS * groups;
 }
 
 extern const struct backend cpu_backend;

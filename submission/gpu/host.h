@@ -14,10 +14,10 @@
 #include <stdatomic.h>
 
 #include "../core/backend.h"
+#include "limits.h"
 
 enum {
     MAX_DEVICES = 64,
-    MAX_GRID_YZ = 65535, /* HW: CUDA programming guide, grid dimensions */
     /* Rows and K that a GPU backend takes: coordinates, and offsets inside a row, are 32 bits. */
     MAX_DIMENSION = INT32_MAX / 8,
     SCRATCH_ALIGNMENT = 256, /* bytes; of each part of the scratch memory */

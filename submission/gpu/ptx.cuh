@@ -180,6 +180,12 @@ PTX void stmatrix_x4_trans(uint32_t row_address, const uint32_t fragment[4]) {
                  : "memory");
 }
 
+/* No instruction: keeps the compiler from reading a value before the wait that comes before this, where an
+ * asynchronous instruction wrote it. */
+PTX void keep_after_wait(float &value) {
+    asm volatile("" : "+f"(value)::"memory");
+}
+
 /* ---- arithmetic ---- */
 
 /* Bytes of {x, y} (x: 0-3, y: 4-7) picked by the selector's nibbles, lowest first. */

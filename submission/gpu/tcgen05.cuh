@@ -1,62 +1,48 @@
-/* Tensor cores and tensor memory of sm_100a (PTX ISA 9.0, TensorCore 5th Generation Family Instructions).  Like
- * ptx.cuh: one function for each instruction, no policy.  `ctas` is the instruction's .cta_group. */
+/* Tensor cores and tensor memory (TMEM) of sm_100a (PTX ISA 9.0, TensorCore 5th Generation Family
+ * Instructions).  Like ptx.cuh: one function for each instruction, no policy.  `ctas`, 1 or 2, is the
+ * instruction's .cta_group: a CTA or a pair. */
 #ifndef GPU_TCGEN05_CUH
 #define GPU_TCGEN05_CUH
 
 #include "ptx.cuh"
 
-/* An address in tensor memory: lane << 16 | column. */
-struct tensor_address {
+/* An address in TMEM: lane << 16 | column. */
+struct tmem_addr {
     uint32_t value;
 };
 
-PTX struct tensor_address tensor_column(struct tensor_address base, uint32_t columns) {
+PTX struct tmem_addr tmem_column(struct tmem_addr base, uint32_t columns) {
     return {base.value + columns};
 }
-
-#define CTA_GROUP(ctas, one, two)                                                                              \
-    do {                                                                                                       \
-        static_assert((ctas) == 1 || (ctas) == 2, "a CTA or a pair");                                          \
-        if constexpr ((ctas) == 1) {                                                                           \
-            one;                                                                                               \
-        } else {                                                                                               \
-            two;                                                                                               \
-        }                                                                                                      \
-    } while (0)
 
 /* ---- allocation: executed by a whole warp (in a pair, by one of each CTA) ---- */
 
 /* Writes the address of `columns` columns, a power of two from 32, to shared memory; waits until they are free.
  */
 template <int ctas> PTX void tcgen05_alloc(uint32_t shared, uint32_t columns) {
-    CTA_GROUP(ctas,
-              asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared),
-                           "r"(columns) : "memory"),
-              asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared),
-                           "r"(columns) : "memory"));
+    asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared),
+                 "r"(columns), "n"(ctas)
+                 : "memory");
 }
 
 template <int ctas> PTX void tcgen05_relinquish_alloc_permit(void) {
-    CTA_GROUP(ctas, asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" :: : "memory"),
-              asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" :: : "memory"));
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(ctas) : "memory");
 }
 
-template <int ctas> PTX void tcgen05_dealloc(struct tensor_address address, uint32_t columns) {
-    CTA_GROUP(ctas,
-              asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address.value),
-                           "r"(columns) : "memory"),
-              asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address.value),
-                           "r"(columns) : "memory"));
+template <int ctas> PTX void tcgen05_dealloc(struct tmem_addr address, uint32_t columns) {
+    asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(address.value), "r"(columns),
+                 "n"(ctas)
+                 : "memory");
 }
 
 /* ---- order ---- */
 
-/* In front of what tells other threads that this one's tcgen05 operations are complete. */
+/* Before what tells other threads that this one's tcgen05 operations are complete. */
 PTX void tcgen05_fence_before_thread_sync(void) {
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-/* Behind having been told so. */
+/* After having been told so. */
 PTX void tcgen05_fence_after_thread_sync(void) {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
@@ -64,55 +50,55 @@ PTX void tcgen05_fence_after_thread_sync(void) {
 /* One arrival on the barrier once all earlier mma and cp of this thread are complete; in a pair, on the
  * barriers at this place in the CTAs of the mask. */
 template <int ctas> PTX void tcgen05_commit(struct mbarrier barrier, uint16_t mask) {
-    CTA_GROUP(
-        ctas,
-        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
-            barrier.address) : "memory"),
+    if constexpr (ctas == 1) {
+        asm volatile(
+            "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier.address)
+            : "memory");
+    } else {
         asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster"
                      ".b64 [%0], %1;" ::"r"(barrier.address),
-                     "h"(mask) : "memory"));
+                     "h"(mask)
+                     : "memory");
+    }
 }
 
 /* ---- one thread issues, asynchronous, in order among themselves ---- */
 
 /* 32 rows of 16 bytes -> 4 columns of all four quarters of lanes; in a pair, each CTA's own rows to its own. */
-template <int ctas> PTX void tcgen05_cp_32x128b_warpx4(struct tensor_address to, uint64_t descriptor) {
-    CTA_GROUP(ctas,
-              asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to.value),
-                           "l"(descriptor) : "memory"),
-              asm volatile("tcgen05.cp.cta_group::2.32x128b.warpx4 [%0], %1;" ::"r"(to.value),
-                           "l"(descriptor) : "memory"));
+template <int ctas> PTX void tcgen05_cp_32x128b_warpx4(struct tmem_addr to, uint64_t descriptor) {
+    asm volatile("tcgen05.cp.cta_group::%2.32x128b.warpx4 [%0], %1;" ::"r"(to.value), "l"(descriptor), "n"(ctas)
+                 : "memory");
 }
 
 /* What becomes of A in the tensor cores' buffer: kept for the next mma, or used from there for the last time.
  */
 enum collector { COLLECTOR_DISCARD, COLLECTOR_FILL, COLLECTOR_LASTUSE };
 
-#define MMA_MXF4NVF4(group, collector)                                                                         \
+#define MMA_MXF4NVF4(collector)                                                                                \
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"                                             \
-                 "tcgen05.mma.cta_group::" group ".kind::mxf4nvf4.block_scale.scale_vec::4X" collector         \
+                 "tcgen05.mma.cta_group::%7.kind::mxf4nvf4.block_scale.scale_vec::4X" collector                \
                  " [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d.value),                                      \
-                 "l"(a), "l"(b), "r"(instruction), "r"(scale_a.value), "r"(scale_b.value), "r"(accumulate)     \
+                 "l"(a), "l"(b), "r"(instruction), "r"(scale_a.value), "r"(scale_b.value), "r"(accumulate),    \
+                 "n"(ctas)                                                                                     \
                  : "memory")
 
 /* d = A * B^T, plus d where `accumulate`: K = 64, a scale factor for each 16 elements. */
 template <int ctas, enum collector collector>
-PTX void tcgen05_mma_mxf4nvf4(struct tensor_address d, uint64_t a, uint64_t b, uint32_t instruction,
-                              struct tensor_address scale_a, struct tensor_address scale_b, int accumulate) {
+PTX void tcgen05_mma_mxf4nvf4(struct tmem_addr d, uint64_t a, uint64_t b, uint32_t instruction,
+                              struct tmem_addr scale_a, struct tmem_addr scale_b, int accumulate) {
     if constexpr (collector == COLLECTOR_FILL) {
-        CTA_GROUP(ctas, MMA_MXF4NVF4("1", ".collector::a::fill"), MMA_MXF4NVF4("2", ".collector::a::fill"));
+        MMA_MXF4NVF4(".collector::a::fill");
     } else if constexpr (collector == COLLECTOR_LASTUSE) {
-        CTA_GROUP(ctas, MMA_MXF4NVF4("1", ".collector::a::lastuse"),
-                  MMA_MXF4NVF4("2", ".collector::a::lastuse"));
+        MMA_MXF4NVF4(".collector::a::lastuse");
     } else {
-        CTA_GROUP(ctas, MMA_MXF4NVF4("1", ""), MMA_MXF4NVF4("2", ""));
+        MMA_MXF4NVF4("");
     }
 }
 
-/* ---- tensor memory to registers: executed by a whole warp, which reaches the lanes of its quarter ---- */
+/* ---- TMEM to registers: executed by a whole warp, which reaches the lanes of its quarter ---- */
 
 /* Lane i gets 32 columns of lane i of the quarter; complete after tcgen05_wait_ld. */
-PTX void tcgen05_ld_32x32b_x32(float (&d)[32], struct tensor_address from) {
+PTX void tcgen05_ld_32x32b_x32(float (&d)[32], struct tmem_addr from) {
     asm volatile("tcgen05.ld.sync.aligned.32x32b.x32.b32 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];"
@@ -126,7 +112,7 @@ PTX void tcgen05_ld_32x32b_x32(float (&d)[32], struct tensor_address from) {
 }
 
 /* The same of 16 columns. */
-PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tensor_address from) {
+PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tmem_addr from) {
     asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"
                  : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
@@ -138,12 +124,6 @@ PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tensor_address from) {
 
 PTX void tcgen05_wait_ld(void) {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
-}
-
-/* No instruction: keeps the compiler from reading a loaded value before the wait that stands in front of this.
- */
-PTX void keep_after_wait(float &value) {
-    asm volatile("" : "+f"(value)::"memory");
 }
 
 #endif

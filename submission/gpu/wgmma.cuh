@@ -19,23 +19,9 @@ template <int pending> PTX void wgmma_wait_group(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* No instruction: keeps the compiler from reading a sum before the wait that stands in front of this. */
-PTX void keep_after(float &sum) {
-    asm volatile("" : "+f"(sum)::"memory");
-}
-
-/* Shared-memory matrix descriptor of a K-major tile in 128-byte swizzled rows.
- * HW: an atom is 8 rows of 128 bytes, 1024-byte aligned; atoms follow each other every 1024 bytes; the leading
- * offset is not used with a swizzle (PTX ISA, Matrix Descriptor; Strides). */
-PTX uint64_t matrix_descriptor_128b_swizzle(uint32_t address) {
-    const uint64_t swizzle_128b = 1, leading_offset = 1, stride_bytes = 1024;
-    return (uint64_t)((address & 0x3ffff) >> 4) | leading_offset << 16 | stride_bytes >> 4 << 32 |
-           swizzle_128b << 62;
-}
-
-/* d = a * B, plus d where `accumulate`, for m64 n k16, fp16 operands, fp32 sums.  a: this thread's fragment of
- * A; B: in shared memory, K-major.  Executed by a warpgroup; d and a are in use until wgmma_wait_group has
- * waited for it. */
+/* d = a * B, plus d where `accumulate`, for m64 n k16, fp16 operands, fp32 accumulators.  a: this thread's
+ * fragment of A; B: in shared memory, K-major.  Executed by a warpgroup; d and a are in use until
+ * wgmma_wait_group has waited for it. */
 template <int n> struct wgmma_m64k16;
 
 template <> struct wgmma_m64k16<64> {

@@ -11,10 +11,6 @@
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
-enum {
-    MOST_PERMUTE_CTAS = 1 << 16, /* its threads take as many words as there are */
-};
-
 /* What a call launches. */
 struct launch_plan {
     int tile; /* index of the configuration */
@@ -42,7 +38,7 @@ static int32_t select_tile(const struct problem *problem, int *tile) {
 }
 
 static int32_t check_limits(const struct problem *problem, const struct hopper_config *config) {
-    int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_tokens;
+    int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_m;
     const struct limit limits[] = {
         {"m", problem->m, most_m < MAX_DIMENSION ? most_m : MAX_DIMENSION},
         {"n", problem->n, MAX_DIMENSION},
@@ -90,7 +86,7 @@ struct tensor_maps {
 
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
                            const struct operands *operands, struct tensor_maps *maps) {
-    const int b_rows = tile_features(plan->config);
+    const int b_rows = hopper_tile_n(plan->config);
     struct tensor_3d a = {
         .address = operands->a,
         .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
@@ -98,14 +94,14 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
         .rows = problem->m,
         .batches = problem->l,
         .element_bytes = sizeof(uint16_t),
-        .box_elems = ACTIVATION_BOX_K,
-        .box_rows = (uint32_t)plan->config->tile_tokens,
+        .box_elems = A_BOX_K,
+        .box_rows = (uint32_t)plan->config->tile_m,
         .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
     };
     const struct tensor_3d b1 =
-        gpu_fp4_tensor(problem, problem->b1, problem->n, STAGE_CODE_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
+        gpu_fp4_tensor(problem, problem->b1, problem->n, STAGE_FP4_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
     const struct tensor_3d b2 =
-        gpu_fp4_tensor(problem, problem->b2, problem->n, STAGE_CODE_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
+        gpu_fp4_tensor(problem, problem->b2, problem->n, STAGE_FP4_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
     RETURN_IF_FAILED(gpu_encode("a", &a, &maps->a));
     RETURN_IF_FAILED(gpu_encode("b1", &b1, &maps->b1));
     return gpu_encode("b2", &b2, &maps->b2);
@@ -115,24 +111,24 @@ static int32_t launch_dequantize(const struct problem *problem, const struct lau
                                  const struct operands *operands) {
     bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
-    struct expand_params params = {
+    struct dequantize_params params = {
         .a = problem->a,
         .sfa = problem->sfa,
-        .activations = (uint16_t *)(void *)operands->a,
-        .code_row_bytes = problem->k / 2,
+        .a_fp16 = (uint16_t *)(void *)operands->a,
+        .fp4_row_bytes = problem->k / 2,
         .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
         .scale_tile_step = SCALE_TILE_ROWS * groups,
-        .scale_quarter_step = blocked ? 4 : (uint32_t)(32 * groups),
-        .scale_row_step = blocked ? 16 : (uint32_t)groups,
-        .scale_chunk_step = blocked ? 2 * SCALE_TILE_BYTES : 2 * SCALE_TILE_GROUPS,
+        .scale_quarter_step = blocked ? SCALE_WORD_BYTES : (uint32_t)(SCALE_ENTRIES * groups),
+        .scale_row_step = blocked ? SCALE_ENTRY_BYTES : (uint32_t)groups,
+        .scale_chunk_step = STAGE_SCALE_TILES * (blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS),
         .scale_half_step = blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS,
-        .units = (uint32_t)(plan->stages_k * UNITS_OF_CHUNK),
-        .whole_chunks = (uint32_t)(problem->k / STAGE_K),
+        .row_units = (uint32_t)(plan->stages_k * DEQUANTIZE_UNITS),
+        .full_chunks = (uint32_t)(problem->k / STAGE_K),
     };
-    int64_t threads = params.units < MAX_EXPAND_THREADS ? params.units : MAX_EXPAND_THREADS;
+    int64_t threads = params.row_units < DEQUANTIZE_MAX_THREADS ? params.row_units : DEQUANTIZE_MAX_THREADS;
     struct launch launch = {
-        .kernel = hopper_expand_kernel(),
-        .grid = {problem->m, ceil_div(params.units, threads), problem->l},
+        .kernel = hopper_dequantize_kernel(),
+        .grid = {problem->m, ceil_div(params.row_units, threads), problem->l},
         .threads = threads,
         .cluster = 1,
         .pdl_variable = PDL_VARIABLE,
@@ -143,20 +139,19 @@ static int32_t launch_dequantize(const struct problem *problem, const struct lau
 
 static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
                                      const struct operands *operands) {
-    struct block_scales_params params = {
-        .sfb1 = problem->sfb1,
-        .sfb2 = problem->sfb2,
-        .blocked_sfb1 = (uint8_t *)(uintptr_t)operands->sfb1,
-        .blocked_sfb2 = (uint8_t *)(uintptr_t)operands->sfb2,
-        .n = problem->n,
-        .k = problem->k,
-        .l = problem->l,
+    struct permute_scales_params params = {
+        .tensors = {{problem->sfb1, (uint8_t *)(uintptr_t)operands->sfb1, problem->n},
+                    {problem->sfb2, (uint8_t *)(uintptr_t)operands->sfb2, problem->n}},
+        .groups = problem->k / NVFP4_GROUP_ELEMS,
+        .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
+        .batches = problem->l,
+        .count = 2,
         .scale_layout = problem->scale_layout,
     };
     void *arguments[] = {&params};
-    return gpu_launch_grid_stride(problem, hopper_block_scales_kernel(),
-                                  plan->scale_bytes / (int64_t)sizeof(uint32_t), BLOCK_SCALES_THREADS,
-                                  MOST_PERMUTE_CTAS, PDL_VARIABLE, arguments);
+    return gpu_launch_grid_stride(problem, hopper_permute_scales_kernel(),
+                                  plan->scale_bytes / (int64_t)sizeof(uint32_t), PERMUTE_SCALES_THREADS,
+                                  PERMUTE_SCALES_MAX_CTAS, PDL_VARIABLE, arguments);
 }
 
 static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, struct launch *launch) {
@@ -164,11 +159,11 @@ static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, st
     const struct hopper_config *config = &hopper_configs[tile];
     *launch = (struct launch){
         .kernel = hopper_dual_gemm_kernel(tile),
-        .grid = {ceil_div(problem->n, tile_features(config)) * config->splits,
-                 ceil_div(problem->m, config->tile_tokens), problem->l},
-        .threads = block_threads(config),
-        .cluster = config->splits,
-        .shared_bytes = shared_bytes(config),
+        .grid = {ceil_div(problem->n, hopper_tile_n(config)) * config->split_k,
+                 ceil_div(problem->m, config->tile_m), problem->l},
+        .threads = hopper_cta_threads(config),
+        .cluster = config->split_k,
+        .shared_bytes = hopper_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
     return gpu_allow_shared_memory(&allowed[problem->device][tile], launch);
@@ -177,9 +172,9 @@ static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, st
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
                                 const struct operands *operands, struct tensor_maps *maps,
                                 const struct launch *launch) {
-    int64_t scale_tiles_k = plan->stages_k * (STAGE_SCALE_BYTES / SCALE_TILE_BYTES);
+    int64_t scale_tiles_k = plan->stages_k * STAGE_SCALE_TILES;
     int64_t padded_groups = plan->stages_k * (STAGE_K / NVFP4_GROUP_ELEMS);
-    struct dual_gemm_params params = {
+    struct hopper_dual_gemm_params params = {
         .sfb1 = operands->sfb1,
         .sfb2 = operands->sfb2,
         .c = problem->c,
@@ -188,7 +183,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .n = (int32_t)problem->n,
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
-        .scales_made_here = plan->permute_scales,
+        .scales_by_previous_kernel = plan->permute_scales,
     };
     void *arguments[] = {&maps->a, &maps->b1, &maps->b2, &params};
     return gpu_launch(problem, launch, arguments);

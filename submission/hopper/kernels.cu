@@ -3,22 +3,22 @@
 
 #include "kernels.h"
 
-#include "block_scales_kernel.cuh"
-#include "dual_gemm_kernel.cuh"
-#include "expand_kernel.cuh"
+#include "../gpu/permute_scales.cuh"
+#include "dequantize_kernel.cuh"
+#include "dual_gemm.cuh"
 
-#define KERNEL(name, warpgroups, slabs, tokens, stages, splits)                                                \
-    (const void *)dual_gemm_kernel<tile<warpgroups, slabs, tokens, stages, splits>>,
+#define KERNEL(name, warpgroups, m_blocks, tile_m, stages, split_k)                                            \
+    (const void *)hopper::dual_gemm_kernel<hopper::tile<warpgroups, m_blocks, tile_m, stages, split_k>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
     return kernels[index];
 }
 
-const void *hopper_expand_kernel(void) {
-    return (const void *)expand_kernel;
+const void *hopper_dequantize_kernel(void) {
+    return (const void *)hopper::dequantize_kernel;
 }
 
-const void *hopper_block_scales_kernel(void) {
-    return (const void *)block_scales_kernel;
+const void *hopper_permute_scales_kernel(void) {
+    return (const void *)permute_scales_kernel;
 }

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "../core/backend.h"
+
 /* measured:H200.  Fitted to time stamps in the kernels. */
 const struct hopper_costs hopper_costs = {
     .product_ps = 44,
@@ -11,24 +13,24 @@ const struct hopper_costs hopper_costs = {
     .reduction_ps = 3600000,
 };
 
-#define CONFIG(name, warpgroups, slabs, tokens, stages, splits)                                                \
-    {#name, warpgroups, slabs, tokens, stages, splits},
+#define CONFIG(name, warpgroups, m_blocks, tile_m, stages, split_k)                                            \
+    {#name, warpgroups, m_blocks, tile_m, stages, split_k},
 const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(CONFIG)};
 
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
-    return ceil_div(n, tile_features(config)) * ceil_div(m, config->tile_tokens) * l * config->splits;
+    return ceil_div(n, hopper_tile_n(config)) * ceil_div(m, config->tile_m) * l * config->split_k;
 }
 
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms) {
     const struct hopper_costs *costs = &hopper_costs;
-    int64_t b_rows = tile_features(config), a_rows = config->tile_tokens;
+    int64_t b_rows = hopper_tile_n(config), a_rows = config->tile_m;
     int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
     int64_t at_least = b_rows * costs->b_row_at_least_ps;
     stage = stage > at_least ? stage : at_least;
-    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->splits * config->splits);
-    int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->splits);
-    return waves * (stages_of_cta * stage + (config->splits > 1 ? costs->reduction_ps : 0));
+    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->split_k * config->split_k);
+    int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
+    return waves * (stages_of_cta * stage + (config->split_k > 1 ? costs->reduction_ps : 0));
 }
 
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
@@ -36,7 +38,7 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
     int64_t best_cost = INT64_MAX, best_tile = 0;
     for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
-        int64_t tile = (int64_t)tile_features(&hopper_configs[i]) * hopper_configs[i].tile_tokens;
+        int64_t tile = (int64_t)hopper_tile_n(&hopper_configs[i]) * hopper_configs[i].tile_m;
         if (cost < best_cost || (cost == best_cost && tile > best_tile)) {
             best = i;
             best_cost = cost;

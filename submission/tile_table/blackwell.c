@@ -10,15 +10,15 @@ void print_blackwell_tiles(void) {
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];
         printf(
-            "      \"%s\": {\"features\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"splits\": %d}%s\n",
-            config->name, config->features, config->stages, config->ctas, config->tail, config->splits,
+            "      \"%s\": {\"tile_n\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"split_k\": %d}%s\n",
+            config->name, config->tile_n, config->stages, config->ctas, config->tail, config->split_k,
             i + 1 < BLACKWELL_TILES ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];
-        printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d, \"tensor_columns\": %d}%s\n",
-               config->name, BLOCK_THREADS, shared_bytes(config), tensor_columns(config),
+        printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d, \"tmem_columns\": %d}%s\n", config->name,
+               CTA_THREADS, blackwell_shared_bytes(config), blackwell_tmem_columns(config),
                i + 1 < BLACKWELL_TILES ? "," : "");
     }
     printf("    },\n    \"costs\": {\"load_ps_per_kb\": %" PRId64 ", \"mma_ps_per_column\": %" PRId64

@@ -9,16 +9,16 @@ void print_hopper_tiles(void) {
     printf("{\n    \"tiles\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
-        printf("      \"%s\": {\"warpgroups\": %d, \"slabs\": %d, \"tile_tokens\": %d, \"stages\": %d, "
-               "\"splits\": %d}%s\n",
-               config->name, config->warpgroups, config->slabs, config->tile_tokens, config->stages,
-               config->splits, i + 1 < HOPPER_TILES ? "," : "");
+        printf("      \"%s\": {\"warpgroups\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
+               "\"split_k\": %d}%s\n",
+               config->name, config->warpgroups, config->m_blocks, config->tile_m, config->stages,
+               config->split_k, i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
-        printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name, block_threads(config),
-               shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
+        printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name,
+               hopper_cta_threads(config), hopper_shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"costs\": {\"product_ps\": %" PRId64 ", \"b_row_ps\": %" PRId64
            ", \"a_row_ps\": %" PRId64 ", \"b_row_at_least_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64

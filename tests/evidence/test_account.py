@@ -38,7 +38,7 @@ def test_the_counts_are_of_the_configurations_there_are(counts):
 def test_bytes_and_tensor_cycles_of_the_model_are_those_the_simulator_counts(counts):
     compared = 0
     for name, figures in counts["blackwell"]["configs"].items():
-        design = Design(figures["features"], figures["ctas"], figures["splits"], figures["tail"])
+        design = Design(figures["tile_n"], figures["ctas"], figures["split_k"], figures["tail"])
         for text, counted in counts["blackwell"]["counters"][name].items():
             shape = parse_shape(text)
             assert counted["ctas"] == design.grid(shape)

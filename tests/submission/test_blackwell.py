@@ -1,4 +1,4 @@
-"""The Blackwell back end without a GPU: its tiles and descriptors, and what the compiler makes of its kernels."""
+"""The Blackwell back end without a GPU: its tiles, and what the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
-TENSOR_COLUMNS = 512
+TMEM_COLUMNS = 512
 MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
@@ -23,7 +23,7 @@ PARTS = (
     "blackwell/tile_selection",
     "core/message",
 )  # of the back end's host side
-CONFIGS, KERNELS = 7, 8  # and the blocking of scale factors
+CONFIGS, KERNELS = 7, 8  # and the permutation of scale factors
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_clusters_that_do_not_fit_at_once_are_not_chosen(tiles):
 @pytest.mark.parametrize("k", [64, 7168])
 def test_every_shape_gets_a_configuration_that_splits_k_into_shares_that_are_not_empty(tiles, m, n, k):
     selected = tiles.selected("blackwell", SMS, m, n, k, 3)
-    splits = tiles.table["blackwell"]["tiles"][selected["tile"]]["splits"]
-    assert splits <= -(-k // 256)
-    assert selected["ctas"] >= 3 * splits
+    split_k = tiles.table["blackwell"]["tiles"][selected["tile"]]["split_k"]
+    assert split_k <= -(-k // 256)
+    assert selected["ctas"] >= 3 * split_k
 
 
 def test_every_configuration_fits_a_cta_of_the_chip(tiles):
@@ -70,40 +70,7 @@ def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     assert len(resources) == CONFIGS
     for name, found in resources.items():
         assert found["shared_bytes"] <= MAX_SHARED_BYTES, name
-        assert found["tensor_columns"] <= TENSOR_COLUMNS, name
-
-
-@pytest.fixture(scope="module")
-def descriptors(root, tmp_path_factory):
-    """The three descriptors for an address and an instruction's M and N, by the library's own code."""
-    program = tmp_path_factory.mktemp("check") / "descriptor_check"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wmissing-prototypes", "-Wshadow", "-Werror"]
-    subprocess.run(["gcc", *flags, "-o", program, root / "tests/submission/c/descriptor_check.c"], check=True)
-
-    def run(address, m, n):
-        done = subprocess.run([program], input=f"{address} {m} {n}\n", capture_output=True, text=True, check=True)
-        return [int(word, 16) for word in done.stdout.split()]
-
-    return run
-
-
-@pytest.mark.parametrize("address", [0, 1024, 37 * 1024, 226 * 1024])
-@pytest.mark.parametrize(("m", "n"), [(128, 64), (128, 128), (256, 64), (256, 128), (256, 192)])
-def test_descriptors_have_the_fields_of_the_ptx_isa(descriptors, address, m, n):
-    tile, scale, instruction = descriptors(address, m, n)
-
-    def field(bits, low, width):
-        return bits >> low & (1 << width) - 1
-
-    for descriptor, stride, swizzle in ((tile, 1024, 2), (scale, 128, 0)):
-        assert field(descriptor, 0, 14) == address // 16
-        assert field(descriptor, 32, 14) == stride // 16
-        assert field(descriptor, 46, 3) == 1  # version
-        assert field(descriptor, 49, 12) == 0  # base offset, leading-offset mode, reserved
-        assert field(descriptor, 61, 3) == swizzle
-    assert (field(instruction, 7, 3), field(instruction, 10, 2)) == (1, 1)  # e2m1
-    assert (field(instruction, 17, 6), field(instruction, 27, 2)) == (n // 8, m // 128)
-    assert instruction & ~(7 << 7 | 3 << 10 | 63 << 17 | 3 << 27) == 0  # ue4m3, K-major, ids 0, K = 64
+        assert found["tmem_columns"] <= TMEM_COLUMNS, name
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +183,8 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
     kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]
     assert len(kernels) == CONFIGS
     for code in kernels:
-        features, _, ctas, tail, splits = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
-        pair, tiles = ctas == 2, 1 if 128 % features == 0 else 2  # scale tiles of B1 or B2 in a step
+        tile_n, _, ctas, tail, split_k = map(int, re.search(r"tileI" + r"Li(\d+)E" * 5, code).groups())
+        pair, tiles = ctas == 2, 1 if 128 % tile_n == 0 else 2  # scale tiles of B1 or B2 in a step
         group = r"\.2CTA" if pair else ""
         # A stage has four steps: both products; with a tail also the gate alone, up alone.  Copies with the first two.
         assert len(re.findall(rf"\bUTCOMMA{group}\.(4X|BLOCK16)\b", code)) == 4 * (4 if tail else 2)
@@ -225,7 +192,7 @@ def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
         assert len(re.findall(r"\bUTCCP\.", code)) == 4 * (2 if tail else 1) * (1 + 2 * tiles)
         assert len(re.findall(r"\bUTMALDG\.3D", code)) == 4 + (tiles if pair else 2 * tiles)
         assert len(re.findall(r"\bUTMALDG\.3D\.MULTICAST\.2CTA", code)) == (tiles if pair else 0)
-        assert bool(re.search(r"\bST\.E\.128\b", code)) == (splits > 1)  # sums to another CTA
+        assert bool(re.search(r"\bST\.E\.128\b", code)) == (split_k > 1)  # accumulators to another CTA
         assert re.search(r"\bLDTM\b", code) and re.search(r"\bSTG\.E\.128\b", code)
         assert not re.search(r"\b[HIQ]MMA\b", code)
         assert not re.search(r"\b(LDL|STL)\b", code)

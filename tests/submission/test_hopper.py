@@ -56,7 +56,7 @@ def compiled(root, tmp_path_factory):
 
 def test_no_kernel_spills_or_uses_local_memory(compiled):
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", compiled)
-    assert len(frames) == 8  # six configurations, the expansion, the blocking of scale factors
+    assert len(frames) == 8  # six configurations, the dequantization, the permutation of scale factors
     assert set(frames) == {("0", "0", "0")}
 
 

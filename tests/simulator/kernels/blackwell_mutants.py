@@ -33,7 +33,7 @@ def found_in(name: str) -> tuple[list[str], int, int]:
     for what, text, _, _ in mutants(name, entries()[name]):
         worst = []
         for mode in MODES:
-            kernel = Kernel(name, text, mode, n=CONFIGS[name].features, k=mutant_k(name))
+            kernel = Kernel(name, text, mode, n=CONFIGS[name].tile_n, k=mutant_k(name))
             kernel.run()
             if what == "no griddepcontrol.wait":
                 kernel.run(dependent=1)

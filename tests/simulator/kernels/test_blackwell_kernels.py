@@ -18,28 +18,28 @@ from tests.simulator.sim_kit import ROOT, Launch, Sim, aligned, nvcc
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle
-TOKENS, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 192, 232448
-M = 130  # two CTAs of tokens
+TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 192, 232448
+M = 130  # rows of A: two CTAs
 
 
 class Config(NamedTuple):
     """A row of config.h."""
 
-    features: int
+    tile_n: int
     stages: int
     ctas: int
     tail: int
-    splits: int
+    split_k: int
 
     @property
     def n(self) -> int:
         """Tiles that start at either half of a scale tile, where the configuration has them."""
-        return max(128, 2 * self.features if self.features % 128 else 0)
+        return max(128, 2 * self.tile_n if self.tile_n % 128 else 0)
 
     @property
     def k(self) -> int:
         """A lap of the ring and a stage, of each share; less of many shares; and part of a stage."""
-        return 256 * self.splits * (2 if self.splits > 2 else self.stages + 1) + 64
+        return 256 * self.split_k * (2 if self.split_k > 2 else self.stages + 1) + 64
 
 
 CONFIGS = {
@@ -62,7 +62,7 @@ def entries() -> dict[str, str]:
     found = {}
     for name, config in CONFIGS.items():
         arguments = "".join(f"Li{value}E" for value in config)
-        pattern = rf"\.entry _Z\d+dual_gemm_kernelI4tileI{arguments}E.*?^}}"
+        pattern = rf"\.entry _ZN9blackwell16dual_gemm_kernelINS_4tileI{arguments}E.*?^}}"
         found[name] = f"{head}\n{re.search(pattern, text, re.M | re.S)[0]}\n{files}\n"
     return found
 
@@ -90,7 +90,7 @@ class Kernel(Sim):
         self.output = self.register(aligned((M, self.n), np.uint16))
         self.maps = b"".join(
             self.map_of(array, UINT8, box, SWIZZLE_128B)
-            for array, box in zip(rows, (TOKENS, *[self.config.features // self.config.ctas] * 2), strict=True)
+            for array, box in zip(rows, (TILE_M, *[self.config.tile_n // self.config.ctas] * 2), strict=True)
         ) + b"".join(self.map_of(array.view(np.uint16), UINT16, 4, 0) for array in tiles)
 
     def map_of(self, array, kind, rows, swizzle) -> bytes:
@@ -104,8 +104,8 @@ class Kernel(Sim):
         size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
         blob = ctypes.create_string_buffer(params, size)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        grid = (-(-M // TOKENS) * self.config.splits, -(-self.n // self.config.features), 1)
-        cluster = (self.config.ctas * self.config.splits, 1, 1)
+        grid = (-(-M // TILE_M) * self.config.split_k, -(-self.n // self.config.tile_n), 1)
+        cluster = (self.config.ctas * self.config.split_k, 1, 1)
         launch = Launch(grid, (THREADS, 1, 1), cluster, SHARED, dependent, ctypes.addressof(arguments), 1)
         return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
 
@@ -195,14 +195,14 @@ def mutants(name: str, text: str):
 
 def mutant_k(name: str) -> int:
     """K of a mutant's launch: as usual, or, where K is split, one share with a lap and a stage, one with less."""
-    return 256 * 8 + 64 if CONFIGS[name].splits > 1 else CONFIGS[name].k
+    return 256 * 8 + 64 if CONFIGS[name].split_k > 1 else CONFIGS[name].k
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_each_synchronisation_is_missed(name):
     count = 0
     for what, text, verdict, kinds in mutants(name, entries()[name]):
-        kernel = Kernel(name, text, n=CONFIGS[name].features, k=mutant_k(name))
+        kernel = Kernel(name, text, n=CONFIGS[name].tile_n, k=mutant_k(name))
         kernel.run()
         if what == "no griddepcontrol.wait":
             kernel.run(dependent=1)

@@ -3,6 +3,7 @@
 #include "features.cuh"
 
 #include "../../../../submission/gpu/wgmma.cuh"
+#include "../../../../submission/gpu/wgmma_descriptors.h"
 
 /* Two halves of -3..4. */
 static __device__ uint32_t small_halves(uint32_t bits) {
@@ -38,7 +39,7 @@ static __global__ void wgmma_shared(struct buffers b, uint64_t a_upper, uint64_t
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for (int i = 0; i < 8; i++) {
-        keep_after(d[i]);
+        keep_after_wait(d[i]);
         b.out[i * 128 + threadIdx.x] = __float_as_uint(d[i]);
     }
 }
@@ -58,13 +59,13 @@ template <int n> static __global__ void wgmma_registers(struct buffers b) {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < 4; step++) {
-        wgmma_m64k16<n>::mma_async(d, a[step], matrix_descriptor_128b_swizzle(shared + step * 32), step > 0);
+        wgmma_m64k16<n>::mma_async(d, a[step], wgmma_swizzled_tile_descriptor(shared + step * 32), step > 0);
     }
     wgmma_commit_group();
     wgmma_wait_group<0>();
 #pragma unroll
     for (int i = 0; i < n / 2; i++) {
-        keep_after(d[i]);
+        keep_after_wait(d[i]);
         if (i * 128 + threadIdx.x < OUT_WORDS) {
             b.out[i * 128 + threadIdx.x] = __float_as_uint(d[i]);
         }

@@ -1,0 +1,700 @@
+/* The fused dual GEMM for sm_100a and sm_103a.
+ *
+ * Read in this order: config.h (sizes), then from the top: tile, shared memory and TMEM, load, main loop,
+ * reduction across CTAs, epilogue, kernel.
+ *
+ *   load warp                     MMA warp                                       four epilogue warps
+ *   ---------                     --------                                       -------------------
+ *   A, B1, B2       --TMA--> +    full --> tcgen05.cp --> scale factors
+ *   sfa, sfb1, sfb2 --TMA--> | stage        (TMEM, own columns a stage)
+ *                            +--> tcgen05.mma A B1^T --> acc_gate ----gate_full--> SiLU (registers)
+ *              ^             '--> tcgen05.mma A B2^T --> acc_up -------up_full---> times up --> C
+ *              '-----empty-----------'
+ *
+ *   barrier         arrivals             bytes           complete when
+ *   full[s]         1 (load warp)        sizeof a stage  stage s holds fp4 and scale factors, in a pair those
+ * of a CTA           both CTAs (only the first one's barrier is used) empty[s]        1 (tcgen05.commit)   0 no
+ * MMA and no copy reads stage s, in both CTAs, any more scales_read[i]  1 (tcgen05.commit)   0               no
+ * MMA reads step i's columns of scale factors any more, where all stages share them gate_full       1
+ * (tcgen05.commit)   0               A B1^T is complete (not where K is split) up_full         1
+ * (tcgen05.commit)   0               both products are complete
+ *
+ * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
+ * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
+ * after them.  Where CTAs or pairs share a tile's K (split_k), each has all of this for its share, and in the
+ * end the epilogue warps reduce accumulators through the cluster's shared memory (DSMEM). */
+#ifndef BLACKWELL_DUAL_GEMM_CUH
+#define BLACKWELL_DUAL_GEMM_CUH
+
+#include "../gpu/ring.cuh"
+#include "../gpu/shared_address.cuh"
+#include "../gpu/silu.cuh"
+#include "../gpu/tcgen05.cuh"
+#include "../gpu/tcgen05_descriptors.h"
+#include "kernels.h"
+
+namespace blackwell {
+
+/* ---- tile, shared memory and TMEM ---- */
+
+#define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
+#define REDUCTION_COLUMNS 16 /* likewise, where K is split */
+#define VECTOR_FLOATS     4
+#define VECTOR_HALVES     8 /* outputs of a 16-byte store */
+
+enum role { LOAD_WARP, MMA_WARP };
+
+/*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
+ *
+ * sfb1 and sfb2 are one scale tile a step each, or two where a tile's rows of B do not fit into one. */
+template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
+    static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
+    static constexpr int split_k = split_k_, cluster = ctas * split_k;
+    static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
+    static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
+
+    static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
+    static constexpr int step_columns = STEP_COLUMNS(tile_n), stage_columns = STAGE_STEPS * step_columns;
+    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n); /* columns, by all stages */
+
+    /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
+     * accumulators of them. */
+    static constexpr int output_n = tile_n / split_k;
+    static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
+
+    static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
+    static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");
+    static_assert(tile_n <= MAX_TCGEN05_N && cta_n <= MAX_TMA_BOX_ELEMS && TILE_M <= MAX_TMA_BOX_ELEMS,
+                  "an MMA and a TMA box take all rows");
+    static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
+    static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
+    static_assert(tile_n % (SCALE_TILE_ROWS / 2) == 0,
+                  "a tile's scale factors start at a scale tile or at half of one, as no others "
+                  "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
+    static_assert(split_k > 1 ? tail == 0 : tail >= 1, "without a reduction, the gates are awaited first");
+    static_assert(tail <= stages, "the last stages are all there at once");
+    static_assert(!scales_shared || tail == 0, "the last stages' scale factors are all there at once");
+    static_assert(tile_n % split_k == 0 &&
+                      (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
+                  "whole loads of accumulators");
+};
+
+template <class T> struct shared_stage {
+    unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
+    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise */
+    unsigned char sfa[STAGE_SCALE_BYTES];
+    unsigned char sfb[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
+};
+
+template <class T> struct shared_storage {
+    union {
+        struct shared_stage<T> stages[T::stages];
+        /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
+         * up][row]. */
+        float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
+    };
+    uint64_t full[T::stages], empty[T::stages], scales_read[STAGE_STEPS], gate_full, up_full; /* mbarriers */
+    unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc leaves its address */
+};
+
+/* Sizes that the host counts too, and what has to fit. */
+template <class T> struct layout_of {
+    using stage = struct shared_stage<T>;
+    using storage = struct shared_storage<T>;
+    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_n, T::ctas),
+                  "a stage has the bytes that the host counts");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::stages, T::ctas),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
+                  "a CTA has that much shared memory");
+    static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && offsetof(stage, b) % SWIZZLE_ATOM_BYTES == 0 &&
+                      T::cta_n * STAGE_FP4_BYTES % SWIZZLE_ATOM_BYTES == 0,
+                  "A, B1 and B2 start swizzle atoms");
+    static_assert(STAGE_FP4_BYTES == SWIZZLE_ROW_BYTES, "a row's fp4 are a row of the swizzle");
+    static_assert(sizeof(uint64_t) == MBARRIER_BYTES && offsetof(storage, full) % MBARRIER_BYTES == 0,
+                  "mbarrier objects, aligned");
+    static_assert(offsetof(storage, full) == T::stages * sizeof(stage),
+                  "received accumulators fit over the stages");
+};
+
+template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
+template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
+
+template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
+    return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_read_barrier(shared_t<T> shared, int step) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_read), step);
+}
+
+template <class T> static __device__ __forceinline__ struct mbarrier gate_full_barrier(shared_t<T> shared) {
+    return {SHARED_MEMBER(shared, gate_full)};
+}
+
+template <class T> static __device__ __forceinline__ struct mbarrier up_full_barrier(shared_t<T> shared) {
+    return {SHARED_MEMBER(shared, up_full)};
+}
+
+/* All threads of the CTA, or of its cluster. */
+template <class T> static __device__ __forceinline__ void sync_ctas(void) {
+    if constexpr (T::cluster == 1) {
+        __syncthreads();
+    } else {
+        barrier_cluster_arrive_release();
+        barrier_cluster_wait_acquire();
+    }
+}
+
+/* Which tile of C this CTA computes, and which steps of K of it. */
+struct tile_coord {
+    int32_t m, n, batch;        /* first row of A, first row of B */
+    int32_t rank;               /* of this CTA in its pair; the first issues the MMAs */
+    int32_t split;              /* which share of K */
+    int32_t first_stage, steps; /* of K */
+};
+
+template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t steps_k) {
+    struct tile_coord coord;
+    int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, in_cluster = blockIdx.x % T::cluster;
+    coord.rank = in_cluster % T::ctas; /* the cluster is T::cluster wide along x */
+    coord.split = in_cluster / T::ctas;
+    coord.m = (blockIdx.x / T::cluster * T::ctas + coord.rank) * TILE_M;
+    coord.first_stage = stages_k * coord.split / T::split_k;
+    coord.steps =
+        min(stages_k * (coord.split + 1) / T::split_k * STAGE_STEPS, steps_k) - coord.first_stage * STAGE_STEPS;
+    coord.n = blockIdx.y * T::tile_n;
+    coord.batch = blockIdx.z;
+    return coord;
+}
+
+/* Of the CTAs that share an MMA: the first one's rank in the cluster, and all of them as a mask. */
+template <class T> static __device__ __forceinline__ uint32_t leader_rank(const struct tile_coord &coord) {
+    return coord.split * T::ctas;
+}
+
+template <class T> static __device__ __forceinline__ uint16_t cta_mask(const struct tile_coord &coord) {
+    return (uint16_t)(((1u << T::ctas) - 1) << leader_rank<T>(coord));
+}
+
+/* ---- load ---- */
+
+/* Where a CTA's boxes are: rows of A and of B, rows of scale tiles, and the first stage along K. */
+struct box_coord {
+    int32_t m, n, batch;
+    int32_t first_stage, tiles_k;
+    int32_t sfa_tile, sfb_tile;
+};
+
+template <class T>
+static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_coord &coord, int32_t tiles_k) {
+    return {coord.m,
+            coord.n + coord.rank * T::cta_n,
+            coord.batch,
+            coord.first_stage,
+            tiles_k,
+            coord.m / SCALE_TILE_ROWS * tiles_k,
+            coord.n / SCALE_TILE_ROWS * tiles_k};
+}
+
+/* B of the first stages to L2, while the previous kernel still runs.  Whoever writes B before that kernel ends
+ * writes through the same L2. */
+template <class T>
+static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes,
+                                                  const struct blackwell_dual_gemm_params &p, int32_t stages) {
+    for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
+        if (!p.scales_by_previous_kernel) {
+            for (int tile = 0; tile < T::b_scale_tiles; tile++) {
+                int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + i * STAGE_STEPS;
+                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, y, boxes.batch);
+                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, y, boxes.batch);
+            }
+        }
+    }
+}
+
+/* Copies a box to this CTA, signalling `full`. */
+template <class T>
+static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
+                                                int32_t z, struct mbarrier full) {
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(to, map, x, y, z, full);
+    } else {
+        cp_async_bulk_tensor_3d_pair(to, map, x, y, z, full);
+    }
+}
+
+/* Scale factors of B1 and B2.  Each CTA of a pair needs both, of all rows of B: each copies one, to both. */
+template <class T>
+static __device__ __forceinline__ void
+copy_b_scales(stage_t<T> to, int tile, const struct blackwell_dual_gemm_params &p,
+              const struct tile_coord &coord, int32_t y, struct mbarrier full) {
+    uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+    uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+        cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+    } else {
+        cp_async_bulk_tensor_3d_pair_multicast(coord.rank == 0 ? sfb1 : sfb2,
+                                               coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
+                                               cta_mask<T>(coord));
+    }
+}
+
+/* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
+ * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
+ * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
+ * barrier. */
+template <class T>
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord,
+                                            const struct blackwell_dual_gemm_params &p) {
+    int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
+    prefetch_b<T>(boxes, p, stages);
+    griddepcontrol_wait();
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < stages; i++) {
+        struct mbarrier full = full_barrier<T>(shared, ring.stage);
+        stage_t<T> to = stage_of<T>(shared, ring.stage);
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
+        if (i >= T::stages) {
+            wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
+        }
+        if (coord.rank == 0) {
+            mbarrier_arrive_expect_tx(full, T::ctas * (int)sizeof(shared_stage<T>));
+        }
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
+        }
+        copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), &p.b2, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
+#pragma unroll
+        for (int tile = 0; tile < T::b_scale_tiles; tile++) {
+            copy_b_scales<T>(to, tile, p, coord, boxes.sfb_tile + tile * boxes.tiles_k + step, full);
+        }
+        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        advance<T::stages>(ring);
+    }
+}
+
+/* ---- main loop ---- */
+
+/* Where a stage's operands are: descriptors of its first step, and its columns of scale factors. */
+struct operands {
+    uint64_t a, b1, b2, sfa, sfb1, sfb2;
+    struct tmem_addr scales;
+};
+
+template <class T>
+static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
+                                                                int stage) {
+    stage_t<T> at = stage_of<T>(shared, stage);
+    return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
+            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
+}
+
+/* What both products have in common. */
+struct products {
+    struct tmem_addr acc_gate, acc_up;
+    uint32_t instruction;
+    uint32_t sfb_column; /* of a scale tile's four: where the tile's rows of B start */
+    uint16_t ctas, self; /* all that share the MMA, and this one, as masks of whose barriers are signalled */
+};
+
+/* Scale factors of one operand and step, tile after tile, to columns that follow each other. */
+template <int ctas, int tiles>
+static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t from) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; tile++) {
+        tcgen05_cp_32x128b_warpx4<ctas>(tmem_column(to, tile * SCALE_TILE_COLUMNS),
+                                        from + descriptor_advance(tile * STAGE_SCALE_BYTES));
+    }
+}
+
+/* A stage's part of the work.  With both products, A stays in the collector for the second one. */
+enum part { BOTH_PRODUCTS, COPIES_AND_GATE, UP };
+
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_step(const struct products &p, const struct operands &o,
+                                                     int step, int accumulate) {
+    const enum collector first = part == BOTH_PRODUCTS ? COLLECTOR_FILL : COLLECTOR_DISCARD;
+    const enum collector second = part == BOTH_PRODUCTS ? COLLECTOR_LASTUSE : COLLECTOR_DISCARD;
+    uint64_t fp4 = descriptor_advance(step * STEP_FP4_BYTES),
+             tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
+    struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
+    struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
+    if (part != UP) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
+        copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
+        tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                             tmem_column(sfb1, p.sfb_column), accumulate);
+    }
+    if (part != COPIES_AND_GATE) {
+        tcgen05_mma_mxf4nvf4<T::ctas, second>(p.acc_up, o.a + fp4, o.b2 + fp4, p.instruction, sfa,
+                                              tmem_column(sfb2, p.sfb_column), accumulate);
+    }
+}
+
+/* The steps of stage number `i` that K has.  Where stages share their scale factors' columns, waits for
+ * scales_read[step] before it copies new ones, and signals it once both products have read them. */
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
+                                                      int32_t i, int32_t steps) {
+    struct operands o = find_operands<T>(shared, p.acc_gate, stage);
+#pragma unroll
+    for (int step = 0; step < STAGE_STEPS; step++) {
+        if (T::scales_shared && i > 0) {
+            wait(scales_read_barrier<T>(shared, step), (i - 1) % 2);
+            tcgen05_fence_after_thread_sync();
+        }
+        /* Only the last stage may be a part of one, which is in the tail if there is one. */
+        if ((part == BOTH_PRODUCTS && T::tail > 0) || i * STAGE_STEPS + step < steps) {
+            multiply_step<T, part>(p, o, step, i > 0 || step > 0);
+        }
+        if (T::scales_shared && (i + 1) * STAGE_STEPS < steps) {
+            tcgen05_commit<T::ctas>(scales_read_barrier<T>(shared, step), p.self);
+        }
+    }
+}
+
+template <class T>
+static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
+    wait(full_barrier<T>(shared, ring.stage), ring.parity);
+    tcgen05_fence_after_thread_sync();
+}
+
+/* MMA warp, one thread (of the first CTA of a pair).  Waits for full[s];
+ * copies the scale factors, multiplies; in the last T::tail stages all of the first product before the second;
+ * signals empty[s] once stage s has been read, gate_full early so (its SiLU overlaps the rest), up_full at the
+ * end. */
+template <class T>
+static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr acc,
+                                                const struct tile_coord &coord) {
+    const uint32_t first_row = coord.n % SCALE_TILE_ROWS, column_rows = SCALE_TILE_ROWS / SCALE_TILE_COLUMNS;
+    const struct products p = {
+        acc,
+        tmem_column(acc, T::up_column),
+        nvfp4_instruction_descriptor(TILE_M * T::ctas, T::tile_n),
+        first_row / column_rows,
+        cta_mask<T>(coord),
+        (uint16_t)(1u << leader_rank<T>(coord)),
+    };
+    const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    const int32_t together = max(stages - T::tail, 0);
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < together; i++) {
+        wait_for_stage<T>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
+        if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
+            tcgen05_commit<T::ctas>(empty_barrier<T>(shared, ring.stage), p.ctas);
+        }
+        advance<T::stages>(ring);
+    }
+    if constexpr (T::tail > 0) {
+        struct ring tail = ring;
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            wait_for_stage<T>(shared, tail);
+            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps);
+            advance<T::stages>(tail);
+        }
+        tcgen05_commit<T::ctas>(gate_full_barrier<T>(shared), p.ctas);
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            multiply_stage<T, UP>(p, shared, ring.stage, i, steps);
+            advance<T::stages>(ring);
+        }
+    }
+    tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
+}
+
+/* ---- reduction across CTAs ---- */
+
+/* Accumulators of a lane's row, from TMEM. */
+template <int columns>
+static __device__ __forceinline__ void load_acc(float (&acc)[columns], struct tmem_addr from) {
+    if constexpr (columns == LOAD_COLUMNS) {
+        tcgen05_ld_32x32b_x32(acc, from);
+    } else {
+        tcgen05_ld_32x32b_x16(acc, from);
+    }
+    tcgen05_wait_ld();
+#pragma unroll
+    for (int i = 0; i < columns; i++) {
+        keep_after_wait(acc[i]);
+    }
+}
+
+/* Where four columns of a thread's row lie in a received part: neighbours in threads are so in memory. */
+static __device__ __forceinline__ uint32_t received_offset(int column) {
+    return (column / VECTOR_FLOATS * TILE_M + threadIdx.x % TILE_M) * (uint32_t)sizeof(float4);
+}
+
+/* This CTA's accumulators of `owner`'s columns of C, of both products, to one of the parts of its shared
+ * memory. */
+template <class T>
+static __device__ __forceinline__ void send_acc(shared_t<T> shared, struct tmem_addr acc_row,
+                                                const struct tile_coord &coord, int owner, int part) {
+    const int part_bytes = sizeof(shared_storage<T>::received[0]);
+    uint32_t to = mapa_shared_cluster(SHARED_MEMBER(shared, received) + part * part_bytes,
+                                      (uint32_t)(owner * T::ctas + coord.rank));
+#pragma unroll
+    for (int product = 0; product < 2; product++) {
+#pragma unroll
+        for (int column = 0; column < T::output_n; column += REDUCTION_COLUMNS) {
+            float acc[REDUCTION_COLUMNS];
+            load_acc(acc, tmem_column(acc_row, product * T::up_column + owner * T::output_n + column));
+#pragma unroll
+            for (int i = 0; i < REDUCTION_COLUMNS; i += VECTOR_FLOATS) {
+                st_shared_cluster_v4(to + received_offset(product * T::output_n + column + i), &acc[i]);
+            }
+        }
+    }
+}
+
+/* This CTA's accumulators from `own` on, and what the others sent of them, which begins at `column`. */
+template <class T>
+static __device__ __forceinline__ void reduce_acc(float (&acc)[REDUCTION_COLUMNS], shared_t<T> shared,
+                                                  struct tmem_addr own, int column) {
+    const int part_bytes = sizeof(shared_storage<T>::received[0]);
+    load_acc(acc, own);
+#pragma unroll
+    for (int part = 0; part < T::split_k - 1; part++) {
+#pragma unroll
+        for (int i = 0; i < REDUCTION_COLUMNS; i += VECTOR_FLOATS) {
+            uint4 other =
+                ld_shared_v4(SHARED_MEMBER(shared, received) + part * part_bytes + received_offset(column + i));
+            acc[i] += __uint_as_float(other.x);
+            acc[i + 1] += __uint_as_float(other.y);
+            acc[i + 2] += __uint_as_float(other.z);
+            acc[i + 3] += __uint_as_float(other.w);
+        }
+    }
+}
+
+/* ---- epilogue ---- */
+
+/* Two gates to their SiLU. */
+static __device__ __forceinline__ void silu_two(float *gate) {
+    float numerator[2], denominator[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        silu_fraction(gate[i], numerator[i], denominator[i]);
+    }
+    divide_two(numerator, denominator, gate);
+}
+
+template <int columns> static __device__ __forceinline__ void silu(float (&gate)[columns]) {
+#pragma unroll
+    for (int i = 0; i < columns; i += 2) {
+        silu_two(&gate[i]);
+    }
+}
+
+/* A lane's row of C: where it goes, how many of the tile's columns exist, its accumulators. */
+struct output_row {
+    uint16_t *to;
+    int32_t columns;
+    bool vectorized; /* 16 bytes at once: rows of C are that much aligned */
+    struct tmem_addr acc;
+};
+
+static __device__ __forceinline__ struct output_row
+find_row(struct tmem_addr acc, const struct tile_coord &coord, const struct blackwell_dual_gemm_params &p) {
+    uint32_t quarter = threadIdx.x / WARP_THREADS % EPILOGUE_WARPS, lane = threadIdx.x % WARP_THREADS;
+    int32_t row = coord.m + (int32_t)(quarter * WARP_THREADS + lane);
+    return {p.c + ((int64_t)coord.batch * p.m + row) * p.n + coord.n,
+            row < p.m ? p.n - coord.n : 0,
+            p.n % VECTOR_HALVES == 0,
+            {acc.value + (quarter * WARP_THREADS << 16)}};
+}
+
+/* Eight outputs of a row, of which as many exist as columns are remaining. */
+static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t *halves, int32_t remaining,
+                                                    bool vectorized) {
+    if (remaining <= 0) {
+        return;
+    }
+    if (vectorized) {
+        *(uint4 *)to = make_uint4(halves[0], halves[1], halves[2], halves[3]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < VECTOR_HALVES; i++) {
+        if (i < remaining) {
+            to[i] = (uint16_t)(halves[i / 2] >> i % 2 * 16);
+        }
+    }
+}
+
+/* Outputs of the columns from `column` on: the gates' SiLU times up, rounded once. */
+template <int columns>
+static __device__ __forceinline__ void store_products(const struct output_row &row, int column,
+                                                      const float (&gate)[columns],
+                                                      const float (&up)[columns]) {
+    uint32_t halves[columns / 2];
+#pragma unroll
+    for (int i = 0; i < columns; i += 2) {
+        halves[i / 2] = cvt_rn_f16x2_f32(gate[i] * up[i], gate[i + 1] * up[i + 1]);
+    }
+#pragma unroll
+    for (int i = 0; i < columns; i += VECTOR_HALVES) {
+        store_vector(row.to + column + i, &halves[i / 2], row.columns - column - i, row.vectorized);
+    }
+}
+
+/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full;
+ * takes the SiLU of the gates into registers, which overlaps the end of the second product; multiplies, rounds,
+ * stores; signals nothing: the kernel's end does. */
+template <class T>
+static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
+    float gate[T::tile_n / LOAD_COLUMNS][LOAD_COLUMNS];
+    wait(gate_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
+#pragma unroll
+    for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
+        load_acc(gate[i], tmem_column(row.acc, i * LOAD_COLUMNS));
+        silu(gate[i]);
+    }
+    wait(up_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
+#pragma unroll
+    for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
+        float up[LOAD_COLUMNS];
+        load_acc(up, tmem_column(row.acc, T::up_column + i * LOAD_COLUMNS));
+        store_products(row, i * LOAD_COLUMNS, gate[i], up);
+    }
+}
+
+/* Epilogue warp where T::split_k CTAs or pairs share a tile's K.  Waits for both products of its share of K,
+ * and for the cluster, which is past its last reads of all stages; sends the accumulators of the others'
+ * columns over these, signals and waits for the cluster, adds what came for its own columns, and finishes them.
+ */
+template <class T>
+static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, const struct output_row &row,
+                                                        const struct tile_coord &coord) {
+    wait(up_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
+    sync_ctas<T>();
+#pragma unroll 1
+    for (int part = 0; part < T::split_k - 1; part++) {
+        send_acc<T>(shared, row.acc, coord, (coord.split + 1 + part) % T::split_k, part);
+    }
+    sync_ctas<T>();
+    const int first = coord.split * T::output_n;
+#pragma unroll
+    for (int column = 0; column < T::output_n; column += REDUCTION_COLUMNS) {
+        float gate[REDUCTION_COLUMNS], up[REDUCTION_COLUMNS];
+        reduce_acc<T>(gate, shared, tmem_column(row.acc, first + column), column);
+        reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column), T::output_n + column);
+        silu(gate);
+        store_products(row, first + column, gate, up);
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
+    for (int stage = 0; stage < T::stages; stage++) {
+        mbarrier_init(full_barrier<T>(shared, stage), 1);
+        mbarrier_init(empty_barrier<T>(shared, stage), 1);
+    }
+    for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
+        mbarrier_init(scales_read_barrier<T>(shared, step), 1);
+    }
+    mbarrier_init(gate_full_barrier<T>(shared), 1);
+    mbarrier_init(up_full_barrier<T>(shared), 1);
+    fence_mbarrier_init();
+}
+
+static __device__ __forceinline__ void prefetch_maps(const struct blackwell_dual_gemm_params &p) {
+    prefetch_tensormap(&p.b1);
+    prefetch_tensormap(&p.b2);
+    prefetch_tensormap(&p.a);
+    prefetch_tensormap(&p.sfb1);
+    prefetch_tensormap(&p.sfb2);
+    prefetch_tensormap(&p.sfa);
+}
+
+template <class T>
+static __global__ void __launch_bounds__(CTA_THREADS, 1)
+    dual_gemm_kernel(const __grid_constant__ blackwell_dual_gemm_params p) {
+    extern __shared__ unsigned char memory[];
+    uint32_t start = cvta_to_shared(memory);
+    struct shared_address<typename layout_of<T>::storage> shared = {
+        (start + SWIZZLE_ATOM_BYTES - 1) / SWIZZLE_ATOM_BYTES *SWIZZLE_ATOM_BYTES
+    };
+    struct tile_coord coord = find_tile<T>(p.steps_k);
+    int warp = threadIdx.x / WARP_THREADS;
+
+    if (warp == LOAD_WARP) {
+        if (elect_sync()) {
+            prefetch_maps(p);
+            init_barriers<T>(shared);
+        }
+    } else if (warp == MMA_WARP) {
+        tcgen05_alloc<T::ctas>(SHARED_MEMBER(shared, tmem_slot), TMEM_COLUMNS);
+        tcgen05_relinquish_alloc_permit<T::ctas>();
+    }
+    tcgen05_fence_before_thread_sync();
+    sync_ctas<T>();
+    tcgen05_fence_after_thread_sync();
+    griddepcontrol_launch_dependents();
+    struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
+
+    if (warp == LOAD_WARP) {
+        if (elect_sync()) {
+            load<T>(shared, coord, p);
+        }
+        __syncwarp();
+    } else if (warp == MMA_WARP) {
+        if (coord.rank == 0 && elect_sync()) {
+            multiply<T>(shared, acc, coord);
+        }
+        __syncwarp();
+    } else {
+        struct output_row row = find_row(acc, coord, p);
+        if constexpr (T::split_k == 1) {
+            epilogue<T>(shared, row);
+        } else {
+            epilogue_split_k<T>(shared, row, coord);
+        }
+    }
+    if (T::split_k > 1 && warp <= MMA_WARP) { /* as epilogue_split_k does */
+        sync_ctas<T>();
+        sync_ctas<T>();
+    }
+    tcgen05_fence_before_thread_sync();
+    sync_ctas<T>();
+    if (warp == MMA_WARP) {
+        tcgen05_fence_after_thread_sync();
+        tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
+    }
+}
+
+} // namespace blackwell
+
+#endif

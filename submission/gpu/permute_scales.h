@@ -1,0 +1,27 @@
+/* Permuting scale factors into the blocked layout, for a GEMM that takes no other: the kernel's parameters. */
+#ifndef GPU_PERMUTE_SCALES_H
+#define GPU_PERMUTE_SCALES_H
+
+#include <stdint.h>
+
+#include "../core/scale_layout.h"
+
+#define PERMUTE_SCALES_THREADS  256
+#define PERMUTE_SCALES_TENSORS  3
+#define PERMUTE_SCALES_MAX_CTAS (1 << 16) /* its threads take as many words as there are */
+
+/* The tensors share K, their layout and the number of batches.  Passed by value. */
+struct permute_scales_params {
+    struct {
+        const uint8_t *from; /* [batch] of rows x groups scale factors */
+        uint8_t *to;         /* [batch][ceil(rows / 128)][tiles_k][512] */
+        int64_t rows;
+    } tensors[PERMUTE_SCALES_TENSORS];
+    int64_t groups;  /* K / 16 */
+    int64_t tiles_k; /* scale tiles along K to write, at least groups / 4; zeros past the end of K */
+    int64_t batches;
+    int32_t count; /* of tensors */
+    int32_t scale_layout;
+};
+
+#endif

@@ -1,0 +1,31 @@
+/* The shared-memory descriptor that wgmma.mma_async takes, field by field.  For host and device: tested on the
+ * host.  Sections are those of the PTX ISA 9.0. */
+#ifndef GPU_WGMMA_DESCRIPTORS_H
+#define GPU_WGMMA_DESCRIPTORS_H
+
+#include <stdint.h>
+
+#include "limits.h"
+
+#ifdef __CUDACC__
+#define WGMMA_DESCRIPTOR static __host__ __device__ __forceinline__
+#else
+#define WGMMA_DESCRIPTOR static inline
+#endif
+
+/* HW: Matrix Descriptor Format: bits 0-13 start address, 16-29 leading offset, 32-45 stride (all in units of 16
+ * bytes), 49-51 base offset (0: atoms are aligned to their size), 62-63 swizzle (1 is 128 bytes). */
+WGMMA_DESCRIPTOR uint64_t wgmma_matrix_descriptor(uint32_t address, uint32_t leading_bytes,
+                                                  uint32_t stride_bytes, uint32_t swizzle) {
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(leading_bytes >> 4) << 16 |
+           (uint64_t)(stride_bytes >> 4) << 32 | (uint64_t)swizzle << 62;
+}
+
+/* A K-major tile in 128-byte rows, swizzled over atoms of 8 rows that follow each other, each 1024-byte
+ * aligned; a start inside an atom's row moves along K.  HW: with a swizzle the leading offset is not used. */
+WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_tile_descriptor(uint32_t address) {
+    const uint32_t unused = 16, swizzle_128b = 1;
+    return wgmma_matrix_descriptor(address, unused, SWIZZLE_ATOM_BYTES, swizzle_128b);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* NVFP4 to fp16, exactly, with the scale factor multiplied in.
+ *
+ * An e2m1 value s|ee|m put at bits 15 and 11..9 of a half is the value times 2^-14, the subnormal 0.5 included.
+ * An e4m3 scale factor times 2^7 is at most 57344, a finite half.  The product is value * scale * 2^-7, which
+ * has at most 6 significant bits, the last worth at least 2^-17: exact, since fp16 reaches down to 2^-24.  Both
+ * operands carry 2^-7, which the epilogue undoes with 2^14. */
+#ifndef HOPPER_DEQUANTIZE_CUH
+#define HOPPER_DEQUANTIZE_CUH
+
+#include "../gpu/ptx.cuh"
+#include "config.h"
+
+namespace hopper {
+
+#define FP4_SIGNS          0x80808080 /* of the fp4 in the high nibbles, which become high bytes of halves */
+#define FP4_MAGNITUDES     0x0e0e0e0e
+#define HIGH_BYTES         0xff00ff00
+#define BYTES_0_AND_2      0x2404     /* prmt: as the high bytes of two halves */
+#define SCALE_MAGNITUDES   0x7f7f     /* of two e4m3 bytes: the sign bit is ignored */
+#define HALF2_2_TO_7       0x58005800 /* 128 in both halves */
+#define PRODUCT_CORRECTION 16384.0f   /* 2^14 */
+
+/* K is permuted inside each 128 elements, alike in both operands, so that a thread's wgmma fragment is made
+ * from fp4 that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b =
+ * 0, 1, each two words of eight fp4.  Dequantizing a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6)
+ * (n3, n7), which are two steps' fragments: step 4 b + 2 word + i takes pairs 2 i (fragment columns 2t, 2t + 1)
+ * and 2 i + 1 (columns 2t + 8, 2t + 9). */
+#define PERMUTED_ELEMS 128
+
+/* Eight fp4 times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7). */
+static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t scale, uint32_t (&pairs)[4]) {
+    uint32_t odd = (fp4 & FP4_SIGNS) | ((fp4 >> 3) & FP4_MAGNITUDES);
+    uint32_t even = ((fp4 << 4) & FP4_SIGNS) | ((fp4 << 1) & FP4_MAGNITUDES);
+    pairs[0] = mul_f16x2(prmt(even, 0, BYTES_0_AND_2), scale);
+    pairs[1] = mul_f16x2(prmt(odd, 0, BYTES_0_AND_2), scale);
+    pairs[2] = mul_f16x2(even & HIGH_BYTES, scale);
+    pairs[3] = mul_f16x2(odd & HIGH_BYTES, scale);
+}
+
+/* Pair `pair` of dequantize_word alone. */
+static __device__ __forceinline__ uint32_t dequantize_pair(uint32_t fp4, uint32_t scale, int pair) {
+    uint32_t bytes = pair % 2 == 0 ? fp4 << 4 : fp4;
+    bytes = (bytes & FP4_SIGNS) | ((bytes >> 3) & FP4_MAGNITUDES);
+    return mul_f16x2(pair < 2 ? prmt(bytes, 0, BYTES_0_AND_2) : bytes & HIGH_BYTES, scale);
+}
+
+/* Two e4m3 scale factors -> each times 2^7 in both halves of a word. */
+static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&scales)[2]) {
+    uint32_t halves = mul_f16x2(cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES), HALF2_2_TO_7);
+    scales[0] = prmt(halves, 0, 0x1010);
+    scales[1] = prmt(halves, 0, 0x3232);
+}
+
+} // namespace hopper
+
+#endif

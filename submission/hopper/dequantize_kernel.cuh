@@ -1,0 +1,52 @@
+/* The kernel before the GEMM: A as permuted fp16, once for all CTAs.
+ *
+ * Its time is that of launching its CTAs and of running its code once, cold: so a CTA is a whole row where that
+ * fits, and the host works out what it can. */
+#ifndef HOPPER_DEQUANTIZE_KERNEL_CUH
+#define HOPPER_DEQUANTIZE_KERNEL_CUH
+
+#include "dequantize.cuh"
+
+namespace hopper {
+
+/* CTA (x, y, z): part y of row x of batch z; a thread 16 bytes: one pair of each of the four lanes' word
+ * `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together: half-written sectors cost a read each.
+ * All loads are issued before any is used: one latency of memory. */
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+    dequantize_kernel(const __grid_constant__ dequantize_params p) {
+    uint32_t index = blockIdx.y * blockDim.x + threadIdx.x;
+    uint32_t row = blockIdx.x, chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
+    int64_t batch_row = (int64_t)blockIdx.z * gridDim.x + row;
+    const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
+    const uint8_t *scales = p.sfa + blockIdx.z * p.scale_batch_bytes +
+                            row / SCALE_TILE_ROWS * p.scale_tile_step +
+                            row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
+                            row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
+    uint4 *to = (uint4 *)p.a_fp16 + batch_row * p.row_units + index;
+    bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
+
+    griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
+    griddepcontrol_launch_dependents(); /* the GEMM may now copy B1 and B2, not this kernel's output */
+    if (index >= p.row_units) {
+        return;
+    }
+    uint32_t words[4], factors[2]; /* [lane]; four scale factors each */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        words[lane] = *(const uint32_t *)(fp4 + (lane < 2 || full ? lane * 16 : 0));
+    }
+    factors[0] = *(const uint32_t *)scales;
+    factors[1] = *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) & (full ? ~0u : 0);
+    uint32_t pairs[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        uint32_t scale[2];
+        widen_scales((uint16_t)(factors[lane / 2] >> (lane % 2 * 16 + unit / 8 * 8)), scale);
+        pairs[lane] = dequantize_pair(words[lane], scale[0], (int)(unit % 4));
+    }
+    *to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+} // namespace hopper
+
+#endif

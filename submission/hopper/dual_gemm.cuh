@@ -1,0 +1,483 @@
+/* The fused dual GEMM for sm_90a.
+ *
+ * Read in this order: config.h (sizes), dequantize.cuh (fp4 to fp16), then from the top: tile and shared
+ * memory, load, main loop, reduction across CTAs, epilogue, kernel.
+ *
+ *   producer warp                      consumer warpgroups (2 or 3)
+ *   -------------                      ----------------------------
+ *   B1, B2 fp4     --TMA--------> +
+ *   sfb1, sfb2     --bulk-------> | stage --LDS--> fp4, scales --dequantize--> A fragments (registers)
+ *   A              --TMA--------> +                                              |
+ *     (fp16, permuted K)          '-----------------(B operand, shared)------> wgmma --> acc (gate, up)
+ *                                                                                |
+ *   another CTA's acc of other K <----> shared memory of the cluster (DSMEM; split K only)
+ *                                                                                |
+ *   C <---16-byte stores--- shared, transposed <---stmatrix--- fp16(silu(gate) * up)
+ *
+ *   barrier   arrivals             bytes           complete when
+ *   full[s]   1 (the producer)     sizeof a stage  stage s holds its B1, B2, scale factors and A
+ *   empty[s]  all consumer threads 0               nothing reads stage s any more
+ *
+ * wgmma computes the transpose, C^T = B A^T: its A operand are B1 and B2, its B operand is A (config.h). */
+#ifndef HOPPER_DUAL_GEMM_CUH
+#define HOPPER_DUAL_GEMM_CUH
+
+#include "../gpu/ring.cuh"
+#include "../gpu/shared_address.cuh"
+#include "../gpu/silu.cuh"
+#include "../gpu/wgmma.cuh"
+#include "../gpu/wgmma_descriptors.h"
+#include "dequantize.cuh"
+
+namespace hopper {
+
+/* ---- tile and shared memory ---- */
+
+#define CONSUMER_BARRIER 1
+#define FRAGMENT_STEPS   4 /* k16 steps that one dequantized group a lane feeds */
+#define VECTOR_HALVES    8 /* outputs of a 16-byte store */
+/* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
+#define PRODUCER_REGISTERS             24
+#define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : 160)
+
+template <int warpgroups_, int m_blocks_, int tile_m_, int stages_, int split_k_> struct tile {
+    static constexpr int warpgroups = warpgroups_, m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
+    static constexpr int split_k = split_k_; /* CTAs of a cluster that share a tile's K, then its rows of A */
+    static constexpr int tile_n = TILE_N(warpgroups, m_blocks), threads = CTA_THREADS(warpgroups);
+    static constexpr int consumers = warpgroups * WARPGROUP_THREADS; /* threads */
+    static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
+    static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
+
+    /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
+    static constexpr int output_m = tile_m / split_k, output_accs = accs / split_k;
+    static constexpr int received_vectors = split_k == 1 ? 0 : m_blocks * output_accs / 4; /* float4 a thread */
+    static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (consumers * (int)sizeof(float4));
+    static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
+    static constexpr int output_row_bytes = tile_n * FP16_BYTES + OUTPUT_PAD_BYTES;
+    static constexpr int output_bytes = output_m * output_row_bytes;
+
+    static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0, "a wgmma takes all rows of A");
+    static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
+    static_assert(threads <= MAX_CTA_THREADS, "a CTA has that many threads");
+    static_assert(WARPGROUP_THREADS * (PRODUCER_REGISTERS + warpgroups * CONSUMER_REGISTERS(warpgroups)) <=
+                      MAX_CTA_REGISTERS,
+                  "the register file holds what every warpgroup asks for");
+    static_assert(CONSUMER_REGISTERS(warpgroups) <= MAX_THREAD_REGISTERS &&
+                      CONSUMER_REGISTERS(warpgroups) % REGISTER_GRANULE == 0 &&
+                      PRODUCER_REGISTERS % REGISTER_GRANULE == 0,
+                  "setmaxnreg takes these numbers");
+    static_assert(output_m % WARP_THREADS == 0, "whole stmatrix instructions, of 32 rows of C");
+    static_assert(split_k <= 2 && split_k <= MAX_CLUSTER_CTAS, "each CTA sends half to the one other CTA");
+};
+
+/* A stage.  A comes first, for its swizzle atoms' alignment. */
+template <class T> struct shared_stage {
+    union {
+        unsigned char a[A_BOXES][T::tile_m][A_BOX_BYTES]; /* fp16, permuted K, 128-byte swizzle */
+        float4 received[T::stage_vectors][T::consumers];  /* another CTA's accumulators, after the main loop */
+    };
+    unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2] */
+    unsigned char scales[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
+
+    static_assert(STAGE_FP4_BYTES % BULK_COPY_ALIGNMENT == 0 && STAGE_SCALE_BYTES % BULK_COPY_ALIGNMENT == 0,
+                  "every copy is aligned");
+};
+
+/* The staged output lies over the stages after those of received accumulators. */
+template <class T> struct shared_storage {
+    struct shared_stage<T> stages[T::stages];
+    uint64_t full[T::stages], empty[T::stages]; /* mbarriers */
+};
+
+template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
+template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
+
+template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
+    return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
+}
+
+/* Sizes that the host counts too, and what has to fit. */
+template <class T> struct layout_of {
+    using stage = struct shared_stage<T>;
+    using storage = struct shared_storage<T>;
+    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_n, T::tile_m),
+                  "a stage has the bytes that the host counts");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::tile_m, T::stages),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
+                  "a CTA has that much shared memory");
+    static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && T::tile_m * A_BOX_BYTES % SWIZZLE_ATOM_BYTES == 0,
+                  "every box of A starts a swizzle atom");
+    static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
+    static_assert(T::received_stages * sizeof(stage) + T::output_bytes <= T::stages * sizeof(stage),
+                  "received accumulators and the staged output fit over the stages");
+};
+
+/* Which tile of C this CTA computes, and which stages of K of it. */
+struct tile_coord {
+    int32_t m, n, batch;         /* first row of A, first row of B */
+    int32_t scale_tile;          /* first row of scale tiles of B */
+    int32_t rank;                /* of this CTA among those that share the tile */
+    int32_t first_stage, stages; /* maybe none */
+};
+
+template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t stages_k) {
+    struct tile_coord coord;
+    coord.n = blockIdx.x / T::split_k * T::tile_n;
+    coord.m = blockIdx.y * T::tile_m;
+    coord.batch = blockIdx.z;
+    coord.scale_tile = coord.n / SCALE_TILE_ROWS;
+    coord.rank = blockIdx.x % T::split_k;
+    coord.first_stage = stages_k * coord.rank / T::split_k;
+    coord.stages = stages_k * (coord.rank + 1) / T::split_k - coord.first_stage;
+    return coord;
+}
+
+/* ---- load ---- */
+
+/* B1, B2 and their scale factors: signals full[stage] with the whole stage's bytes. */
+template <class T>
+static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct tile_coord &coord,
+                                              const struct hopper_dual_gemm_params &p, const CUtensorMap *b1,
+                                              const CUtensorMap *b2, int stage, int32_t k_stage) {
+    struct mbarrier full = full_barrier<T>(shared, stage);
+    stage_t<T> to = stage_of<T>(shared, stage);
+    mbarrier_arrive_expect_tx(full, sizeof(shared_stage<T>));
+    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
+                            full);
+    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
+                            full);
+    int32_t last_tile = (p.n - 1) / SCALE_TILE_ROWS;
+    for (int i = 0; i < T::b_scale_tiles; i++) {
+        int64_t tile = min(coord.scale_tile + i, last_tile); /* rows past the end use what is there */
+        int64_t offset = coord.batch * p.scale_batch_bytes +
+                         (tile * p.scale_tiles_k + k_stage * STAGE_SCALE_TILES) * SCALE_TILE_BYTES;
+        cp_async_bulk(SHARED_MEMBER(to, scales[0]) + i * STAGE_SCALE_BYTES, p.sfb1 + offset, STAGE_SCALE_BYTES,
+                      full);
+        cp_async_bulk(SHARED_MEMBER(to, scales[1]) + i * STAGE_SCALE_BYTES, p.sfb2 + offset, STAGE_SCALE_BYTES,
+                      full);
+    }
+}
+
+/* A: signals full[stage], which load_b has told of its bytes. */
+template <class T>
+static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct tile_coord &coord,
+                                              const CUtensorMap *a, int stage, int32_t k_stage) {
+    for (int box = 0; box < A_BOXES; box++) {
+        cp_async_bulk_tensor_3d(
+            SHARED_MEMBER(stage_of<T>(shared, stage), a) + box * (int)sizeof(shared_stage<T>::a[0]), a,
+            k_stage * STAGE_K + box * A_BOX_K, coord.m, coord.batch, full_barrier<T>(shared, stage));
+    }
+}
+
+/* Producer, one thread.  Waits for empty[s], and before A for the previous kernel, which makes it (PDL);
+ * fills stage s, the first stages with B1 and B2 before that kernel is complete;
+ * signals full[s]: one arrival, and the stage's bytes. */
+template <class T>
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord,
+                                            const struct hopper_dual_gemm_params &p, const CUtensorMap *a,
+                                            const CUtensorMap *b1, const CUtensorMap *b2) {
+    if (p.scales_by_previous_kernel) {
+        griddepcontrol_wait();
+    }
+    int ahead = min(T::stages, coord.stages);
+    for (int i = 0; i < ahead; i++) {
+        load_b<T>(shared, coord, p, b1, b2, i, coord.first_stage + i);
+    }
+    griddepcontrol_wait();
+    for (int i = 0; i < ahead; i++) {
+        load_a<T>(shared, coord, a, i, coord.first_stage + i);
+    }
+    struct ring ring = {0, 0};
+    for (int32_t i = ahead; i < coord.stages; i++) {
+        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
+        load_a<T>(shared, coord, a, ring.stage, coord.first_stage + i);
+        advance<T::stages>(ring);
+    }
+}
+
+/* ---- main loop ---- */
+
+/* What a thread reads of a wgmma_m_block in a stage: 32 elements of a row of B1 and of B2, and their scales. */
+struct packed_m_block {
+    uint4 fp4[2];          /* [B1, B2]: two groups of two words each */
+    uint32_t scales[2][2]; /* [B1, B2][group] */
+};
+
+/* `block_row`: the warp's first row in the tile; `scale_row`: the same row in the stage's scale tiles. */
+template <class T>
+static __device__ __forceinline__ void read_m_block(struct packed_m_block &packed, stage_t<T> stage,
+                                                    int block_row, int scale_row, int lane) {
+    int row = lane / 4, quad_lane = lane % 4;
+    /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
+    uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * 16;
+    int in_tiles = scale_row + row;
+    uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
+                          quad_lane / 2 * SCALE_TILE_BYTES;
+    uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
+    for (int which = 0; which < 2; which++) {
+        packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
+        widen_scales(ld_shared_u16(scales + which * (int)sizeof(shared_stage<T>::scales[0])),
+                     packed.scales[which]);
+    }
+}
+
+/* The A fragments of FRAGMENT_STEPS steps, from one group of each of the thread's two rows. */
+static __device__ __forceinline__ void dequantize_group(uint32_t (&fragment)[FRAGMENT_STEPS][4],
+                                                        const struct packed_m_block &packed, int group) {
+#pragma unroll
+    for (int which = 0; which < 2; which++) {
+#pragma unroll
+        for (int word = 0; word < 2; word++) {
+            uint4 fp4 = packed.fp4[which];
+            uint32_t bits = group == 0 ? (word == 0 ? fp4.x : fp4.y) : (word == 0 ? fp4.z : fp4.w);
+            uint32_t pairs[4];
+            dequantize_word(bits, packed.scales[which][group], pairs);
+            fragment[2 * word][which] = pairs[0];
+            fragment[2 * word][2 + which] = pairs[1];
+            fragment[2 * word + 1][which] = pairs[2];
+            fragment[2 * word + 1][2 + which] = pairs[3];
+        }
+    }
+}
+
+/* Consumer warpgroup.  Waits for full[s];
+ * dequantizes a group of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
+ * signals empty[s] once nothing reads stage s any more: an arrival a thread, since each answers for its reads.
+ */
+template <class T>
+static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                                const struct tile_coord &coord, int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    uint32_t fragments[2][FRAGMENT_STEPS][4];
+    struct ring ring = {0, 0};
+    int previous = -1;
+    for (int32_t k = 0; k < coord.stages; k++) {
+        wait(full_barrier<T>(shared, ring.stage), ring.parity);
+        stage_t<T> stage = stage_of<T>(shared, ring.stage);
+        struct packed_m_block packed[T::m_blocks];
+#pragma unroll
+        for (int block = 0; block < T::m_blocks; block++) {
+            int row = (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+            read_m_block<T>(packed[block], stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row,
+                            lane);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * T::m_blocks; i++) {
+            int group = i / T::m_blocks, block = i % T::m_blocks;
+            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
+            /* Only this stage's first group is still pending. */
+            if (i == 1 && previous >= 0) {
+                mbarrier_arrive(empty_barrier<T>(shared, previous));
+            }
+            dequantize_group(fragment, packed[block], group);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < FRAGMENT_STEPS; step++) {
+                uint64_t a = wgmma_swizzled_tile_descriptor(
+                    SHARED_MEMBER(stage, a) + group * (int)sizeof(shared_stage<T>::a[0]) + step * 32);
+                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[step], a,
+                                                   k > 0 || group > 0 || step > 0);
+            }
+            wgmma_commit_group();
+            wgmma_wait_group<1>(); /* all but the last: the other buffer is free */
+        }
+        previous = ring.stage;
+        advance<T::stages>(ring);
+    }
+    wgmma_wait_group<0>();
+    if (T::split_k > 1 && coord.stages == 0) { /* K is shorter than its number of shares */
+#pragma unroll
+        for (int i = 0; i < T::m_blocks * T::accs; i++) {
+            acc[i / T::accs][i % T::accs] = 0;
+        }
+    }
+#pragma unroll
+    for (int block = 0; block < T::m_blocks; block++) {
+#pragma unroll
+        for (int i = 0; i < T::accs; i++) {
+            keep_after_wait(acc[block][i]);
+        }
+    }
+}
+
+/* ---- reduction across CTAs ---- */
+
+/* A vector of received accumulators, from where the thread's first one lies. */
+template <class T> static constexpr __device__ __forceinline__ int received_offset(int vector) {
+    return vector / T::stage_vectors * (int)sizeof(shared_stage<T>) +
+           vector % T::stage_vectors * (int)sizeof(shared_stage<T>::received[0]);
+}
+
+/* DSMEM reduction of accumulators over a part of K.  Waits for the cluster, whose stages are then free;
+ * sends those of the other CTA's rows of A to it, waits for the cluster, adds what came for ours.  After it
+ * acc[][0 .. output_accs - 1] are those of this CTA's rows, and the stages hold what it received. */
+template <class T>
+static __device__ __forceinline__ void reduce(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                              int rank) {
+    uint32_t mine =
+                 SHARED_MEMBER(shared, stages[0].received) + (threadIdx.x - WARPGROUP_THREADS) * sizeof(float4),
+             theirs = mapa_shared_cluster(mine, rank ^ 1);
+    barrier_cluster_arrive_release(); /* our stages are free */
+    barrier_cluster_wait_acquire();   /* theirs are */
+#pragma unroll
+    for (int block = 0; block < T::m_blocks; block++) {
+#pragma unroll
+        for (int i = 0; i < T::output_accs; i++) {
+            float low = acc[block][i], high = acc[block][T::output_accs + i];
+            acc[block][i] = rank == 0 ? low : high;
+            acc[block][T::output_accs + i] = rank == 0 ? high : low;
+        }
+#pragma unroll
+        for (int i = 0; i < T::output_accs; i += 4) {
+            const float *four = &acc[block][T::output_accs + i];
+            st_shared_cluster_v4(theirs + received_offset<T>((block * T::output_accs + i) / 4), four);
+        }
+    }
+    barrier_cluster_arrive_release();
+    barrier_cluster_wait_acquire();
+#pragma unroll
+    for (int block = 0; block < T::m_blocks; block++) {
+#pragma unroll
+        for (int i = 0; i < T::output_accs; i += 4) {
+            uint4 other = ld_shared_v4(mine + received_offset<T>((block * T::output_accs + i) / 4));
+            acc[block][i] += __uint_as_float(other.x);
+            acc[block][i + 1] += __uint_as_float(other.y);
+            acc[block][i + 2] += __uint_as_float(other.z);
+            acc[block][i + 3] += __uint_as_float(other.w);
+        }
+    }
+}
+
+/* ---- epilogue ---- */
+
+/* fp32 silu(gate) * up of two outputs as halves, of accumulators [gate, gate, up, up] that still carry 2^-14.
+ */
+static __device__ __forceinline__ uint32_t silu_times_up(const float *acc) {
+    float numerator[2], denominator[2], output[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        silu_fraction(acc[i] * PRODUCT_CORRECTION, numerator[i], denominator[i]);
+        numerator[i] *= acc[2 + i] * PRODUCT_CORRECTION;
+    }
+    divide_two(numerator, denominator, output);
+    return cvt_rn_f16x2_f32(output[0], output[1]);
+}
+
+/* Accumulators -> fp16 outputs in shared memory, [row of A][row of B], over stages that nothing uses any more.
+ */
+template <class T>
+static __device__ __forceinline__ void stage_output(float (&acc)[T::m_blocks][T::accs], uint32_t output,
+                                                    int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+#pragma unroll
+    for (int block = 0; block < T::m_blocks; block++) {
+        int column = (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+#pragma unroll
+        for (int row = 0; row < T::output_m; row += WARP_THREADS) {
+            uint32_t halves[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                halves[i] = silu_times_up(&acc[block][(row / 8 + i) * 4]);
+            }
+            stmatrix_x4_trans(output + (row + lane) * T::output_row_bytes + column * FP16_BYTES, halves);
+        }
+    }
+}
+
+/* Shared memory -> C, by all consumers; 16 bytes at a time where rows of C allow it. */
+template <class T>
+static __device__ __forceinline__ void store_output(const unsigned char *output, const struct tile_coord &coord,
+                                                    const struct hopper_dual_gemm_params &p) {
+    int32_t first_row = coord.m + coord.rank * T::output_m;
+    constexpr int vectors = T::tile_n / VECTOR_HALVES, threads = T::consumers;
+    int thread = threadIdx.x - WARPGROUP_THREADS;
+    for (int i = thread; i < T::output_m * vectors; i += threads) {
+        int row = i / vectors, column = i % vectors * VECTOR_HALVES;
+        if (first_row + row >= p.m || coord.n + column >= p.n) {
+            continue;
+        }
+        const unsigned char *from = output + row * T::output_row_bytes + column * FP16_BYTES;
+        int64_t row_of_c = (int64_t)coord.batch * p.m + first_row + row;
+        uint16_t *to = p.c + row_of_c * p.n + coord.n + column;
+        if (p.n % VECTOR_HALVES == 0) {
+            *(uint4 *)to = *(const uint4 *)from;
+        } else {
+            for (int half = 0; half < VECTOR_HALVES && coord.n + column + half < p.n; half++) {
+                to[half] = ((const uint16_t *)from)[half];
+            }
+        }
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T>
+static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
+                                               const struct tile_coord &coord,
+                                               const struct hopper_dual_gemm_params &p) {
+    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    float acc[T::m_blocks]
+             [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
+    multiply<T>(acc, shared, coord, warpgroup);
+    if constexpr (T::split_k > 1) {
+        reduce<T>(acc, shared, coord.rank);
+    } else {
+        bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+    }
+    unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
+    stage_output<T>(acc, cvta_to_shared(output), warpgroup);
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+    store_output<T>(output, coord, p);
+}
+
+template <class T>
+static __global__ void __launch_bounds__(T::threads, 1)
+    dual_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
+                     const __grid_constant__ CUtensorMap b2,
+                     const __grid_constant__ hopper_dual_gemm_params p) {
+    extern __shared__ unsigned char memory[];
+    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
+    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
+    typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
+    shared_t<T> shared = {cvta_to_shared(aligned)};
+    struct tile_coord coord = find_tile<T>(p.stages_k);
+
+    if (threadIdx.x == 0) {
+        prefetch_tensormap(&a);
+        prefetch_tensormap(&b1);
+        prefetch_tensormap(&b2);
+        for (int stage = 0; stage < T::stages; stage++) {
+            mbarrier_init(full_barrier<T>(shared, stage), 1);
+            mbarrier_init(empty_barrier<T>(shared, stage), T::consumers);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    griddepcontrol_launch_dependents();
+
+    if (threadIdx.x < WARPGROUP_THREADS) {
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) {
+            load<T>(shared, coord, p, &a, &b1, &b2);
+        }
+    } else {
+        setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
+        consume<T>(shared, storage, coord, p);
+    }
+}
+
+} // namespace hopper
+
+#endif

@@ -1,0 +1,46 @@
+/* What the descriptor headers and core/scale_layout.h compute, for tests: a line of hexadecimal numbers for
+ * each of tcgen05 ADDRESS M N     descriptors of a swizzled tile, of a scale tile, and of an M x N instruction
+ *   wgmma ADDRESS LEADING STRIDE SWIZZLE     the descriptor of these fields
+ *   wgmma_tile ADDRESS      of a swizzled tile
+ *   scale LAYOUT ROW GROUP GROUPS     the scale factor's offset
+ *   word WORD               the row of a word of a scale tile, and where that row's word lies
+ *   batch LAYOUT ROWS GROUPS          bytes of a batch of scale factors */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../../submission/core/scale_layout.h"
+#include "../../../submission/gpu/tcgen05_descriptors.h"
+#include "../../../submission/gpu/wgmma_descriptors.h"
+
+static void print(const char *what, const uint32_t *x) {
+    if (strcmp(what, "tcgen05") == 0) {
+        printf("%" PRIx64 " %" PRIx64 " %" PRIx32 "\n", swizzled_tile_descriptor(x[0]),
+               scale_tile_descriptor(x[0]), nvfp4_instruction_descriptor(x[1], x[2]));
+    } else if (strcmp(what, "wgmma") == 0) {
+        printf("%" PRIx64 "\n", wgmma_matrix_descriptor(x[0], x[1], x[2], x[3]));
+    } else if (strcmp(what, "wgmma_tile") == 0) {
+        printf("%" PRIx64 "\n", wgmma_swizzled_tile_descriptor(x[0]));
+    } else if (strcmp(what, "scale") == 0) {
+        printf("%" PRIx64 "\n", (uint64_t)scale_offset((int32_t)x[0], x[1], x[2], x[3]));
+    } else if (strcmp(what, "word") == 0) {
+        int64_t row = scale_word_row(x[0]);
+        printf("%" PRIx64 " %" PRIx32 "\n", (uint64_t)row, scale_word_at(0, (int)row));
+    } else if (strcmp(what, "batch") == 0) {
+        printf("%" PRIx64 "\n", (uint64_t)scale_batch_bytes((int32_t)x[0], x[1], x[2]));
+    } else {
+        printf("unknown: %s\n", what);
+    }
+}
+
+int main(void) {
+    char line[128], what[16];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        uint32_t x[4] = {0};
+        if (sscanf(line, "%15s %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32, what, &x[0], &x[1], &x[2],
+                   &x[3]) > 1) {
+            print(what, x);
+        }
+    }
+    return 0;
+}
