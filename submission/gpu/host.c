@@ -98,8 +98,8 @@ int32_t gpu_acquire_device(const struct problem *problem, int *before) {
 
 int32_t gpu_release_device(const struct problem *problem, int before, int32_t status) {
     cudaError_t error = before != problem->device ? cudaSetDevice(before) : cudaSuccess;
-    if (status == CUSTOM_KERNEL_OK) {
-        CHECK_CUDA(error);
+    if (status == CUSTOM_KERNEL_OK && error != cudaSuccess) {
+        return gpu_error("cudaSetDevice(before)", error);
     }
     return status;
 }
@@ -160,6 +160,7 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static cudaMemPool_t pools[MAX_DEVICES];
     cudaError_t error = cudaSuccess;
+    const char *failed = "cudaMemPoolCreate(&pool, &properties)";
     (void)pthread_mutex_lock(&lock);
     if (pools[device] == NULL) {
         struct cudaMemPoolProps properties = {
@@ -171,14 +172,14 @@ static int32_t find_pool(int32_t device, cudaMemPool_t *found) {
         uint64_t keep_all = UINT64_MAX;
         error = cudaMemPoolCreate(&pool, &properties);
         if (error == cudaSuccess) {
+            failed = "cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all)";
             error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all);
             pools[device] = pool;
         }
     }
     *found = pools[device];
     (void)pthread_mutex_unlock(&lock);
-    CHECK_CUDA(error);
-    return CUSTOM_KERNEL_OK;
+    return error == cudaSuccess ? CUSTOM_KERNEL_OK : gpu_error(failed, error);
 }
 
 int32_t gpu_acquire_scratch(const struct problem *problem, int64_t bytes, uint8_t **scratch) {
@@ -195,8 +196,8 @@ int32_t gpu_acquire_scratch(const struct problem *problem, int64_t bytes, uint8_
 
 int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int32_t status) {
     cudaError_t error = scratch != NULL ? cudaFreeAsync(scratch, problem->queue) : cudaSuccess;
-    if (status == CUSTOM_KERNEL_OK) {
-        CHECK_CUDA(error);
+    if (status == CUSTOM_KERNEL_OK && error != cudaSuccess) {
+        return gpu_error("cudaFreeAsync(scratch, problem->queue)", error);
     }
     return status;
 }

@@ -26,15 +26,6 @@ def test_each_benchmark_shape_runs_in_one_wave(tiles, m, n, k, name, ctas):
     assert ctas <= SMS
 
 
-@pytest.mark.parametrize("m", [1, 40, 129, 1000, 7168])
-@pytest.mark.parametrize("n", [1, 72, 384, 2304, 100000])
-@pytest.mark.parametrize("k", [64, 7168])
-def test_every_shape_gets_a_configuration(tiles, m, n, k):
-    selected = tiles.selected("hopper", SMS, m, n, k, 3)
-    assert selected["tile"] in tiles.table["hopper"]["tiles"]
-    assert selected["ctas"] >= 3
-
-
 def test_every_configuration_fits_a_cta_of_the_chip(tiles):
     resources = tiles.table["hopper"]["resources"]
     assert len(resources) == 6

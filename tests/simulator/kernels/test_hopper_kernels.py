@@ -68,6 +68,45 @@ def test_right_and_clean_in_every_mode(mode, tmp_path):
     assert report["counters"]["seconds"] < 5
 
 
+TAILS = """
+import json, os, sys
+from reference.reference import check_against_oracle, generate_input
+from submission.submission import custom_kernel
+wrong = []
+for config, shape, blocked, full in json.loads(sys.argv[1]):
+    os.environ["NVFP4_HOPPER_CONFIG"] = config
+    data = generate_input(*shape, seed=7, full=full, device="cpu")
+    data[-1].fill_(float("nan"))
+    right, message = check_against_oracle(data, custom_kernel(data if blocked else (*data[:6], data[-1])), 4.0)
+    if not right:
+        wrong.append([config, shape, blocked, message])
+print(json.dumps(wrong))
+"""
+
+
+def test_every_configuration_is_right_at_its_tails(tiles, tmp_path):
+    """Odd and even numbers of stages of K, halves of one, batches, and rows beside a tile."""
+    shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 512, 1)]
+    runs = [
+        (config, shape, (i + j) % 2 == 0, j % 2 == 1)
+        for i, config in enumerate(tiles.table["hopper"]["tiles"])
+        for j, shape in enumerate(shapes)
+    ]
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND="hopper",
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
+        PYTHONPATH=str(ROOT),
+    )
+    command = [sys.executable, "-c", TAILS, json.dumps(runs)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"
+
+
 @cache
 def kernel_text() -> str:
     folder = ROOT / "build"
