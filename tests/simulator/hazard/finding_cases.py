@@ -234,6 +234,22 @@ CASES = {
         ),
         "@%p2 mbarrier.complete_tx.relaxed.cta.shared.b64 [%r4], 32;",
     ),
+    "bytes beyond what was expected": Case(
+        "tx-count",
+        (INIT, "MEND", "@%p2 mbarrier.complete_tx.relaxed.cta.shared.b64 [%r4], 32; //HERE"),
+        "@%p2 mbarrier.expect_tx.relaxed.cta.shared.b64 [%r4], 32;",
+    ),
+    "more bytes than a tx-count holds": Case(
+        "tx-count",
+        (
+            INIT,
+            "@%p2 mbarrier.expect_tx.relaxed.cta.shared.b64 [%r4], 1048575;",
+            "MEND",
+            "@%p2 mbarrier.expect_tx.relaxed.cta.shared.b64 [%r4], 1; //HERE",
+            "@%p2 mbarrier.complete_tx.relaxed.cta.shared.b64 [%r4], 1;",
+        ),
+        "@%p2 mbarrier.complete_tx.relaxed.cta.shared.b64 [%r4], 1048575;",
+    ),
     "an arrival too many": Case(
         "mbarrier-arrivals",
         (

@@ -90,3 +90,18 @@ def test_a_finding_that_comes_again_is_counted():
     text = body(BEGIN, "@%p2 ld.shared.u32 %r3, [%r2];", "@%p2 ld.shared.u32 %r3, [%r2];", registers=ROOM)
     sim = run(text, "eager", Case("", (), launch={"grid": 5}))
     assert [(f["kind"], f["times"]) for f in sim.findings] == [("uninitialised-read", 5)] * 2
+
+
+def test_a_place_that_meets_two_others_is_found_against_each():
+    text = body(
+        BEGIN,
+        "@%p2 st.shared.u32 [%r2], %r1;",
+        "@%p2 st.shared.u32 [%r2+64], %r1;",
+        "@!%p3 bra END; mov.u32 %r5, 0; L: mad.lo.u32 %r7, %r5, 64, %r2;",
+        "ld.shared.u32 %r6, [%r7];",
+        "add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 2; @%p4 bra L; END:",
+        registers=ROOM,
+    )
+    sim = run(text, "eager", Case("", ()))
+    found = sorted((f["kind"], f["ptx_line"], f["other_ptx_line"], f["times"]) for f in sim.findings)
+    assert found == [("read-after-write-race", 13, 10, 1), ("read-after-write-race", 13, 11, 1)]

@@ -288,6 +288,19 @@ def test_carries_and_borrows(bits):
     check(table, data)
 
 
+def test_a_carry_belongs_to_its_lane():
+    """Lanes that sit an instruction out keep the flag that they have."""
+    data = rows(32)
+    data["p"] = np.random.default_rng(SEED).integers(0, 2, len(data["a"])).astype(np.uint32)
+    both = "add.cc.u32 %r50, {a}, {b}; @{p} add.cc.u32 %r50, {b}, {c}; addc.u32 {d}, 0, 0;"
+    product = "add.cc.u32 %r50, {a}, {b}; @{p} mad.lo.cc.u32 %r50, {a}, {b}, {c}; addc.u32 {d}, 0, 0;"
+    table = {
+        both: (32, lambda a, b, c, p: (b + c if p else a + b) >> 32),
+        product: (32, lambda a, b, c, p: ((a * b & 0xFFFFFFFF) + c if p else a + b) >> 32),
+    }
+    check(table, data)
+
+
 def test_moves_pack_and_unpack():
     rng = np.random.default_rng(SEED)
     data = {"a": random_words(rng, 64, 64), "b": random_words(rng, 64, 32), "c": random_words(rng, 64, 16)}

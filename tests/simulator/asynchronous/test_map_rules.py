@@ -1,0 +1,200 @@
+"""cuTensorMapEncodeTiled's rules one by one at their limits, and what element strides and rarer swizzles copy."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.simulator.asynchronous.test_copies import BYTES, load_text, tensor
+from tests.simulator.sim_kit import Sim, TensorMap, aligned, library
+
+GOOD = {
+    "data_type": 2,
+    "rank": 3,
+    "sizes": [64, 32, 8],
+    "strides": [256, 8192],
+    "box": [16, 8, 4],
+    "element_strides": [1, 1, 1],
+    "interleave": 0,
+    "swizzle": 0,
+    "promotion": 0,
+    "fill": 0,
+}
+MEMORY = aligned(1 << 12, np.uint8)
+
+
+def encode(address: int | None = None, **changes) -> tuple[bytes, str]:
+    """The map's bytes and the complaint, one of them empty."""
+    described = TensorMap(address=MEMORY.ctypes.data if address is None else address)
+    for name, value in (GOOD | changes).items():
+        if isinstance(value, list):
+            getattr(described, name)[:] = [*value, *[0] * (5 - len(value))]
+        else:
+            setattr(described, name, value)
+    out, message = ctypes.create_string_buffer(128), ctypes.create_string_buffer(200)
+    failed = library().sim_encode_tensor_map(out, ctypes.byref(described), message, 200)
+    return (b"", message.value.decode()) if failed else (out.raw, "")
+
+
+# Changes that are legal, changes one step further, and what is said of those.
+LIMITS = [
+    ({"data_type": 12}, {"data_type": 16}, "data type 16"),
+    ({"rank": 1}, {"rank": 0}, "rank 0"),
+    (
+        {
+            "rank": 5,
+            "sizes": [64, 32, 8, 2, 2],
+            "strides": [256, 8192, 65536, 131072],
+            "box": [16, 8, 4, 1, 1],
+            "element_strides": [1] * 5,
+        },
+        {"rank": 6},
+        "rank 6",
+    ),
+    ({}, {"interleave": 1}, "interleave 1"),
+    ({"swizzle": 6}, {"swizzle": 7}, "swizzle 7"),
+    ({"fill": 1}, {"fill": 2}, "fill 2"),
+    ({"promotion": 3}, {"promotion": 4}, "promotion 4"),
+    ({"address": MEMORY.ctypes.data + 16}, {"address": MEMORY.ctypes.data + 8}, "is not aligned to 16 bytes"),
+    ({"address": MEMORY.ctypes.data + 16}, {"address": 0}, "is not aligned"),
+    ({"sizes": [64, 1, 8]}, {"sizes": [64, 0, 8]}, "dimension 1 has 0 elements"),
+    ({"sizes": [64, 32, 1 << 32]}, {"sizes": [64, 32, (1 << 32) + 1]}, "dimension 2 has 4294967297 elements"),
+    ({"box": [256, 8, 4]}, {"box": [260, 8, 4]}, "box dimension 0 is 260"),
+    ({"box": [16, 256, 4]}, {"box": [16, 257, 4]}, "box dimension 1 is 257"),
+    ({"box": [16, 8, 1]}, {"box": [16, 8, 0]}, "box dimension 2 is 0"),
+    ({"element_strides": [1, 8, 1]}, {"element_strides": [1, 9, 1]}, "element stride 1 is 9"),
+    ({"element_strides": [1, 1, 1]}, {"element_strides": [1, 1, 0]}, "element stride 2 is 0"),
+    ({"strides": [272, 8192]}, {"strides": [264, 8192]}, "global stride 0 is 264 bytes"),
+    ({"strides": [256, (1 << 40) - 16]}, {"strides": [256, 1 << 40]}, "global stride 1 is 1099511627776"),
+    ({"box": [4, 8, 4]}, {"box": [3, 8, 4]}, "rows have 12 bytes; expected a multiple of 16"),
+    (
+        {"swizzle": 1, "box": [8, 8, 4]},
+        {"swizzle": 1, "box": [12, 8, 4]},
+        "rows have 48 bytes, more than the swizzle's 32",
+    ),
+    ({"swizzle": 2, "box": [16, 8, 4]}, {"swizzle": 2, "box": [20, 8, 4]}, "more than the swizzle's 64"),
+    ({"swizzle": 3, "box": [32, 8, 4]}, {"swizzle": 3, "box": [36, 8, 4]}, "more than the swizzle's 128"),
+    ({"swizzle": 4, "box": [32, 8, 4]}, {"swizzle": 4, "box": [36, 8, 4]}, "more than the swizzle's 128"),
+    ({"data_type": 13, "box": [32, 8, 4]}, {"data_type": 13, "box": [40, 8, 4]}, "does not suit the packed type"),
+    (
+        {"data_type": 13, "box": [32, 8, 4], "sizes": [66, 32, 8]},
+        {"data_type": 13, "box": [32, 8, 4], "sizes": [65, 32, 8]},
+        "does not suit the packed type",
+    ),
+    (
+        {"data_type": 14, "box": [128, 8, 4], "sizes": [128, 32, 8]},
+        {"data_type": 14, "box": [64, 8, 4], "sizes": [128, 32, 8]},
+        "the padded types need 128",
+    ),
+    (
+        {"data_type": 14, "box": [128, 8, 4], "sizes": [256, 32, 8]},
+        {"data_type": 14, "box": [128, 8, 4], "sizes": [192, 32, 8]},
+        "does not suit the packed type",
+    ),
+    (
+        {"data_type": 14, "box": [128, 8, 4], "sizes": [128, 32, 8], "address": MEMORY.ctypes.data + 32},
+        {"data_type": 14, "box": [128, 8, 4], "sizes": [128, 32, 8], "address": MEMORY.ctypes.data + 16},
+        "not aligned to 32 bytes",
+    ),
+    (
+        {"data_type": 15, "box": [128, 8, 4], "sizes": [128, 32, 8]},
+        {"data_type": 15, "box": [128, 8, 4], "sizes": [128, 32, 8], "strides": [272, 8192]},
+        "expected a multiple of 32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("legal", "illegal", "said"), LIMITS)
+def test_each_rule_at_its_limit(legal, illegal, said):
+    image, complaint = encode(**legal)
+    assert (len(image), complaint) == (128, "")
+    image, complaint = encode(**illegal)
+    assert image == b""
+    assert said in complaint, complaint
+
+
+def test_maps_that_differ_in_a_field_are_told_apart():
+    changes = [
+        {},
+        {"fill": 1},
+        {"swizzle": 2},
+        {"box": [16, 8, 2]},
+        {"sizes": [64, 32, 7]},
+        {"strides": [256, 16384]},
+        {"data_type": 3},
+        {"element_strides": [1, 2, 1]},
+        {"promotion": 2},
+        {"address": MEMORY.ctypes.data + 256},
+    ]
+    assert len({encode(**change)[0] for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize("steps", [(1, 2, 1), (1, 3, 2), (1, 1, 8)])
+def test_element_strides_take_every_so_manyth_row(steps):
+    array = tensor((6, 20, 16), np.uint32)
+    box, at = [8, 7, 5], [4, 2, 1]
+    described = {"sizes": [16, 20, 6], "strides": [64, 64 * 20], "box": box, "element_strides": list(steps)}
+    image, complaint = encode(address=array.ctypes.data, **described)
+    assert not complaint
+    sim = Sim(load_text(3))
+    sim.register(array)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    counts = [-(-b // s) for b, s in zip(box, steps, strict=True)]
+    assert sim.launch("k", out, image, int(np.prod(counts)) * 4, *at) == 0, sim.findings
+    want = np.zeros(counts[::-1], np.uint32)
+    for z, y in np.ndindex(*want.shape[:2]):
+        row, plane = at[1] + y * steps[1], at[2] + z * steps[2]
+        if row < 20 and plane < 6:
+            want[z, y] = array[plane, row, 4:12]
+    assert out.tobytes()[: want.nbytes] == want.tobytes()
+
+
+@pytest.mark.parametrize("swizzle", [4])
+def test_a_swizzle_of_atoms_of_32_bytes(swizzle):
+    array = tensor((16, 64), np.uint16)
+    sim = Sim(load_text(2))
+    sim.register(array)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    assert sim.launch("k", out, sim.tensor_map(array, 6, [64, 16], swizzle), 2048, 0, 0) == 0, sim.findings
+    got, source = out.tobytes(), array.tobytes()
+    for at in range(0, 2048, 16):  # the 32-byte atom's number is exclusive-ored with the row's lower two bits
+        place = at ^ ((at >> 7 & 3) << 5)
+        assert got[place : place + 16] == source[at : at + 16], at
+
+
+@pytest.mark.parametrize(
+    ("data_type", "bits", "outside"), [(6, np.uint16, 0x7FF7), (7, np.uint32, 0xFFFFFFFF), (9, np.uint16, 0xFFFF)]
+)
+def test_what_lies_outside_a_tensor_of_floats(data_type, bits, outside):
+    array = tensor((4, 32), bits)
+    for fill in (0, 1):
+        sim = Sim(load_text(2))
+        sim.register(array)
+        out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+        size = 32 * 2 * np.dtype(bits).itemsize
+        assert sim.launch("k", out, sim.tensor_map(array, data_type, [32, 2], fill=fill), size, 16, 3) == 0, (
+            sim.findings
+        )
+        got = np.frombuffer(out.tobytes(), bits)[:64].reshape(2, 32)
+        assert (got[0, :16] == array[3, 16:]).all()
+        assert (got[0, 16:] == (outside if fill else 0)).all()
+        assert (got[1] == (outside if fill else 0)).all()
+
+
+@pytest.mark.parametrize("data_type", [11, 12])
+def test_tf32_is_rounded_to_nearest_even_on_its_way(data_type):
+    values = np.array(
+        [0x3F800FFF, 0x3F801000, 0x3F803000, 0x3F801001, 0xBF801800, 0x00001FFF, 0x7F7FFFFF, 0x3F802000], np.uint32
+    )
+    array = tensor((2, 8), np.uint32)
+    array[0] = values
+    sim = Sim(load_text(2))
+    sim.register(array)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    assert sim.launch("k", out, sim.tensor_map(array, data_type, [8, 1]), 32, 0, 0) == 0, sim.findings
+    low, half = values & 0x1FFF, np.uint32(0x1000)
+    up = (low > half) | ((low == half) & (values >> 13 & 1 == 1))
+    want = (values & ~np.uint32(0x1FFF)) + np.where(up, np.uint32(0x2000), np.uint32(0)).astype(np.uint32)
+    assert out[:8].tolist() == want.tolist()

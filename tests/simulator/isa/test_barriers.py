@@ -1,0 +1,119 @@
+"""Barriers of a CTA: who counts as arrived, what reductions give, and each barrier apart from the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import MODES, Sim, body
+
+STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;"
+
+
+def run(*lines: str, threads: int = 64, mode: str = "eager", registers: str = "", **launch) -> tuple[Sim, list[int]]:
+    sim = Sim(body(STORE, *lines, registers=registers), mode, limit=1_000_000)
+    out = sim.buffer(np.zeros(threads, np.uint32))
+    sim.launch("k", out, block=threads, **launch)
+    return sim, out.tolist()
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 1, 64;", "barrier.sync.aligned 1, 64;"])
+def test_an_aligned_barrier_counts_whole_warps_though_lanes_have_ended(barrier):
+    """PTX ISA, barrier: the count grows by the warp size; half of warp 0's lanes are gone."""
+    sim, _ = run("setp.lt.u32 %p1, %r1, 16; @%p1 exit;", barrier, "st.global.u32 [%rd1], 1;".replace("1;", "%r1;"))
+    assert sim.verdict == "clean", sim.findings
+
+
+def test_a_barrier_of_all_waits_for_those_that_are_left():
+    sim, out = run(
+        "setp.lt.u32 %p1, %r1, 16; @%p1 exit; setp.ge.u32 %p1, %r1, 64; @%p1 exit; bar.sync 0;"
+        " st.global.u32 [%rd1], %r1;",
+        threads=96,
+    )
+    assert sim.verdict == "clean", sim.findings
+    assert out == [0] * 16 + list(range(16, 64)) + [0] * 32
+
+
+def test_threads_that_end_release_a_barrier_of_all_and_none_with_a_count():
+    late = "setp.lt.u32 %p1, %r1, 32; @!%p1 bra WAIT; mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 50;"
+    sim, _ = run(late, "@%p2 bra L; exit; WAIT: bar.sync 2;")
+    assert sim.verdict == "clean", sim.findings
+    sim, _ = run(late, "@%p2 bra L; exit; WAIT: bar.sync 2, 64;")
+    assert sim.kinds == {"deadlock"}, sim.findings
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reductions_start_anew_each_time(mode):
+    """Three rounds: some, all and no threads say yes."""
+    lines = ["mov.u32 %r9, 0;"]
+    for limit in (40, 96, 0, 96, 33):
+        lines.append(
+            f"setp.lt.u32 %p1, %r1, {limit}; bar.red.popc.u32 %r2, 0, %p1; bar.red.and.pred %p2, 0, %p1;"
+            " bar.red.or.pred %p3, 0, %p1; bar.red.popc.u32 %r3, 0, !%p1; selp.u32 %r4, 1, 0, %p2;"
+            " selp.u32 %r5, 1, 0, %p3;"
+            " mad.lo.u32 %r9, %r9, 7, %r2; mad.lo.u32 %r9, %r9, 7, %r3; mad.lo.u32 %r9, %r9, 7, %r4;"
+            " mad.lo.u32 %r9, %r9, 7, %r5;"
+        )
+    sim, out = run(*lines, "st.global.u32 [%rd1], %r9;", threads=96, mode=mode)
+    assert sim.verdict == "clean", sim.findings
+    want = 0
+    for limit in (40, 96, 0, 96, 33):
+        for value in (limit, 96 - limit, int(limit == 96), int(limit > 0)):
+            want = want * 7 + value
+    assert out == [want % 2**32] * 96
+
+
+def test_a_reduction_of_some_warps():
+    lines = "setp.ge.u32 %p1, %r1, 64; @%p1 bra END; and.b32 %r2, %r1, 1; setp.eq.u32 %p2, %r2, 0;"
+    sim, out = run(lines, "bar.red.popc.u32 %r3, 4, 64, %p2; st.global.u32 [%rd1], %r3; END:", threads=96)
+    assert sim.verdict == "clean", sim.findings
+    assert out == [32] * 64 + [0] * 32
+
+
+def test_barriers_are_told_apart_by_number():
+    """Warp 0 passes barriers 1 to 15 in turn, each with one other warp."""
+    lines = "shr.u32 %r2, %r1, 5; setp.eq.u32 %p1, %r2, 0; @!%p1 bra OTHER; mov.u32 %r3, 1;"
+    loop = "L: bar.sync %r3, 64; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 16; @%p2 bra L; bra END;"
+    sim, out = run(lines, loop, "OTHER: bar.sync %r2, 64; END: st.global.u32 [%rd1], %r2;", threads=512)
+    assert sim.verdict == "clean", sim.findings
+    assert out == [i // 32 for i in range(512)]
+
+
+def test_groups_of_lanes_meet_by_their_masks():
+    """Even and odd lanes each wait for their own kind: neither waits for the other."""
+    sim, out = run(
+        "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; mov.u32 %r6, cell; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r6;",
+        "xor.b32 %r4, %r1, 2; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r6; @%p1 bra EVEN;",
+        "st.shared.u32 [%r3], %r1; bar.warp.sync 0xAAAAAAAA; ld.shared.u32 %r5, [%r4]; bra END;",
+        "EVEN: st.shared.u32 [%r3], %r1; bar.warp.sync 0x55555555; ld.shared.u32 %r5, [%r4];",
+        "END: st.global.u32 [%rd1], %r5;",
+        threads=32,
+        registers=".shared .align 8 .b8 cell[128];",
+    )
+    assert out == [i ^ 2 for i in range(32)]
+    assert sim.verdict in ("clean", "review"), sim.findings
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cluster_barriers_publish_what_each_cta_wrote(mode):
+    """Each CTA reads its neighbour's word; without the barrier, or with a relaxed one, that is a race."""
+    text = body(
+        STORE,
+        "mov.u32 %r2, cell; mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0; add.u32 %r4, %r3, 100;",
+        "@%p1 st.shared.u32 [%r2], %r4;",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "add.u32 %r5, %r3, 1; and.b32 %r5, %r5, 3; mapa.shared::cluster.u32 %r6, %r2, %r5;",
+        "ld.shared::cluster.u32 %r7, [%r6]; mov.u32 %r8, %ctaid.x; mul.wide.u32 %rd3, %r8, 128;"
+        " add.u64 %rd1, %rd1, %rd3;",
+        "st.global.u32 [%rd1], %r7; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        registers=".shared .align 8 .b8 cell[8];",
+    )
+    for changed, kinds in (
+        (text, set()),
+        (text.replace("cluster.arrive.aligned", "cluster.arrive.relaxed.aligned", 1), {"read-after-write-race"}),
+    ):
+        sim = Sim(changed, mode)
+        out = sim.buffer(np.zeros((8, 32), np.uint32))
+        sim.launch("k", out, grid=8, cluster=4)
+        assert (out == [[100 + (i + 1) % 4] for i in range(8)]).all()
+        assert sim.kinds == kinds, (mode, sim.findings)
