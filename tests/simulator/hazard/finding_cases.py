@@ -347,6 +347,12 @@ CASES = {
     "a misaligned vector": Case(
         "misaligned", ("@%p2 st.shared.v2.u32 [%r2+4], {%r1, %r1}; //HERE",), mended=("+4", "+8")
     ),
+    "a misaligned vector in global memory": Case(
+        "misaligned", ("@%p2 st.global.v4.u32 [%rd1+8], {%r1, %r1, %r1, %r1}; //HERE",), mended=("+8", "+16")
+    ),
+    "a misaligned vector of atomics": Case(
+        "misaligned", ("@%p2 red.global.v2.f32.add [%rd1+4], {%f1, %f1}; //HERE",), mended=("+4", "+8")
+    ),
     "a misaligned atomic": Case("misaligned", ("@%p2 red.global.add.u32 [%rd1+2], 1; //HERE",), mended=("+2", "+4")),
     "a write to a parameter": Case(
         "bad-address",
