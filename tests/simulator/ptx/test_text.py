@@ -1,0 +1,259 @@
+"""What PTX text means: numbers, directives, scopes, initialisers; and what the errors say, with their lines."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import HEADER, PtxError, Sim, body
+
+NUMBERS = {
+    "0": 0,
+    "7": 7,
+    "4294967295": 2**32 - 1,
+    "18446744073709551615": 2**64 - 1,
+    "0x1F": 31,
+    "0xabcdefABCDEF": 0xABCDEFABCDEF,
+    "0X10": 16,
+    "0b1011": 11,
+    "0B1": 1,
+    "017": 15,
+    "00": 0,
+    "12U": 12,
+    "0x10U": 16,
+    "-1": 2**64 - 1,
+    "-0x10": 2**64 - 16,
+    "0xFFFFFFFFFFFFFFFF": 2**64 - 1,
+}
+
+
+def test_integers_as_they_may_be_written():
+    lines = [f"mov.u64 %rd2, {text}; st.global.u64 [%rd1+{8 * i}], %rd2;" for i, text in enumerate(NUMBERS)]
+    sim = Sim(body("ld.param.u64 %rd1, [p];", *lines))
+    out = sim.buffer(np.zeros(len(NUMBERS), np.uint64))
+    assert sim.launch("k", out, block=1) == 0
+    assert dict(zip(NUMBERS, out.tolist(), strict=True)) == NUMBERS
+
+
+FLOATS = {
+    "1.5": 1.5,
+    "0.1": 0.1,
+    "2e3": 2000.0,
+    "1.25E-2": 0.0125,
+    "3.e+2": 300.0,
+    "0d3FF8000000000000": 1.5,
+    "0D4000000000000000": 2.0,
+    "-1.5": -1.5,
+    "0d8000000000000000": -0.0,
+}
+
+
+def test_floats_as_they_may_be_written():
+    lines = [f"mov.f64 %fd2, {text}; st.global.f64 [%rd1+{8 * i}], %fd2;" for i, text in enumerate(FLOATS)]
+    lines += [
+        "mov.f32 %f2, 0f3FC00000; st.global.f32 [%rd1+128], %f2; mov.f32 %f2, 0F80000000;"
+        " st.global.f32 [%rd1+132], %f2;"
+    ]
+    lines += ["mov.f32 %f2, 0.1; st.global.f32 [%rd1+136], %f2; add.f32 %f2, %f2, 1.0; st.global.f32 [%rd1+140], %f2;"]
+    sim = Sim(body("ld.param.u64 %rd1, [p];", *lines))
+    out = sim.buffer(np.zeros(24, np.float64))
+    assert sim.launch("k", out, block=1) == 0
+    assert [struct.pack("d", v) for v in out[: len(FLOATS)].tolist()] == [struct.pack("d", v) for v in FLOATS.values()]
+    tenth = np.float32(0.1)
+    assert (
+        out.view(np.uint32)[32:36].tolist()
+        == np.array([1.5, -0.0, tenth, tenth + np.float32(1)], np.float32).view(np.uint32).tolist()
+    )
+
+
+GLOBALS = """
+.global .align 4 .u32 plain = 7;
+.global .u16 halves[3] = {1, 2, 0xffff};
+.global .align 8 .b8 bytes[] = {1, 2, 3, 4, 5, 6, 7, 8};
+.visible .global .align 16 .f32 reals[4] = {1.5, 0f40000000, 0fC0400000};
+.global .f64 wide[2] = {0.1, 0d4010000000000000};
+.const .align 4 .s32 table[2][2] = {{1, -2}, {3, 4}};
+.global .u64 place = bytes+2;
+.global .u64 places[2] = {generic(halves), generic(halves)+4};
+.global .align 128 .b8 spaced[3];
+.global .v4 .u32 vector = {9, 8, 7, 6};
+.global .u32 one = 1, two = 2;
+"""
+
+
+def test_variables_and_their_initialisers():
+    reads = {  # instruction and what it reads
+        "ld.global.u32 %r2, [plain];": 7,
+        "ld.global.u16 %r2, [halves+4];": 0xFFFF,
+        "ld.global.u16 %r2, [halves+2];": 2,
+        "ld.global.u32 %r2, [bytes+4];": 0x08070605,
+        "ld.global.b32 %r2, [reals];": 0x3FC00000,
+        "ld.global.b32 %r2, [reals+4];": 0x40000000,
+        "ld.global.b32 %r2, [reals+8];": 0xC0400000,
+        "ld.global.b32 %r2, [reals+12];": 0,
+        "ld.global.b32 %r2, [wide+4];": struct.unpack("II", struct.pack("d", 0.1))[1],
+        "ld.global.b32 %r2, [wide+12];": 0x40100000,
+        "ld.const.s32 %r2, [table+4];": 2**32 - 2,
+        "ld.const.s32 %r2, [table+12];": 4,
+        "ld.global.u64 %rd2, [place]; ld.global.u8 %r2, [%rd2];": 3,
+        "ld.global.u64 %rd2, [places]; ld.u16 %r2, [%rd2];": 1,
+        "ld.global.u64 %rd2, [places+8]; ld.u16 %r2, [%rd2];": 0xFFFF,
+        "mov.u64 %rd2, spaced; and.b64 %rd2, %rd2, 127; cvt.u32.u64 %r2, %rd2;": 0,
+        "mov.u64 %rd2, spaced+2; and.b64 %rd2, %rd2, 127; cvt.u32.u64 %r2, %rd2;": 2,
+        "ld.global.u32 %r2, [vector+8];": 7,
+        "ld.global.v4.u32 {%r3, %r2, %r4, %r5}, [vector];": 8,
+        "ld.global.u32 %r2, [one]; ld.global.u32 %r3, [two]; mad.lo.u32 %r2, %r3, 10, %r2;": 21,
+    }
+    lines = [f"{text} st.global.u32 [%rd1+{4 * i}], %r2;" for i, text in enumerate(reads)]
+    sim = Sim(body("ld.param.u64 %rd1, [p];", *lines, before=GLOBALS))
+    out = sim.buffer(np.zeros(len(reads), np.uint32))
+    assert sim.launch("k", out, block=1) == 0, sim.findings
+    assert dict(zip(reads, out.tolist(), strict=True)) == reads
+    assert sim.launch("k", out, block=1) == 0
+    assert dict(zip(reads, out.tolist(), strict=True)) == reads
+
+
+def test_parameters_of_every_kind():
+    params = (
+        ".param .u8 a, .param .s16 b, .param .f32 c, .param .align 16 .b8 d[24], .param .f64 e,"
+        " .param .u64 .ptr .global .align 8 p"
+    )
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u8 %r2, [a]; st.global.u32 [%rd1], %r2;"
+        " ld.param.s16 %r2, [b]; st.global.u32 [%rd1+4], %r2;",
+        "ld.param.f32 %f1, [c]; st.global.f32 [%rd1+8], %f1; ld.param.u32 %r2, [d+20]; st.global.u32 [%rd1+12], %r2;",
+        "ld.param.v2.u32 {%r2, %r3}, [d+8]; st.global.v2.u32 [%rd1+16], {%r2, %r3};"
+        " ld.param.f64 %fd1, [e]; st.global.f64 [%rd1+24], %fd1;",
+        params=params,
+    )
+    sim = Sim(text)
+    lib = sim.lib
+    assert [lib.sim_parameter_bytes(sim.module, b"k", i) for i in range(-1, 7)] == [0, 1, 2, 4, 24, 8, 8, 0]
+    assert lib.sim_parameter_count(sim.module, b"k") == 6
+    assert lib.sim_parameter_count(sim.module, b"nowhere") == -1
+    out = sim.buffer(np.zeros(8, np.uint32))
+    assert sim.launch("k", 200, -5, 1.5, bytes(range(24)), -2.5, out, block=1) == 0, sim.findings
+    assert out[:2].tolist() == [200, 2**32 - 5]
+    assert out[2:3].view(np.float32)[0] == 1.5
+    assert out[3:6].tolist() == [0x17161514, 0x0B0A0908, 0x0F0E0D0C]
+    assert out[6:8].view(np.float64)[0] == -2.5
+
+
+SHAPES = {
+    ".maxntid 64, 1, 1": [
+        ({"block": 64}, True),
+        ({"block": 65}, False),
+        ({"block": (8, 8, 1)}, True),
+        ({"block": (8, 9, 1)}, False),
+    ],
+    ".maxntid 8, 4": [({"block": 32}, True), ({"block": 33}, False)],
+    ".reqnctapercluster 2, 1, 1": [({"grid": 4}, True), ({"grid": 3}, False)],
+    ".reqnctapercluster 2, 2": [({"grid": (2, 2, 1)}, True), ({"grid": (4, 1, 1)}, False)],
+    ".minnctapersm 2": [({"grid": 3}, True)],
+    ".maxnreg 64": [({"grid": 3}, True)],
+}
+
+
+@pytest.mark.parametrize("directive", SHAPES)
+def test_directives_that_limit_a_launch(directive):
+    for launch, taken in SHAPES[directive]:
+        sim = Sim(f"{HEADER}.visible .entry k(.param .u64 p)\n{directive}\n{{ ret; }}\n")
+        assert (sim.launch("k", 0, **launch) == 0) is taken, (launch, sim.message())
+
+
+def test_a_kernels_own_cluster_and_one_of_the_launch():
+    text = HEADER + (
+        ".visible .entry k(.param .u64 p)\n.reqnctapercluster 2, 1, 1\n{ .reg .b32 %r<4>;"
+        " .reg .b64 %rd<4>; ld.param.u64 %rd1, [p];"
+        " mov.u32 %r1, %cluster_nctaid.x; mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2;"
+        " st.global.u32 [%rd1], %r1; ret; }\n"
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(4, np.uint32))
+    assert sim.launch("k", out, grid=4, block=1) == 0
+    assert out.tolist() == [2] * 4
+    assert sim.launch("k", out, grid=4, block=1, cluster=4) == 0
+    assert out.tolist() == [4] * 4
+
+
+ERRORS = {  # a whole module, the line and what is said
+    HEADER + ".global .align 3 .u32 x;\n": (4, "alignment 3 is no power of two"),
+    HEADER + ".global .align 8192 .u32 x;\n": (4, "alignment 8192"),
+    HEADER + ".global .u32 x[2] = {1, 2, 3};\n": (4, "more initialisers than elements"),
+    HEADER + ".global x;\n": (4, "a declaration without a type"),
+    HEADER + ".extern .global .u32 x;\n": (4, "'x' is external"),
+    HEADER + ".global .pred x;\n": (4, "a declaration without a type"),
+    HEADER + ".global .u32 x[99999999999];\n": (4, "an array of more than"),
+    HEADER + ".shared .b8 x[2000000];\n": (4, "too many"),
+    HEADER + ".nonsense 5;\n": (4, ".nonsense"),
+    HEADER + '.file 1 "unfinished\n': (4, "a string without an end"),
+    HEADER + "\n\n/* a\n b */ /* c": (7, "a comment without an end"),
+    HEADER + ".global .u32 x = 18446744073709551616;\n": (4, "a malformed number"),
+    HEADER + ".global .u32 x = 12z;\n": (4, "a malformed number"),
+    HEADER + ".global .f32 x = 0f123;\n": (4, "a malformed number"),
+    HEADER + ".global .u32 x = 0b2;\n": (4, "a malformed number"),
+    HEADER + ".global .u32 \x7f;\n": (4, "a character that PTX does not have"),
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_modules_that_cannot_be_read(text):
+    line, said = ERRORS[text]
+    with pytest.raises(PtxError) as caught:
+        Sim(text)
+    assert str(caught.value).startswith(f"line {line}: "), caught.value
+    assert said in str(caught.value)
+
+
+STATEMENTS = {  # of a kernel: the instruction and what is said
+    "add.u32 %r1, %r2, %r3, %r4;": "4 operands; expected 3",
+    "add.u32 %rd1, %r2, %r3;": "'%rd1' is a .b64 register",
+    "add.u64 %rd1, %rd2, %f1;": "'%f1'",
+    "mul.u32 %r1, %r2, %r3;": "none of .lo, .hi, .wide",
+    "mad.u32 %r1, %r2, %r3, %r4;": "none of .lo, .hi, .wide",
+    "mul.wide.u64 %rd1, %rd2, %rd3;": "no .wide form of .u64",
+    "shf.wrap.b32 %r1, %r2, %r3, %r4;": "neither .l nor .r",
+    "shf.l.b32 %r1, %r2, %r3, %r4;": "neither .clamp nor .wrap",
+    "mul24.s32 %r1, %r2, %r3;": "neither .lo nor .hi",
+    "dp2a.u32.u32 %r1, %r2, %r3, %r4;": "neither .lo nor .hi",
+    "cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4;": ".pack is not supported",
+    "cvt.u64.u32 %r1, %r2;": "a register is narrower than its type",
+    "setp.eq.pred %p1, %p2, %p3;": "not with type .pred",
+    "lop3.b64 %rd1, %rd2, %rd3, %rd4, 1;": "only with type .b32",
+    "lop3.or.b32 %r1, %r2, %r3, %r4, 1, %p1;": "no predicate destination",
+    "shfl.idx.b32 %r1, %r2, 0, 31;": "operands",
+    "vote.any.pred %p1, %p2, -1;": "only vote.sync",
+    "elect.sync %r1, -1;": "no predicate destination",
+    "ld.global.v4.u64 {%rd1, %rd2, %rd3}, [%rd4];": "3 elements",
+    "ld.global.v8.u64 {%rd1, %rd2, %rd3, %rd4, %rd5, %rd6, %rd7, %rd8}, [%rd9];": "8 elements of .u64",
+    "atom.global.frob.u32 %r1, [%rd1], 1;": "not with this operation or type",
+    "atom.const.add.u32 %r1, [%rd1], 1;": "not in this state space",
+    "bar.sync;": "operands",
+    "bar.wait 0;": "none of .sync, .arrive, .red",
+    "barrier.cluster.aligned;": "neither .arrive nor .wait",
+    "griddepcontrol;": "neither .wait nor .launch_dependents",
+    "mbarrier.init.shared.b32 [%r1], 1;": "only with type .b64",
+    "cp.async.ca.shared.global [%r1], [%rd1], 12;": "a copy of 12 bytes; expected 4, 8 or 16",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2}],"
+    " [%r3];": "2 coordinates",
+    "setmaxnreg.inc.sync.aligned.u32 20;": "20 registers; expected 24 to 256",
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2}, [%r3];": "2 registers; expected 4",
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f16 {%f1}, {%r1}, {%r2}, {%f1};": "mma",
+    "mov.b64 {%r1, %r2, %r3}, %rd1;": "3 pieces of .b64",
+    "brx.idx %r1, NOWHERE;": "no list of targets",
+    "testp.odd.f32 %p1, %f1;": "not with this test or type",
+    "fma.rn.u32 %r1, %r2, %r3, %r4;": "not with type .u32",
+    "ex2.rn.f32 %f1, %f2;": "not with this rounding",
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_statements_that_cannot_be_read(statement):
+    with pytest.raises(PtxError) as caught:
+        Sim(body("mov.u32 %r1, 1;", statement))
+    said = str(caught.value)
+    assert said.startswith("line 10: "), said
+    assert f"instruction '{statement.split(' ')[0].rstrip(';')}'" in said
+    assert STATEMENTS[statement] in said
