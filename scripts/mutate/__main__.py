@@ -8,7 +8,9 @@ Each area's files and tests stand in areas.py.  A fault is planted in a copy of 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -91,7 +93,10 @@ def main(argv: list[str] | None = None) -> int:
         console.print("no fault to plant: no area has these files")
         return 2
     known = read_results(options.json) if options.json and options.resume else {}
-    workspaces = [Workspace(ROOT, ROOT / "build" / "mutate" / f"copy-{number}") for number in range(options.jobs)]
+    place = ROOT / "build" / "mutate"
+    place.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=place))  # of this run's own: several may run at a time
+    workspaces = [Workspace(ROOT, folder / f"copy-{number}") for number in range(options.jobs)]
     runs: list[AreaRun] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
@@ -119,8 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("stopped; what was found so far:")
     finally:
-        for workspace in workspaces:
-            workspace.remove()
+        shutil.rmtree(folder, ignore_errors=True)
     print_report(console, runs)
     return 1 if any(run.problem for run in runs) else 0
 

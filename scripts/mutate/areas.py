@@ -73,16 +73,34 @@ AREAS: dict[str, Area] = {
     "eval": Area(("eval/*.py",), ("test_eval_units.py", "test_eval_protocol.py", "test_eval_guards.py")),
     "release": Area(
         ("scripts/bundle*.py", "scripts/lint_submission.py", "scripts/submit.py"),
-        ("test_lint_submission.py", "test_submit.py", "test_bundle.py"),
+        (
+            "test_lint_rules.py",
+            "test_lint_submission.py",
+            "test_submit.py",
+            "test_bundle_loader.py",
+            "test_bundle_build.py",
+            "test_bundle.py",
+        ),
     ),
-    "rounds": Area(("scripts/rounds*.py",), ("test_rounds_simulation.py", "test_rounds.py")),
+    "rounds": Area(
+        ("scripts/rounds*.py",),
+        (
+            "test_rounds_figures.py",
+            "test_rounds_rules.py",
+            "test_rounds_order.py",
+            "test_rounds_simulation.py",
+            "test_rounds.py",
+        ),
+    ),
     "history": Area(("scripts/history*.py", "scripts/readme.py"), ("test_readme.py", "test_history.py")),
     "cost-model": Area(("scripts/account*.py",), ("test_account.py",)),
     "bring-up": Area(
         ("scripts/first_day*.py", "scripts/compare*.py", "scripts/bench_*.py", "scripts/check_gpu.py"),
         ("test_first_day.py",),
     ),
-    "build": Area(("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_build.py",)),
+    "build": Area(
+        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_setup.py", "test_build.py")
+    ),
     "sim-ptx": Area(("simulator/ptx/*.[ch]",), ("test_parser.py", "test_scalar.py"), SIMULATOR),
     "sim-scalar": Area(("simulator/isa/scalar/*.[ch]",), ("test_scalar.py", "test_features.py"), FEATURES),
     "sim-memory": Area(

@@ -137,7 +137,14 @@ class Driver:
         def work(workspace: Workspace, clean: str) -> None:
             nonlocal running
             while (fault := take()) is not None:
-                result = self.plant(name, area, fault, workspace, clean, tests, base, by_hand)
+                try:
+                    result = self.plant(name, area, fault, workspace, clean, tests, base, by_hand)
+                except OSError as error:
+                    with changed:
+                        running -= 1
+                        run.problem = f"ended early: {error}"
+                        changed.notify_all()
+                    return
                 with changed:
                     running -= 1
                     run.results.append(result)

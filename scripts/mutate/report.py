@@ -25,9 +25,9 @@ def score_table(runs: Sequence[AreaRun]) -> Table:
     table = Table(title="faults planted")
     table.add_column("area")
     for name in ("planted", *OUTCOMES, "score"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for run in runs:
-        if run.problem:
+        if run.problem and not run.results:
             table.add_row(run.name, *[""] * len(OUTCOMES), "", run.problem.splitlines()[0])
         else:
             table.add_row(run.name, *_cells(run.results))

@@ -138,9 +138,11 @@ def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
     tmp_path, library_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
+    # A busy machine takes minutes for what a card's machine does in seconds.
+    monkeypatch.setattr(first_day, "LIMITS", dict.fromkeys(first_day.LIMITS, 500))
     path = tmp_path / "report.json"
     words = ["--dry", "cpu", "--skip", "build,eval benchmark", "--json", str(path), "--folder", str(tmp_path / "logs")]
-    assert first_day.main(words) == 0, capsys.readouterr().out
+    assert first_day.main(words) == 0, (capsys.readouterr().out, path.read_text())
     report = json.loads(path.read_text())
     jsonschema.validate(report, SCHEMA)
     outcomes = {step["name"]: step["outcome"] for step in report["steps"]}

@@ -116,6 +116,8 @@ def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
     lines = make_bundle(target).text.splitlines()
     assert lines[:2] == ["#!POPCORN leaderboard nvfp4_dual_gemm", f"#!POPCORN gpu {gpu}"]
     assert lines[2].startswith(f"# Target {target}, made by ") and lines[2].endswith("; MIT licence.")
+    says = ast.get_docstring(ast.parse("\n".join(lines)))
+    assert "the C and CUDA sources below" in says and "the C library beside this file" not in says
     names = ("_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL")
     held = {name: [line for line in lines if line.startswith((f"{name} =", f"{name}:"))] for name in names}
     assert {name: len(found) for name, found in held.items()} == dict.fromkeys(names, 1)

@@ -193,7 +193,7 @@ def test_prediction_improved_after_the_measurement_is_found(measured):
 
 def test_rule_changed_after_the_measurement_is_found(measured):
     edit(measured, 5, lambda data: data["rule"].update(noise_round=3))
-    assert "0005-deep" in problems_of(measured)
+    assert "0005-deep: no commit holds this prediction" in problems_of(measured)
 
 
 def test_figure_altered_in_json_is_found(measured):
