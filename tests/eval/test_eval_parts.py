@@ -520,11 +520,11 @@ SHAPE = (8, 16, 64, 2)
 
 @pytest.fixture
 def worker_of(monkeypatch):
-    def make(kernel):
+    def make(kernel, shape=SHAPE):
         monkeypatch.setattr(worker_module, "_load", lambda path: kernel)
         monkeypatch.setattr(worker_module, "SETTLE_S", 0.0)
         marks = []
-        worker = Worker(Setup("", SHAPE, "cpu", ""), marks.append)
+        worker = Worker(Setup("", shape, "cpu", ""), marks.append)
         worker.marks = marks
         return worker
 
@@ -607,20 +607,24 @@ def test_the_same_memory_may_not_be_returned_twice(worker_of):
         worker_of(kernel).check([1, 2])
 
 
-def test_memory_of_another_calls_input_is_no_output(worker_of):
-    first = []
+@pytest.mark.parametrize("index", range(9))
+@pytest.mark.parametrize(("call", "of"), [(0, 0), (1, 0), (0, 1)])
+def test_memory_of_any_calls_input_is_no_output(worker_of, call, of, index):
+    """The submission knows the pointers from the round before."""
+    inputs, honest = [], [True]
 
     def kernel(data):
-        first.append(data[0])
-        size = 2 * 8 * 16
-        raw = torch.as_strided(first[0].view(torch.uint8), (size * 2,), (1,)) if first[0].numel() >= 2 * size else None
-        assert raw is not None
-        if len(first) == 1:
+        inputs.append(data)
+        if honest[0] or len(inputs) != 3 + call:
             return data[-1].fill_(0)
-        return raw.view(torch.float16).view(2, 8, 16).permute(1, 2, 0)
+        memory = inputs[of][index]
+        return torch.as_strided(memory.view(torch.uint8), (4,), (1,)).view(torch.float16).view(data[-1].shape)
 
+    worker = worker_of(kernel, (2, 1, 64, 1))
+    worker.check([1, 2])
+    honest[0] = False
     with pytest.raises(Failure, match=r"^the output shares memory with an input$"):
-        worker_of(kernel).check([1, 2])
+        worker.check([3, 4])
 
 
 def test_a_function_replaced_during_a_round_is_found(worker_of, monkeypatch):

@@ -112,7 +112,7 @@ def test_the_version_has_a_major_minor_and_patch_number(library):
 
 
 @pytest.mark.parametrize("layout", [BLOCKED, ROWS])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 1, 64, 1)])
 @pytest.mark.parametrize("name", POINTERS)
 def test_a_null_pointer_is_told_with_the_bytes_it_should_hold(library, name, shape, layout):
     call = Call(shape, layout)
