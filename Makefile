@@ -14,7 +14,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 CFLAGS ?= -O3
-override CFLAGS += -std=c11 -fPIC -fvisibility=hidden -pthread -ffp-contract=off -Wall -Wextra -Wpedantic -Werror
+override CFLAGS += -std=c11 -fPIC -fvisibility=hidden -pthread -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wmissing-prototypes -Werror
 override CPPFLAGS += -D_GNU_SOURCE
 override LDFLAGS += -shared -pthread -Wl,-z,defs -Wl,--exclude-libs,ALL
 LDLIBS += -lm
@@ -106,7 +106,7 @@ run: build ## set up, build, run the ten tests and the four benchmarks on the be
 	$$python eval/eval.py benchmark eval/cases/benchmark.txt
 
 # What tests run beside the library: built before them, because several of them run at a time.
-TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY)
+TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
 TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/libcudart_sim.a)
 test-programs: $(TEST_PROGRAMS)
 	@:

@@ -75,6 +75,7 @@ tensor-test-library: $(TENSOR_TEST_LIBRARY)
 
 # The command-line tool on an allocator that fails on order.
 comma := ,
+SIM_NO_MEMORY := $(BUILD)/ptxsim_no_memory
 NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)
-$(BUILD)/ptxsim_no_memory: $(BUILD)/tests/simulator/machine/no_memory.o $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
+$(SIM_NO_MEMORY): $(BUILD)/tests/simulator/machine/no_memory.o $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm

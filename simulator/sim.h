@@ -82,7 +82,7 @@ struct sim_launch_attributes {
     size_t argument_count;
 };
 
-/* Counters since sim_create or sim_reset_counters. */
+/* Counters since sim_create. */
 struct sim_counters {
     uint64_t launches, ctas;
     uint64_t instructions;    /* of warps */
@@ -112,8 +112,7 @@ SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,
                                     size_t bytes); /* NULL: sim_message says why */
 /* Address and size of a module's global variable. */
 SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
-SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
-SIM_API const char *sim_target(const struct sim_module *module);
+SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index);   /* NULL past the end */
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 
@@ -131,7 +130,6 @@ SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *k
 SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
-SIM_API void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed);
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);
@@ -141,7 +139,6 @@ SIM_API void sim_print_findings(const struct sim *sim, FILE *to);
 SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
 
 SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
-SIM_API void sim_reset_counters(struct sim *sim);
 SIM_API const char *sim_class_name(int index); /* NULL past the end */
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);

@@ -239,7 +239,7 @@ static void store_complete(struct async_op *op) {
     group_advance(op, GROUP_BULK, store->group, ASYNC_DONE);
 }
 
-const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete, NULL, NULL};
+static const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete, NULL, NULL};
 
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane) {
     struct async_op *op = async_new(run, &store_kind, lane, sizeof *store, store->bytes + 16);

@@ -48,7 +48,7 @@ bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t bar
                    uint32_t align, int lane, int64_t mask, int cta_group);
 /* Stamps the destination for the checks. */
 void stamp_landings(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
-extern const struct async_kind load_kind, store_kind;
+extern const struct async_kind load_kind;
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "registry.h"
+#include "undeclared.h"
 
 CUresult cuInit(unsigned flags) {
     (void)flags;
@@ -101,8 +102,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, u
 }
 
 /* Of CUDA 12; deprecated, and still called. */
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **entry, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *found);
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **entry, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *found) {
     return cudaGetDriverEntryPointByVersion(symbol, entry, CUDA_VERSION, flags, found);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "registry.h"
+#include "undeclared.h"
 
 #define MAX_DYNAMIC_SHARED (227 * 1024)
 
@@ -156,14 +157,11 @@ cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 bl
 
 /* ---- what the generated code calls for f<<<...>>>(...) ---- */
 
-cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function) {
     memcpy(kernel, &function, sizeof function);
     return cudaSuccess;
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
-                               cudaStream_t queue);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                                cudaStream_t queue) {
     return cudaLaunchKernel((const void *)kernel, grid, block, arguments, shared, queue);
@@ -175,7 +173,6 @@ static _Thread_local struct {
     cudaStream_t queue;
 } pushed;
 
-unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *queue);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *queue) {
     pushed.grid = grid;
     pushed.block = block;
@@ -184,7 +181,6 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void 
     return 0;
 }
 
-cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *queue);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *queue) {
     *grid = pushed.grid;
     *block = pushed.block;

@@ -1,5 +1,6 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
+#include "undeclared.h"
 
 #include <fatbinary_section.h>
 #include <stdint.h>
@@ -219,7 +220,6 @@ void *registry_variable(const void *host, size_t *bytes, cudaError_t *error) {
 
 /* ---- what the generated code calls ---- */
 
-void **__cudaRegisterFatBinary(void *wrapper);
 void **__cudaRegisterFatBinary(void *wrapper) {
     struct binary *binary = calloc(1, sizeof *binary);
     if (binary == NULL) {
@@ -232,18 +232,14 @@ void **__cudaRegisterFatBinary(void *wrapper) {
     return &binary->self;
 }
 
-void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaRegisterFatBinaryEnd(void **handle) {
     (void)handle;
 }
 
-void __cudaUnregisterFatBinary(void **handle);
 void __cudaUnregisterFatBinary(void **handle) {
     (void)handle;
 }
 
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
-                            void *tid, void *bid, void *block, void *grid, int *warp);
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
                             void *tid, void *bid, void *block, void *grid, int *warp) {
     (void)device;
@@ -267,8 +263,6 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
-                       int constant, int global);
-void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
                        int constant, int global) {
     (void)device;
     (void)ext;
@@ -287,7 +281,6 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
     variables = variable;
 }
 
-char __cudaInitModule(void **handle);
 char __cudaInitModule(void **handle) {
     (void)handle;
     return 1;

@@ -83,11 +83,6 @@ bool sim_read_mode(const char *text, struct sim_options *options) {
     return true;
 }
 
-void sim_set_mode(struct sim *sim, enum sim_mode mode, uint64_t seed) {
-    sim->options.mode = mode;
-    sim->options.seed = seed;
-}
-
 /* ---- memory ---- */
 
 static int fail(struct sim *sim, int status, const char *what) {
@@ -262,10 +257,6 @@ const char *sim_kernel_name(const struct sim_module *module, size_t index) {
     return NULL;
 }
 
-const char *sim_target(const struct sim_module *module) {
-    return module->ptx->target;
-}
-
 int sim_parameter_count(const struct sim_module *module, const char *kernel) {
     const struct function *function = ptx_find_entry(module->ptx, kernel);
     return function == NULL ? -1 : (int)function->nparams;
@@ -282,8 +273,4 @@ size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, 
 
 const struct sim_counters *sim_counters(const struct sim *sim) {
     return &sim->counters;
-}
-
-void sim_reset_counters(struct sim *sim) {
-    memset(&sim->counters, 0, sizeof sim->counters);
 }

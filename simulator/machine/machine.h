@@ -31,12 +31,10 @@
 #define PARAM_WINDOW  ((uint64_t)3 << 56)
 #define WINDOW_MASK   ((uint64_t)0xff << 56)
 
-struct sim_impl;
 struct cluster;
 struct cta;
 struct warp;
 struct async_op;
-struct hazard;
 struct clockv;
 
 enum wait_kind {
@@ -47,7 +45,6 @@ enum wait_kind {
     WAIT_CONVERGE, /* for the other lanes of the warp: .aligned or a member mask (a) */
     WAIT_WARP_SYNC,
     WAIT_ASYNC, /* for the warp's own asynchronous operations: ready() says */
-    WAIT_POLL,  /* a polling loop: until something happens */
 };
 
 struct run;
@@ -178,7 +175,6 @@ struct allocation {
     uint64_t base, bytes;
     char *name;
     bool owned;
-    uint64_t id;
     uint8_t *written; /* a byte for 128: by this launch and those it may overlap (dependent launch) */
 };
 
@@ -224,7 +220,6 @@ struct sim {
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
     size_t nallocations, allocations_room;
-    uint64_t next_id;
     struct finding_entry *findings;
     size_t nfindings, findings_room;
     enum sim_verdict unlisted; /* the worst finding that is not in the list: no room or no memory for it */

@@ -35,7 +35,7 @@ int mod_of(struct decoder *d, const char *const *names) {
     return -1;
 }
 
-unsigned mod_type_or(struct decoder *d, unsigned otherwise) {
+static unsigned mod_type_or(struct decoder *d, unsigned otherwise) {
     for (int i = 0; i < d->nmods; i++) {
         unsigned type = d->used[i] ? T_NONE : parse_type_name(d->mods[i].text, d->mods[i].length);
         if (type != T_NONE) {

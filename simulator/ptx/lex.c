@@ -21,6 +21,12 @@ static char peek(const struct lexer *lexer, size_t ahead) {
     return (size_t)(lexer->end - lexer->at) > ahead ? lexer->at[ahead] : '\0';
 }
 
+static void skip_line(struct lexer *lexer) {
+    while (lexer->at < lexer->end && *lexer->at != '\n') {
+        lexer->at++;
+    }
+}
+
 /* False where a comment is not closed. */
 static bool skip_blank(struct lexer *lexer) {
     while (lexer->at < lexer->end) {
@@ -31,7 +37,7 @@ static bool skip_blank(struct lexer *lexer) {
         } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v') {
             lexer->at++;
         } else if (c == '/' && peek(lexer, 1) == '/') {
-            lex_skip_line(lexer);
+            skip_line(lexer);
         } else if (c == '/' && peek(lexer, 1) == '*') {
             lexer->at += 2;
             while (lexer->at < lexer->end && !(*lexer->at == '*' && peek(lexer, 1) == '/')) {
@@ -47,12 +53,6 @@ static bool skip_blank(struct lexer *lexer) {
         }
     }
     return true;
-}
-
-void lex_skip_line(struct lexer *lexer) {
-    while (lexer->at < lexer->end && *lexer->at != '\n') {
-        lexer->at++;
-    }
 }
 
 static struct token bad(struct lexer *lexer, struct token token, const char *problem) {

@@ -37,7 +37,5 @@ struct token lex_next(struct lexer *lexer);
 /* An instruction's mnemonic with its dots and colons, from a token that lex_next has given. */
 struct token lex_mnemonic(struct lexer *lexer, struct token first);
 bool token_is(const struct token *token, const char *text);
-/* Skips to the end of the line. */
-void lex_skip_line(struct lexer *lexer);
 
 #endif

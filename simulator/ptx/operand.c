@@ -26,7 +26,7 @@ static uint32_t new_const_row(struct parser *parser, uint64_t bits, bool wide) {
     return off;
 }
 
-struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
+static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     struct parser *parser = d->parser;
     bits = wide ? bits : (uint32_t)bits;
     /* An open hash of 1 + offset; slots of width in the key's low bit. */
@@ -69,8 +69,8 @@ struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
 }
 
-uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
-                     const struct variable *variable) {
+static uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
+                            const struct variable *variable) {
     struct function *function = parser->function;
     for (uint32_t i = 0; i < function->nspecials; i++) {
         const struct special *known = &parser->specials[i];

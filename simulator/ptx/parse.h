@@ -152,8 +152,7 @@ void decode(struct decoder *d);
 
 /* For decoders. */
 bool mod(struct decoder *d, const char *name);
-unsigned mod_type(struct decoder *d); /* the next type modifier, else an error */
-unsigned mod_type_or(struct decoder *d, unsigned otherwise);
+unsigned mod_type(struct decoder *d);                    /* the next type modifier, else an error */
 int mod_of(struct decoder *d, const char *const *names); /* index in a NULL-ended list, or -1 */
 unsigned mod_space(struct decoder *d, unsigned otherwise);
 unsigned mod_rounding(struct decoder *d);
@@ -168,7 +167,6 @@ struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* 
 struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type); /* of any width up to 64 */
 /* A .b128 register as its two 64-bit rows. */
 void emit_halves(struct decoder *d, struct operand quad);
-struct operand const_row(struct decoder *d, uint64_t bits, bool wide);
 /* An address: emits its base row, its offset becomes insn->offset, corrects insn->space for parameters. */
 void emit_address(struct decoder *d, const struct pop *pop);
 struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);
@@ -177,8 +175,6 @@ struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *o
 int64_t *take_offsets(struct decoder *d);
 void emit_offset_address(struct decoder *d, const struct pop *pop, int64_t *offsets);
 int special_kind(const struct token *name); /* of a special register, -1 if it is none */
-uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
-                     const struct variable *variable);
 int64_t immediate(struct decoder *d, const struct pop *pop);
 /* All elements of a vector, or the operand itself. */
 const struct pop *elements(const struct pop *pop, uint32_t *count);

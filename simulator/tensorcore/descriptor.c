@@ -99,7 +99,8 @@ bool tc_decode_tcgen05_descriptor(uint64_t bits, struct tc_matrix_descriptor *ou
 
 /* HW: the pattern is a function of the address bits from 7 up, shifted by the base offset when the pattern does
  * not start where those are 0 (PTX ISA, "Shared memory descriptor", matrix base offset). */
-uint32_t tc_swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t base_offset) {
+/* The swizzled address of byte `address`: where TMA writes and the tensor core reads it. */
+static uint32_t swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t base_offset) {
     uint32_t line = (address >> 7) - base_offset;
     switch (swizzle) {
     case TC_SWIZZLE_32B:
@@ -115,7 +116,8 @@ uint32_t tc_swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t 
     }
 }
 
-int tc_chunk_elems(const struct tc_operand_shape *shape) {
+/* Elements in a 16-byte chunk. */
+static int chunk_elems(const struct tc_operand_shape *shape) {
     return shape->padded ? TC_CHUNK_BYTES : 8 * TC_CHUNK_BYTES / tc_formats[shape->format].bits;
 }
 
@@ -149,7 +151,7 @@ static uint32_t chunk_offset(const struct tc_matrix_descriptor *d, bool mn_major
 
 int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_operand_shape *shape,
                       uint32_t smem_bytes, uint32_t chunks[TC_MAX_CHUNKS], struct tc_why *why) {
-    uint32_t elems = (uint32_t)tc_chunk_elems(shape);
+    uint32_t elems = (uint32_t)chunk_elems(shape);
     uint32_t lines = (uint32_t)(shape->mn_major ? shape->k : shape->rows);
     uint32_t extent = (uint32_t)(shape->mn_major ? shape->rows : shape->k),
              across = (extent + elems - 1) / elems;
@@ -161,7 +163,7 @@ int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_o
     for (uint32_t line = 0; line < lines; line++) {
         for (uint32_t j = 0; j < across; j++) {
             uint32_t linear = desc->start + chunk_offset(desc, shape->mn_major, line, j);
-            uint32_t address = tc_swizzle_address(desc->swizzle, linear, desc->base_offset);
+            uint32_t address = swizzle_address(desc->swizzle, linear, desc->base_offset);
             if (address > smem_bytes || smem_bytes - address < TC_CHUNK_BYTES) {
                 tc_refuse(
                     why,
@@ -189,7 +191,7 @@ static void unpack(const uint8_t *chunk, int bits, uint8_t out[TC_CHUNK_BYTES]) 
 void tc_operand_gather(const uint8_t *smem, const struct tc_operand_shape *shape, const uint32_t *chunks,
                        uint8_t *out, size_t row_stride) {
     int bits = tc_formats[shape->format].bits;
-    size_t elems = (size_t)tc_chunk_elems(shape), rows = (size_t)shape->rows, k = (size_t)shape->k;
+    size_t elems = (size_t)chunk_elems(shape), rows = (size_t)shape->rows, k = (size_t)shape->k;
     uint8_t codes[TC_CHUNK_BYTES];
     if (!shape->mn_major) {
         size_t across = (k + elems - 1) / elems;

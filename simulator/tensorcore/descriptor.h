@@ -56,9 +56,6 @@ struct tc_operand_shape {
     bool padded; /* kind f8f6f4 and mxf8f6f4: 16 codes of 4 or 6 bits padded to 16 bytes */
 };
 
-/* Elements in a 16-byte chunk. */
-int tc_chunk_elems(const struct tc_operand_shape *shape);
-
 /* Returns the number of chunks, or -1 with a reason.  A chunk that would lie outside of smem_bytes is an error.
  */
 int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_operand_shape *shape,
@@ -68,9 +65,6 @@ int tc_operand_chunks(const struct tc_matrix_descriptor *desc, const struct tc_o
  * row_stride]. */
 void tc_operand_gather(const uint8_t *smem, const struct tc_operand_shape *shape, const uint32_t *chunks,
                        uint8_t *out, size_t row_stride);
-
-/* The swizzled address of byte `address`: where TMA writes and the tensor core reads it. */
-uint32_t tc_swizzle_address(enum tc_swizzle swizzle, uint32_t address, uint32_t base_offset);
 
 /* ---- tcgen05 instruction descriptors ---- */
 enum tc_kind {

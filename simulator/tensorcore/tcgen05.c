@@ -26,14 +26,6 @@ static int lane_of(const struct layout *l, uint32_t d_tmem, int row, int split) 
     return row + split * l->rows;
 }
 
-void tc_mma_place(const struct tc_mma *mma, int row, int n, int *rank, int *lane, int *column) {
-    struct layout l = layout_of(&mma->in);
-    int width = mma->in.n / l.splits;
-    *rank = row / l.rows;
-    *lane = lane_of(&l, mma->d_tmem, row % l.rows, n / width);
-    *column = tmem_column(mma->d_tmem) + n % width;
-}
-
 static bool check_lanes(const struct layout *l, uint32_t address, const char *what, struct tc_why *why) {
     int lane = tmem_lane(address);
     if (l->halved ? lane != 0 && lane != 16 : lane != 0) {

@@ -59,10 +59,6 @@ void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, cons
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,
                     const struct tc_cta *ctas);
 
-/* Where element (row, column) of D lives: the CTA's rank, lane and column.  PTX ISA "Data Path Layout
- * Organization". */
-void tc_mma_place(const struct tc_mma *mma, int row, int n, int *rank, int *lane, int *column);
-
 /* tcgen05.cp: gathers the chunks that tmem_check_cp listed. */
 void tc_cp_read(const uint8_t *smem, const uint32_t *chunks, int count, uint8_t *data);
 

@@ -1,4 +1,6 @@
 /* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
+#include "access.h"
+
 #include "async/async.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
@@ -263,7 +265,6 @@ static enum next st_strong(struct run *run, const struct insn *insn, uint32_t ma
     return generic_access(run, insn, mask, true);
 }
 
-/* What executes a load or store of a decoded space. */
 exec_fn memory_fn(unsigned space, bool write, bool strong) {
     if (strong) {
         return write ? st_strong : ld_strong;

@@ -1,9 +1,8 @@
 /* The forms of ld and st, and what only advises caches (prefetch, createpolicy). */
+#include "access.h"
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
-
-exec_fn memory_fn(unsigned space, bool write, bool strong);
 
 static void decode_access(struct decoder *d, bool write) {
     static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio", NULL};

@@ -3,6 +3,7 @@
 
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "warp.h"
 
 #define MAX_TEXT 4096
 

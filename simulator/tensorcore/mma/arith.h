@@ -85,9 +85,8 @@ void tc_mma_tile(const struct tc_mma_rule *rule, const struct tc_mma_operands *i
 void tc_mma_tile_generic(const struct tc_mma_rule *rule, const struct tc_mma_operands *in, uint32_t *const *d,
                          int m, int n, bool accumulate);
 
-/* "portable", "avx2" or "avx512": what tc_mma_tile runs on.  tc_mma_force_isa takes one of them (NULL: the
- * best) and returns false if this machine or build has it not.  Not to be called while tiles are computed. */
-const char *tc_mma_isa(void);
+/* What tc_mma_tile runs on: "portable", "avx2" or "avx512" (NULL: the best).  False if this machine or build
+ * has it not.  Not to be called while tiles are computed. */
 bool tc_mma_force_isa(const char *name);
 
 #endif

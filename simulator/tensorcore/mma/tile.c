@@ -43,10 +43,6 @@ static const struct isa *best(void) {
     return isa;
 }
 
-const char *tc_mma_isa(void) {
-    return best()->name;
-}
-
 bool tc_mma_force_isa(const char *name) {
     const struct isa *isa = find(name);
     if (isa) {

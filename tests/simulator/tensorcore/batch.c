@@ -1,20 +1,20 @@
 /* The tensor part's functions a whole array at a time, for the tests to call through ctypes. */
+#include "batch.h"
+
 #include <stdlib.h>
 
 #include "../../../simulator/tensorcore/mma/arith.h"
 #include "../../../simulator/tensorcore/mma/formats.h"
 #include "../../../simulator/tensorcore/tcgen05.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT void batch_to_f32(int format, const uint32_t *codes, float *out, int64_t count) {
+void batch_to_f32(int format, const uint32_t *codes, float *out, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         out[i] = tc_to_f32((enum tc_format)format, codes[i]);
     }
 }
 
-EXPORT void batch_from_f32(int format, const uint32_t *bits, uint32_t *out, int64_t count, int round,
-                           unsigned flags, const uint32_t *random) {
+void batch_from_f32(int format, const uint32_t *bits, uint32_t *out, int64_t count, int round, unsigned flags,
+                    const uint32_t *random) {
     for (int64_t i = 0; i < count; i++) {
         out[i] = tc_from_f32((enum tc_format)format, tc_f32_of_bits(bits[i]), (enum tc_round)round, flags,
                              random ? random[i] : 0);
@@ -40,18 +40,18 @@ static struct tc_mma_rule rule_of(const struct batch_rule *r) {
     return rule;
 }
 
-EXPORT int batch_k(const struct batch_rule *r) {
+int batch_k(const struct batch_rule *r) {
     return rule_of(r).k;
 }
 
-EXPORT int64_t batch_row_bytes(const struct batch_rule *r) {
+int64_t batch_row_bytes(const struct batch_rule *r) {
     struct tc_mma_rule rule = rule_of(r);
     return (int64_t)tc_row_bytes(&rule, rule.a);
 }
 
 /* d[m][n] in place; generic selects the element-by-element path. */
-EXPORT void batch_mma(const struct batch_rule *r, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
-                      const uint8_t *sfb, uint32_t *d, int m, int n, int accumulate, int generic) {
+void batch_mma(const struct batch_rule *r, const uint8_t *a, const uint8_t *b, const uint8_t *sfa,
+               const uint8_t *sfb, uint32_t *d, int m, int n, int accumulate, int generic) {
     struct tc_mma_rule rule = rule_of(r);
     size_t scales = rule.scale_block ? (size_t)(rule.k / rule.scale_block) : 0;
     struct tc_mma_operands in = {
@@ -68,7 +68,7 @@ EXPORT void batch_mma(const struct batch_rule *r, const uint8_t *a, const uint8_
     }
 }
 
-EXPORT int batch_isa(const char *name) {
+int batch_isa(const char *name) {
     return tc_mma_force_isa(name);
 }
 
@@ -85,7 +85,7 @@ static bool decode_matrix(int wgmma, uint64_t bits, struct tc_matrix_descriptor 
     return ok;
 }
 
-EXPORT int batch_matrix(int wgmma, uint64_t bits, uint32_t out[5], char *text) {
+int batch_matrix(int wgmma, uint64_t bits, uint32_t out[5], char *text) {
     struct tc_matrix_descriptor d = {0};
     if (!decode_matrix(wgmma, bits, &d, text)) {
         return 0;
@@ -96,9 +96,9 @@ EXPORT int batch_matrix(int wgmma, uint64_t bits, uint32_t out[5], char *text) {
 }
 
 /* Returns the number of chunks, -1 if refused. */
-EXPORT int batch_operand(int wgmma, uint64_t bits, int format, int rows, int k, int mn_major, int padded,
-                         const uint8_t *smem, uint32_t smem_bytes, uint32_t *chunks, uint8_t *out,
-                         int64_t row_stride, char *text) {
+int batch_operand(int wgmma, uint64_t bits, int format, int rows, int k, int mn_major, int padded,
+                  const uint8_t *smem, uint32_t smem_bytes, uint32_t *chunks, uint8_t *out, int64_t row_stride,
+                  char *text) {
     struct tc_matrix_descriptor d;
     struct tc_operand_shape shape = {(enum tc_format)format, rows, k, mn_major, padded};
     struct tc_why why = {0};
@@ -114,8 +114,7 @@ EXPORT int batch_operand(int wgmma, uint64_t bits, int format, int rows, int k, 
 }
 
 /* 1 decoded, 0 refused, -1 not modelled. */
-EXPORT int batch_instruction(uint32_t bits, int kind, int cta_group, int ws, int scales, int32_t out[20],
-                             char *text) {
+int batch_instruction(uint32_t bits, int kind, int cta_group, int ws, int scales, int32_t out[20], char *text) {
     struct tc_instruction in;
     struct tc_why why = {0};
     bool ok = tc_decode_instruction(bits, (enum tc_kind)kind, cta_group, ws, scales, &in, &why);
@@ -149,7 +148,7 @@ EXPORT int batch_instruction(uint32_t bits, int kind, int cta_group, int ws, int
 
 /* ---- tensor memory ---- */
 
-EXPORT struct tmem *batch_tmem_new(void) {
+struct tmem *batch_tmem_new(void) {
     struct tmem *t = malloc(sizeof *t);
     if (t) {
         tmem_init(t);
@@ -157,16 +156,16 @@ EXPORT struct tmem *batch_tmem_new(void) {
     return t;
 }
 
-EXPORT void batch_tmem_free(struct tmem *t) {
+void batch_tmem_free(struct tmem *t) {
     free(t);
 }
 
-EXPORT uint32_t *batch_tmem_words(struct tmem *t) {
+uint32_t *batch_tmem_words(struct tmem *t) {
     return t->word[0];
 }
 
 /* 0 done, 1 has to wait, 2 illegal */
-EXPORT int batch_alloc(struct tmem *t, uint32_t columns, uint32_t *address, char *text) {
+int batch_alloc(struct tmem *t, uint32_t columns, uint32_t *address, char *text) {
     struct tc_why why = {0};
     int result = (int)tmem_alloc(t, columns, address, &why);
     copy_why(&why, text);
@@ -175,7 +174,7 @@ EXPORT int batch_alloc(struct tmem *t, uint32_t columns, uint32_t *address, char
 
 enum { DEALLOC, RELINQUISH, EXIT, CTA_GROUP };
 
-EXPORT int batch_manage(struct tmem *t, int what, uint32_t address, uint32_t columns, char *text) {
+int batch_manage(struct tmem *t, int what, uint32_t address, uint32_t columns, char *text) {
     struct tc_why why = {0};
     bool ok = what == DEALLOC      ? tmem_dealloc(t, address, columns, &why)
               : what == RELINQUISH ? tmem_relinquish(t, &why)
@@ -186,8 +185,8 @@ EXPORT int batch_manage(struct tmem *t, int what, uint32_t address, uint32_t col
 }
 
 /* Moves registers[r][thread]; returns the number of regions, 0 if refused; regions as 5 numbers each. */
-EXPORT int batch_access(struct tmem *t, int store, int shape, int num, int pack, uint32_t address,
-                        uint32_t half_split, int warp, uint32_t (*registers)[32], int32_t *out, char *text) {
+int batch_access(struct tmem *t, int store, int shape, int num, int pack, uint32_t address, uint32_t half_split,
+                 int warp, uint32_t (*registers)[32], int32_t *out, char *text) {
     struct tmem_access access = {(enum tmem_ld_shape)shape, num, pack, address, half_split};
     struct tmem_region regions[TMEM_MAX_REGIONS];
     struct tc_why why = {0};
@@ -206,8 +205,8 @@ EXPORT int batch_access(struct tmem *t, int store, int shape, int num, int pack,
     return count;
 }
 
-EXPORT int batch_cp(struct tmem *t, int shape, uint32_t address, uint64_t bits, const uint8_t *smem,
-                    uint32_t smem_bytes, char *text) {
+int batch_cp(struct tmem *t, int shape, uint32_t address, uint64_t bits, const uint8_t *smem,
+             uint32_t smem_bytes, char *text) {
     struct tmem_cp cp = {(enum tmem_cp_shape)shape, TMEM_CP_PLAIN, address, {0}};
     uint32_t chunks[TMEM_CP_MAX_CHUNKS];
     uint8_t data[TMEM_CP_MAX_CHUNKS * TC_CHUNK_BYTES];
@@ -225,7 +224,7 @@ EXPORT int batch_cp(struct tmem *t, int shape, uint32_t address, uint64_t bits, 
     return count;
 }
 
-EXPORT int batch_shift(struct tmem *t, uint32_t address, char *text) {
+int batch_shift(struct tmem *t, uint32_t address, char *text) {
     struct tmem_region region;
     struct tc_why why = {0};
     bool ok = tmem_check_shift(t, address, &region, &why);
@@ -244,8 +243,8 @@ struct batch_mma {
 };
 
 /* 1 done, 0 refused, -1 not modelled. */
-EXPORT int batch_tcgen05_mma(const struct batch_mma *m, struct tmem *const *tmem, uint8_t *const *smem,
-                             uint32_t smem_bytes, char *text) {
+int batch_tcgen05_mma(const struct batch_mma *m, struct tmem *const *tmem, uint8_t *const *smem,
+                      uint32_t smem_bytes, char *text) {
     struct tc_mma mma = {0};
     struct tc_mma_footprint footprint;
     struct tc_why why = {0};
