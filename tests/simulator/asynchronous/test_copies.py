@@ -256,3 +256,34 @@ def test_bounds_of_global_memory():
     assert sim.launch("k", out, tensor_map, 1024, 0, 12) == 5
     assert sim.kinds == {"out-of-bounds"}
     assert "'buffer'" in sim.findings[0]["message"]
+
+
+PAIRS = body(
+    "mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, %tid.x;"
+    " ld.param.u64 %rd1, [out];",
+    "setp.eq.u32 %p1, %r4, 0; @%p1 mbarrier.init.shared::cta.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+    "and.b32 %r5, %r1, 1; setp.eq.u32 %p2, %r5, 0; and.pred %p3, %p1, %p2;",
+    "@%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;",
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; setp.eq.u32 %p4, %r1, 0; and.pred %p4, %p4, %p1;",
+    "mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2; mov.u32 %r6, 0; mov.u16 %rs1, 15;",
+    "@%p4 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2"
+    " [%r2], [%rd2, {%r6, %r6}], [%r3], %rs1;",
+    "@!%p2 bra MEET;",
+    "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r3], 0; @!%p5 bra TRY;",
+    "MEET: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; shl.b32 %r7, %r4, 2; add.u32 %r8, %r7, %r2;",
+    "ld.shared.u32 %r9, [%r8]; shl.b32 %r10, %r1, 7; add.u32 %r10, %r10, %r7; cvt.u64.u32 %rd3, %r10;",
+    "add.u64 %rd3, %rd3, %rd1; st.global.u32 [%rd3], %r9;",
+    params=".param .u64 out, .param .align 64 .b8 map[128]",
+    registers=".shared .align 128 .b8 tile[128]; .shared .align 8 .b8 bar[8];",
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_multicast_to_pairs_tells_the_leader_of_each(mode):
+    """.cta_group::2: a pair's bytes complete on the barrier of the CTA that the address's parity names."""
+    sim = Sim(PAIRS, mode)
+    array, out = tensor((4, 8), np.uint32), sim.buffer(np.zeros((4, 32), np.uint32))
+    sim.register(array)
+    assert sim.launch("k", out, sim.tensor_map(array, 2, [8, 4]), grid=4, cluster=4) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out == array.ravel()).all()
