@@ -266,7 +266,8 @@ PAIRS = body(
     "@%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;",
     "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; setp.eq.u32 %p4, %r1, 0; and.pred %p4, %p4, %p1;",
     "mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2; mov.u32 %r6, 0; mov.u16 %rs1, 15;",
-    "@%p4 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2"
+    "@%p4 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+    ".cta_group::2"
     " [%r2], [%rd2, {%r6, %r6}], [%r3], %rs1;",
     "@!%p2 bra MEET;",
     "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r3], 0; @!%p5 bra TRY;",

@@ -1,0 +1,214 @@
+"""The library's interface: memory that it knows, modes by name, launches in turn, and what it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import HEADER, MODES, Options, Sim, aligned, body, library
+
+OK, BAD_ARGUMENT, NO_KERNEL, RUN_ERROR = 0, 1, 4, 5
+
+
+def pointer(array: np.ndarray, skip: int = 0) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data + skip)
+
+
+def register(sim: Sim, array: np.ndarray, skip: int, size: int) -> int:
+    return sim.lib.sim_register(sim.sim, pointer(array, skip), ctypes.c_size_t(size), b"part")
+
+
+def test_ranges_do_not_overlap():
+    sim, memory = Sim(body("")), aligned(1024, np.uint8)
+    assert register(sim, memory, 256, 256) == OK
+    for skip, size in ((256, 256), (0, 257), (511, 1), (300, 10), (0, 1024), (256, 1)):
+        assert register(sim, memory, skip, size) == BAD_ARGUMENT, (skip, size)
+        assert sim.message() == "the range overlaps another allocation"
+    assert register(sim, memory, 0, 256) == OK
+    assert register(sim, memory, 512, 512) == OK
+    assert sim.lib.sim_unregister(sim.sim, pointer(memory, 100)) == BAD_ARGUMENT
+    assert sim.lib.sim_unregister(sim.sim, pointer(memory, 256)) == OK
+    assert sim.lib.sim_unregister(sim.sim, pointer(memory, 256)) == BAD_ARGUMENT
+    assert register(sim, memory, 300, 10) == OK
+    for _ in range(3):  # the others are still known
+        assert sim.lib.sim_unregister(sim.sim, pointer(memory, 512)) in (OK, BAD_ARGUMENT)
+    assert register(sim, memory, 256, 44) == OK
+
+
+def test_memory_of_the_simulators_own_is_filled_aligned_and_bounded():
+    sim = Sim(body(""))
+    lib = sim.lib
+    lib.sim_alloc.restype = ctypes.c_void_p
+    address = lib.sim_alloc(sim.sim, ctypes.c_size_t(100), b"weights")
+    assert address % 256 == 0
+    assert ctypes.string_at(address, 100) == b"\xb5" * 100
+    data, back = b"abcdefgh", ctypes.create_string_buffer(8)
+    for skip, size, status in (
+        (0, 8, OK),
+        (92, 8, OK),
+        (93, 8, BAD_ARGUMENT),
+        (-1, 8, BAD_ARGUMENT),
+        (100, 1, BAD_ARGUMENT),
+    ):
+        at = ctypes.c_void_p(address + skip)
+        assert lib.sim_write(sim.sim, at, data, ctypes.c_size_t(size)) == status, skip
+        assert lib.sim_read(sim.sim, back, at, ctypes.c_size_t(size)) == status, skip
+        assert status != OK or back.raw == data
+    assert lib.sim_free(sim.sim, ctypes.c_void_p(address)) == OK
+    assert lib.sim_free(sim.sim, ctypes.c_void_p(address)) == BAD_ARGUMENT
+    assert lib.sim_write(sim.sim, ctypes.c_void_p(address), data, ctypes.c_size_t(8)) == BAD_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "seed"),
+    [("eager", 0, 0), ("late", 1, 0), ("reverse", 2, 0), ("random", 3, 0), ("random:17", 3, 17), ("random:0x10", 3, 16),
+     ("poison", 4, 0)],
+)  # fmt: skip
+def test_modes_by_name(text, mode, seed):
+    options = Options(9, 99)
+    assert library().sim_read_mode(text.encode(), ctypes.byref(options)) & 1
+    assert (options.mode, options.seed) == (mode, seed)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "eage", "eagerly", "late:1", "random:", "random:x", "random:1x", ":1", "Late", "poison:0"]
+)
+def test_names_of_no_mode_change_nothing(text):
+    options = Options(9, 99)
+    assert not library().sim_read_mode(text.encode(), ctypes.byref(options)) & 1
+    assert (options.mode, options.seed) == (9, 99)
+
+
+def test_kernels_and_variables_by_name():
+    before = ".global .align 8 .u64 first = 5;\n.const .u32 second[3] = {1, 2, 3};\n.shared .u32 third;\n"
+    sim = Sim(body("", before=before) + ".visible .entry other() { ret; }\n.func helper() { ret; }\n")
+    lib = sim.lib
+    lib.sim_kernel_name.restype = ctypes.c_char_p
+    lib.sim_global.restype = ctypes.c_void_p
+    assert [lib.sim_kernel_name(sim.module, ctypes.c_size_t(i)) for i in range(3)] == [b"k", b"other", None]
+    size = ctypes.c_size_t()
+    assert ctypes.c_uint64.from_address(lib.sim_global(sim.module, b"first", ctypes.byref(size))).value == 5
+    assert size.value == 8
+    address = lib.sim_global(sim.module, b"second", ctypes.byref(size))
+    assert (size.value, ctypes.c_uint32.from_address(address + 8).value) == (12, 3)
+    assert lib.sim_global(sim.module, b"third", None) is None
+    assert lib.sim_global(sim.module, b"fourth", None) is None
+    assert sim.launch("helper") == NO_KERNEL
+
+
+LAUNCHES = {
+    "grid of nothing": ({"grid": 0}, "grid, block or cluster is zero or does not divide"),
+    "a cluster that does not divide": ({"grid": (4, 3, 1), "cluster": (2, 2, 1)}, "does not divide"),
+    "too many threads": ({"block": (32, 33, 1)}, "more threads in a block"),
+    "seventeen CTAs in a cluster": ({"grid": 17, "cluster": 17}, "more than 16 CTAs in a cluster"),
+    "too much shared memory": ({"shared": 227 * 1024 + 1}, "more than 227 KB of shared memory"),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_launches_that_are_refused(name):
+    launch, said = LAUNCHES[name]
+    sim = Sim(body("mov.u32 %r1, 1;"))
+    assert sim.launch("k", 0, **launch) == BAD_ARGUMENT
+    assert said in sim.message()
+    assert [(f["kind"], f["kernel"], f["warp"]) for f in sim.findings] == [("launch-refused", "k", -1)]
+    assert said in sim.findings[0]["message"]
+    assert sim.counters.ctas == 0
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        {"block": (32, 32, 1)},
+        {"grid": 16, "cluster": 16},
+        {"shared": 227 * 1024},
+        {"grid": (4, 2, 2), "cluster": (2, 2, 1)},
+    ],
+)
+def test_launches_at_the_limits(launch):
+    sim = Sim(body("mov.u32 %r1, 1;"))
+    assert sim.launch("k", 0, **launch) == OK, sim.message()
+    assert sim.verdict == "clean"
+
+
+def test_the_wrong_number_of_arguments():
+    sim = Sim(body("mov.u32 %r1, 1;", params=".param .u64 p, .param .u32 q"))
+    assert sim.launch("k", 1) == BAD_ARGUMENT
+    assert "the wrong number of arguments" in sim.message()
+    assert sim.launch("k", 1, 2) == OK
+
+
+def test_calls_that_come_back_to_themselves_are_refused():
+    text = HEADER + (
+        ".func b();\n.func a() { call b, (); ret; }\n.func b() { call a, (); ret; }\n.func nowhere();\n"
+        ".visible .entry k(.param .u64 p) { call a, (); ret;"
+        " }\n.visible .entry far(.param .u64 p) { call nowhere, (); ret; }\n"
+    )
+    sim = Sim(text)
+    for kernel in ("k", "far"):
+        assert sim.launch(kernel, 0) == NO_KERNEL
+        assert "it calls itself, or a function without a body" in sim.message()
+
+
+def test_dynamic_shared_memory_starts_where_its_declaration_asks():
+    text = body(
+        "mov.u32 %r1, room; mov.u32 %r2, small; ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], %r1;"
+        " st.global.u32 [%rd1+4], %r2;",
+        before=".extern .shared .align 1024 .b8 room[];\n",
+        registers=".shared .align 4 .b8 small[20];",
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(2, np.uint32))
+    assert sim.launch("k", out, shared=64, block=1) == OK
+    assert out[0] % 1024 == 0
+    assert out[0] >= out[1] + 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_run_comes_out_the_same_again(mode, threads):
+    """Findings and values of a racy kernel, whatever the number of workers."""
+    text = body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r1, 0;"
+        " setp.eq.u32 %p2, %r1, 32;",
+        "@%p1 st.shared.u32 [%r2], %r1; @%p2 st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [%r2];"
+        " ld.param.u64 %rd1, [p];",
+        "mad.lo.u32 %r5, %r3, 64, %r1; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r4;",
+        registers=".shared .align 8 .b8 cell[8];",
+    )
+    outcomes = []
+    for _ in range(2):
+        sim = Sim(text, mode, 5, threads)
+        out = sim.buffer(np.zeros(64 * 6, np.uint32))
+        sim.launch("k", out, grid=6, block=64)
+        found = sorted((f["kind"], f["ptx_line"], f["other_ptx_line"], f["times"]) for f in sim.findings)
+        outcomes.append((out.tolist(), found, sim.counters.instructions))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_deep_calls_and_divergence_inside_them():
+    """Lanes at one place of a function that came from different calls are kept apart."""
+    function = (
+        ".func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<4>; ld.param.u32 %r1, [x]; add.u32 %r1, %r1, %r1;"
+        " st.param.b32 [r], %r1; ret; }\n"
+        ".func (.param .b32 r) odd(.param .b32 x) { .reg .b32 %r<9>; .reg .pred %p<3>;"
+        " ld.param.u32 %r1, [x]; and.b32 %r2, %r1, 1;"
+        " setp.eq.u32 %p1, %r2, 0; @%p1 ret; { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;"
+        " call.uni (b), twice, (a);"
+        " ld.param.b32 %r3, [b]; } add.u32 %r3, %r3, 1; st.param.b32 [r], %r3; ret; }\n"
+    )
+    call = "{{ .param .b32 a; .param .b32 b; st.param.b32 [a], {0}; call.uni (b), {1}, (a); ld.param.b32 {0}, [b]; }}"
+    text = body(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 bra LOW;",
+        call.format("%r1", "twice") + call.format("%r1", "twice") + "bra END;",
+        "LOW: " + call.format("%r1", "twice") + "add.u32 %r1, %r1, 1;" + call.format("%r1", "odd"),
+        "END: mov.u32 %r2, %tid.x; mul.wide.u32 %rd2, %r2, 4; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd2;"
+        " st.global.u32 [%rd1], %r1;",
+        before=function,
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(32, np.uint32))
+    assert sim.launch("k", out) == OK, sim.findings
+    assert out.tolist() == [2 * (2 * i + 1) + 1 if i < 16 else 4 * i for i in range(32)]
