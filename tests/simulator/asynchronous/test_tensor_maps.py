@@ -161,3 +161,32 @@ def test_what_is_not_modelled_is_an_error_with_its_name_and_line(instruction, sa
     assert str(refusal.value).startswith("line 10: "), refusal.value
     assert name in str(refusal.value)
     assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(("offset", "kinds"), [(0, {"tensor-map-in-use"}), (124, {"tensor-map-in-use"}), (128, set())])
+def test_a_store_to_any_word_of_a_map_changes_it(offset, kinds):
+    """A word of the map is stored as it was while a copy may still read it; the word after the map is another's."""
+    touch = f"@!%p1 ld.global.u32 %r22, [%rd2+{offset}]; @!%p1 st.global.u32 [%rd2+{offset}], %r22;"
+    text = kernel().replace(WAIT, f"add.u32 %r18, %r10, 0; {touch}" + WAIT)
+    for mode in MODES:
+        sim = Sim(text, mode, 3)
+        source = sim.buffer(np.arange(2 * ROWS * COLUMNS, dtype=np.uint32).reshape(2, ROWS, COLUMNS) + 7)
+        out, maps = sim.buffer(np.zeros_like(source)), sim.buffer(np.zeros(64, np.uint32))
+        sim.launch("k", out, sim.tensor_map(source[0], 2, (COLUMNS, ROWS)), maps, source)
+        assert sim.kinds == kinds, (mode, sim.findings)
+
+
+# PTX ISA, tensormap.replace: .elemtype's values and the bytes of an element
+ELEMENTS = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
+
+
+@pytest.mark.parametrize("code", ELEMENTS)
+def test_element_types_by_their_code(code):
+    """The same rows of 64 bytes as elements of each type: other bytes than expected would leave the barrier open."""
+    count = 4 * COLUMNS // ELEMENTS[code]
+    fields = REPLACE.format("elemtype", "b32", str(code))
+    for field in ("box_dim", "global_dim"):
+        fields += REPLACE.format(field, "b32", f"0, {count}")
+    sim, source, out = run(kernel(fields))
+    assert sim.verdict == "clean", sim.findings
+    assert code in (11, 12) or (out == source).all()

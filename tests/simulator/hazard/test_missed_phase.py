@@ -157,3 +157,24 @@ def test_a_state_two_phases_old_is_an_error():
     sim = run(text, "eager", 1, threads=1)
     assert sim.kinds == {"missed-phase"}, sim.findings
     assert re.search("neither the current nor the preceding", sim.findings[0]["message"])
+
+
+def test_who_issues_a_copy_does_not_know_when_it_ends():
+    """The bytes of phase 1 may come at any time: a wait for phase 2 without one for phase 1 may miss a phase, even
+    where the copy happens to be over when its thread arrives."""
+    arrive, wait = "mbarrier.arrive.shared.b64 _, [%r2];", "mbarrier.try_wait.parity.shared.b64 %p1, [%r2], {0};"
+    text = body(
+        "mov.u32 %r2, bar; mov.u32 %r3, data; ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; setp.ne.u32 %p2, %r1, 0;",
+        "setp.eq.u32 %p3, %r1, 32; @%p2 bra OTHERS; mbarrier.init.shared.b64 [%r2], 1;",
+        "fence.mbarrier_init.release.cluster;" + arrive + "A: " + wait.format(0) + "@!%p1 bra A;",
+        "mbarrier.expect_tx.relaxed.cta.shared.b64 [%r2], 16;",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 16, [%r2];",
+        arrive + "AWAITED barrier.sync 0; C: " + wait.format(0) + "@!%p1 bra C; bra END;",
+        "OTHERS: barrier.sync 0; @%p3 " + arrive + "END:",
+        registers=".shared .align 16 .b8 data[16]; .shared .align 8 .b8 bar[8];",
+    )
+    for mode in MODES:
+        sim = run(text.replace("AWAITED", "B: " + wait.format(1) + "@!%p1 bra B;"), mode, 1)
+        assert sim.verdict == "clean", (mode, sim.findings)
+    sim = run(text.replace("AWAITED", ""), "eager", 1)
+    assert sim.kinds == {"missed-phase"}, sim.findings
