@@ -1,5 +1,6 @@
 /* custom_kernel for host tensors: they become the device's memory for the call, and the problem goes to a GPU
  * back end, whose kernels run on the simulator. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,10 +66,11 @@ static void forget_ranges(const struct range ranges[RANGES], const bool register
 /* Whether the sizes can be trusted before validation; if not, custom_kernel_on_device says why. */
 static bool plausible(const struct custom_kernel_args *args) {
     const int64_t limit = (int64_t)1 << 20;
-    return args != NULL && args->struct_bytes >= sizeof *args && args->m > 0 && args->n > 0 && args->k > 0 &&
-           args->l > 0 && args->m < limit && args->n < limit && args->k < limit && args->l < limit &&
-           args->a != NULL && args->b1 != NULL && args->b2 != NULL && args->sfa != NULL && args->sfb1 != NULL &&
-           args->sfb2 != NULL && args->c != NULL;
+    const size_t without_queue = offsetof(struct custom_kernel_args, queue);
+    return args != NULL && (args->struct_bytes >= sizeof *args || args->struct_bytes == without_queue) &&
+           args->m > 0 && args->n > 0 && args->k > 0 && args->l > 0 && args->m < limit && args->n < limit &&
+           args->k < limit && args->l < limit && args->a != NULL && args->b1 != NULL && args->b2 != NULL &&
+           args->sfa != NULL && args->sfb1 != NULL && args->sfb2 != NULL && args->c != NULL;
 }
 
 /* Unless NVFP4_SIMULATE_CHIP names a chip, it is the one of the backend that is asked for. */
@@ -87,8 +89,8 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
         args->backend == CUSTOM_KERNEL_BACKEND_CPU || (on_cpu && args->backend == CUSTOM_KERNEL_BACKEND_AUTO)) {
         return custom_kernel_on_device(args);
     }
-    struct custom_kernel_args on_device;
-    memcpy(&on_device, args, sizeof on_device);
+    struct custom_kernel_args on_device = {0};
+    memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
     on_device.struct_bytes = sizeof on_device;
     on_device.device = 0;
     (void)ranges_of(&on_device, ranges);

@@ -28,6 +28,8 @@ struct launch_plan {
 /* Where the GEMM finds its scale factors. */
 struct operands {
     const uint8_t *sfa, *sfb1, *sfb2;
+    uint8_t *permuted_sfa, *permuted_sfb1,
+        *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
 };
 
 /* A configuration's launch, but for its grid; its kernel is given its shared memory. */
@@ -128,11 +130,11 @@ static int64_t scratch_bytes(const struct launch_plan *plan) {
 
 static struct operands place_operands(const struct problem *problem, const struct launch_plan *plan,
                                       uint8_t *scratch) {
-    struct operands operands = {problem->sfa, problem->sfb1, problem->sfb2};
+    struct operands operands = {.sfa = problem->sfa, .sfb1 = problem->sfb1, .sfb2 = problem->sfb2};
     if (plan->permute_scales) {
-        operands.sfa = scratch;
-        operands.sfb1 = operands.sfa + plan->sfa_bytes;
-        operands.sfb2 = operands.sfb1 + plan->sfb_bytes;
+        operands.sfa = operands.permuted_sfa = scratch;
+        operands.sfb1 = operands.permuted_sfb1 = operands.permuted_sfa + plan->sfa_bytes;
+        operands.sfb2 = operands.permuted_sfb2 = operands.permuted_sfb1 + plan->sfb_bytes;
     }
     return operands;
 }
@@ -172,22 +174,15 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
     return encode_scales("sfb2", problem, operands->sfb2, problem->n, &params->sfb2);
 }
 
-static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
-                                     const struct operands *operands) {
+static int32_t launch_permute_scales(const struct problem *problem, const struct operands *operands) {
     struct permute_scales_params params = {
-        .tensors = {{problem->sfa, (uint8_t *)(uintptr_t)operands->sfa, problem->m},
-                    {problem->sfb1, (uint8_t *)(uintptr_t)operands->sfb1, problem->n},
-                    {problem->sfb2, (uint8_t *)(uintptr_t)operands->sfb2, problem->n}},
-        .groups = problem->k / NVFP4_GROUP_ELEMS,
+        .tensors = {{problem->sfa, operands->permuted_sfa, problem->m},
+                    {problem->sfb1, operands->permuted_sfb1, problem->n},
+                    {problem->sfb2, operands->permuted_sfb2, problem->n}},
         .tiles_k = problem->k / SCALE_TILE_K,
-        .batches = problem->l,
-        .count = PERMUTE_SCALES_TENSORS,
-        .scale_layout = problem->scale_layout,
+        .count = 3,
     };
-    int64_t most = plan->sfa_bytes > plan->sfb_bytes ? plan->sfa_bytes : plan->sfb_bytes;
-    void *arguments[] = {&params};
-    return gpu_launch_grid_stride(problem, blackwell_permute_scales_kernel(), most / (int64_t)sizeof(uint32_t),
-                                  PERMUTE_SCALES_THREADS, PERMUTE_SCALES_MAX_CTAS, PDL_VARIABLE, arguments);
+    return gpu_launch_permute_scales(problem, blackwell_permute_scales_kernel(), params, PDL_VARIABLE);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
@@ -213,7 +208,7 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &params));
     RETURN_IF_FAILED(make_dual_gemm_launch(problem->device, plan->tile, &dual_gemm));
     if (plan->permute_scales) {
-        RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
+        RETURN_IF_FAILED(launch_permute_scales(problem, &operands));
     }
     return launch_dual_gemm(problem, plan, &params, &dual_gemm);
 }

@@ -18,13 +18,13 @@ typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cu
                                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 int32_t gpu_error(const char *what, cudaError_t error) {
-    (void)cudaGetLastError(); /* a later call shall not be blamed for it; a sticky one stays */
+    (void)cudaGetLastError(); /* or a later call would report it again; a sticky error stays */
     return set_message(error == cudaErrorMemoryAllocation ? CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY
                                                           : CUSTOM_KERNEL_ERROR_DEVICE,
                        "%s: %s (%s)", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* "; it needs 10.0 or 10.3", behind what `detail` holds. */
+/* Appends "; it needs 10.0 or 10.3" to `detail`. */
 static void add_needed(const int *capabilities, int count, char *detail, size_t detail_bytes) {
     for (int i = 0; i < count; i++) {
         size_t used = strlen(detail);
@@ -289,15 +289,24 @@ int32_t gpu_launch(const struct problem *problem, const struct launch *launch, v
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t gpu_launch_grid_stride(const struct problem *problem, const void *kernel, int64_t items, int threads,
-                               int64_t most_ctas, const char *pdl_variable, void **arguments) {
-    int64_t ctas = ceil_div(items, threads);
+int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
+                                  struct permute_scales_params params, const char *pdl_variable) {
+    params.groups = problem->k / NVFP4_GROUP_ELEMS;
+    params.batches = problem->l;
+    params.scale_layout = problem->scale_layout;
+    int64_t most_words = 0; /* a row's scale factors of one tile, of the largest tensor */
+    for (int i = 0; i < params.count; i++) {
+        int64_t words = problem->l * round_up(params.tensors[i].rows, SCALE_TILE_ROWS) * params.tiles_k;
+        most_words = words > most_words ? words : most_words;
+    }
+    int64_t ctas = ceil_div(most_words, PERMUTE_SCALES_THREADS);
     struct launch launch = {
         .kernel = kernel,
-        .grid = {ctas < most_ctas ? ctas : most_ctas, 1, 1},
-        .threads = threads,
+        .grid = {ctas < PERMUTE_SCALES_MAX_CTAS ? ctas : PERMUTE_SCALES_MAX_CTAS, 1, 1},
+        .threads = PERMUTE_SCALES_THREADS,
         .cluster = 1,
         .pdl_variable = pdl_variable,
     };
+    void *arguments[] = {&params};
     return gpu_launch(problem, &launch, arguments);
 }

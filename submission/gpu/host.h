@@ -15,6 +15,7 @@
 
 #include "../core/backend.h"
 #include "limits.h"
+#include "permute_scales.h"
 
 enum {
     MAX_DEVICES = 64,
@@ -119,9 +120,9 @@ int gpu_clusters_at_once(const struct launch *launch);
  * waits for that itself (griddepcontrol.wait). */
 int32_t gpu_launch(const struct problem *problem, const struct launch *launch, void **arguments);
 
-/* Launches a kernel without clusters or shared memory in which each thread takes as many of `items` as the grid
- * leaves it: as many CTAs as there is work for, but not more than `most_ctas`. */
-int32_t gpu_launch_grid_stride(const struct problem *problem, const void *kernel, int64_t items, int threads,
-                               int64_t most_ctas, const char *pdl_variable, void **arguments);
+/* Launches a backend's kernel that permutes scale factors into the blocked layout.  `params` says which
+ * tensors, how many, and tiles_k; the rest of it follows from the problem. */
+int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
+                                  struct permute_scales_params params, const char *pdl_variable);
 
 #endif

@@ -24,6 +24,7 @@ struct launch_plan {
 struct operands {
     uint8_t *a; /* fp16, in scratch memory */
     const uint8_t *sfb1, *sfb2;
+    uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
 };
 
 static int32_t select_tile(const struct problem *problem, int *tile) {
@@ -72,10 +73,10 @@ static int64_t scratch_bytes(const struct launch_plan *plan) {
 
 static struct operands place_operands(const struct problem *problem, const struct launch_plan *plan,
                                       uint8_t *scratch) {
-    struct operands operands = {scratch, problem->sfb1, problem->sfb2};
+    struct operands operands = {.a = scratch, .sfb1 = problem->sfb1, .sfb2 = problem->sfb2};
     if (plan->permute_scales) {
-        operands.sfb1 = scratch + plan->a_bytes;
-        operands.sfb2 = operands.sfb1 + plan->scale_bytes;
+        operands.sfb1 = operands.permuted_sfb1 = scratch + plan->a_bytes;
+        operands.sfb2 = operands.permuted_sfb2 = operands.permuted_sfb1 + plan->scale_bytes;
     }
     return operands;
 }
@@ -140,18 +141,12 @@ static int32_t launch_dequantize(const struct problem *problem, const struct lau
 static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
                                      const struct operands *operands) {
     struct permute_scales_params params = {
-        .tensors = {{problem->sfb1, (uint8_t *)(uintptr_t)operands->sfb1, problem->n},
-                    {problem->sfb2, (uint8_t *)(uintptr_t)operands->sfb2, problem->n}},
-        .groups = problem->k / NVFP4_GROUP_ELEMS,
+        .tensors = {{problem->sfb1, operands->permuted_sfb1, problem->n},
+                    {problem->sfb2, operands->permuted_sfb2, problem->n}},
         .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
-        .batches = problem->l,
         .count = 2,
-        .scale_layout = problem->scale_layout,
     };
-    void *arguments[] = {&params};
-    return gpu_launch_grid_stride(problem, hopper_permute_scales_kernel(),
-                                  plan->scale_bytes / (int64_t)sizeof(uint32_t), PERMUTE_SCALES_THREADS,
-                                  PERMUTE_SCALES_MAX_CTAS, PDL_VARIABLE, arguments);
+    return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
 }
 
 static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, struct launch *launch) {

@@ -93,10 +93,10 @@ def _is_environ(node: ast.AST) -> bool:
 
 
 def _constants(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
-    """Strings, and tuples of strings, that are assigned to a name anywhere: the names of variables are unique."""
+    """Strings, and tuples of strings, that a module assigns to a name: by name alone, whichever the module."""
     found: dict[str, set[str]] = defaultdict(set)
     for module in modules.values():
-        for node in ast.walk(module):
+        for node in module.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 try:
                     found[node.targets[0].id] |= _strings(node.value, {})
@@ -205,7 +205,7 @@ def reads(sources: Mapping[str, str]) -> tuple[dict[str, set[str]], list[str]]:
             if path in c.texts:
                 names = set(c.reads(path))
             elif path in modules:
-                names = set(python_reads(path, modules, constants))
+                names = set() if "env" not in text else set(python_reads(path, modules, constants))
             else:
                 names = made.get(path) or (shell_reads(text) if text.startswith("#!/bin/sh") else set())
         except Unknown as error:

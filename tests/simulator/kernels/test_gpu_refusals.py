@@ -74,3 +74,27 @@ def test_a_problem_past_a_limit_is_refused(library, root, backend, tile, problem
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
     said = f"{message} on the {backend} backend with tile {tile}"
     assert json.loads(done.stdout) == [UNSUPPORTED, said]
+
+
+# Status of a call without the struct's last member, and of one that ends inside it.
+SHORTER = """
+import ctypes, sys
+from tests.submission.cpu_kit import INPUTS, ROWS, Args, fenced, random_problem
+import numpy as np
+problem = random_problem(1, 1, 64)
+library = ctypes.CDLL(sys.argv[1])
+kept = [fenced(x) for x in [*problem.tensors(ROWS), np.zeros(1, dtype=np.uint16)]]
+args = Args(Args.queue.offset, 0, -1, ROWS, 1, 1, 64, 1)
+for name, tensor in zip((*INPUTS, "c"), kept, strict=True):
+    setattr(args, name, tensor.ctypes.data)
+print(library.custom_kernel(ctypes.byref(args)), bool(kept[-1].any()))
+args.struct_bytes += 4
+print(library.custom_kernel(ctypes.byref(args)))
+"""
+
+
+def test_a_struct_without_a_queue_runs_and_one_that_ends_inside_it_does_not(library, root):
+    environment = os.environ | {"NVFP4_BACKEND": "hopper", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", SHORTER, str(library)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True", "2"]
