@@ -68,7 +68,7 @@ def measured_exchange() -> tuple[float, int]:
     found = re.search(r"\.reduction_ps = (\d+)", HOPPER_TILES.read_text())
     if found is None:
         raise ValueError("submission/hopper/tile_selection.c names no reduction_ps")
-    tokens, features = 256, 64  # of the configuration f64x256k2
+    tokens, features = 256, 64  # of the configuration m256n64k2
     return int(found[1]) * 1e-6, 2 * features * tokens * 4 // 2
 
 

@@ -24,14 +24,15 @@
 #define A_BOXES              (STAGE_K / A_BOX_K)
 #define OUTPUT_PAD_BYTES     16 /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name, warpgroups, m blocks a warpgroup, rows of A, stages, CTAs that share a tile's K */
+/* name (a tile's rows of A, rows of B, and shares of K), warpgroups, m blocks a warpgroup, rows of A, stages,
+ * CTAs that share a tile's K */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128, 2, 1, 128, 5, 1)                                                                                \
-    X(f64x256, 2, 1, 256, 3, 1)                                                                                \
-    X(f96x128, 3, 1, 128, 4, 1)                                                                                \
-    X(f96x64, 3, 1, 64, 6, 1)                                                                                  \
-    X(f64x256k2, 2, 1, 256, 3, 2)                                                                              \
-    X(f96x128k2, 3, 1, 128, 4, 2)
+    X(m128n64, 2, 1, 128, 5, 1)                                                                                \
+    X(m256n64, 2, 1, 256, 3, 1)                                                                                \
+    X(m128n96, 3, 1, 128, 4, 1)                                                                                \
+    X(m64n96, 3, 1, 64, 6, 1)                                                                                  \
+    X(m256n64k2, 2, 1, 256, 3, 2)                                                                              \
+    X(m128n96k2, 3, 1, 128, 4, 2)
 
 struct hopper_config {
     const char *name;

@@ -34,8 +34,10 @@ namespace hopper {
 /* ---- tile and shared memory ---- */
 
 #define CONSUMER_BARRIER 1
-#define FRAGMENT_STEPS   4 /* k16 steps that one dequantized group a lane feeds */
-#define VECTOR_HALVES    8 /* outputs of a 16-byte store */
+#define STEP_BYTES       (16 * FP16_BYTES)     /* of a row: K of one wgmma is 16 */
+#define FRAGMENT_STEPS   4                     /* that one dequantized group a lane feeds */
+#define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
+#define VECTOR_HALVES    8                     /* outputs of a 16-byte store */
 /* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS             24
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : 160)
@@ -221,7 +223,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
                                                     int block_row, int scale_row, int lane) {
     int row = lane / 4, quad_lane = lane % 4;
     /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
-    uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * 16;
+    uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * LANE_FP4_BYTES;
     int in_tiles = scale_row + row;
     uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
                           quad_lane / 2 * SCALE_TILE_BYTES;
@@ -286,7 +288,7 @@ static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::acc
 #pragma unroll
             for (int step = 0; step < FRAGMENT_STEPS; step++) {
                 uint64_t a = wgmma_swizzled_tile_descriptor(
-                    SHARED_MEMBER(stage, a) + group * (int)sizeof(shared_stage<T>::a[0]) + step * 32);
+                    SHARED_MEMBER(stage, a) + group * (int)sizeof(shared_stage<T>::a[0]) + step * STEP_BYTES);
                 wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[step], a,
                                                    k > 0 || group > 0 || step > 0);
             }

@@ -11,12 +11,12 @@ import pytest
 
 # Columns as config.h has them, and what a CTA takes: threads, bytes of shared memory, columns of tensor memory.
 HOPPER = {  # warpgroups, slabs, rows of A, stages, splits
-    "f64x128": (2, 1, 128, 5, 1),
-    "f64x256": (2, 1, 256, 3, 1),
-    "f96x128": (3, 1, 128, 4, 1),
-    "f96x64": (3, 1, 64, 6, 1),
-    "f64x256k2": (2, 1, 256, 3, 2),
-    "f96x128k2": (3, 1, 128, 4, 2),
+    "m128n64": (2, 1, 128, 5, 1),
+    "m256n64": (2, 1, 256, 3, 1),
+    "m128n96": (3, 1, 128, 4, 1),
+    "m64n96": (3, 1, 64, 6, 1),
+    "m256n64k2": (2, 1, 256, 3, 2),
+    "m128n96k2": (3, 1, 128, 4, 2),
 }
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m256n64": (64, 7, 2, 3, 1),
@@ -161,7 +161,7 @@ def test_of_equal_costs_the_larger_tile_is_taken(tiles):
     waves = (up(51 * 2 * 1969, H200_SMS), up(77 * 1969, H200_SMS))
     assert waves == (1522, 1149)
     assert 1522 * (96 * 128 * 44 + 96 * 1840 + 128 * 1290) == 1149 * (64 * 256 * 44 + 64 * 1840 + 256 * 1290)
-    assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "f64x256"
+    assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "m256n64"
 
 
 @pytest.mark.parametrize(

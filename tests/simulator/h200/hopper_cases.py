@@ -29,6 +29,18 @@ MAGNITUDES = 0x77  # of the two codes in a byte
 SIGNS = 0x88
 
 
+# What the configurations were called (rows of B x rows of A) when the card's outputs were recorded: the record's keys
+# and the inputs' seeds hold these names.
+RECORDED_AS = {
+    "m128n64": "f64x128",
+    "m256n64": "f64x256",
+    "m128n96": "f96x128",
+    "m64n96": "f96x64",
+    "m256n64k2": "f64x256k2",
+    "m128n96k2": "f96x128k2",
+}
+
+
 class Case(NamedTuple):
     """A call: what it computes on which tile configuration (empty: the library's choice)."""
 
@@ -42,8 +54,9 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
+        """Its key in the record."""
         shape = "x".join(map(str, self[:4]))
-        return f"{self.kind}.{shape}.{self.layout}.{self.config or 'auto'}"
+        return f"{self.kind}.{shape}.{self.layout}.{RECORDED_AS.get(self.config, self.config) or 'auto'}"
 
     @property
     def macs(self) -> int:

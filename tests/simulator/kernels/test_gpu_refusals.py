@@ -40,13 +40,13 @@ def library():
 @pytest.mark.parametrize(
     ("backend", "tile", "problem", "message"),
     [
-        ("hopper", "f96x64", (GRID * 64 + 1, 1, 64, 1), f"m is {GRID * 64 + 1}; expected at most {GRID * 64}"),
-        ("hopper", "f64x128", (1, DIMENSION + 1, 64, 1), f"n is {DIMENSION + 1}; expected at most {DIMENSION}"),
-        ("hopper", "f64x128", (1, 1, 2**28, 1), f"k is {2**28}; expected at most {DIMENSION}"),
-        ("hopper", "f64x128", (1, 1, 64, GRID + 1), f"l is {GRID + 1}; expected at most {GRID}"),
+        ("hopper", "m64n96", (GRID * 64 + 1, 1, 64, 1), f"m is {GRID * 64 + 1}; expected at most {GRID * 64}"),
+        ("hopper", "m128n64", (1, DIMENSION + 1, 64, 1), f"n is {DIMENSION + 1}; expected at most {DIMENSION}"),
+        ("hopper", "m128n64", (1, 1, 2**28, 1), f"k is {2**28}; expected at most {DIMENSION}"),
+        ("hopper", "m128n64", (1, 1, 64, GRID + 1), f"l is {GRID + 1}; expected at most {GRID}"),
         (
             "hopper",
-            "f64x128",
+            "m128n64",
             (2**22, 1, 2**27, 2**12),
             f"the size of a in bytes is {2**60}; expected at most {2**59 - 1}",
         ),
