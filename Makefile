@@ -126,45 +126,45 @@ mutate: build test-programs ## plant a few hundred faults, list those no test no
 
 bench: build ## time the CPU backend against torch, and the host cost of a call
 	@python=$$(scripts/setup.sh run) && \
-	$$python scripts/bench_cpu.py && \
-	$$python scripts/bench_host.py
+	$$python -m scripts.bench.cpu && \
+	$$python -m scripts.bench.host
 
 TARGET ?= auto
 bundle: ## write build/submission.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)
-	@python=$$(scripts/setup.sh test) && $$python scripts/bundle.py --target $(TARGET) $(BUNDLE_ARGS)
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.bundle --target $(TARGET) $(BUNDLE_ARGS)
 
 FILE ?= $(BUILD)/submission.py
 lint-submission: ## check any submission against the leaderboard's rules (FILE=)
-	@python=$$(scripts/setup.sh test) && $$python scripts/lint_submission.py $(FILE)
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.lint $(FILE)
 
 submit: ## send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
-	@python=$$(scripts/setup.sh test) && $$python scripts/submit.py $(FILE) $(SUBMIT_ARGS)
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.submit $(FILE) $(SUBMIT_ARGS)
 
 R ?=
 rounds-check: ## check the optimisation rounds: order in git, digests, figures, verdicts
-	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py check
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds check
 
 rounds-render: ## regenerate the tables, blocks and plot of shark_tank/
-	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py render
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds render
 
 rerun: ## R=N: build both commits of a round, measure again, say whether its verdict holds
 	@test -n "$(R)" || { echo 'rerun: give R=N, the number of a measured round'; exit 2; }
-	@python=$$(scripts/setup.sh test) && $$python scripts/rounds.py rerun $(R)
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds rerun $(R)
 
 history: ## render the rounds as one page, build/history/index.html, with plots
-	@python=$$(scripts/setup.sh test) && $$python scripts/history.py
+	@python=$$(scripts/setup.sh test) && $$python -m scripts.history
 
 compare: build ## on a CUDA device: time the GPU backend against cuBLAS and Triton
-	@python=$$(scripts/setup.sh run) && $$python scripts/check_gpu.py && $$python scripts/compare.py $(COMPARE_ARGS)
+	@python=$$(scripts/setup.sh run) && $$python -m scripts.bench.check_gpu && $$python -m scripts.bench.compare $(COMPARE_ARGS)
 
 account: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
 	@python=$$(scripts/setup.sh test) && \
-	$$python scripts/account_counters.py account --json shark_tank/account_counters.json && \
-	$$python scripts/account.py && $$python scripts/readme.py
+	$$python -m scripts.cost_model.counters account --json shark_tank/account_counters.json && \
+	$$python -m scripts.cost_model && $$python -m scripts.evidence.readme
 
 FIRST_DAY_ARGS ?=
 first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
-	@python=$$(scripts/setup.sh run) && $$python scripts/first_day.py $(FIRST_DAY_ARGS)
+	@python=$$(scripts/setup.sh run) && $$python -m scripts.bring_up $(FIRST_DAY_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)
@@ -174,7 +174,7 @@ sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of
 	@python=$$(scripts/setup.sh run) && \
 	for tool in $(SANITIZERS); do echo "$$tool" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
-	    $$python scripts/check_gpu.py --only rings --configs all || exit 1; done
+	    $$python -m scripts.bench.check_gpu --only rings --configs all || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
 format: ## format C, CUDA and Python

@@ -72,6 +72,7 @@ def _blamed(action: str) -> Iterator[None]:
 def _load(path: str) -> Callable[[tuple[torch.Tensor, ...]], torch.Tensor]:
     """custom_kernel of a submission file."""
     sys.modules["task"] = task  # `from task import input_t, output_t`
+    # The leaderboard runs a submission as a script: modules beside it can be imported.
     sys.path.insert(0, str(Path(path).resolve().parent))
     spec = importlib.util.spec_from_file_location("submission_under_test", path)
     if spec is None or spec.loader is None:

@@ -72,7 +72,7 @@ AREAS: dict[str, Area] = {
     "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference.py")),
     "eval": Area(("eval/*.py",), ("test_eval_units.py", "test_eval_protocol.py", "test_eval_guards.py")),
     "release": Area(
-        ("scripts/bundle*.py", "scripts/lint_submission.py", "scripts/submit.py"),
+        ("scripts/release/*.py",),
         (
             "test_lint_rules.py",
             "test_lint_submission.py",
@@ -83,7 +83,7 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "rounds": Area(
-        ("scripts/rounds*.py",),
+        ("scripts/rounds/*.py",),
         (
             "test_rounds_figures.py",
             "test_rounds_rules.py",
@@ -92,10 +92,10 @@ AREAS: dict[str, Area] = {
             "test_rounds.py",
         ),
     ),
-    "history": Area(("scripts/history*.py", "scripts/readme.py"), ("test_readme.py", "test_history.py")),
-    "cost-model": Area(("scripts/account*.py",), ("test_account.py",)),
+    "history": Area(("scripts/history/*.py", "scripts/evidence/readme.py"), ("test_readme.py", "test_history.py")),
+    "cost-model": Area(("scripts/cost_model/*.py",), ("test_account.py",)),
     "bring-up": Area(
-        ("scripts/first_day*.py", "scripts/compare*.py", "scripts/bench_*.py", "scripts/check_gpu.py"),
+        ("scripts/bring_up/*.py", "scripts/bench/*.py"),
         ("test_first_day.py",),
     ),
     "build": Area(

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip, protocol, report, stats
-from eval import eval as command
+from eval import chip, command, protocol, report, stats
 from eval.cases import CasesError, mixed_seed, parse_case, read_cases
 from eval.protocol import DescriptorError, Protocol, hidden_from_children, secret_seed
 from eval.stats import Ratio, Summary, geomean_ratio_interval, ratio_interval, relative_spread, summarise, verdict

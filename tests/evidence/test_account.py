@@ -6,9 +6,18 @@ import json
 
 import pytest
 
-from scripts import account
-from scripts.account_model import Design, Fit, blackwell_bounds, clusters_at_once, fit, geomean, hypotheses, parse_shape
-from scripts.account_tables import config_table
+from scripts.cost_model import compute as account
+from scripts.cost_model.model import (
+    Design,
+    Fit,
+    blackwell_bounds,
+    clusters_at_once,
+    fit,
+    geomean,
+    hypotheses,
+    parse_shape,
+)
+from scripts.cost_model.tables import config_table
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +32,7 @@ def result():
 
 def test_the_committed_account_is_what_the_committed_counts_give():
     for path, text in account.documents().items():
-        assert path.read_text() == text, f"{path.name} is stale: run scripts/account.py"
+        assert path.read_text() == text, f"{path.name} is stale: run python -m scripts.cost_model"
 
 
 def test_the_counts_are_of_the_configurations_there_are(counts):

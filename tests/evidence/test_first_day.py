@@ -10,8 +10,9 @@ import time
 import jsonschema
 import pytest
 
-from scripts import first_day, first_day_steps
-from scripts.first_day_steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Session, Step
+from scripts.bring_up import protocol as first_day
+from scripts.bring_up import steps as first_day_steps
+from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Session, Step
 
 SCHEMA = json.loads(first_day.SCHEMA.read_text())
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scripts.readme import BLOCKS, hopper, render
+from scripts.evidence.readme import BLOCKS, hopper, render
 
 
 def test_tables_are_current(root):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts import bundle_loader
-from scripts.bundle import LINK_FLAGS, TARGETS, collect_sources
+from scripts.release import bundle_loader
+from scripts.release.bundle import LINK_FLAGS, TARGETS, collect_sources
 
 
 def configure(monkeypatch, target):

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from reference.reference import generate_input
-from scripts import bundle, bundle_loader
-from scripts.bundle import TARGETS, BundleError, collect_sources, has_compiler, lint, locate, make_bundle
+from scripts.release import bundle, bundle_loader
+from scripts.release.bundle import TARGETS, BundleError, collect_sources, has_compiler, lint, locate, make_bundle
 
 TINY = "m: 40; n: 72; k: 64; l: 2; seed: 7\n"
 IMPORT = "import submission; print(submission._library._name)"
@@ -87,7 +87,9 @@ def entries(cache):
 def test_directives_come_first_and_the_commit_is_named(cpu_text):
     lines = cpu_text.splitlines()
     assert lines[:2] == ["#!POPCORN leaderboard nvfp4_dual_gemm", "#!POPCORN gpu CPU"]
-    assert re.match(r"# Target cpu, made by scripts/bundle.py from (commit [0-9a-f]{40}|an unknown commit)", lines[2])
+    assert re.match(
+        r"# Target cpu, made by scripts/release/bundle.py from (commit [0-9a-f]{40}|an unknown commit)", lines[2]
+    )
 
 
 def test_sources_are_verbatim_and_complete(root, cpu_text):
@@ -116,7 +118,10 @@ def test_a_target_without_its_sources_says_which(checkout):
     with pytest.raises(BundleError, match=r"target h200 needs submission/hopper/\*\.c, which does not exist"):
         make_bundle("h200", checkout)
     done = subprocess.run(
-        [sys.executable, str(checkout / "scripts/bundle.py"), "--target", "h200"], capture_output=True, text=True
+        [sys.executable, "-m", "scripts.release.bundle", "--target", "h200"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1 and "bundle: target h200 needs submission/hopper" in done.stderr
     assert not (checkout / "build").exists()
@@ -160,9 +165,10 @@ def test_the_same_tree_gives_the_same_bytes(root, tmp_path):
     made = []
     for seed in ("0", "1"):
         output = tmp_path / f"{seed}.py"
-        command = [sys.executable, str(root / "scripts/bundle.py"), "--target", "cpu", "--no-compile"]
+        command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--no-compile"]
         subprocess.run(
             [*command, "--output", str(output)],
+            cwd=root,
             env={**os.environ, "PYTHONHASHSEED": seed, "TZ": f"UTC{seed}"},
             check=True,
             capture_output=True,
@@ -203,7 +209,7 @@ def plant(checkout, name, text):
     line = path.read_text().count("\n") + 1
     with path.open("a") as file:
         file.write(text)
-    command = [sys.executable, str(checkout / "scripts/bundle.py"), "--target", "cpu", "--output", "out.py"]
+    command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", "out.py"]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     return line, done, (checkout / "out.py").exists()
 
@@ -216,7 +222,7 @@ def plant(checkout, name, text):
         ("submission/core/message.c", "#define PASTE(a, b) a##b\n", 22, "token-pasting: names are to be"),
         ("submission/submission.py", "if _call: import einops\n", 11, "import: the runner has no module 'einops'"),
         ("submission/submission.py", "_call[id(_call)]\n", 1, "pointer-key: a look-up by a tensor's address"),
-        ("scripts/bundle_loader.py", "# upstream\n", 5, "filtered-word: 'stream' is refused in any case"),
+        ("scripts/release/bundle_loader.py", "# upstream\n", 5, "filtered-word: 'stream' is refused in any case"),
     ],
 )
 def test_a_planted_fault_is_named_by_its_place_in_the_checkout(checkout, name, text, column, message):
@@ -300,8 +306,8 @@ def test_its_results_are_those_of_the_package(library_path, cpu_text, warm_cache
 def test_check_runs_the_harness_on_what_was_written(root, tmp_path):
     cases, output = tmp_path / "cases.txt", tmp_path / "build" / "out.py"
     cases.write_text(TINY)
-    command = [sys.executable, str(root / "scripts/bundle.py"), "--target", "cpu", "--output", str(output)]
-    done = subprocess.run([*command, "--check", "--cases", str(cases)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", str(output)]
+    done = subprocess.run([*command, "--check", "--cases", str(cases)], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"{output}: target cpu, {output.stat().st_size} bytes, first import \d+\.\d s", done.stdout)
     assert "1 of 1 tests pass" in done.stdout
@@ -314,8 +320,8 @@ def test_a_bundle_that_fails_the_harness_is_not_written(checkout, root, tmp_path
     cases.write_text(TINY)
     shim = checkout / "submission" / "submission.py"
     shim.write_text(shim.read_text().replace("    return c\n", "    return c.zero_()\n"))
-    command = [sys.executable, str(checkout / "scripts/bundle.py"), "--target", "cpu", "--output", str(output)]
-    done = subprocess.run([*command, "--check", "--cases", str(cases)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "scripts.release.bundle", "--target", "cpu", "--output", str(output)]
+    done = subprocess.run([*command, "--check", "--cases", str(cases)], cwd=checkout, capture_output=True, text=True)
     assert done.returncode == 1 and not output.exists(), done.stdout + done.stderr
     assert "the harness ended with exit status 112" in done.stderr and "not written" in done.stderr
 

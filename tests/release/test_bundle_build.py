@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import bundle, bundle_loader
-from scripts.bundle import LINK_FLAGS, TARGETS, BundleError, collect_sources, has_compiler, make_bundle
+from scripts.release import bundle, bundle_loader
+from scripts.release.bundle import LINK_FLAGS, TARGETS, BundleError, collect_sources, has_compiler, make_bundle
 from tests.release.bundle_kit import configure, macros
 
 FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "cpu": ()}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import bundle, bundle_loader
+from scripts.release import bundle, bundle_loader
 from tests.release.bundle_kit import configure, macros
 
 # --- the loader's compilers ----------------------------------------------------------------------------------------

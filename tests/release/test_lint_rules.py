@@ -1,4 +1,4 @@
-"""scripts/lint_submission.py, rule by rule at its edges: every name of its lists, and what lies just outside."""
+"""scripts/release/lint.py, rule by rule at its edges: every name of its lists, and what lies just outside."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from scripts import lint_submission
-from scripts.lint_submission import KERNELGUARD_LIMIT_S, Finding, kernelguard_findings, lint_bytes, main
+from scripts.release import lint as lint_submission
+from scripts.release.lint import KERNELGUARD_LIMIT_S, Finding, kernelguard_findings, lint_bytes, main
 
 HEAD = "#!POPCORN leaderboard x\n#!POPCORN gpu B200\n"
 BODY = "def custom_kernel(data):\n    return data\n"

@@ -1,4 +1,4 @@
-"""scripts/lint_submission.py: each rule finds its planted fault at the right line and column, and nothing else."""
+"""scripts/release/lint.py: each rule finds its planted fault at the right line and column, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from scripts import lint_submission
-from scripts.lint_submission import MAX_BYTES, Finding, kernelguard_findings, lint, lint_bytes
+from scripts.release import lint as lint_submission
+from scripts.release.lint import MAX_BYTES, Finding, kernelguard_findings, lint, lint_bytes
 
 CLEAN = '''#!POPCORN leaderboard nvfp4_dual_gemm
 #!POPCORN gpu B200
@@ -211,8 +211,8 @@ def test_a_detector_that_breaks_or_refuses_without_a_pattern_is_a_finding(monkey
 
 
 def command(root, *arguments):
-    script = str(root / "scripts" / "lint_submission.py")
-    return subprocess.run([sys.executable, script, *map(str, arguments)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "scripts.release.lint", *map(str, arguments)]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
 
 def test_the_command_prints_places_and_its_exit_status_says_whether(root, tmp_path):

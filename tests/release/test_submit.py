@@ -1,4 +1,4 @@
-"""scripts/submit.py: the command it runs, and that no output but a real pass is read as one."""
+"""scripts/release/submit.py: the command it runs, and that no output but a real pass is read as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from scripts.submit import command_line, directives, read_verdict
+from scripts.release.submit import command_line, directives, read_verdict
 
 SUBMISSION = """#!POPCORN leaderboard nvfp4_dual_gemm
 #!POPCORN gpu B200
@@ -100,9 +100,9 @@ def submit(root, tmp_path):
             program = programs / "popcorn-cli"
             program.write_text(f"#!/bin/sh\necho sent >> {tmp_path}/sent\n{popcorn}\n")
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        script = str(root / "scripts" / "submit.py")
         return subprocess.run(
-            [sys.executable, script, str(file), *arguments],
+            [sys.executable, "-m", "scripts.release.submit", str(file), *arguments],
+            cwd=root,
             env={**os.environ, "PATH": f"{programs}:/usr/bin:/bin"},
             capture_output=True,
             text=True,
@@ -151,6 +151,6 @@ def test_a_file_with_findings_is_not_sent(submit):
 
 
 def test_a_missing_file_is_wrong_usage(root, tmp_path):
-    script = str(root / "scripts" / "submit.py")
-    done = subprocess.run([sys.executable, script, str(tmp_path / "none.py")], capture_output=True, text=True)
+    command = [sys.executable, "-m", "scripts.release.submit", str(tmp_path / "none.py")]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 2 and "`make bundle`" in done.stderr

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from scripts import rounds, rounds_check
-from scripts.rounds_model import Tank, write_json
+from scripts.rounds import check as rounds_check
+from scripts.rounds import commands as rounds
+from scripts.rounds.model import Tank, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]

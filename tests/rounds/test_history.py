@@ -10,9 +10,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from scripts import history, history_markdown, history_page
-from scripts.history_data import png_digest, series_digest, shape_series
-from scripts.rounds_model import Tank
+from scripts.history import markdown as history_markdown
+from scripts.history import page as history_page
+from scripts.history import site as history
+from scripts.history.data import png_digest, series_digest, shape_series
+from scripts.rounds.model import Tank
 from tests.rounds.rounds_kit import ROOT, SHAPES, make_tank, measure_all
 
 REPO = "https://example.org/repo"

@@ -5,8 +5,11 @@ import shutil
 
 import pytest
 
-from scripts import rounds, rounds_check, rounds_render, rounds_stats
-from scripts.rounds_model import RoundError, Tank, parse_samples, read_bytes, write_json
+from scripts.rounds import check as rounds_check
+from scripts.rounds import commands as rounds
+from scripts.rounds import render as rounds_render
+from scripts.rounds import stats as rounds_stats
+from scripts.rounds.model import RoundError, Tank, parse_samples, read_bytes, write_json
 from tests.rounds.rounds_kit import (
     ENV,
     ROOT,

@@ -7,8 +7,11 @@ import json
 
 import pytest
 
-from scripts import rounds_figures, rounds_model, rounds_simulation, rounds_stats
-from scripts.rounds_model import RoundError, Tank, parse_samples, read_bytes
+from scripts.rounds import figures as rounds_figures
+from scripts.rounds import model as rounds_model
+from scripts.rounds import simulation as rounds_simulation
+from scripts.rounds import stats as rounds_stats
+from scripts.rounds.model import RoundError, Tank, parse_samples, read_bytes
 from tests.rounds.rounds_kit import ROOT, SHAPES
 
 

@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
-from scripts import rounds_check, rounds_model
-from scripts.rounds import store_run
-from scripts.rounds_model import RoundError, Tank
+from scripts.rounds import check as rounds_check
+from scripts.rounds import model as rounds_model
+from scripts.rounds.commands import store_run
+from scripts.rounds.model import RoundError, Tank
 from tests.rounds.rounds_kit import (
     ENV,
     SHAPES,

@@ -6,8 +6,9 @@ import copy
 
 import pytest
 
-from scripts import rounds_check, rounds_model
-from scripts.rounds_model import RoundError, Tank
+from scripts.rounds import check as rounds_check
+from scripts.rounds import model as rounds_model
+from scripts.rounds.model import RoundError, Tank
 from tests.rounds.rounds_kit import ROOT, SHAPES
 
 RECORD = Tank(ROOT)

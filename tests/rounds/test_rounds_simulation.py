@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from scripts import rounds, rounds_render
+from scripts.rounds import commands as rounds
+from scripts.rounds import render as rounds_render
 from tests.rounds.rounds_kit import SHAPES, commit, edit, git, make_tank, problems_of, run, write_prose
 
 VIEWS = ("--performance", "0.9: halved B", "--practicality", "0.97: known", "--theory", "0.88: halved B")

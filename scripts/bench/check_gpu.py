@@ -1,0 +1,256 @@
+"""Checks the GPU back end on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
+
+Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
+of these configurations of the back end's config.h, or with all.  --device cpu takes the CPU back end, or with
+NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from eval.cases import read_cases
+from reference.reference import check_against_oracle, check_implementation, generate_input
+from scripts.cost_model.tables import config_table
+from submission.submission import backends, custom_kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+EDGES = (1, 40, 72, 129, 200, 1000)
+EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configuration that splits K
+REPEATS = 1000
+CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")  # a back end reads its own
+REFUSAL = "for configuration"  # how a back end says that a named configuration does not take a shape
+Verdict = Iterator[tuple[str, bool, str]]
+device = "cuda"
+
+
+def poisoned(*shape: int, seed: int = 1111, full: bool = False) -> tuple[torch.Tensor, ...]:
+    """Inputs whose output holds NaN, so that an element nobody writes shows."""
+    data = generate_input(*shape, seed, full=full, device=device)
+    data[-1].fill_(float("nan"))
+    return data
+
+
+def judged(
+    what: str,
+    data: tuple[torch.Tensor, ...],
+    check: Callable[[tuple[torch.Tensor, ...], torch.Tensor], tuple[bool, str]],
+) -> Verdict:
+    """A call and its check; nothing where the configuration asked for refuses the shape."""
+    try:
+        output = custom_kernel(data)
+    except RuntimeError as error:
+        if REFUSAL in str(error):
+            return
+        raise
+    yield what, *check(data, output)
+
+
+def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Equal to the bit, NaNs included."""
+    return torch.equal(x.view(torch.int16), y.view(torch.int16))
+
+
+def leaderboard() -> Verdict:
+    """The ten tests and the four benchmarks, with the leaderboard's own check."""
+    for name in ("test", "benchmark"):
+        for case in read_cases(ROOT / "eval" / "cases" / f"{name}.txt"):
+            data = poisoned(*case.shape, seed=case.seed)
+            yield from judged(f"{name} {case.shape}", data, check_implementation)
+
+
+def edges() -> Verdict:
+    """Sizes that are no multiple of any tile, K of an odd number of scale tiles, L = 3, both scale layouts."""
+    shapes = [(m, n, EDGE_K, 1) for m in EDGES for n in EDGES]
+    shapes += [(129, 200, k, 3) for k in (64, 128, 192, 448, 1024, 7168)] + [(1, 1, 64, 1), (300, 7, 320, 2)]
+    for i, shape in enumerate(shapes):
+        for full in (False, True):
+            data = poisoned(*shape, seed=i, full=full)
+            for verdict in judged(f"blocked {shape} full={full}", data, check_against_oracle):
+                yield verdict
+                blocked = data[-1].clone()
+                data[-1].fill_(float("nan"))
+                rows = custom_kernel((*data[:6], data[-1]))
+                yield f"rows {shape} full={full}", same_bits(rows, blocked), "differs from the blocked layout"
+
+
+def full_benchmarks() -> Verdict:
+    """Every code and every scale on the benchmark shapes."""
+    for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
+        data = poisoned(*case.shape, seed=7, full=True)
+        yield from judged(f"full {case.shape}", data, check_against_oracle)
+
+
+def nan_scales() -> Verdict:
+    """A NaN scale factor makes NaN of every output it takes part in, and of no other."""
+    for tensor, (row, group) in ((6, (5, 3)), (7, (70, 11)), (8, (129, 0))):
+        for byte in (0x7F, 0xFF):
+            data = poisoned(200, 200, EDGE_K, 1)
+            index = (row % 32, row % 128 // 32, row // 128, group % 4, group // 4, 0)
+            data[tensor].view(torch.uint8)[index] = byte
+            for codes in data[:3]:
+                codes.view(torch.uint8)[:, :8] = 0  # NaN times zero is NaN, too
+            output = custom_kernel(data)[..., 0]
+            want = torch.zeros_like(output, dtype=torch.bool)
+            if tensor == 6:
+                want[row] = True
+            else:
+                want[:, row] = True
+            yield f"NaN {byte:#x} in tensor {tensor}", bool(torch.equal(output.isnan(), want)), "NaNs are elsewhere"
+
+
+def repeats() -> Verdict:
+    """The same inputs give the same bits every time, calls back to back."""
+    data = poisoned(256, 4096, 7168, 1)
+    want = custom_kernel(data).clone()
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    for _ in range(REPEATS):
+        data[-1].fill_(float("nan"))
+        wrong += (custom_kernel(data).view(torch.int16) != want.view(torch.int16)).sum()
+    yield f"{REPEATS} repeats", int(wrong) == 0, f"{int(wrong)} elements differ"
+
+
+def back_to_back() -> Verdict:
+    """Calls of different shapes without a pause between them: dependent launches must not run ahead."""
+    shapes = ((256, 4096, 7168, 1), (40, 72, 64, 3), (512, 3072, 7168, 1), (256, 3072, 4096, 1), (129, 200, 448, 1))
+    sets = [poisoned(*shape, seed=i) for i, shape in enumerate(shapes * 3)]
+    wants = [custom_kernel(data).clone() for data in sets]
+    torch.cuda.synchronize()
+    for data in sets:
+        data[-1].fill_(float("nan"))
+    for data in sets * 5:
+        custom_kernel(data)
+    torch.cuda.synchronize()
+    for i, (data, want) in enumerate(zip(sets, wants, strict=True)):
+        yield f"back to back {i}", same_bits(data[-1], want), "differs from the same call alone"
+
+
+def produced_inputs() -> Verdict:
+    """Inputs written by the kernel just before, on the same queue."""
+    source, data = poisoned(256, 4096, 7168, 1, seed=3), poisoned(256, 4096, 7168, 1, seed=4)
+    want = custom_kernel(source).clone()
+    for _ in range(20):
+        for to, of in zip(data[:9], source[:9], strict=True):
+            to.view(torch.uint8).zero_()
+            to.view(torch.uint8).copy_(of.view(torch.uint8))
+        custom_kernel(data)
+    torch.cuda.synchronize()
+    yield "inputs made just before", same_bits(data[-1], want), "stale inputs were read"
+
+
+def rings() -> Verdict:
+    """Small shapes whose K goes around every ring of stages several times: for compute-sanitizer (make sanitize)."""
+    for shape in ((129, 200, 3072, 1), (40, 72, 2112, 2)):
+        data = poisoned(*shape, full=True)
+        yield f"{shape}", *check_against_oracle(data, custom_kernel(data))
+        yield f"rows {shape}", *check_against_oracle((*data[:6], data[-1]), custom_kernel((*data[:6], data[-1])))
+
+
+def capture() -> Verdict:
+    """Under CUDA graph capture, on a queue of torch's."""
+    data = poisoned(256, 3072, 4096, 1)
+    want = custom_kernel(data).clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        custom_kernel(data, queue=torch.cuda.current_stream().cuda_stream)
+    for i in range(3):
+        data[-1].fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        yield f"graph replay {i}", same_bits(data[-1], want), "differs from the call outside"
+
+
+def errors() -> Verdict:
+    """Bad input is refused, and the device works afterwards."""
+    data = poisoned(128, 128, 256, 1)
+    for name, bad, expected in (
+        ("mixed devices", (*data[:9], data[9].cpu()), ValueError),
+        ("host inputs", (data[0].cpu(), *data[1:]), ValueError),
+        ("wrong dtype", (data[0].view(torch.uint8), *data[1:]), TypeError),
+    ):
+        try:
+            custom_kernel(bad)
+            yield name, False, "was accepted"
+        except expected as error:
+            yield name, True, str(error)
+    os.environ["NVFP4_BACKEND"] = "cpu"
+    try:
+        custom_kernel(data)
+        yield "cpu back end on CUDA tensors", False, "was accepted"
+    except ValueError as error:
+        yield "cpu back end on CUDA tensors", "CUDA" in str(error), str(error)
+    finally:
+        del os.environ["NVFP4_BACKEND"]
+    yield "works afterwards", *check_implementation(data, custom_kernel(data))
+
+
+CHECKS: dict[str, Callable[[], Verdict]] = {
+    check.__name__: check
+    for check in (
+        leaderboard, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings, capture, errors
+    )
+}  # fmt: skip
+
+
+def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
+    """One check with one configuration; an exception is its last failure."""
+    os.environ |= dict.fromkeys(CONFIG_VARIABLES, config)
+    passed, failures = 0, []
+    label = config or "auto"
+    try:
+        for what, ok, message in CHECKS[name]():
+            passed += ok
+            if not ok:
+                failures.append(f"{what} {message}")
+            if not ok or verbose:
+                print(f"  {'pass' if ok else 'FAIL'} {label} {name}: {what} {message}", flush=True)
+    except Exception as error:  # of the kernel or of the device: a failure like any other
+        failures.append(f"{type(error).__name__}: {error}")
+        print(f"  FAIL {label} {name}: {failures[-1]}", flush=True)
+    print(f"{label} {name}: {passed} passed", flush=True)
+    return {"config": label, "check": name, "passed": passed, "failures": failures}
+
+
+def every_config() -> list[str]:
+    """The configurations of the GPU back end that runs here."""
+    usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
+    return list(config_table(os.environ.get("NVFP4_BACKEND") or usable[0]))
+
+
+def main() -> int:
+    """Runs the checks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(CHECKS))
+    parser.add_argument("--configs", default="", help="comma-separated, or all; default: the library's choice")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what passed and failed there")
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    global device
+    device = options.device
+    if device == "cuda" and not torch.cuda.is_available():
+        print("check_gpu.py: no CUDA device", file=sys.stderr)
+        return 1
+    for backend in backends():
+        print(f"{backend.name}: {backend.detail}")
+    results = [
+        run_check(config, name, options.verbose)
+        for config in (every_config() if options.configs == "all" else options.configs.split(","))
+        for name in options.only.split(",")
+    ]
+    if options.json:
+        options.json.write_text(json.dumps({"checks": results}, indent=2) + "\n")
+    failed = sum(len(result["failures"]) for result in results)
+    print(f"{failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

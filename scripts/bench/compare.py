@@ -1,0 +1,315 @@
+"""Times the GPU back end against its peers, side by side in one run on a CUDA device.
+
+Variants: `auto` (the library's own choice), names of the back end's config.h, and any of them with `+again` (the
+same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take the
+library given by --library NAME=FILE instead of this checkout's.  Peers: scripts/bench/baselines.py.
+
+A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
+rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
+--device cpu tries all of it without a GPU (with NVFP4_SIMULATE=1, on the simulator): its times say nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+
+import torch
+
+from eval import chip
+from eval.cases import read_cases
+from eval.report import print_table
+from eval.stats import ratio_interval, relative_spread
+from reference import nvfp4
+from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
+from scripts.bench.baselines import PEERS, ROUNDED, UNGATED, Call, gated, peer
+from submission.submission import custom_kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
+FLUSH_BYTES = 1 << 30
+FLUSH_FILLS = 8
+SEED = 1111
+HALF_TOLERANCE = 2e-2  # of the peers that round the two products to fp16, relative to the largest output
+
+
+class Problem:
+    """One shape with its inputs, expanded operands and the variants' outputs."""
+
+    def __init__(self, m: int, n: int, k: int, inputs: int, device: str) -> None:
+        self.m, self.n, self.k = m, n, k
+        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device=device) for i in range(inputs)]
+        self.expanded = [
+            tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
+            for d in self.data
+        ]
+        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.expanded]
+        self.expanded = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.expanded, self.stacked, strict=True)]
+        self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
+
+    def output(self, i: int) -> torch.Tensor:
+        """The tensor c of input i, as (M, N)."""
+        return self.data[i][-1][..., 0]
+
+
+def load_shim(library: str) -> Callable[..., torch.Tensor]:
+    """custom_kernel of this checkout's shim on another library."""
+    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", ROOT / "submission" / "submission.py")
+    module = importlib.util.module_from_spec(spec)
+    os.environ["NVFP4_LIBRARY"] = library
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del os.environ["NVFP4_LIBRARY"]
+    return module.custom_kernel
+
+
+def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]]) -> Call:
+    """A variant of the library: its configuration is an environment variable the library reads in each call."""
+    library, _, variant = name.rpartition("/")
+    kernel = kernels[library]
+    config, *suffixes = variant.split("+")
+    dependent = "0" if "plain" in suffixes else "1"
+
+    def call(i: int) -> None:
+        kernel(problem.data[i])
+
+    def prepare() -> None:
+        for backend in BACKENDS:
+            os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
+            os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
+
+    call.prepare = prepare
+    return call
+
+
+def synchronize(device: str) -> None:
+    """Waits for a CUDA device; others have nothing in flight."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
+    """What is wrong with a variant's results, if anything; every element has to be written."""
+    for i in (0, len(problem.data) - 1):
+        problem.data[i][-1].fill_(float("nan"))
+        problem.both.fill_(float("nan"))
+        call(i)
+        synchronize(problem.both.device.type)
+        if name in UNGATED:
+            gated(problem.both, problem.n, problem.output(i))
+        output = problem.data[i][-1]
+        if name in ROUNDED:
+            error = (output.float() - wants[i].float()).abs().max() / wants[i].float().abs().max()
+            if not error < HALF_TOLERANCE:
+                return f"{name}: relative error {error:g}"
+        else:
+            ok, message = compare(output, wants[i])
+            if not ok:
+                return f"{name}: {message}"
+    return ""
+
+
+class Timer:
+    """Rounds of back-to-back calls from a cold cache."""
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device == "cuda"
+        self.clock_mhz: list[int] = []
+        if self._cuda:
+            self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self._clock = chip.Clock(torch.device("cuda", torch.cuda.current_device()))
+
+    def round_us(self, call: Call, count: int) -> float:
+        """Mean time of count calls; the flush lasts long enough for all of them to be queued behind it."""
+        getattr(call, "prepare", lambda: None)()
+        if not self._cuda:
+            begin = time.perf_counter()
+            for i in range(count):
+                call(i)
+            return (time.perf_counter() - begin) * 1e6 / count
+        for i in range(FLUSH_FILLS):
+            self._flush.fill_(i)
+        self._events[0].record()
+        for i in range(count):
+            call(i)
+        self._events[1].record()
+        self._events[0].synchronize()
+        mhz = self._clock.read_mhz()  # while the calls run
+        torch.cuda.synchronize()
+        if mhz is not None:
+            self.clock_mhz.append(mhz)
+        return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
+
+
+def nvidia_smi(query: str) -> str:
+    """One answer of nvidia-smi, or why there is none."""
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"unknown ({type(error).__name__})"
+
+
+def environment(commit: str, clock_mhz: float | None, device: str) -> dict[str, object]:
+    """What a reader has to know of the machine and the code."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "submission").rglob("*")):
+        if path.is_file() and path.suffix in {".c", ".h", ".cu", ".cuh", ".py"}:
+            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    return {
+        "chip": chip.name(torch.device(device)),
+        "driver": nvidia_smi("driver_version"),
+        "versions": versions,
+        "clocks": {
+            "sm_mhz_while_timing": clock_mhz,
+            "sm_mhz_max": nvidia_smi("clocks.max.sm"),
+            "memory_mhz": nvidia_smi("clocks.mem"),
+        },
+        "flags": "nvcc -O3 -lineinfo, sm_90a and sm_100a (submission/*/build.mk)",
+        "digests": {"submission": digest.hexdigest()},
+        "commit": commit,
+    }
+
+
+def run_shape(
+    shape: tuple[int, int, int], variants: list[str], options: argparse.Namespace, timer: Timer
+) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """The samples of one shape, and the variants that were left out with the reason."""
+    problem = Problem(*shape, options.inputs, options.device)
+    wants = [ref_kernel(data) for data in problem.data]
+    ok, message = check_against_oracle(problem.data[0], wants[0])
+    if not ok:
+        raise RuntimeError(f"the reference is wrong: {message}")
+    calls: dict[str, Call] = {}
+    left_out: dict[str, str] = {}
+    for name in variants:
+        try:
+            call = peer(problem, name) if name in PEERS else ours(problem, name, options.kernels)
+            getattr(call, "prepare", lambda: None)()
+            wrong = check(problem, name, call, wants)
+        except Exception as error:  # a peer that cannot run is a line of the report, not the end of it
+            wrong = f"{name}: {type(error).__name__}: {str(error)[:300]}"
+        if wrong:
+            left_out[name] = wrong
+            print(f"left out at {shape}: {wrong}", flush=True)
+        else:
+            calls[name] = call
+    samples: list[dict[str, object]] = []
+    for call in calls.values():
+        timer.round_us(call, options.inputs)
+    begin = time.monotonic()
+    repeat = 0
+    while repeat < options.repeats and time.monotonic() - begin < options.seconds:
+        for name in random.sample(list(calls), len(calls)):
+            us = timer.round_us(calls[name], options.inputs)
+            samples.append({"shape": list(shape), "variant": name, "repeat": repeat, "us": us})
+        repeat += 1
+    for name, call in calls.items():
+        getattr(call, "prepare", lambda: None)()
+        wrong = check(problem, name, call, wants)
+        if wrong:
+            left_out[name] = f"wrong after timing: {wrong}"
+            print(f"left out at {shape}: {left_out[name]}", flush=True)
+    return [sample for sample in samples if sample["variant"] not in left_out], left_out
+
+
+def report(
+    samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]], chip_name: str
+) -> None:
+    """One table: medians, and each variant against the first peer and the first variant."""
+    header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
+    header += [f"/ {variants[0]}", "/ cublas_one_gemm"]
+    by: dict[str, list[list[float]]] = {
+        name: [[s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)] for shape in shapes]
+        for name in variants
+    }
+    rows = []
+    for name in variants:
+        row = [name, *(f"{median(us):.2f}" if us else "-" for us in by[name])]
+        if all(by[name]):
+            row.append(f"{geometric_mean(median(us) for us in by[name]):.2f}")
+            row.append(f"{100 * max(relative_spread(us) for us in by[name]):.1f} %")
+            for base in (variants[0], "cublas_one_gemm"):
+                if base in by and all(by[base]):
+                    pairs = zip(by[name], by[base], strict=True)
+                    row.append(f"{geometric_mean(ratio_interval(a, b).ratio for a, b in pairs):.3f}")
+                else:
+                    row.append("-")
+        else:
+            row += ["-"] * 4
+        rows.append(row)
+    print_table(f"{chip_name}: us a call, medians of interleaved rounds", header, rows)
+
+
+def main() -> int:
+    """Runs the comparison; prints the table and writes samples, environment and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
+    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated; empty for none")
+    parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
+    parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
+    parser.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
+    parser.add_argument("--samples", type=Path, metavar="FILE.jsonl")
+    parser.add_argument("--env", type=Path, metavar="FILE.json")
+    parser.add_argument("--json", type=Path, metavar="FILE.json")
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("compare.py: no CUDA device", file=sys.stderr)
+        return 1
+    torch.backends.cuda.matmul.allow_tf32 = False
+    named = (entry.split("=", 1) for entry in options.library)
+    options.kernels = {"": custom_kernel} | {name: load_shim(path) for name, path in named}
+    variants = [name for name in (*options.variants.split(","), *options.peers.split(",")) if name]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
+    shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
+    commit = options.commit
+    if not commit:
+        git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        commit = git.stdout.strip()
+    timer, samples, left_out = Timer(options.device), [], {}
+    for shape in shapes:
+        of_shape, left = run_shape(shape, variants, options, timer)
+        samples += of_shape
+        left_out |= left
+        torch.cuda.empty_cache()
+    env = environment(commit, median(timer.clock_mhz) if timer.clock_mhz else None, options.device)
+    if options.samples:
+        options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    if options.env:
+        options.env.write_text(json.dumps(env, indent=2) + "\n")
+    if options.json:
+        medians = {
+            name: {
+                "x".join(map(str, shape)): median(us)
+                for shape in shapes
+                if (us := [s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)])
+            }
+            for name in variants
+        }
+        options.json.write_text(json.dumps({**env, "median_us": medians, "left_out": left_out}, indent=2) + "\n")
+    report(samples, variants, shapes, str(env["chip"]))
+    print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
+    for reason in left_out.values():
+        print(f"left out: {reason}")
+    return 1 if any(name not in PEERS for name in left_out) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

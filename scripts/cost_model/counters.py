@@ -1,0 +1,191 @@
+"""Counts of the GPU kernels at the benchmark shapes, by the simulator.
+
+    make simulator
+    python -m scripts.cost_model.counters account --json shark_tank/account_counters.json
+    python -m scripts.cost_model.counters rounds --variant base=m256n64 --variant wide=m256n64@FILE.so --json FILE.json
+
+`account`: every configuration of the Blackwell back end and what its rule chooses, and the Hopper back end's choice.
+`rounds`: for scripts.rounds simulate, each variant a configuration (or `auto`) of a library, with a check of its
+results and for hazards in two modes.  Counts are exact and the same on every machine; they are no times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.cost_model.tables import config_table
+from scripts.rounds.model import benchmark_shapes, write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "build" / "libcustom_kernel_sim.so"
+TILE_TABLE = ROOT / "build" / "tile_table"  # submission/tile_table/main.c says what it prints
+SHORTEST_K = 256  # a stage
+SMS = {"blackwell": 148, "hopper": 132}
+MODES = ("late", "random:1")
+KEPT = (
+    "ctas",
+    "instructions",
+    "tma_load_bytes",
+    "tma_store_bytes",
+    "global_store_sectors",
+    "global_store_bytes",
+    "shared_load_bytes",
+    "shared_store_bytes",
+    "shared_wavefronts",
+    "shared_ideal_wavefronts",
+    "tensor_instructions",
+    "tensor_cycles",
+    "async_operations",
+    "barrier_waits",
+    "barrier_waits_blocked",
+)
+ROLES = {"load": (0,), "mma": (1,), "epilogue": (2, 3, 4, 5)}  # warps of a Blackwell CTA
+
+CALL = """
+import hashlib, sys
+from reference.reference import generate_input
+from submission.submission import custom_kernel
+m, n, k = map(int, sys.argv[1].split("x"))
+output = custom_kernel(generate_input(m=m, n=n, k=k, l=1, seed=1111))
+print(hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest())
+"""
+CHECK = ("-m", "scripts.bench.check_gpu", "--device", "cpu", "--only", "rings")
+
+
+def simulate(
+    command: list[str], backend: str, config: str, library: Path, **environment: str
+) -> tuple[dict[str, Any], str]:
+    """The simulator's report of a process and what it printed; RuntimeError with that where it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        settings = {
+            "NVFP4_SIMULATE": "1",
+            "NVFP4_BACKEND": backend,
+            "NVFP4_LIBRARY": str(library),
+            "NVFP4_SIMULATE_JSON": str(report),
+            f"NVFP4_{backend.upper()}_CONFIG": "" if config == "auto" else config,
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        }
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{backend} {config}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return json.loads(report.read_text()), done.stdout
+
+
+@cache
+def counters(shape: str, backend: str, config: str, library: Path = LIBRARY) -> tuple[dict[str, int], str]:
+    """Counts of one call, a Blackwell kernel's instructions also by role; and a digest of its output.
+
+    Copies land as late as they may, so that a blocked wait is one that could block.
+    """
+    settings = {"NVFP4_SIMULATE_CHECKS": "0", "NVFP4_SIMULATE_MODE": "late"}
+    report, printed = simulate(["-c", CALL, shape], backend, config, library, **settings)
+    found = report["counters"]
+    kept = {name: found[name] for name in KEPT}
+    warps = {warp["index"]: warp for warp in found["instructions_by_warp"]}
+    if backend == "blackwell" and len(warps) == sum(map(len, ROLES.values())):
+        for role, places in ROLES.items():
+            kept[f"{role}_instructions"] = sum(warps[place]["instructions"] for place in places)
+    return kept, printed.strip()
+
+
+@cache
+def checked(config: str, library: Path) -> dict[str, dict[str, Any]]:
+    """Whether results are right, and what the simulator finds, in each mode: full inputs, K around the ring."""
+    found = {}
+    for mode in MODES:
+        words = [*CHECK, "--configs", "" if config == "auto" else config]
+        try:
+            report, _ = simulate(words, "blackwell", config, library, NVFP4_SIMULATE_MODE=mode)
+            found[mode] = {"right": True, "verdict": report["verdict"]}
+        except RuntimeError as error:
+            found[mode] = {"right": False, "verdict": str(error)[-500:]}
+    return found
+
+
+def chosen(backend: str) -> dict[str, str]:
+    """The tile that the backend selects for each shape."""
+    shapes = benchmark_shapes(ROOT)
+    command = [TILE_TABLE, backend, str(SMS[backend]), *shapes]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {shape: answer[shape]["tile"] for shape in shapes}
+
+
+def with_prologue(shape: str, config: str, splits: int, library: Path) -> dict[str, int]:
+    """Counts of a Blackwell configuration, and the load warp's instructions up to the copies of its first stage."""
+    m, n, _ = shape.split("x")
+    shortest, _ = counters(f"{m}x{n}x{SHORTEST_K * splits}", "blackwell", config, library)
+    counted, _ = counters(shape, "blackwell", config, library)
+    return counted | {"prologue_instructions": shortest["load_instructions"] // shortest["ctas"]}
+
+
+def for_account(library: Path) -> dict[str, Any]:
+    """All that compute.py computes from."""
+    shapes = benchmark_shapes(ROOT)
+    choices = {backend: chosen(backend) for backend in SMS}
+    blackwell = {
+        config: {shape: with_prologue(shape, config, figures["split_k"], library) for shape in shapes}
+        for config, figures in config_table("blackwell").items()
+    }
+    return {
+        "command": "python -m scripts.cost_model.counters account --json shark_tank/account_counters.json",
+        "blackwell": {"configs": config_table("blackwell"), "chosen": choices["blackwell"], "counters": blackwell},
+        "hopper": {
+            "configs": config_table("hopper"),
+            "chosen": choices["hopper"],
+            "counters": {"auto": {shape: counters(shape, "hopper", "auto", library)[0] for shape in shapes}},
+        },
+    }
+
+
+def for_rounds(variants: dict[str, tuple[str, Path]], command: str) -> dict[str, Any]:
+    """Counts and checks of the variants."""
+    counted = {
+        name: {shape: counters(shape, "blackwell", config, library) for shape in benchmark_shapes(ROOT)}
+        for name, (config, library) in variants.items()
+    }
+    return {
+        "command": command,
+        "correct": {name: checked(config, library) for name, (config, library) in variants.items()},
+        "counters": {name: {shape: found[0] for shape, found in of.items()} for name, of in counted.items()},
+        "outputs_sha256": {name: {shape: found[1] for shape, found in of.items()} for name, of in counted.items()},
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("account", "rounds"))
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=CONFIG[@LIBRARY]")
+    parser.add_argument("--library", type=Path, default=LIBRARY, help="of `account`; default: this checkout's")
+    parser.add_argument("--command", default="", help="how a reader gets the libraries; kept with the counts")
+    parser.add_argument("--json", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    if options.what == "account":
+        data = for_account(options.library)
+    else:
+        variants = {}
+        for entry in options.variant:
+            name, _, rest = entry.partition("=")
+            config, _, library = rest.partition("@")
+            variants[name] = config, Path(library) if library else LIBRARY
+        data = for_rounds(variants, options.command)
+        for name, modes in data["correct"].items():
+            print(f"{name}: " + "; ".join(f"{mode}: {found['verdict']}" for mode, found in modes.items()))
+    write_json(options.json, data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

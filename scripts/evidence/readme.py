@@ -1,0 +1,130 @@
+"""Writes the README's tables of results from the measurements in shark_tank/, or checks that they are current.
+
+usage: readme.py [--check].  A table stands between <!-- generated:NAME --> and <!-- /generated:NAME -->.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = {
+    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on expanded operands, no SiLU",
+    "cublas_two_gemms": "two cuBLAS GEMMs on expanded operands, silu * mul",
+    "expand_cublas": "from NVFP4: expand, one cuBLAS GEMM, silu * mul",
+    "triton": "from NVFP4: a fused Triton kernel",
+}
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def hopper(data: dict[str, Any]) -> str:
+    """The final comparison on a Hopper GPU: medians in us and the geometric mean of ours over each peer."""
+    ours = data["median_us"]["auto"]
+    shapes = list(ours)
+    rows = []
+    for name, label in {"auto": "**this package**", **PEERS}.items():
+        times = data["median_us"].get(name)
+        if times:
+            ratio = geometric_mean(ours[shape] / times[shape] for shape in shapes)
+            figures = [f"{times[shape]:.1f}" for shape in shapes]
+            rows.append([label, *figures, f"{geometric_mean(times.values()):.1f}", f"{ratio:.2f}"])
+    header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "ours / this"]
+    return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + _table(header, rows)
+
+
+def cpu(data: dict[str, Any]) -> str:
+    """The CPU back end against torch: medians in ms and ratios repeat by repeat."""
+    names = ("same job", "matmuls alone")
+    rows = [
+        [
+            f"{row['m']} {row['n']} {row['k']}",
+            *(f"{row[f'{name}, ms']:.1f}" for name in ("ours", *names)),
+            *(f"{row[f'ratio, {name}']:.2f}" for name in names),
+        ]
+        for row in data["shapes"]
+    ]
+    rows.append(["geometric mean", "", "", "", *(f"{data['geomean'][name]:.2f}" for name in names)])
+    header = ["M N K", "ours, ms", "torch, same job, ms", "torch, two matmuls, ms", "same job / ours", "matmuls / ours"]
+    return f"{data['environment']}:\n\n" + _table(header, rows)
+
+
+def host(data: dict[str, Any]) -> str:
+    """The shim's host cost of a call."""
+    return (
+        f"A call of the shim costs {data['host_us']:.1f} us on the host beside the work itself (minimal CPU problem), "
+        f"{data['ctypes_us']:.1f} us of them the ctypes call."
+    )
+
+
+def account(data: dict[str, Any]) -> str:
+    """The Blackwell kernel's predicted times beside the published ones."""
+    published = data["published"]["entries"]["best of each shape"]["us"]
+    shapes, found = list(published), data["predictions"]["blackwell"]
+    means = data["geomean"]
+    chosen = means["chosen"]
+
+    def row(label: str, cells: list[str], mean: str) -> list[str]:
+        return [label, *cells, mean]
+
+    rows = [
+        row("tile chosen for 148 SMs", [f"`{found[shape]['config']}`" for shape in shapes], ""),
+        row("**predicted**", [f"{found[shape]['us']:.1f}" for shape in shapes], f"{chosen['us']:.1f}"),
+        row(
+            "envelope of all that is open",
+            [f"{found[shape]['low_us']:.1f} to {found[shape]['high_us']:.1f}" for shape in shapes],
+            f"{chosen['low_us']:.1f} to {chosen['high_us']:.1f}",
+        ),
+        row(
+            "best public time of each shape",
+            [f"{published[shape]:.1f}" for shape in shapes],
+            f"{means['published_best_us']:.1f}",
+        ),
+        row("speed of light at 1.5 GHz", [f"{data['speed_of_light_us'][shape]:.1f}" for shape in shapes], ""),
+    ]
+    return _table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], rows)
+
+
+BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "hopper": ("shark_tank/hopper_comparison.json", hopper),
+    "account": ("shark_tank/blackwell_account.json", account),
+    "cpu": ("shark_tank/cpu_comparison.json", cpu),
+    "host": ("shark_tank/host_cost.json", host),
+}
+
+
+def render(text: str, root: Path = ROOT) -> str:
+    """The README with every block written anew. Raises ValueError where a block's markers are missing."""
+    for name, (path, write) in BLOCKS.items():
+        begin, end = f"<!-- generated:{name} -->", f"<!-- /generated:{name} -->"
+        block = f"{begin}\n{write(json.loads((root / path).read_text()))}\n{end}"
+        text, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _, block=block: block, text, flags=re.S)
+        if count != 1:
+            raise ValueError(f"README.md has {count} blocks {begin}; expected one")
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Writes README.md, or with --check says whether it is current."""
+    readme = ROOT / "README.md"
+    old = readme.read_text()
+    new = render(old)
+    if arguments == ["--check"]:
+        if old != new:
+            print("README.md: tables are not current; run python -m scripts.evidence.readme", file=sys.stderr)
+        return int(old != new)
+    readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,176 @@
+"""SentryWard and the simulator on the same PTX: runs both on correct kernels and mutants, writes the table.
+
+    python3 -m venv VENV && VENV/bin/pip install sentryward
+    python -m scripts.evidence.sentryward_table VENV/bin/sentryward [learn-cuda=CHECKOUT]
+    python -m scripts.evidence.sentryward_table VENV/bin/sentryward --blackwell
+    python -m scripts.evidence.sentryward_table --render
+
+Results go to simulator/results/sentryward.json, the table to simulator/results/SENTRYWARD.md; --blackwell
+measures the rows of the Blackwell back end again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from scripts.evidence.sentryward_cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
+from scripts.evidence.sentryward_render import render
+from scripts.evidence.third_party_kernels import TRIALS, compile_trial, nvcc
+from tests.simulator.kernels.test_blackwell_kernels import Kernel as Blackwell
+from tests.simulator.kernels.test_blackwell_kernels import entries as blackwell_entries
+from tests.simulator.sim_kit import VERDICTS
+
+ROOT = Path(__file__).resolve().parents[2]
+MODES = ("eager", "late", "random:1")
+ORDER = ("clean", "review", "error", "incomplete")
+TIME_LIMIT = 600
+
+
+def sentryward(program: str, case: Case, folder: Path) -> dict:
+    """Its result, first diagnostics and time."""
+    (folder / "case.ptx").write_text(case.text)
+    (folder / "input.json").write_text(json.dumps(case.input()))
+    command = [program, str(folder / "case.ptx"), "--input", str(folder / "input.json"), "--timeout", str(TIME_LIMIT)]
+    begin = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    row = {"seconds": round(time.monotonic() - begin, 2)}
+    try:
+        report = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return row | {"result": "no report", "said": [(done.stderr or done.stdout).strip()[-300:]]}
+    said = []
+    for each in report.get("diagnostics", []):
+        line = each.get("details", {}).get("ptx_line")
+        text = f"{each.get('code')}: {each.get('message', '')}" + (f" (line {line})" if line else "")
+        if text not in said:
+            said.append(text[:300])
+    return row | {"result": report["result"], "checks": report.get("checks", {}), "said": said[:3]}
+
+
+def worst(reports: list[dict], seconds: float) -> dict:
+    """One verdict of several runs."""
+    verdict = max((report["verdict"] for report in reports), key=ORDER.index)
+    kinds = sorted({(f["verdict"], f["kind"]) for report in reports for f in report["findings"]})
+    in_modes = {mode: report["verdict"] for mode, report in zip(MODES, reports, strict=True)}
+    return {"verdict": verdict, "kinds": kinds, "modes": in_modes, "seconds": round(seconds, 2)}
+
+
+def simulate(case: Case, folder: Path) -> dict:
+    """The simulator's verdict on a case with buffers."""
+    (folder / "case.ptx").write_text(case.text)
+    begin, reports = time.monotonic(), []
+    for mode in MODES:
+        command = [ROOT / "build/ptxsim", folder / "case.ptx", case.entry, "--grid", str(case.grid), "--cluster"]
+        command += [str(case.cluster), "--block", str(case.block), "--mode", mode, "--json", "--", *case.buffers]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        reports.append(json.loads(done.stdout))
+    return worst(reports, time.monotonic() - begin)
+
+
+def simulate_foreign(case: Case, library: Path, index: int, folder: Path) -> dict:
+    """The same for a kernel of others, launched by its own host code."""
+    (folder / "case.ptx").write_text(case.text)
+    begin, reports = time.monotonic(), []
+    for mode in MODES:
+        environment = dict(os.environ, NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_CHIP="b200")
+        environment |= {"NVFP4_SIMULATE_JSON": str(folder / "r.json"), "NVFP4_SIMULATE_PTX": str(folder / "case.ptx")}
+        command = [sys.executable, "-m", "scripts.evidence.third_party_kernels", "--worker", library, str(index)]
+        command += ["--shape", *map(str, case.shape or ())]
+        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+        reports.append(json.loads((folder / "r.json").read_text()))
+    return worst(reports, time.monotonic() - begin)
+
+
+def simulate_blackwell(case: Case) -> dict:
+    """The same for the Blackwell back end's kernels, as their test launches them."""
+    begin, reports = time.monotonic(), []
+    for mode in MODES:
+        kernel = Blackwell(case.config, case.text, mode.split(":")[0])
+        kernel.run()
+        findings = [{"verdict": VERDICTS[found["verdict"]], "kind": found["kind"]} for found in kernel.findings]
+        reports.append({"verdict": kernel.verdict, "findings": findings})
+    return worst(reports, time.monotonic() - begin)
+
+
+def ptx_of(source: str, folder: Path, arch: str, *flags: str) -> str:
+    gencode = f"-gencode=arch=compute_{arch},code=compute_{arch}"
+    command = [nvcc(), "-std=c++17", "-O3", "-w", gencode, *flags, "-ptx", "-o", str(folder / "out.ptx"), source]
+    subprocess.run(command, check=True, capture_output=True)
+    return (folder / "out.ptx").read_text()
+
+
+def measure_blackwell(program: str) -> list[dict]:
+    """The Blackwell back end's cases."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in blackwell(blackwell_entries()):
+            ours, theirs = simulate_blackwell(case), sentryward(program, case, Path(folder))
+            rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
+            rows[-1]["scope"] = case.scope
+            print(case.kernel, ours["verdict"], theirs["result"], theirs["seconds"], flush=True)
+    return rows
+
+
+def measure(program: str, checkout: Path | None) -> list[dict]:
+    """All cases, one after the other."""
+    rows = []
+
+    def add(case: Case, ours: dict) -> None:
+        theirs = sentryward(program, case, folder)
+        rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
+        print(case.kernel, case.mutant, ours.get("verdict"), theirs["result"], flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for case in (*pipelines(), *gemms()):
+            add(case, simulate(case, folder))
+        for case in hopper(ptx_of(str(ROOT / "submission/hopper/kernels.cu"), folder, "90a")):
+            add(case, {"verdict": "clean", "kinds": [], "by": "tests/simulator/kernels/test_hopper_kernels.py"})
+        rows += measure_blackwell(program)
+        for version in (1, 2, 3, 4) if checkout else ():
+            names = [t.file for t in TRIALS]
+            index = len(names) - 1 - names[::-1].index(f"02e_matmul_sm100/matmul_v{version}.cu")
+            built = folder / f"v{version}"
+            built.mkdir()
+            library = compile_trial(TRIALS[index], checkout, built, nvcc())
+            flags = ("-I", str(built), "--expt-relaxed-constexpr")
+            text = ptx_of(str(checkout / TRIALS[index].file), folder, "100a", *flags)
+            for case in learn_cuda({version: text}):
+                add(case, simulate_foreign(case, library, index, folder))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("program", nargs="?", help="the sentryward command")
+    parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
+    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/sentryward.json")
+    parser.add_argument("--blackwell", action="store_true")
+    parser.add_argument("--render", action="store_true")
+    options = parser.parse_args()
+    if not options.render:
+        checkout = Path(options.checkout.split("=", 1)[1]).resolve() if options.checkout else None
+        python = Path(options.program).parent / "python"
+        show = "import importlib.metadata; print(importlib.metadata.version('sentryward'))"
+        version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
+        if options.blackwell:
+            old = json.loads(options.json.read_text())["rows"]
+            place = next(i for i, row in enumerate(old) if row["kernel"].startswith("Blackwell"))
+            rest = [row for row in old if not row["kernel"].startswith("Blackwell")]
+            rows = [*rest[:place], *measure_blackwell(options.program), *rest[place:]]
+        else:
+            rows = measure(options.program, checkout)
+        data = {"version": version, "rows": rows}
+        options.json.write_text(json.dumps(data, indent=1) + "\n")
+    (ROOT / "simulator/results/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
+
+
+if __name__ == "__main__":
+    main()

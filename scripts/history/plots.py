@@ -1,0 +1,180 @@
+"""Plots of the rounds: time per shape by round, and prediction against measurement."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from scripts.history.data import PNG_KEYWORD, ShapeSeries
+from scripts.rounds import render
+from scripts.rounds.model import VIEWPOINTS
+
+matplotlib.use("Agg")
+
+# Text and axes are drawn in this colour, which the page replaces by its own text colour.
+INK = "#3b3f46"
+# Hues that keep a contrast of 3 on both a white and a near-black page.
+OURS, PEERS, FLOOR = "#2f7de1", ("#c26a00", "#0a8a5f", "#a04fd6", "#d13a72"), "#7a8290"
+MARKS = {"adopted": ("o", OURS), "inconclusive": ("o", "none"), "rejected": ("x", OURS)}
+VIEW_MARKS = dict(zip(VIEWPOINTS, "^sD", strict=True))
+STYLE = {
+    "font.size": 9,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rounds",
+    "legend.frameon": False,
+}
+
+
+def _time_axis(axes: Axes, series: ShapeSeries) -> None:
+    values = [series.floor, *(us for _, _, us, _ in series.rounds), *series.peers.values()]
+    low, high = 0.85 * min(values), 1.18 * max(values)
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    nice = [f * 10**e for e in range(0, 4) for f in (1, 1.5, 2, 3, 4, 5, 6, 8)]
+    axes.yaxis.set_major_locator(FixedLocator([v for v in nice if low <= v <= high]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(axis="y", color=FLOOR, alpha=0.25, linewidth=0.6)
+
+
+def draw_shape(axes: Axes, series: ShapeSeries) -> None:
+    """One shape: our rounds, the floor and the peers."""
+    axes.set_title(series.shape.replace("x", " "), loc="left", fontweight="bold")
+    axes.axhline(series.floor, color=FLOOR, linestyle="--", linewidth=1.4)
+    for color, us in zip(PEERS, series.peers.values(), strict=False):
+        axes.axhline(us, color=color, linewidth=1.4)
+    line: list[tuple[int, float]] = []
+    for at, (_, verdict, us, leads) in enumerate(series.rounds):
+        marker, face = MARKS.get(verdict, ("o", "none"))
+        edge = {"color": OURS} if marker == "x" else {"facecolors": face, "edgecolors": OURS}
+        axes.scatter([at], [us], marker=marker, s=34, linewidths=1.6, zorder=3, **edge)
+        if leads or line:
+            line.append((at, us if leads else line[-1][1]))
+    axes.plot([x for x, _ in line], [y for _, y in line], color=OURS, drawstyle="steps-post", linewidth=1.6)
+    _time_axis(axes, series)
+    count = max(1, len(series.rounds))
+    axes.set_xlim(-0.6, count - 0.4)
+    step = max(1, -(-count // 8))
+    axes.set_xticks(range(0, len(series.rounds), step))
+    axes.set_xticklabels([f"{number:04d}" for number, *_ in series.rounds][::step])
+    axes.set_ylabel("us")
+    if not series.rounds:
+        axes.text(0.5, 0.62, "no round measured yet", transform=axes.transAxes, ha="center", va="center")
+
+
+def legend_handles(series: list[ShapeSeries]) -> list[Line2D]:
+    """What the marks of `draw_shape` mean."""
+    handles = []
+    if any(one.rounds for one in series):
+        style = {"linestyle": "", "color": OURS}
+        handles += [
+            Line2D([], [], marker="o", label="ours: adopted", **style),
+            Line2D([], [], marker="x", label="ours: rejected", **style),
+            Line2D([], [], marker="o", markerfacecolor="none", label="ours: inconclusive", **style),
+        ]
+    handles.append(Line2D([], [], color=FLOOR, linestyle="--", label=series[0].floor_label))
+    labels = list(dict.fromkeys(label for one in series for label in one.peers))
+    handles += [Line2D([], [], color=c, label=label) for c, label in zip(PEERS, labels, strict=False)]
+    return handles
+
+
+def progress_figure(series: list[ShapeSeries], chip: str) -> Figure:
+    """All shapes in one figure, for README and the PNG."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 6.4), layout="constrained")
+        panels = figure.subplots(2, 2).flat
+        for axes, one in zip(panels, series, strict=False):
+            draw_shape(axes, one)
+        figure.suptitle(f"NVFP4 dual GEMM on {chip}: time per call by round", fontweight="bold")
+        figure.legend(handles=legend_handles(series), loc="outside lower center", ncols=2)
+        return figure
+
+
+def shape_figure(series: ShapeSeries) -> Figure:
+    """One shape alone, small enough for a phone."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.2, 2.9), layout="constrained")
+        draw_shape(figure.subplots(), series)
+        return figure
+
+
+def prediction_figure(rounds: list[dict[str, Any]]) -> Figure | None:
+    """One row a round: predicted interval, viewpoints, measured ratio with its interval. None without any."""
+    rows = [data for data in rounds if render.predicted_geomean(data)]
+    if not rows:
+        return None
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.6, 1.5 + 0.34 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for at, data in enumerate(rows):
+            low, high = render.predicted_geomean(data)
+            axes.plot([low, high], [at, at], color=FLOOR, linewidth=7, alpha=0.45, solid_capstyle="butt")
+            for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
+                axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=PEERS[0], markersize=4.5)
+            found = data["measurement"]["geomean"] if data["measurement"] else None
+            ratio = found["ratio"] if found else render.inherited_ratio(data)
+            if ratio:
+                if found:
+                    axes.plot([found["low"], found["high"]], [at, at], color=OURS, linewidth=2)
+                axes.plot([ratio], [at], "o", color=OURS, markersize=6)
+        axes.axvline(1.0, color=INK, linewidth=0.8)
+        axes.set_yticks(range(len(rows)))
+        axes.set_yticklabels(
+            [
+                f"{r['number']:04d} {textwrap.shorten(r['title'], 36, placeholder=' ...')}"
+                + (" (inherited)" if "inherited" in r else "")
+                for r in rows
+            ]
+        )
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel("candidate time / base time (below 1 is faster)")
+        axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
+        handles = [
+            Line2D([], [], color=FLOOR, alpha=0.45, linewidth=7, label="predicted"),
+            *(Line2D([], [], linestyle="", marker=m, color=PEERS[0], label=v) for v, m in VIEW_MARKS.items()),
+            Line2D([], [], color=OURS, marker="o", label="measured"),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, handlelength=1.2, columnspacing=1.2)
+        return figure
+
+
+# --- output -------------------------------------------------------------------------------------------
+def svg(figure: Figure, prefix: str, label: str) -> str:
+    """Inline SVG: text colour taken from the page, ids made unique by `prefix`, scaled to its container."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = text.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
+    # matplotlib's style sheet would apply to the whole page; the page's own has the same rule for figures.
+    text = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'((?:xlink:)?href="|url\()#', rf"\1#{prefix}-", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def png(figure: Figure, path: Path, digest: str) -> None:
+    """PNG on white that names the data it was drawn from."""
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(path, format="png", dpi=130, facecolor="white", metadata={PNG_KEYWORD: digest, "Software": None})

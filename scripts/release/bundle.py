@@ -1,0 +1,349 @@
+"""Writes the one-file submission: the shim and the C and CUDA sources, compiled on first import.
+
+    python -m scripts.release.bundle [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
+
+What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written.  The same commit
+and target give the same bytes.  Exit status 0, 1 for findings, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from scripts.release import bundle_loader
+from scripts.release.lint import Finding, lint
+
+ROOT = Path(__file__).resolve().parents[2]
+LEADERBOARD = "nvfp4_dual_gemm"
+SHIM = "submission/submission.py"
+LOADER = "scripts/release/bundle_loader.py"
+SEAM = "_library_path"  # the function of the shim that the loader's replaces
+CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
+COMPILE_LIMIT_S = 120  # the leaderboard's
+
+# The flags of the Makefile that shape code; warnings are not errors on a machine that was never seen.
+C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-contract=off", "-D_GNU_SOURCE")
+LINK_FLAGS = ("-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-lm")
+AVX2 = ("-mavx2", "-mfma", "-mf16c")
+AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16")
+NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
+
+CORE = ("submission/*.h", "submission/core/*.[ch]")
+CPU = ("submission/cpu/*.[ch]",)
+# On a GPU's machine the portable part alone stands in for tensors in host memory.
+CPU_PORTABLE = tuple(f"submission/cpu/{name}" for name in ("cpu_backend.c", "kernels_portable.c", "pack.c", "*.h"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of machine: what the directive calls it, which sources it takes, and how they are compiled."""
+
+    gpu: str
+    sources: tuple[str, ...]  # globs; each has to match
+    c_flags: tuple[str, ...] = C_FLAGS
+    optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # end of a file's name, flags, macro
+    nvcc_flags: tuple[str, ...] = ()
+
+
+def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
+    sources = tuple(f"submission/{part}/*{end}" for part, end in ((folder, ".c"), (folder, ".cu"), (folder, ".h")))
+    headers = (f"submission/{folder}/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
+    return Target(
+        gpu,
+        (*CORE, *CPU_PORTABLE, *sources, *headers),
+        (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
+        nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
+    )
+
+
+TARGETS = {
+    "b200": _gpu_target("B200", "blackwell", "100a"),
+    "h200": _gpu_target("H200", "hopper", "90a"),
+    "cpu": Target(
+        "CPU",
+        (*CORE, *CPU),
+        optional=(("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"), ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2")),
+    ),
+}
+
+
+class BundleError(Exception):
+    """Why no bundle can be made."""
+
+
+class Piece(NamedTuple):
+    """Lines of the bundle and where they come from; line is that of the first in its origin."""
+
+    text: str
+    origin: str | None = None
+    line: int = 1
+
+
+class Bundle(NamedTuple):
+    """The file's text, and its pieces in order."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+    def origin(self, line: int) -> tuple[str, int] | None:
+        """The file and line of the checkout that a line of the bundle stands for."""
+        first = 1
+        for piece in self.pieces:
+            after = first + piece.text.count("\n")
+            if first <= line < after:
+                return (piece.origin, piece.line + line - first) if piece.origin else None
+            first = after
+        return None
+
+
+def collect_sources(target: str, root: Path = ROOT) -> dict[str, str]:
+    """The target's sources by path, sorted; BundleError where some do not exist."""
+    found: set[Path] = set()
+    for pattern in TARGETS[target].sources:
+        matches = [path for path in root.glob(pattern) if path.is_file()]
+        if not matches:
+            raise BundleError(f"target {target} needs {pattern}, which does not exist in this checkout")
+        found.update(matches)
+    sources = {}
+    for path in sorted(found):
+        name = path.relative_to(root).as_posix()
+        try:
+            sources[name] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise BundleError(f"{name} is not UTF-8: {error}") from None
+        if not sources[name].endswith("\n"):
+            raise BundleError(f"{name} does not end with a line feed")
+    return sources
+
+
+def describe_commit(root: Path = ROOT) -> str:
+    """The commit that the bundle is made of, for its comment."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    if commit is None:
+        return "an unknown commit (no git checkout)"
+    changed = git("status", "--porcelain", "--", "submission", "scripts/release/bundle.py", LOADER)
+    return f"commit {commit}" + (" with uncommitted changes" if changed else "")
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _imports(*modules: ast.Module) -> str:
+    """The union of the modules' imports, __future__ first, then plain and from imports as isort has them."""
+    plain: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for module in modules:
+        for node in module.body:
+            if isinstance(node, ast.Import):
+                plain |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
+    froms = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)}
+    lines = [froms.pop("__future__", "from __future__ import annotations"), ""]
+    return "\n".join([*lines, *(f"import {name}" for name in sorted(plain)), *froms.values()]) + "\n"
+
+
+def _body(path: str, text: str, module: ast.Module) -> list[str]:
+    """The lines of a module after its docstring and imports."""
+    lines = text.splitlines(keepends=True)
+    last = max((node.end_lineno or 0 for node in module.body if _is_import(node) or _is_docstring(node)), default=0)
+    if any(not (_is_import(node) or _is_docstring(node)) and node.lineno <= last for node in module.body):
+        raise BundleError(f"{path}: its imports and docstring do not come first")
+    return lines[last:]
+
+
+def _literal(name: str, text: str) -> str:
+    """A raw string literal of the text, to be read as it is."""
+    for quotes in ('"""', "'''"):
+        if quotes not in text and not text.startswith(quotes[0]):
+            return f"r{quotes}{text}{quotes}"
+    raise BundleError(f"{name} contains both kinds of triple quotes and cannot be a raw string")
+
+
+def _constants(target: Target) -> str:
+    optional = {ending: (flags, macro) for ending, flags, macro in target.optional}
+    return (
+        f"_C_FLAGS = {target.c_flags!r}\n_LINK_FLAGS = {LINK_FLAGS!r}\n"
+        "# Sources by the end of their name that are built where the C compiler accepts these flags.\n"
+        f"_OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {optional!r}\n"
+        f"_NVCC_FLAGS: tuple[str, ...] = {target.nvcc_flags!r}\n"
+    )
+
+
+def make_bundle(target: str, root: Path = ROOT) -> Bundle:
+    """The bundle of a target; BundleError where its parts are missing or not as expected."""
+    sources = collect_sources(target, root)
+    shim, loader = ((root / name).read_text(encoding="utf-8") for name in (SHIM, LOADER))
+    shim_tree, loader_tree = ast.parse(shim), ast.parse(loader)
+    docstring = ast.get_docstring(shim_tree, clean=False)
+    seam = next((n for n in shim_tree.body if isinstance(n, ast.FunctionDef) and n.name == SEAM), None)
+    if docstring is None or seam is None:
+        raise BundleError(f"{SHIM} has no {'docstring' if docstring is None else SEAM + '()'}")
+    body = _body(SHIM, shim, shim_tree)
+    shim_first = shim.count("\n") - len(body) + 1
+    before, after = body[: seam.lineno - shim_first], body[(seam.end_lineno or 0) - shim_first + 1 :]
+    loader_lines = loader.splitlines(keepends=True)
+    marks = [i for i, line in enumerate(loader_lines) if line.startswith((CONSTANTS_BEGIN, CONSTANTS_END))]
+    if len(marks) != 2:
+        raise BundleError(f"{LOADER} lacks the marks around its constants")
+    loader_after = loader_lines[marks[1] + 1 :]
+
+    pieces = [
+        Piece(f"#!POPCORN leaderboard {LEADERBOARD}\n#!POPCORN gpu {TARGETS[target].gpu}\n"),
+        Piece(f"# Target {target}, made by scripts/release/bundle.py from {describe_commit(root)}; MIT licence.\n"),
+        Piece(f'"""{docstring.replace("the C library beside this file", "the C and CUDA sources below")}"""\n\n'),
+        Piece(_imports(shim_tree, loader_tree)),
+        Piece("".join(before), SHIM, shim_first),
+        Piece("# --- the library: its flags, its sources as they are in the repository, and how they are compiled\n"),
+        Piece(_constants(TARGETS[target])),
+        Piece("_SOURCES = {}\n"),
+    ]
+    for name, text in sources.items():
+        literal = _literal(name, text)
+        opening, closing = literal[:4], literal[-3:]
+        # The text starts on the line of its opening quotes, so that lines of text and literal are the same.
+        pieces += [
+            Piece(f'\n_SOURCES["{name}"] = (\n'),
+            Piece(opening + text, name),
+            Piece(f"{closing}\n)\n"),
+        ]
+    pieces += [
+        Piece("".join(loader_after), LOADER, marks[1] + 2),
+        Piece("".join(after), SHIM, (seam.end_lineno or 0) + 1),
+    ]
+    return Bundle("".join(piece.text for piece in pieces), tuple(pieces))
+
+
+def locate(bundle: Bundle, output: Path, finding: Finding) -> str:
+    """The finding with its place: in the checkout where the line comes from one, else in the bundle."""
+    origin = bundle.origin(finding.line)
+    place, line = origin or (output, finding.line)
+    return f"{place}:{line}:{finding.column}: {finding.rule}: {finding.message}"
+
+
+def compile_bundle(text: str, target: str) -> tuple[float | None, str]:
+    """Seconds that a first import takes, in an empty folder with an empty cache, and what it printed if it failed.
+
+    None where the compiler is missing (with the reason) or the import fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "submission.py"
+        path.write_text(text, encoding="utf-8")
+        environment = {**os.environ, "NVFP4_CACHE": str(Path(folder) / "cache")}
+        start = time.monotonic()
+        try:
+            done = subprocess.run(
+                [sys.executable, str(path)],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=COMPILE_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"compiling took more than {COMPILE_LIMIT_S} s"
+        return (time.monotonic() - start, "") if done.returncode == 0 else (None, done.stderr.strip())
+
+
+def has_compiler(target: str) -> bool:
+    """Whether the bundle would find the target's compilers here."""
+    try:
+        bundle_loader.find_compilers(bool(TARGETS[target].nvcc_flags))
+    except ImportError:
+        return False
+    return True
+
+
+def run_harness(text: str, cases: Path) -> int:
+    """The exit status of the harness's tests of the bundle, run from an empty folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "submission.py"
+        path.write_text(text, encoding="utf-8")
+        command = [sys.executable, str(ROOT / "eval" / "eval.py"), "test", str(cases.resolve())]
+        return subprocess.run([*command, "--submission", str(path)], cwd=folder, check=False).returncode
+
+
+def choose_target() -> str:
+    """The target that fits this machine: its GPU's, else the newest chip's that nvcc can compile here, else cpu."""
+    import torch
+
+    wanted = ["b200", "h200"]
+    if torch.cuda.is_available():
+        wanted = [{9: "h200", 10: "b200"}.get(torch.cuda.get_device_capability()[0], "cpu")]
+    for target in wanted:
+        if has_compiler(target) and all(any(ROOT.glob(pattern)) for pattern in TARGETS[target].sources):
+            return target
+    return "cpu"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Write the one-file submission.")
+    parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "submission.py")
+    parser.add_argument("--check", action="store_true", help="run the harness's tests before writing")
+    parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
+    parser.add_argument("--no-compile", action="store_true", help="do not try a first import before writing")
+    options = parser.parse_args(arguments)
+    target = choose_target() if options.target == "auto" else options.target
+    try:
+        bundle = make_bundle(target)
+    except BundleError as error:
+        print(f"bundle: {error}", file=sys.stderr)
+        return 1
+    content = bundle.text.encode("utf-8")
+    findings, notes = lint(content)
+    for finding in findings:
+        print(locate(bundle, options.output, finding))
+    compiled = "not compiled here"
+    if not findings and not options.no_compile:
+        if has_compiler(target):
+            seconds, output = compile_bundle(bundle.text, target)
+            if seconds is None:
+                print(f"{options.output}:1:1: compile: {output}")
+                findings.append(Finding(1, 1, "compile", output))
+            else:
+                compiled = f"first import {seconds:.1f} s"
+        else:
+            notes.append(f"no compiler for target {target} here, so the file was not compiled")
+    for note in notes:
+        print(f"bundle: note: {note}", file=sys.stderr)
+    if findings:
+        print(f"bundle: {len(findings)} finding(s), {options.output} not written", file=sys.stderr)
+        return 1
+    if options.check:
+        status = run_harness(bundle.text, options.cases)
+        if status != 0:
+            print(f"bundle: the harness ended with exit status {status}, {options.output} not written", file=sys.stderr)
+            return 1
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_bytes(content)
+    print(f"{options.output}: target {target}, {len(content)} bytes, {compiled}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

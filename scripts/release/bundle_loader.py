@@ -1,0 +1,189 @@
+"""The part of a bundled submission that compiles its sources on first import; scripts/release/bundle.py inserts it.
+
+In the bundle, the constants that follow are replaced by those of its target and `_SOURCES` by the C and CUDA
+sources by path.  It is a module of its own so that it is formatted, checked and tested like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+# --- constants of the target: begin (replaced by scripts/release/bundle.py)
+LIBRARY_NAME = "libcustom_kernel.so"
+_SOURCES: dict[str, str] = {}
+_C_FLAGS: tuple[str, ...] = ()
+_LINK_FLAGS: tuple[str, ...] = ()
+# Sources by the end of their name that are built where the C compiler accepts these flags; they define a macro.
+_OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {}
+_NVCC_FLAGS: tuple[str, ...] = ()
+# --- constants of the target: end
+
+_CACHE_VARIABLE = "NVFP4_CACHE"
+_COMPILE_LIMIT_S = 120  # the leaderboard's
+_OUTPUT_SHOWN = 8000  # characters; the leaderboard cuts at 16 KB
+_PROBE = "#include <immintrin.h>\n__m512i probe;\n"
+
+
+def _find_c_compiler() -> str:
+    compiler = os.environ.get("CC") or "cc"
+    found = shutil.which(compiler) or (shutil.which("gcc") if compiler == "cc" else None)
+    if found is None:
+        raise ImportError(f"the C compiler '{compiler}' is not in PATH; install gcc or set CC")
+    return found
+
+
+def _find_nvcc() -> str:
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    found = os.environ.get("NVCC") or shutil.which("nvcc")
+    if found is None:
+        found = next((path for home in homes if (path := shutil.which("nvcc", path=f"{home}/bin"))), None)
+    if found is None:
+        from torch.utils.cpp_extension import CUDA_HOME  # knows the toolkit's usual places
+
+        found = shutil.which("nvcc", path=f"{CUDA_HOME}/bin") if CUDA_HOME else None
+    if found is None:
+        raise ImportError("nvcc is neither in PATH nor in CUDA_HOME; this submission compiles its kernels with it")
+    return found
+
+
+def find_compilers(cuda: bool) -> list[str]:
+    """The paths of the C compiler and, for CUDA sources, of nvcc; ImportError says which is missing."""
+    return [_find_c_compiler(), *([_find_nvcc()] if cuda else [])]
+
+
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _digest(compilers: list[str]) -> str:
+    """Of all that the library depends on: sources, flags, and the compilers with their versions."""
+    parts = [*_C_FLAGS, *_LINK_FLAGS, *_NVCC_FLAGS, repr(_OPTIONAL), repr(sorted(_SOURCES.items()))]
+    parts += [text for compiler in compilers for text in (compiler, _version(compiler))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _cache_root() -> Path:
+    """This user's folder of built libraries; one that others can write to is refused."""
+    chosen = os.environ.get(_CACHE_VARIABLE)
+    root = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"nvfp4-dual-gemm-{os.getuid()}"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = root.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise ImportError(f"{root} is not this user's alone; remove it or set {_CACHE_VARIABLE} to another folder")
+    return root
+
+
+def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
+    """Runs the commands side by side; raises ImportError with the output of the first that fails."""
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for command in commands:
+            running.append(
+                subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    process_group=0,  # a driver runs the real compilers as children, which have to end with it
+                )
+            )
+        for process in running:
+            output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            if process.returncode != 0:
+                command_line = " ".join(process.args)
+                raise ImportError(f"compilation failed: {command_line}\n{output[:_OUTPUT_SHOWN]}")
+    except subprocess.TimeoutExpired:
+        raise ImportError(f"compilation took more than {_COMPILE_LIMIT_S} s and was ended") from None
+    finally:
+        for process in running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _accepted(compiler: str, folder: Path) -> dict[str, tuple[tuple[str, ...], str]]:
+    """The optional parts whose flags the compiler takes."""
+    (folder / "probe.c").write_text(_PROBE)
+
+    def accepts(flags: tuple[str, ...]) -> bool:
+        command = [compiler, *flags, "-fsyntax-only", "probe.c"]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+    return {ending: part for ending, part in _OPTIONAL.items() if accepts(part[0])}
+
+
+def _cuda_toolkit(nvcc: str, folder: Path) -> tuple[Path, Path]:
+    """The toolkit's folder of headers and its static runtime library, as nvcc itself sees them."""
+    (folder / "empty.cu").write_text("")
+    dry_run = subprocess.run(
+        [nvcc, "--dryrun", "-c", "-o", "empty.o", "empty.cu"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    top = re.search(r"^#\$ TOP=(.*)$", dry_run.stderr, re.MULTILINE)
+    if top is None:
+        raise ImportError(f"{nvcc} does not say where its toolkit is:\n{dry_run.stderr[:_OUTPUT_SHOWN]}")
+    toolkit = Path(top.group(1))
+    for libraries in ("lib64", "lib", "targets/x86_64-linux/lib"):
+        runtime = toolkit / libraries / "libcudart_static.a"
+        if runtime.is_file():
+            return toolkit / "include", runtime
+    raise ImportError(f"{nvcc} has no libcudart_static.a beside it")
+
+
+def _build(folder: Path, compiler: str, nvcc: str | None) -> Path:
+    """Compiles every source in folder and links the library there."""
+    deadline = time.monotonic() + _COMPILE_LIMIT_S
+    for name, text in _SOURCES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    optional = _accepted(compiler, folder)
+    c_flags = [*_C_FLAGS, *(f"-D{macro}" for _, macro in optional.values())]
+    link_flags = list(_LINK_FLAGS)
+    if nvcc is not None:
+        include, runtime = _cuda_toolkit(nvcc, folder)
+        c_flags += ["-isystem", str(include)]
+        link_flags += [str(runtime), "-ldl", "-lrt"]
+    commands, objects = [], []
+    for name in _SOURCES:
+        ending = next((ending for ending in _OPTIONAL if name.endswith(ending)), None)
+        if not name.endswith((".c", ".cu")) or (ending is not None and ending not in optional):
+            continue
+        extra = optional[ending][0] if ending is not None else ()
+        objects.append(f"{name}.o")
+        start = [nvcc, *_NVCC_FLAGS] if nvcc is not None and name.endswith(".cu") else [compiler, *c_flags, *extra]
+        commands.append([*start, "-c", "-o", objects[-1], name])
+    _run_all(commands, folder, deadline)
+    _run_all([[compiler, "-shared", "-pthread", "-o", LIBRARY_NAME, *objects, *link_flags]], folder, deadline)
+    return folder / LIBRARY_NAME
+
+
+def _library_path() -> Path:
+    """The library compiled from the sources above: by an earlier import, or now."""
+    compilers = find_compilers(bool(_NVCC_FLAGS))
+    root = _cache_root()
+    entry = root / _digest(compilers)
+    if not (entry / LIBRARY_NAME).is_file():
+        scratch = Path(tempfile.mkdtemp(prefix="build-", dir=root))
+        try:
+            library = _build(scratch, compilers[0], compilers[1] if _NVCC_FLAGS else None)
+            finished = scratch / "finished"
+            finished.mkdir()
+            library.rename(finished / LIBRARY_NAME)
+            try:
+                finished.rename(entry)  # at once, so that no other process sees half a library
+            except OSError:
+                if not (entry / LIBRARY_NAME).is_file():
+                    raise  # otherwise another process was first, with the same bytes of source
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return entry / LIBRARY_NAME

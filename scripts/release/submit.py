@@ -1,0 +1,155 @@
+"""Submits a file with popcorn-cli and reads its verdict.
+
+    python -m scripts.release.submit [FILE] [--mode test|benchmark|leaderboard] [--local] [--gpu NAME] [--dry-run]
+
+The file is linted first; nothing is sent where there are findings.  --local runs the leaderboard's checks on
+one's own cloud account (`popcorn submit --local`, popcorn-cli of August 2026 or later), which works with a closed
+board.  --dry-run prints the command, as does a machine without popcorn-cli.  Exit status: 0 passed (or --dry-run), 1
+findings or a verdict that is not a pass, 2 wrong usage, 3 nothing sent since popcorn-cli is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from scripts.release.lint import DIRECTIVE, lint
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("popcorn-cli", "popcorn")  # its names by package and by installer
+MODES = ("test", "benchmark", "leaderboard")
+NOT_INSTALLED = 3
+# What popcorn-cli prints for a run that did not pass, most telling first.
+FAILURE = re.compile(
+    r"❌|Compilation failed|Execution failed|evaluation failed|^Error\b|\bnot ranked\b|timed out|\bcheck: fail\b"
+    r"|\bstatus: fail\b|: failed\b",
+    re.IGNORECASE,
+)
+SCORE = re.compile(r"^(?:Local \w+|Geomean) score\b.*$", re.MULTILINE)
+TEST_PASSED = re.compile(r"^✅ .+$", re.MULTILINE)
+TIME = re.compile(r"\b\d[\d.]*(?: ± [\d.]+)? (?:ns|µs|us|ms|s)\b")
+FAILURES_SHOWN = 10
+
+
+class Verdict(NamedTuple):
+    """Whether the submission passed, and the lines that say so or why not."""
+
+    passed: bool
+    lines: tuple[str, ...]
+
+
+def command_line(program: str, path: Path, leaderboard: str, gpu: str, mode: str, local: bool) -> list[str]:
+    """The command that submits the file without a terminal interface."""
+    options = ["--leaderboard", leaderboard, "--gpu", gpu, "--mode", mode]
+    return [program, "submit", *(["--local"] if local else ["--no-tui"]), *options, str(path)]
+
+
+def directives(text: str) -> dict[str, str]:
+    """The !POPCORN lines of a submission, the first of each kind."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = DIRECTIVE.match(line)
+        if match is not None:
+            found.setdefault(match.group(1), match.group(2).strip())
+    return found
+
+
+def _json_objects(text: str) -> Iterator[dict[str, object]]:
+    """Every JSON object in the text, those inside others included."""
+    decoder, position = json.JSONDecoder(), 0
+    while (start := min((i for i in (text.find("{", position), text.find("[", position)) if i >= 0), default=-1)) >= 0:
+        try:
+            value, position = decoder.raw_decode(text, start)
+        except ValueError:
+            position = start + 1
+            continue
+        pending = [value]
+        while pending:
+            part = pending.pop(0)
+            if isinstance(part, dict):
+                yield part
+                pending.extend(part.values())
+            elif isinstance(part, list):
+                pending.extend(part)
+
+
+def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
+    """The verdict in popcorn-cli's output: any failure wins; a pass needs what the mode promises."""
+    objects = list(_json_objects(output))
+    failures = [line.strip() for line in output.splitlines() if FAILURE.search(line)]
+    for entry in objects:
+        if entry.get("passed") is False or entry.get("success") is False:
+            what = [str(entry[key]) for key in ("mode", "error", "stderr") if entry.get(key)]
+            failures.append(" ".join(["a run failed:", *what, "(secret)" if entry.get("secret") else ""]).strip())
+    if status != 0:
+        failures.append(f"popcorn-cli ended with exit status {status}")
+    if failures:
+        return Verdict(False, tuple(dict.fromkeys(failures)))
+    runs = [entry for entry in objects if entry.get("passed") is True]
+    scores = SCORE.findall(output)
+    if mode == "leaderboard":
+        # The public score counts only where the run with the secret seed passed; a local one has no secret seed.
+        secret = any(entry.get("secret") is True for entry in runs)
+        if scores and (local or secret or "(secret)" in output):
+            return Verdict(True, tuple(scores))
+        missing = "score" if not scores else "passed run with the secret seed"
+        return Verdict(False, (f"not ranked: the output has no {missing}",))
+    shown = (
+        TEST_PASSED.findall(output) if mode == "test" else [x.strip() for x in output.splitlines() if TIME.search(x)]
+    )
+    if shown or any(entry.get("mode", mode) == mode for entry in runs):
+        return Verdict(True, tuple(shown) or (f"{mode} passed",))
+    return Verdict(False, ("the output has no verdict",))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and read its verdict.")
+    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "build" / "submission.py")
+    parser.add_argument("--mode", choices=MODES, default="test")
+    parser.add_argument("--gpu", help="the leaderboard's name of the GPU (default: the file's directive)")
+    parser.add_argument("--local", action="store_true", help="run on one's own cloud account")
+    parser.add_argument("--dry-run", action="store_true", help="print the command only")
+    options = parser.parse_args(arguments)
+    try:
+        content = options.file.read_bytes()
+    except OSError as error:
+        parser.error(f"cannot read {options.file}: {error.strerror}; `make bundle` writes build/submission.py")
+    findings, notes = lint(content)
+    for finding in findings:
+        print(f"{options.file}:{finding.line}:{finding.column}: {finding.rule}: {finding.message}")
+    for note in notes:
+        print(f"submit: note: {note}", file=sys.stderr)
+    if findings:
+        print(f"submit: {len(findings)} finding(s), nothing sent", file=sys.stderr)
+        return 1
+    named = directives(content.decode("utf-8"))
+    gpu = options.gpu or named.get("gpu") or named["gpus"].split()[0]
+    program = next((name for name in PROGRAMS if shutil.which(name)), None)
+    command = command_line(program or PROGRAMS[0], options.file, named["leaderboard"], gpu, options.mode, options.local)
+    print(shlex.join(command), flush=True)
+    if options.dry_run:
+        return 0
+    if program is None:
+        print("submit: popcorn-cli is not installed, nothing sent; the command above would send it", file=sys.stderr)
+        return NOT_INSTALLED
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    output = done.stdout.decode(errors="replace")
+    print(output, end="" if output.endswith("\n") else "\n")
+    verdict = read_verdict(output, done.returncode, options.mode, options.local)
+    print(f"submit: {options.mode} {'passed' if verdict.passed else 'FAILED'}")
+    for line in verdict.lines[:FAILURES_SHOWN]:
+        print(f"submit:   {line}")
+    return 0 if verdict.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

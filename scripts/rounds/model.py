@@ -1,0 +1,259 @@
+"""What a round is on disk: paths, loading, schema, states, and the git commands the record relies on."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.rounds.stats import Samples
+
+# After `a` may come one of TRANSITIONS[a]; `history` in round.json starts with draft.
+TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "draft": ("predicted", "blocked"),
+    "predicted": ("measured", "blocked", "adopted", "rejected", "inconclusive"),
+    "measured": ("adopted", "rejected", "inconclusive"),
+    "adopted": ("superseded",),
+    "rejected": ("superseded",),
+    "inconclusive": ("superseded",),
+    "blocked": ("superseded",),
+    "superseded": (),
+}
+FINAL = ("adopted", "rejected", "inconclusive", "blocked", "superseded")
+VIEWPOINTS = ("performance", "practicality", "theory")
+# What may not change once the prediction is committed.
+FROZEN = ("prediction", "rule", "backend", "kind")
+ENV_KEYS = ("chip", "driver", "versions", "clocks", "flags", "digests")
+SECTIONS = (
+    "Pitch",
+    "Hypothesis",
+    "Feasibility",
+    "Prediction",
+    "Objections",
+    "Measurement",
+    "Verdict",
+    "Cost",
+    "What would reopen it",
+)
+TODO = "TODO"
+
+
+class RoundError(Exception):
+    """A message for the person at the command line: what is wrong, where, and what was expected."""
+
+
+class Tank:
+    """The record under one repository root: `shark_tank/rounds`, `shark_tank/runs` and the tables."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.dir = self.root / "shark_tank"
+        self.rounds_dir = self.dir / "rounds"
+        self.runs_dir = self.dir / "runs"
+
+    # --- rounds ---------------------------------------------------------------------------------------
+    def round_dirs(self) -> list[Path]:
+        """Folders of all rounds, by number."""
+        return sorted(p for p in self.rounds_dir.glob("[0-9][0-9][0-9][0-9]-*") if p.is_dir())
+
+    def find(self, number: int) -> Path:
+        """The folder of one round; RoundError when there is none or more than one."""
+        found = [p for p in self.round_dirs() if p.name.startswith(f"{number:04d}-")]
+        if len(found) != 1:
+            raise RoundError(f"round {number}: expected one folder {number:04d}-*, found {len(found)}")
+        return found[0]
+
+    def load(self, folder: Path) -> dict[str, Any]:
+        """round.json of a folder; RoundError when unreadable."""
+        path = folder / "round.json"
+        try:
+            return json.loads(path.read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise RoundError(f"{self.relative(path)}: {error}") from error
+
+    def get(self, number: int) -> dict[str, Any]:
+        """round.json of one round."""
+        return self.load(self.find(number))
+
+    def all(self) -> list[dict[str, Any]]:
+        """round.json of all rounds, by number."""
+        return [self.load(folder) for folder in self.round_dirs()]
+
+    def save(self, data: dict[str, Any]) -> None:
+        """Write round.json after checking it against the schema."""
+        folder = self.rounds_dir / f"{data['number']:04d}-{data['slug']}"
+        problems = schema_problems(data)
+        if problems:
+            raise RoundError(f"{folder.name}/round.json: " + "; ".join(problems))
+        write_json(folder / "round.json", data)
+
+    def relative(self, path: Path) -> str:
+        """A path as the reader sees it, from the root."""
+        return str(path.resolve().relative_to(self.root))
+
+    # --- runs -----------------------------------------------------------------------------------------
+    def samples_path(self, run: str) -> Path:
+        """The stored raw samples of a run."""
+        return self.runs_dir / run / "samples.jsonl.gz"
+
+    def env(self, run: str) -> dict[str, Any]:
+        """env.json of a run."""
+        return json.loads((self.runs_dir / run / "env.json").read_text())
+
+    def samples(self, run: str) -> Samples:
+        """Raw samples of a run: shape -> variant -> repeat -> us."""
+        return parse_samples(read_bytes(self.samples_path(run)), self.relative(self.samples_path(run)))
+
+    # --- git ------------------------------------------------------------------------------------------
+    def git(self, *args: str) -> str | None:
+        """Output of a git command in the root, or None when it fails."""
+        done = subprocess.run(["git", "-C", str(self.root), *args], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def has_history(self) -> bool:
+        """Whether git holds the whole history here (not a tarball, not a shallow clone)."""
+        return self.git("rev-parse", "--is-shallow-repository") == "false" and self.git("rev-parse", "HEAD") is not None
+
+    def commit(self, name: str) -> str | None:
+        """The full name of a commit, or None when there is none of that name here."""
+        return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") if name else None
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether commit `old` is `new` or precedes it."""
+        return self.git("merge-base", "--is-ancestor", old, new) is not None
+
+    def at_commit(self, commit: str, path: Path) -> dict[str, Any] | None:
+        """A JSON file as it was at a commit, or None."""
+        text = self.git("show", f"{commit}:{self.relative(path)}")
+        try:
+            return json.loads(text) if text else None
+        except json.JSONDecodeError:
+            return None
+
+    def prediction_commit(self, data: dict[str, Any]) -> str | None:
+        """The first commit that holds this round's prediction as it stands and no measurement, or None."""
+        path = self.rounds_dir / f"{data['number']:04d}-{data['slug']}" / "round.json"
+        commits = (self.git("log", "--format=%H", "--reverse", "--", self.relative(path)) or "").split()
+        for commit in commits:
+            then = self.at_commit(commit, path)
+            if (
+                then
+                and then.get("state") == "predicted"
+                and then.get("measurement") is None
+                and all(then.get(key) == data[key] for key in FROZEN)
+                and all(then[side]["variant"] == data[side]["variant"] for side in ("base", "candidate"))
+            ):
+                return commit
+        return None
+
+
+def write_json(path: Path, data: Any) -> None:
+    """JSON as this record keeps it: indented, with a final newline."""
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a file, unpacked when its name ends in .gz; RoundError when it cannot be read."""
+    try:
+        raw = path.read_bytes()
+        return gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except (OSError, EOFError) as error:
+        raise RoundError(f"{path}: {error}") from error
+
+
+def digest(data: bytes) -> str:
+    """sha256 in hexadecimal. Of samples: of the unpacked text, so that packing does not matter."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def parse_samples(content: bytes, name: str) -> Samples:
+    """Raw samples from JSON lines `{"shape": [m, n, k], "variant": str, "repeat": int, "us": float}`.
+
+    Other keys are kept out. RoundError names the line of the first bad one.
+    """
+    samples: Samples = {}
+    for number, line in enumerate(content.decode().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            m, n, k = (int(extent) for extent in row["shape"][:3])
+            variant, repeat, us = row["variant"], int(row["repeat"]), float(row["us"])
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise RoundError(
+                f"{name}:{number}: {error!r}; expected "
+                '{"shape": [m, n, k], "variant": "name", "repeat": 0, "us": 1.0}'
+            ) from error
+        if not (isinstance(variant, str) and math.isfinite(us) and us > 0):
+            raise RoundError(f"{name}:{number}: variant {variant!r}, us {us}: expected a name and a time above 0")
+        repeats = samples.setdefault(f"{m}x{n}x{k}", {}).setdefault(variant, {})
+        if repeat in repeats:
+            raise RoundError(f"{name}:{number}: repeat {repeat} of variant {variant!r} occurs twice for {m}x{n}x{k}")
+        repeats[repeat] = us
+    return samples
+
+
+def env_problems(env: Any) -> list[str]:
+    """What env.json lacks."""
+    if not isinstance(env, dict):
+        return ["expected one JSON object"]
+    missing = [key for key in ENV_KEYS if key not in env]
+    problems = [f"lacks {', '.join(missing)} (expected {', '.join(ENV_KEYS)})"] if missing else []
+    if not missing and not (isinstance(env["chip"], str) and env["chip"]):
+        problems.append(f"chip is {env['chip']!r}, expected the device's name")
+    return problems
+
+
+def chip_name(env: dict[str, Any]) -> str:
+    """The chip as evidence classes name it: without the vendor."""
+    return env["chip"].removeprefix("NVIDIA ").strip()
+
+
+@cache
+def _validator() -> Any:
+    try:
+        import jsonschema  # what only reads rounds, `rerun` on a GPU machine for one, does without
+    except ModuleNotFoundError:
+        raise RoundError("jsonschema is not installed; the test set-up has it") from None
+    schema = json.loads((Path(__file__).parents[2] / "shark_tank" / "round.schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema)
+
+
+def schema_problems(data: Any) -> list[str]:
+    """Every violation of round.schema.json, with its place."""
+    return [
+        f"{'/'.join(str(part) for part in error.absolute_path) or 'top level'}: {error.message}"
+        for error in sorted(_validator().iter_errors(data), key=lambda error: list(map(str, error.absolute_path)))
+    ]
+
+
+def prediction_problems(data: dict[str, Any], shapes: list[str]) -> list[str]:
+    """What a prediction lacks: an interval for each benchmark shape, a ratio from each viewpoint."""
+    prediction = data["prediction"] or {"shapes": {}, "viewpoints": {}}
+    problems = []
+    missing = [shape for shape in shapes if shape not in prediction["shapes"]]
+    if missing:
+        problems.append(f"prediction: no ratio interval for {', '.join(missing)}")
+    for shape, (low, high) in prediction["shapes"].items():
+        if low > high:
+            problems.append(f"prediction of {shape}: low {low} is above high {high}")
+    missing = [name for name in VIEWPOINTS if name not in prediction["viewpoints"]]
+    if missing:
+        problems.append(f"prediction: no ratio from the viewpoint of {', '.join(missing)}")
+    return problems
+
+
+def benchmark_shapes(root: Path) -> list[str]:
+    """The benchmark's shapes as "MxNxK", from eval/cases/benchmark.txt."""
+    path = root / "eval" / "cases" / "benchmark.txt"
+    shapes = []
+    for line in path.read_text().splitlines():
+        fields = dict(part.split(":") for part in line.replace(" ", "").split(";") if ":" in part)
+        if {"m", "n", "k"} <= fields.keys():
+            shapes.append(f"{fields['m']}x{fields['n']}x{fields['k']}")
+    return shapes
