@@ -57,8 +57,6 @@ GPU_PARTS :=
 # Each GPU backend adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.
 -include $(wildcard submission/*/build.mk)
 
-# To join the flags above once the simulator has a prototype for each function too.
-$(BUILD)/submission/%.o $(BUILD)/tests/submission/%.o: override CFLAGS += -Wmissing-prototypes -Wshadow
 $(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
 $(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
 
