@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INTRODUCTION = """# Kernels of others on the simulator
+INTRODUCTION = """# Third-party kernels on the simulator
 
 Public kernels that their authors ran on real chips, compiled from their own files with nvcc 13, driven by their own
 host code on `build/libcudart_sim.a`. Nothing of them is kept here.

@@ -1,8 +1,8 @@
 /* Making a cluster and putting it in front of its kernel's first instruction. */
-#include "async/map_change.h"
 #include <stdlib.h>
 
 #include "async/async.h"
+#include "async/map_change.h"
 #include "hazard/hazard.h"
 #include "interp.h"
 #include "isa/tcgen05/tcgen05.h"

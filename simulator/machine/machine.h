@@ -317,12 +317,13 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
 
 /* ---- splits and waits (machine/split.c), random choices (machine/random.c) ---- */
 
-/* Suspends the running split: its instruction is executed again when the wait is over.  `return wait_for(...)`.
- */
+/* Suspends the running split; its instruction is executed again after the wait: `return wait_for(...)`. */
 enum next wait_for(struct run *run, struct wait wait);
 /* Lanes of the running split become one of their own. */
 void add_split(struct run *run, uint32_t mask, uint32_t pc);
+/* Takes splits[at] off the warp. */
 void drop_split(struct warp *warp, uint32_t at);
+/* The next of 64 random bits; the state is the seed. */
 uint64_t next_random(uint64_t *state);
 
 /* ---- memory (machine/memory.c) ---- */

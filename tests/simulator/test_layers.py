@@ -170,7 +170,7 @@ def test_includes_go_down_only():
             if (SIMULATOR / included).exists() and "/" in included:
                 user = str(path.relative_to(SIMULATOR).with_suffix(""))
                 found.append(Use(user, included.removesuffix(".h"), included))
-    assert len(found) > 100
+    assert len(found) > 60  # there are about 100
     wrong = wrong_uses(found)
     assert not wrong, "\n".join(wrong)
 

@@ -113,7 +113,7 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
     return GONE;
 }
 
-/* They are in nobody's way any more: barriers count without them. */
+/* The lanes are over; barriers that count all threads count without them from now on. */
 static void end_lanes(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
     warp->live &= ~mask;
