@@ -34,6 +34,7 @@ from scripts.mutate.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS_AN_AREA = 20
+REPORT_WIDTH = 120  # where no terminal says how wide it is
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -73,7 +74,7 @@ def chosen_faults(options: argparse.Namespace, name: str, area: Area) -> list[Fa
 def main(argv: list[str] | None = None) -> int:
     """Runs the areas asked for; 0 if every one of them could be run."""
     options = arguments(argv)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else REPORT_WIDTH)
     work = {}
     for name in options.area or AREAS:
         area = AREAS[name]

@@ -22,19 +22,19 @@ class Area:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-# Tests are named by file: they are looked for in every folder of tests/.
+# Tests are named by file, or by a pattern below tests/: they are looked for in every folder there.
 AREAS: dict[str, Area] = {
     "core": Area(
         ("submission/core/*.[ch]", "submission/custom_kernel.h"),
-        ("test_abi.py", "test_shim.py", "test_cpu_threads.py"),
+        ("test_abi.py", "test_abi_limits.py", "test_backend_choice.py", "test_shim.py", "test_cpu_threads.py"),
         (LIBRARY,),
     ),
     "cpu": Area(
         ("submission/cpu/*.[ch]",),
-        ("test_cpu_kernels.py", "test_cpu_threads.py", "test_abi.py"),
+        ("test_cpu_limits.py", "test_cpu_kernels.py", "test_cpu_threads.py", "test_abi.py"),
         (LIBRARY,),
     ),
-    "shim": Area(("submission/submission.py",), ("test_shim.py",)),
+    "shim": Area(("submission/submission.py",), ("test_shim.py", "test_shim_limits.py", "test_layouts.py")),
     "host": Area(
         (
             "submission/gpu/*.c",
@@ -45,11 +45,14 @@ AREAS: dict[str, Area] = {
             "submission/tile_table/*.[ch]",
         ),
         (
+            "test_tile_selection.py",
+            "test_gpu_host.py",
             "test_hopper.py",
-            "test_blackwell.py",
             "test_blackwell_host.py",
+            "test_gpu_refusals.py",
             "test_runtime.py",
             "test_hopper_kernels.py",
+            "test_blackwell.py",
             "test_blackwell_kernels.py",
         ),
         (LIBRARY, SIMULATED),
@@ -66,11 +69,20 @@ AREAS: dict[str, Area] = {
             "submission/gpu/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
-        ("test_blackwell.py", "test_blackwell_host.py", "test_blackwell_kernels.py"),
+        ("test_blackwell_host.py", "test_blackwell_kernels.py"),
         (SIMULATED,),
     ),
-    "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference.py")),
-    "eval": Area(("eval/*.py",), ("test_eval_units.py", "test_eval_protocol.py", "test_eval_guards.py")),
+    "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py")),
+    "eval": Area(
+        ("eval/*.py",),
+        (
+            "test_eval_figures.py",
+            "test_eval_parts.py",
+            "test_eval_units.py",
+            "test_eval_protocol.py",
+            "test_eval_guards.py",
+        ),
+    ),
     "release": Area(
         ("scripts/release/*.py",),
         (
@@ -93,41 +105,72 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "history": Area(("scripts/history/*.py", "scripts/evidence/readme.py"), ("test_readme.py", "test_history.py")),
-    "cost-model": Area(("scripts/cost_model/*.py",), ("test_account.py",)),
+    "cost-model": Area(
+        ("scripts/cost_model/*.py",), ("test_cost_counters.py", "test_account.py", "test_live_counts.py")
+    ),
     "bring-up": Area(
-        ("scripts/bring_up/*.py", "scripts/bench/*.py"),
-        ("test_first_day.py",),
+        # Triton's kernel runs on a card only.
+        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py"),
+        (
+            "test_bring_up_protocol.py",
+            "test_bring_up_steps.py",
+            "test_bench.py",
+            "test_check_gpu.py",
+            "test_first_day.py",
+        ),
     ),
     "build": Area(
         ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_setup.py", "test_build.py")
     ),
-    "sim-ptx": Area(("simulator/ptx/*.[ch]",), ("test_parser.py", "test_scalar.py"), SIMULATOR),
-    "sim-scalar": Area(("simulator/isa/scalar/*.[ch]",), ("test_scalar.py", "test_features.py"), FEATURES),
+    "sim-ptx": Area(
+        ("simulator/ptx/*.[ch]",), ("test_text.py", "test_parser.py", "test_scalar.py", "test_spellings.py"), SIMULATOR
+    ),
+    "sim-scalar": Area(
+        ("simulator/isa/scalar/*.[ch]",),
+        (
+            "test_bit_values.py",
+            "test_integer_values.py",
+            "test_comparison_values.py",
+            "test_conversion_values.py",
+            "test_float_values.py",
+            "test_scalar.py",
+        ),
+        SIMULATOR,
+    ),
     "sim-memory": Area(
         ("simulator/isa/memory/*.[ch]", "simulator/isa/*.[ch]", "simulator/machine/*.[ch]"),
-        ("test_scalar.py", "test_control.py", "test_copies.py", "test_pipeline.py", "test_account.py"),
+        (
+            "test_addresses.py",
+            "test_memory_values.py",
+            "report/test_counters.py",
+            "test_no_memory.py",
+            "test_control.py",
+            "test_copies.py",
+            "test_pipeline.py",
+        ),
         SIMULATOR,
     ),
     "sim-warp": Area(
         ("simulator/isa/warp/*.[ch]", "simulator/interp/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
-        ("test_control.py", "test_matrix.py", "test_pipeline.py", "test_scalar.py", "test_runtime.py"),
+        (
+            "test_barriers.py",
+            "test_warp_values.py",
+            "test_control.py",
+            "test_matrix.py",
+            "test_library.py",
+            "report/test_counters.py",
+            "test_pipeline.py",
+        ),
         SIMULATOR,
     ),
     "sim-async": Area(
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
-        (
-            "test_missed_phase.py",
-            "test_pipeline.py",
-            "test_copies.py",
-            "test_tensor_maps.py",
-            "test_matrix.py",
-            "test_features.py",
-        ),
+        ("simulator/asynchronous/test_*.py", "test_missed_phase.py", "test_each_finding.py", "test_features.py"),
         (*SIMULATOR, *FEATURES),
     ),
     "sim-hazard": Area(
         ("simulator/hazard/*.[ch]",),
-        ("test_control.py", "test_pipeline.py", "test_missed_phase.py", "test_real_faults.py"),
+        ("test_each_finding.py", "test_shadow.py", "simulator/hazard/test_*.py", "test_control.py"),
         SIMULATOR,
     ),
     "sim-tensor": Area(
@@ -135,13 +178,13 @@ AREAS: dict[str, Area] = {
         (
             "test_formats.py",
             "test_descriptor.py",
-            "test_mma_arith.py",
             "test_tmem.py",
             "test_tcgen05.py",
-            "test_spellings.py",
+            "test_mma_arith.py",
             "test_recorded.py",
-            "test_kernel.py",
-            "test_kernel_ts.py",
+            "test_spellings.py",
+            "kernels/test_kernel.py",
+            "kernels/test_kernel_ts.py",
         ),
         (*SIMULATOR, TENSOR_LIBRARY),
     ),
@@ -153,15 +196,15 @@ AREAS: dict[str, Area] = {
             "simulator/report/*.[ch]",
             "simulator/sim.h",
         ),
-        ("test_runtime.py", "test_control.py", "test_features.py", "test_real_faults.py"),
+        ("simulator/cudart/test_*.py", "test_json.py", "test_ptxsim.py", "test_library.py", "test_features.py"),
         (*SIMULATOR, *FEATURES),
     ),
 }
 
 
 def named_tests(root: Path, names: tuple[str, ...]) -> list[str]:
-    """The test files of these names, in this order."""
-    return matching(root, tuple(name if "/" in name else f"tests/**/{name}" for name in names))
+    """The test files of these names or patterns, in this order."""
+    return matching(root, tuple(name if name.startswith((".", "tests/")) else f"tests/**/{name}" for name in names))
 
 
 def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:

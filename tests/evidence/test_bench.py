@@ -1,0 +1,423 @@
+"""The benches without a GPU: what they check before they time, how samples become figures, what they write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from reference.reference import ref_kernel
+from scripts.bench import baselines, compare, cpu, host
+
+SHAPE = (40, 72, 128)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return compare.Problem(*SHAPE, inputs=3, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def wants(problem):
+    return [ref_kernel(data).clone() for data in problem.data]
+
+
+def right(problem, wants):
+    """A call that gives the reference's results, and notes which inputs it had."""
+    seen = []
+
+    def call(i):
+        seen.append(i)
+        problem.data[i][-1].copy_(wants[i])
+
+    call.seen = seen
+    return call
+
+
+# --- what is compared ----------------------------------------------------------------------------------------
+
+
+def test_a_problem_has_distinct_inputs_and_their_expansion(problem):
+    from reference import nvfp4
+
+    m, n, k = SHAPE
+    assert len({data[0].view(torch.uint8).sum().item() for data in problem.data}) == 3
+    assert problem.both.shape == (m, 2 * n) and problem.both.dtype == torch.half
+    for data, (a, b1, b2), stacked in zip(problem.data, problem.expanded, problem.stacked, strict=True):
+        for matrix, place in ((a, 0), (b1, 1), (b2, 2)):
+            assert torch.equal(matrix, nvfp4.decode(data[place][..., 0], data[place + 3][..., 0]).half())
+        assert torch.equal(stacked, torch.cat((b1, b2))) and stacked.shape == (2 * n, k)
+    assert problem.output(1).shape == (m, n) and problem.output(1).data_ptr() == problem.data[1][-1].data_ptr()
+
+
+@pytest.mark.parametrize("name", ["cublas_one_gemm", "cublas_two_gemms", "expand_cublas"])
+def test_baselines_give_right_results(problem, wants, name):
+    call = baselines.peer(problem, name)
+    assert compare.check(problem, name, call, wants) == ""
+    changed = [want * 1.5 for want in wants]
+    assert compare.check(problem, name, call, changed).startswith(f"{name}: relative error 0.3")
+
+
+def test_a_check_looks_at_the_first_and_last_input_and_at_every_element(problem, wants):
+    call = right(problem, wants)
+    assert compare.check(problem, "auto", call, wants) == "" and call.seen == [0, 2]
+    assert compare.check(problem, "auto", lambda i: None, wants).startswith("auto: ")
+
+    def one_missing(i):
+        problem.data[i][-1].flatten()[1:].copy_(wants[i].flatten()[1:])
+
+    assert compare.check(problem, "auto", one_missing, wants).startswith("auto: ")
+
+    def last_wrong(i):
+        problem.data[i][-1].copy_(wants[i] if i == 0 else wants[0])
+
+    assert compare.check(problem, "auto", last_wrong, wants).startswith("auto: ")
+    # Only products that round to fp16 may be off by more than the checker allows.
+    assert compare.check(problem, "auto", lambda i: problem.data[i][-1].copy_(wants[i] * 1.01), wants) != ""
+    rounded = "cublas_two_gemms"
+    assert compare.check(problem, rounded, lambda i: problem.data[i][-1].copy_(wants[i] * 1.01), wants) == ""
+    assert compare.check(problem, rounded, lambda i: problem.data[i][-1].copy_(wants[i] * 1.03), wants) != ""
+    assert compare.check(problem, rounded, lambda i: None, wants) != ""
+
+
+def test_an_ungated_product_is_gated_for_its_check(problem, wants):
+    for name in baselines.UNGATED:
+        assert compare.check(problem, name, baselines.peer(problem, "cublas_one_gemm"), wants) == ""
+        assert compare.check(problem, name, lambda i: None, wants) != ""  # what the last one left is gone
+    assert set(baselines.UNGATED) < set(baselines.ROUNDED) < set(baselines.PEERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "config", "dependent"),
+    [
+        ("auto", "", "", "1"),
+        ("auto+again", "", "", "1"),
+        ("auto+plain", "", "", "0"),
+        ("m256n64", "", "m256n64", "1"),
+        ("old/m256n64+plain", "old", "m256n64", "0"),
+        ("old/auto", "old", "", "1"),
+    ],
+)
+def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, library, config, dependent):
+    called = []
+    kernels = {key: lambda data, key=key: called.append((key, data)) for key in ("", "old")}
+    for backend in ("HOPPER", "BLACKWELL"):
+        monkeypatch.setenv(f"NVFP4_{backend}_CONFIG", "x")
+        monkeypatch.setenv(f"NVFP4_{backend}_DEPENDENT_LAUNCH", "x")
+    call = compare.ours(problem, name, kernels)
+    assert os.environ["NVFP4_HOPPER_CONFIG"] == "x"  # only when it is its turn
+    call.prepare()
+    for backend in ("HOPPER", "BLACKWELL"):
+        found = os.environ[f"NVFP4_{backend}_CONFIG"], os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"]
+        assert found == (config, dependent)
+    call(1)
+    assert [(key, data is problem.data[1]) for key, data in called] == [(library, True)]
+
+
+def test_another_library_has_a_shim_of_its_own(library_path, monkeypatch):
+    monkeypatch.delenv("NVFP4_LIBRARY", raising=False)
+    kernel = compare.load_shim(str(library_path))
+    assert kernel is not compare.custom_kernel and "NVFP4_LIBRARY" not in os.environ
+    with pytest.raises((OSError, ImportError)):
+        compare.load_shim("/no/such/library.so")
+    assert "NVFP4_LIBRARY" not in os.environ
+
+
+# --- timing --------------------------------------------------------------------------------------------------
+
+
+def test_a_round_prepares_once_and_calls_each_input(monkeypatch):
+    calls = []
+
+    def call(i):
+        calls.append(i)
+
+    call.prepare = lambda: calls.append("prepare")
+    clock = iter([1.0, 1.5])
+    monkeypatch.setattr(compare.time, "perf_counter", lambda: next(clock))
+    assert compare.Timer("cpu").round_us(call, 4) == pytest.approx(0.5e6 / 4)
+    assert calls == ["prepare", 0, 1, 2, 3]
+
+
+class Clock:
+    """Rounds of a second, for the time limit; a variant's times by name."""
+
+    def __init__(self, monkeypatch, names):
+        self.now, self.order, self.names = 0.0, [], names
+        monkeypatch.setattr(compare.time, "monotonic", lambda: self.now)
+
+    def round_us(self, call, count):
+        self.now += 1.0
+        self.order.append((self.names[call], count))
+        return 10.0 * len(self.order)
+
+
+@pytest.fixture
+def shaped(monkeypatch):
+    """run_shape with variants that are right, or fail as their name says; on a small problem."""
+
+    def run(*variants, repeats=3, seconds=1000.0):
+        names, made = {}, {}
+
+        def ours(problem, name, kernels):
+            if name == "raises":
+                raise ValueError("no " + "x" * 400)
+            made[name] = call = right(problem, [ref_kernel(data).clone() for data in problem.data])
+            if name == "wrong":
+                return_value = lambda i: problem.data[i][-1].zero_()  # noqa: E731
+                names[return_value] = name
+                return return_value
+            if name == "later":
+                honest = call
+
+                def call(i):
+                    honest(i)
+                    if len(honest.seen) > 2:
+                        problem.data[i][-1].zero_()
+
+            names[call] = name
+            return call
+
+        monkeypatch.setattr(compare, "ours", ours)
+        monkeypatch.setattr(compare, "Problem", lambda m, n, k, inputs, device: small(inputs))
+        clock = Clock(monkeypatch, names)
+        options = argparse.Namespace(inputs=2, device="cpu", kernels={}, repeats=repeats, seconds=seconds)
+        random.seed(1)
+        samples, left_out = compare.run_shape(SHAPE, list(variants), options, clock)
+        return SimpleNamespace(samples=samples, left_out=left_out, order=clock.order)
+
+    real = compare.Problem
+
+    def small(inputs):
+        return real(*SHAPE, inputs=inputs, device="cpu")
+
+    return run
+
+
+def test_rounds_of_all_variants_are_interleaved(shaped):
+    found = shaped("a", "b", "c", repeats=4)
+    assert found.left_out == {}
+    assert [name for name, _ in found.order[:3]] == ["a", "b", "c"]  # one each to warm up
+    rounds = [found.order[3 + 3 * i : 6 + 3 * i] for i in range(4)]
+    assert [sorted(name for name, _ in part) for part in rounds] == [["a", "b", "c"]] * 4
+    assert len({tuple(part) for part in rounds}) > 1  # in no fixed order
+    assert {count for _, count in found.order} == {2}
+    assert [(s["variant"], s["us"]) for s in found.samples] == [
+        (name, 10.0 * (4 + i)) for i, (name, _) in enumerate(found.order[3:])
+    ]
+    assert [s["repeat"] for s in found.samples] == [i // 3 for i in range(12)]
+    assert found.samples[0]["shape"] == list(SHAPE)
+
+
+def test_the_time_limit_ends_whole_rounds(shaped):
+    assert len(shaped("a", "b", repeats=9, seconds=3.0).samples) == 4  # of two seconds each, begun at 0 and 2
+    assert len(shaped("a", "b", repeats=9, seconds=4.0).samples) == 4
+
+
+def test_what_is_wrong_is_left_out_and_said(shaped, capsys):
+    found = shaped("a", "wrong", "raises", "later")
+    assert {sample["variant"] for sample in found.samples} == {"a"}
+    assert found.left_out["raises"] == "raises: ValueError: no " + "x" * 297
+    assert found.left_out["wrong"].startswith("wrong: ")
+    assert found.left_out["later"].startswith("wrong after timing: later: ")
+    said = capsys.readouterr().out
+    assert all(f"left out at {SHAPE}: {reason}" in said for reason in found.left_out.values())
+    assert {name for name, _ in found.order} == {"a", "later"}
+
+
+def test_a_wrong_reference_ends_it_all(shaped, monkeypatch):
+    monkeypatch.setattr(compare, "check_against_oracle", lambda data, output: (False, "off"))
+    with pytest.raises(RuntimeError, match="the reference is wrong: off"):
+        shaped("a")
+
+
+def samples_of(**times):
+    """Samples of two shapes, the second's twice the first's."""
+    return [
+        {"shape": [1 + i, 2, 3], "variant": name, "repeat": repeat, "us": us * (1 + i)}
+        for i in range(2)
+        for name, values in times.items()
+        for repeat, us in enumerate(values)
+    ]
+
+
+def test_the_table_is_of_medians_and_ratios(monkeypatch):
+    tables = []
+    monkeypatch.setattr(compare, "print_table", lambda *table: tables.append(table))
+    samples = samples_of(auto=[10.0, 11.0, 30.0], again=[10.0, 11.0, 30.0], cublas_one_gemm=[5.5, 5.5, 5.5])
+    samples = [s for s in samples if s["variant"] != "again" or s["shape"][0] == 1]
+    names = ["auto", "again", "cublas_one_gemm", "none"]
+    compare.report(samples, names, [(1, 2, 3), (2, 2, 3)], "CHIP")
+    ((title, head, rows),) = tables
+    assert title == "CHIP: us a call, medians of interleaved rounds"
+    assert head == ["variant", "1x2x3", "2x2x3", "geomean", "spread", "/ auto", "/ cublas_one_gemm"]
+    spread = 100 * compare.relative_spread([10.0, 11.0, 30.0])
+    assert rows == [
+        ["auto", "11.00", "22.00", "15.56", f"{spread:.1f} %", "1.000", "2.000"],
+        ["again", "11.00", "-", "-", "-", "-", "-"],
+        ["cublas_one_gemm", "5.50", "11.00", "7.78", "0.0 %", "0.500", "1.000"],
+        ["none", *["-"] * 6],
+    ]
+    compare.report(samples_of(auto=[1.0, 1.0]), ["auto"], [(1, 2, 3)], "CHIP")
+    assert tables[1][2] == [["auto", "1.00", "1.00", "0.0 %", "1.000", "-"]]
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """Runs compare.py's command line; each shape gives the samples and left_out passed in."""
+
+    def run(*words, left_out=None, **times):
+        seen = []
+
+        def run_shape(shape, variants, options, timer):
+            seen.append((shape, variants, options))
+            samples = [s | {"shape": list(shape)} for s in samples_of(**times) if s["shape"][0] == 1]
+            return samples, left_out or {}
+
+        monkeypatch.setattr(compare, "run_shape", run_shape)
+        monkeypatch.setattr(compare, "print_table", lambda *table: None)
+        files = {name: tmp_path / name for name in ("samples", "env", "json")}
+        words = [*words, *(word for name, path in files.items() for word in (f"--{name}", str(path)))]
+        monkeypatch.setattr(sys, "argv", ["compare.py", *words])
+        status = compare.main()
+        written = {name: path.read_text() if path.exists() else "" for name, path in files.items()}
+        return SimpleNamespace(status=status, seen=seen, said=capsys.readouterr(), **written)
+
+    return run
+
+
+def test_its_files(command):
+    done = command("--device", "cpu", "--shapes", "1x2x3,4x5x6", "--commit", "abc", auto=[1.0, 3.0, 2.0])
+    assert done.status == 0
+    shapes = [[1, 2, 3]] * 3 + [[4, 5, 6]] * 3
+    rows = [json.loads(line) for line in done.samples.splitlines()]
+    assert [(row["shape"], row["us"]) for row in rows] == list(zip(shapes, [1.0, 3.0, 2.0] * 2, strict=True))
+    env, summary = json.loads(done.env), json.loads(done.json)
+    assert env["commit"] == "abc" and set(env) >= {"chip", "driver", "versions", "clocks", "flags", "digests"}
+    assert summary["median_us"]["auto"] == {"1x2x3": 2.0, "4x5x6": 2.0}
+    assert summary["left_out"] == {} and env.items() <= summary.items()
+
+
+def test_its_variants_and_baselines(command, monkeypatch):
+    monkeypatch.setattr(compare, "load_shim", lambda path: f"shim of {path}")
+    done = command("--device", "cpu", "--variants", "auto,old/auto", "--peers", "", "--library", "old=a=b.so")
+    (first, *_), options = done.seen, done.seen[0][2]
+    assert [shape for shape, *_ in done.seen] == [
+        (256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168),
+    ]  # fmt: skip
+    assert first[1] == ["auto", "old/auto"] and options.kernels["old"] == "shim of a=b.so"
+    assert options.kernels[""] is compare.custom_kernel
+    assert (options.inputs, options.repeats, options.seconds) == (24, 20, 60.0)
+    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.PEERS]
+
+
+def test_only_a_variant_of_ours_that_is_left_out_fails(command):
+    assert command("--device", "cpu", left_out={"triton": "no"}).status == 0
+    done = command("--device", "cpu", left_out={"auto": "auto: bad", "triton": "no"})
+    assert done.status == 1 and "left out: auto: bad\n" in done.said.out
+
+
+def test_without_a_device_it_says_so(command, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    done = command()
+    assert done.status == 1 and done.seen == [] and "no CUDA device" in done.said.err
+
+
+def test_an_answer_of_nvidia_smi_or_why_there_is_none(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\necho " $*"\necho second\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert compare.nvidia_smi("clocks.mem") == "--query-gpu=clocks.mem --format=csv,noheader"
+    tool.write_text("#!/bin/sh\nexit 3\n")
+    assert compare.nvidia_smi("x") == "unknown (CalledProcessError)"
+    monkeypatch.setenv("PATH", "")
+    assert compare.nvidia_smi("x") == "unknown (FileNotFoundError)"
+
+
+# --- the CPU and the host ----------------------------------------------------------------------------------------
+
+
+def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch):
+    times = iter([9.0, 9.0, 9.0, 2.0, 8.0, 3.0, 4.0, 8.0, 4.0, 3.0, 9.0, 9.0])
+
+    def timed_ms(call):
+        call()
+        return next(times)
+
+    monkeypatch.setattr(cpu, "timed_ms", timed_ms)
+    assert cpu.measure(*SHAPE, seed=1, repeats=3) == {
+        "ours, ms": 3.0,
+        "same job, ms": 8.0,
+        "matmuls alone, ms": 4.0,
+        "ratio, same job": 3.0,  # of 4, 2 and 3
+        "ratio, matmuls alone": 1.5,  # of 1.5, 1 and 3
+    }
+    assert next(times, None) is None
+    monkeypatch.setattr(cpu, "timed_ms", lambda call: 1.0)  # nothing is computed
+    with pytest.raises(RuntimeError, match="wrong result at m 40, n 72, k 128"):
+        cpu.measure(*SHAPE, seed=1, repeats=1)
+
+
+def test_the_cpu_bench_writes_its_figures(monkeypatch, tmp_path, capsys):
+    figures = {"ours, ms": 1.0, "same job, ms": 4.0, "matmuls alone, ms": 2.0}
+    ratios = iter([1.0, 4.0, 2.0, 2.0])
+
+    def measure(m, n, k, seed, repeats):
+        assert repeats == 5
+        return figures | {"ratio, same job": next(ratios), "ratio, matmuls alone": 2.0}
+
+    monkeypatch.setattr(cpu, "measure", measure)
+    tables = []
+    monkeypatch.setattr(cpu, "print_table", lambda *table: tables.append(table))
+    monkeypatch.setattr(sys, "argv", ["cpu.py", "--repeats", "5", "--json", str(tmp_path / "x.json")])
+    assert cpu.main() == 0
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written["geomean"] == {"same job": pytest.approx(2.0), "matmuls alone": pytest.approx(2.0)}
+    assert written["repeats"] == 5 and [row["m"] for row in written["shapes"]] == [256, 512, 256, 512]
+    rows = tables[0][2]
+    assert rows[1] == ["512 4096 7168", "1.0", "4.0", "2.0", "4.00", "2.00"]
+    assert rows[-1] == ["geometric mean", "", "", "", "2.00", "2.00"]
+    said = capsys.readouterr().out
+    assert "same job: 2.00 (target 3); matmuls alone: 2.00 (target 1)" in said and "torch" in said
+
+
+def test_the_host_bench_takes_the_work_in_c_off(monkeypatch, tmp_path, capsys):
+    calls = []
+    costs = {"call": [5.0, 6.0, 9.0], "library": [3.0, 4.0, 4.0], "ctypes": [1.0, 0.5, 2.0]}
+    order = iter(["call", "library", "ctypes"] * 3)
+
+    def sample_us(call, argument):
+        name = next(order)
+        calls.append((name, call, argument))
+        return costs[name].pop(0)
+
+    before = host.shim._call
+    monkeypatch.setattr(host, "sample_us", sample_us)
+    monkeypatch.setattr(sys, "argv", ["host.py", "--repeats", "3", "--json", str(tmp_path / "x.json")])
+    assert host.main() == 0
+    assert json.loads((tmp_path / "x.json").read_text()) == {
+        "call_us": 6.0, "work_us": 3.0, "ctypes_us": 1.0, "host_us": 3.0, "goal_us": 4.0,
+    }  # fmt: skip
+    assert "3.00 us (goal 4 us), of which the ctypes call 1.00 us; the work in C is 3.00 us" in capsys.readouterr().out
+    assert host.shim._call is before
+    by_name = {name: (call, argument) for name, call, argument in calls}
+    assert by_name["call"][0] is host.shim.custom_kernel and by_name["library"][0] is before
+    assert by_name["library"][1] is by_name["ctypes"][1] and by_name["library"][0](by_name["library"][1]) == 0
+
+
+def test_a_sample_is_the_mean_of_its_calls(monkeypatch):
+    clock = iter([1_000, 9_001_000])
+    monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(clock))
+    called = []
+    assert host.sample_us(called.append, 5) == pytest.approx(4.5)
+    assert called == [5] * 2000
+    clock = iter([1_000_000, 3_500_000])
+    monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(clock))
+    assert cpu.timed_ms(lambda: called.clear()) == 2.5 and called == []

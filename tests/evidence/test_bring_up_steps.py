@@ -1,0 +1,192 @@
+"""The bring-up's steps as processes, and what it says of the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from scripts.bring_up import environment, steps
+from scripts.bring_up.steps import FAILED, SKIPPED, TIMED_OUT, Session, Step
+
+
+def python(text):
+    return (sys.executable, "-c", text)
+
+
+def test_a_step_gets_the_lesser_of_its_limit_and_what_is_left(tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr(steps, "run_step", lambda step, log, limit: limits.append((limit, log.name)) or step)
+    session = Session(tmp_path, 100.0, lambda: None, lambda name: None)
+    session.run(Step("check a+b, C", (), 20.0))
+    session.run(Step("x", (), 500.0))
+    assert limits[0] == (20.0, "01-check-a-b-c.log")
+    assert 90 < limits[1][0] <= 100 and limits[1][1] == "02-x.log"
+    session._end = steps.time.monotonic() + 4.9
+    assert session.run(Step("y", (), 1.0)).log_tail == "no time left"
+    session._end = steps.time.monotonic() + 8.0
+    session.run(Step("z", (), 1.0))
+    assert limits[2] == (1.0, "04-z.log")
+
+
+def test_a_step_that_does_not_apply_says_why_and_is_announced_and_saved(tmp_path):
+    calls = []
+    session = Session(tmp_path, 100.0, lambda: calls.append("saved"), calls.append)
+    session.run(Step("x", ("make", "a b"), 20.0, {"A": "1"}, skip="not here"))
+    assert calls == ["x", "saved"]
+    said = {"name": "x", "command": "A=1 make 'a b'", "outcome": SKIPPED, "log_tail": "not here"}
+    assert session.as_json() == [said | {"exit_status": None, "seconds": 0.0, "limit_s": 20.0, "result": None}]
+
+
+def test_an_interrupt_ends_the_steps_but_not_the_day(tmp_path, monkeypatch):
+    def interrupted(step, log, limit):
+        raise KeyboardInterrupt
+
+    session = Session(tmp_path, 100.0, lambda: None, lambda name: None)
+    monkeypatch.setattr(steps, "run_step", interrupted)
+    found = [session.run(Step(name, (), 20.0)) for name in "ab"]
+    assert [(step.outcome, step.log_tail) for step in found] == [(FAILED, "interrupted"), (SKIPPED, "interrupted")]
+
+
+def test_a_step_has_its_environment_the_checkout_and_no_input(tmp_path):
+    text = "import os, sys; print(os.environ['A'], os.getcwd(), repr(sys.stdin.read()), file=sys.stderr)"
+    outcome = steps.run_step(Step("x", python(text), 20.0, {"A": "1"}), tmp_path / "log", 59.96)
+    assert outcome.log_tail == f"1 {steps.ROOT} ''\n" and (tmp_path / "log").read_text() == outcome.log_tail
+    assert outcome.limit_s == 60.0 and outcome.exit_status == 0 and 0 < outcome.seconds < 60
+    long = steps.run_step(Step("y", python("print('x' * 5000, end='y')"), 20.0), tmp_path / "log", 60.0)
+    assert long.log_tail == "x" * 3999 + "y"
+
+
+def test_a_process_is_asked_before_it_is_ended(tmp_path):
+    polite = (
+        "import signal, sys, time\n"
+        "def end(*_):\n    print('written', flush=True)\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    outcome = steps.run_step(Step("x", python(polite), 20.0), tmp_path / "log", 3.0)
+    assert (outcome.outcome, outcome.log_tail) == (TIMED_OUT, "ready\nwritten\n")
+
+
+def test_a_process_that_was_ended_is_not_waited_for(tmp_path, monkeypatch):
+    signals = []
+
+    class Held:  # by a driver: it does not die
+        pid = 7
+
+        def wait(self, seconds):
+            signals.append(seconds)
+            raise steps.subprocess.TimeoutExpired("x", seconds)
+
+    monkeypatch.setattr(steps.os, "killpg", lambda pid, name: signals.append((pid, name.name)))
+    steps.end_group(Held())
+    assert signals == [(7, "SIGTERM"), 5.0, (7, "SIGKILL"), 10.0]
+
+
+def test_commands_are_shown_as_typed():
+    command = (sys.executable, f"{steps.ROOT}/eval/eval.py", "a b", "")
+    assert steps.shown(command, {"X": "1,2"}) == "X=1,2 python eval/eval.py 'a b' ''"
+
+
+# --- the machine -----------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_what_a_command_prints_or_nothing():
+    assert environment.answer("sh", "-c", "echo ' a'; pwd; echo b >&2") == f"a\n{environment.ROOT}"
+    assert environment.answer("sh", "-c", "echo a; exit 1") is None
+    assert environment.answer("/no/such/program") is None
+
+
+def test_a_tool_is_looked_for_in_path_and_beside_nvcc(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert environment.tool("a-tool", None) is None
+    for place in ("nvcc", "path"):  # the last is looked at first
+        tool = tmp_path / place / "a-tool"
+        tool.parent.mkdir()
+        tool.write_text("")
+        tool.chmod(0o755)
+        assert environment.tool("a-tool", str(tmp_path / "nvcc" / "nvcc")) == str(tool)
+
+
+def test_the_device_is_torchs_first(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    assert environment.devices() == versions | {"device": None, "reason": "torch sees no CUDA device"}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    card = SimpleNamespace(name="N", major=9, minor=1, multi_processor_count=132, total_memory=5, L2_cache_size=6)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", {0: card}.__getitem__)
+    device = {"name": "N", "capability": [9, 1], "sms": 132, "memory_bytes": 5, "l2_bytes": 6}
+    assert environment.devices() == versions | {"device": device}
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = environment.devices()
+    assert found["torch"] is None and found["device"] is None and "torch" in found["reason"]
+
+
+def test_the_machine_is_described(monkeypatch, tmp_path):
+    names = "name driver_version compute_cap memory.total clocks.max.sm clocks.max.mem power.limit ecc.mode.current"
+    queried = [*names.split(), "mig.mode.current"]
+    answers = {
+        ("nvidia-smi", f"--query-gpu={','.join(queried)}", "--format=csv,noheader"): ", ".join("abcdefghi")
+        + "\nsecond",
+        ("scripts/find_nvcc.sh",): "/cuda/nvcc",
+        ("/cuda/nvcc", "--version"): "nvcc\nrelease 13",
+        ("cc", "--version"): "cc 12\nmore",
+        ("git", "rev-parse", "HEAD"): "c" * 40,
+        ("git", "diff", "--name-only", "HEAD"): "a\nb",
+    }
+    monkeypatch.setattr(environment, "answer", lambda *command: answers.get(command))
+    monkeypatch.setattr(environment, "devices", lambda: {"device": 1})
+    monkeypatch.setattr(environment, "tool", lambda name, nvcc: f"{name} by {nvcc}")
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    (tmp_path / "submission" / "core").mkdir(parents=True)
+    found = environment.machine()
+    assert found["nvidia_smi"] == dict(zip(queried, "abcdefghi", strict=True))
+    assert (found["nvcc"], found["cc"]) == (["release 13"], ["cc 12"])
+    assert found["compute_sanitizer"] == "compute-sanitizer by /cuda/nvcc"
+    assert (found["commit"], found["changed_files"], found["device"]) == ("c" * 40, ["a", "b"], 1)
+    assert found["cpus"] == len(os.sched_getaffinity(0))
+    answers.clear()
+    found = environment.machine()
+    assert (found["nvidia_smi"], found["nvcc"], found["cc"], found["changed_files"]) == (None, None, [], [])
+
+
+def test_the_sources_have_a_digest(monkeypatch, tmp_path):
+    monkeypatch.setattr(environment, "answer", lambda *command: None)
+    monkeypatch.setattr(environment, "devices", dict)
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    folder = tmp_path / "submission" / "core"
+    folder.mkdir(parents=True)
+    digests = [environment.machine()["sources_sha256"]]
+    for name in ("a.c", "a.h", "a.cu", "a.cuh", "a.py", "a.mk"):
+        (folder / name).write_text("")
+        digests.append(environment.machine()["sources_sha256"])
+    (folder / "a.c").write_text("x")
+    digests.append(environment.machine()["sources_sha256"])
+    (folder / "a.c").rename(folder.parent / "a.c")
+    digests.append(environment.machine()["sources_sha256"])
+    assert len(set(digests)) == len(digests)
+    (folder / "a.txt").write_text("no source")
+    assert environment.machine()["sources_sha256"] == digests[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "device", "status"),
+    [
+        (("machine",), None, 1),
+        (("machine",), {"name": "x"}, 0),
+        (("machine", "--without-device"), None, 0),
+        (("library",), None, 0),
+    ],
+)
+def test_its_exit_status_says_whether_anything_can_be_measured(monkeypatch, tmp_path, capsys, words, device, status):
+    monkeypatch.setattr(environment, "machine", lambda: {"device": device})
+    monkeypatch.setattr(environment, "library", lambda: {"backends": []})
+    what, *rest = words
+    assert environment.main([what, str(tmp_path / "x.json"), *rest]) == status
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written == ({"device": device} if what == "machine" else {"backends": []})
+    assert json.loads(capsys.readouterr().out) == written

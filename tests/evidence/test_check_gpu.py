@@ -1,0 +1,267 @@
+"""The checks that run on a card, run on the CPU: each passes a right kernel and fails one with its kind of fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from scripts.bench import check_gpu
+from submission.submission import custom_kernel
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    monkeypatch.setattr(check_gpu, "device", "cpu")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+
+def faulty(change, when=lambda number, data: True):
+    """The kernel, whose output `change` spoils in the calls that `when` names by number and inputs."""
+    number = 0
+
+    def kernel(data, **options):
+        nonlocal number
+        output = custom_kernel(data, **options)
+        if when(number, data):
+            change(output)
+        number += 1
+        return output
+
+    return kernel
+
+
+def one_wrong(output):
+    output.view(torch.int16).flatten()[-1] ^= 1
+
+
+def one_left(output):
+    output.flatten()[-1] = float("nan")
+
+
+def verdicts(monkeypatch, check, kernel=custom_kernel):
+    """(what, whether it holds) of a check, with this kernel."""
+    monkeypatch.setattr(check_gpu, "custom_kernel", kernel)
+    return [(what, ok) for what, ok, _ in check()]
+
+
+def failed(found):
+    return [what for what, ok in found if not ok]
+
+
+@pytest.fixture
+def shrunk(monkeypatch):
+    """Benchmark shapes with an eighth of their sizes."""
+    real = check_gpu.poisoned
+
+    def poisoned(m, n, k, batches, **options):
+        if m * n * k > 1 << 25:
+            m, n, k = m // 8, n // 32, max(k // 32 // 64 * 64, 64)
+        return real(m, n, k, batches, **options)
+
+    monkeypatch.setattr(check_gpu, "poisoned", poisoned)
+
+
+def test_inputs_are_poisoned_so_that_an_unwritten_element_shows():
+    data = check_gpu.poisoned(3, 5, 64, 2, seed=4, full=True)
+    assert data[-1].shape == (3, 5, 2) and bool(data[-1].isnan().all())
+    again, other = (check_gpu.poisoned(3, 5, 64, 2, seed=seed, full=True) for seed in (4, 5))
+    assert torch.equal(data[0].view(torch.uint8), again[0].view(torch.uint8))
+    assert not torch.equal(data[0].view(torch.uint8), other[0].view(torch.uint8))
+
+
+def test_equal_bits_tell_nans_and_signed_zeros_apart():
+    x = torch.tensor([0.0, float("nan")]).half()
+    assert check_gpu.same_bits(x, x.clone())
+    assert not check_gpu.same_bits(x, torch.tensor([-0.0, float("nan")]).half())
+
+
+def test_a_shape_that_a_configuration_refuses_is_no_verdict(monkeypatch):
+    def refuse(message):
+        def kernel(data):
+            raise RuntimeError(message)
+
+        return kernel
+
+    data = check_gpu.poisoned(3, 5, 64, 1)
+    monkeypatch.setattr(check_gpu, "custom_kernel", refuse("K is too small for configuration x"))
+    assert list(check_gpu.judged("a", data, lambda data, output: (True, ""))) == []
+    monkeypatch.setattr(check_gpu, "custom_kernel", refuse("launch failed"))
+    with pytest.raises(RuntimeError, match="launch failed"):
+        list(check_gpu.judged("a", data, lambda data, output: (True, "")))
+    monkeypatch.setattr(check_gpu, "custom_kernel", custom_kernel)
+    seen = []
+    found = list(check_gpu.judged("a", data, lambda *given: seen.append(given) or (False, "why")))
+    assert found == [("a", False, "why")] and seen[0][0] is data and seen[0][1] is data[-1]
+
+
+def test_the_leaderboards_cases(monkeypatch, shrunk):
+    found = verdicts(monkeypatch, check_gpu.leaderboard)
+    assert failed(found) == []
+    assert [what.split()[0] for what, _ in found] == ["test"] * 10 + ["benchmark"] * 4
+    assert found[10][0] == "benchmark (256, 4096, 7168, 1)"
+    third = faulty(one_left, lambda number, data: number == 2)
+    assert failed(verdicts(monkeypatch, check_gpu.leaderboard, third)) == [found[2][0]]
+
+
+def test_every_code_on_the_benchmarks(monkeypatch, shrunk):
+    found = verdicts(monkeypatch, check_gpu.full_benchmarks)
+    shapes = ("256, 4096, 7168", "512, 4096, 7168", "256, 3072, 4096", "512, 3072, 7168")
+    assert [what for what, _ in found] == [f"full ({shape}, 1)" for shape in shapes]
+    assert failed(found) == []
+    assert failed(verdicts(monkeypatch, check_gpu.full_benchmarks, faulty(lambda output: output.zero_()))) != []
+
+
+def test_edges_in_both_layouts(monkeypatch):
+    def same_as_now(data, output):  # the oracle takes its time
+        return check_gpu.same_bits(output, custom_kernel((*data[:-1], output.clone()))), ""
+
+    monkeypatch.setattr(check_gpu, "EDGES", (1, 40))
+    monkeypatch.setattr(check_gpu, "check_against_oracle", same_as_now)
+    found = verdicts(monkeypatch, check_gpu.edges)
+    shapes = [f"({m}, {n}, 1088, 1)" for m in (1, 40) for n in (1, 40)]
+    shapes += [f"(129, 200, {k}, 3)" for k in (64, 128, 192, 448, 1024, 7168)] + ["(1, 1, 64, 1)", "(300, 7, 320, 2)"]
+    assert [what for what, _ in found] == [
+        f"{layout} {shape} full={full}" for shape in shapes for full in (False, True) for layout in ("blocked", "rows")
+    ]
+    assert failed(found) == []
+    rows = faulty(one_wrong, lambda number, data: len(data) == 7 and number == 3)
+    assert failed(verdicts(monkeypatch, check_gpu.edges, rows)) == ["rows (1, 1, 1088, 1) full=True"]
+    first = faulty(one_left, lambda number, data: number == 0)
+    assert "blocked (1, 1, 1088, 1) full=False" in failed(verdicts(monkeypatch, check_gpu.edges, first))
+
+
+def test_nans_stay_in_their_row_or_column(monkeypatch):
+    found = verdicts(monkeypatch, check_gpu.nan_scales)
+    assert found == [(f"NaN {byte} in tensor {tensor}", True) for tensor in (6, 7, 8) for byte in ("0x7f", "0xff")]
+    nowhere = faulty(lambda output: output.nan_to_num_(0.0))
+    elsewhere = faulty(lambda output: output.__setitem__((150, 150), float("nan")))
+    missing = faulty(lambda output: output.__setitem__((5, 70), 0.0))
+    for kernel, count in ((nowhere, 6), (elsewhere, 6), (missing, 4)):
+        assert len(failed(verdicts(monkeypatch, check_gpu.nan_scales, kernel))) == count
+
+
+def test_rings_in_both_layouts(monkeypatch):
+    shapes = ("(129, 200, 3072, 1)", "(40, 72, 2112, 2)")
+    names = [f"{layout}{shape}" for shape in shapes for layout in ("", "rows ")]
+    assert verdicts(monkeypatch, check_gpu.rings) == [(name, True) for name in names]
+    for number, name in enumerate(names):
+        spoilt = faulty(lambda output: output.zero_(), lambda call, data, number=number: call == number)
+        assert failed(verdicts(monkeypatch, check_gpu.rings, spoilt)) == [name]
+
+
+def test_repeats_give_the_same_bits(monkeypatch, shrunk):
+    monkeypatch.setattr(check_gpu, "REPEATS", 5)
+    real = torch.zeros
+    monkeypatch.setattr(check_gpu.torch, "zeros", lambda *shape, **options: real(*shape, **options | {"device": "cpu"}))
+    assert verdicts(monkeypatch, check_gpu.repeats) == [("5 repeats", True)]
+    for spoilt in (1, 5):
+        kernel = faulty(one_wrong, lambda number, data, spoilt=spoilt: number == spoilt)
+        assert verdicts(monkeypatch, check_gpu.repeats, kernel) == [("5 repeats", False)]
+    stale = faulty(lambda output: None, lambda number, data: True)
+    monkeypatch.setattr(
+        check_gpu, "custom_kernel", lambda data: stale(data) if not data[-1].isnan().any() else data[-1]
+    )
+    assert [ok for _, ok, _ in check_gpu.repeats()] == [True]  # nothing is ever written, the same every time
+
+
+def test_back_to_back_calls_are_those_of_the_call_alone(monkeypatch, shrunk):
+    names = [f"back to back {number}" for number in range(15)]
+    assert verdicts(monkeypatch, check_gpu.back_to_back) == [(name, True) for name in names]
+    last = faulty(one_wrong, lambda number, data: number == 15 + 75 - 1)
+    assert failed(verdicts(monkeypatch, check_gpu.back_to_back, last)) == [names[14]]
+    early = faulty(one_wrong, lambda number, data: number == 15)  # written over by the rounds that follow
+    assert failed(verdicts(monkeypatch, check_gpu.back_to_back, early)) == []
+
+
+def test_inputs_made_just_before_are_read(monkeypatch, shrunk):
+    assert verdicts(monkeypatch, check_gpu.produced_inputs) == [("inputs made just before", True)]
+    kept = {}
+
+    def stale(data):
+        """Reads what the tensors held when it first saw them."""
+        first = kept.setdefault(data[0].data_ptr(), tuple(tensor.clone() for tensor in data[:9]))
+        return custom_kernel((*first, data[9]))
+
+    assert verdicts(monkeypatch, check_gpu.produced_inputs, stale) == [("inputs made just before", True)]
+    spoilt = faulty(one_wrong, lambda number, data: number == 20)
+    assert verdicts(monkeypatch, check_gpu.produced_inputs, spoilt) == [("inputs made just before", False)]
+
+
+def test_a_run_counts_what_passed_and_keeps_what_failed(monkeypatch, capsys):
+    def check():
+        yield "a", True, ""
+        yield "b", False, "is off"
+        raise ValueError("gone")
+
+    monkeypatch.setattr(check_gpu, "CHECKS", {"some": check})
+    for name in check_gpu.CONFIG_VARIABLES:
+        monkeypatch.setenv(name, "before")
+    assert check_gpu.run_check("m1", "some", False) == {
+        "config": "m1", "check": "some", "passed": 1, "failures": ["b is off", "ValueError: gone"],
+    }  # fmt: skip
+    assert {os.environ[name] for name in ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")} == {"m1"}
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["  FAIL m1 some: b is off", "  FAIL m1 some: ValueError: gone", "m1 some: 1 passed"]
+    assert check_gpu.run_check("", "some", True)["config"] == "auto"
+    assert "  pass auto some: a " in capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """The command line, with checks that are only noted."""
+
+    def run(*words, failures=()):
+        ran = []
+
+        def run_check(config, name, verbose):
+            ran.append((config, name, verbose))
+            return {"config": config, "check": name, "passed": 1, "failures": list(failures)}
+
+        monkeypatch.setattr(check_gpu, "run_check", run_check)
+        monkeypatch.setattr(check_gpu, "every_config", lambda: ["c1", "c2"])
+        path = tmp_path / "x.json"
+        monkeypatch.setattr(sys, "argv", ["check_gpu.py", "--json", str(path), *words])
+        status = check_gpu.main()
+        written = json.loads(path.read_text()) if path.exists() else None
+        return SimpleNamespace(status=status, ran=ran, written=written, said=capsys.readouterr())
+
+    return run
+
+
+def test_its_command_line(command, monkeypatch):
+    done = command("--device", "cpu")
+    every = ["leaderboard", "edges", "full_benchmarks", "nan_scales", "repeats", "back_to_back", "produced_inputs",
+             "rings", "capture", "errors"]  # fmt: skip
+    assert (done.status, done.ran) == (0, [("", name, False) for name in every])
+    assert len(done.written["checks"]) == 10 and done.said.out.endswith("0 failed\n")
+    assert check_gpu.device == "cpu"
+    done = command("--device", "cpu", "--only", "rings,edges", "--configs", "a,b", "--verbose", failures=["x", "y"])
+    assert (done.status, done.said.out.splitlines()[-1]) == (1, "8 failed")
+    assert done.ran == [(config, name, True) for config in "ab" for name in ("rings", "edges")]
+    assert [config for config, *_ in command("--device", "cpu", "--only", "rings", "--configs", "all").ran] == [
+        "c1",
+        "c2",
+    ]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    done = command()
+    assert (done.status, done.ran) == (1, []) and "no CUDA device" in done.said.err
+
+
+def test_every_configuration_is_of_the_gpu_backend_that_runs(monkeypatch):
+    def backend(name, available):
+        return SimpleNamespace(name=name, available=available)
+
+    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
+    monkeypatch.setattr(check_gpu, "config_table", lambda name: {f"{name}1": {}, f"{name}2": {}})
+    listed = [backend("blackwell", False), backend("hopper", True), backend("cpu", True)]
+    monkeypatch.setattr(check_gpu, "backends", lambda: listed)
+    assert check_gpu.every_config() == ["hopper1", "hopper2"]
+    listed.insert(0, listed.pop())  # the CPU first
+    assert check_gpu.every_config() == ["hopper1", "hopper2"]
+    monkeypatch.setenv("NVFP4_BACKEND", "blackwell")
+    assert check_gpu.every_config() == ["blackwell1", "blackwell2"]
