@@ -95,9 +95,10 @@ PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
 
-/* ---- dependent launch (griddepcontrol) ---- */
+/* ---- programmatic dependent launch, PDL (griddepcontrol) ---- */
 
-/* Returns when every grid this one depends on is complete and its writes are visible. */
+/* Returns when every grid that this one depends on, the previous kernel, is complete and its writes are
+ * visible. */
 PTX void griddepcontrol_wait(void) {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
@@ -157,7 +158,8 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "r"(address));
+                 : "r"(address)
+                 : "memory");
     return value;
 }
 
@@ -169,7 +171,7 @@ PTX uint32_t ld_shared_u32(uint32_t address) {
 
 PTX uint16_t ld_shared_u16(uint32_t address) {
     uint16_t value;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
     return value;
 }
 
