@@ -31,7 +31,7 @@ $(SIM_SHARED): $(SIM_OBJS)
 .PHONY: simulator
 simulator: $(PTXSIM) $(SIM_SHARED) ## build the PTX simulator (build/ptxsim)
 
-# The library whose GPU back ends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
+# The library whose GPU backends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
 # nvfp4/ is the only folder that knows this project's library.
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
 ifneq ($(filter hopper blackwell,$(GPU_PARTS)),)

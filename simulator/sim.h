@@ -56,7 +56,7 @@ struct sim_options {
     uint64_t seed;
     int threads;               /* 0: one for each core */
     int no_checks;             /* no happens-before checks: execution only */
-    unsigned sms;              /* what %nsmid and the occupancy of the stand-in runtime say; 0: 132 or 148 */
+    unsigned sms;              /* what %nsmid and the occupancy of the CUDA runtime shim say; 0: 132 or 148 */
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^40 */
 };
 
@@ -71,13 +71,13 @@ struct sim_finding {
     const char *source;      /* "file:line", "" if not known */
     uint32_t other_ptx_line; /* of the other access, 0 without */
     const char *other_source;
-    uint64_t times; /* how often it was seen */
+    uint64_t times; /* how often it was found */
 };
 
 struct sim_launch_attributes {
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: as the kernel says, else 1 */
     uint32_t dynamic_shared_bytes;
-    int programmatic_dependent; /* may start before the launch in front of it is complete */
+    int programmatic_dependent; /* may start before the previous launch is complete */
     void *const *arguments;     /* one pointer a parameter, as cudaLaunchKernel takes them */
     size_t argument_count;
 };

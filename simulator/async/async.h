@@ -66,7 +66,7 @@ struct mbarrier {
     uint32_t offset;
     uint32_t expected, pending, phase; /* phase: how many are complete */
     int64_t tx;
-    uint32_t slot;
+    uint32_t clock_index;
     uint32_t init_warp, init_time;
     uint32_t init_generation, fence_generation; /* of the cluster barrier, at the init and at its fence */
     const struct insn *init_insn, *last_insn;
@@ -80,7 +80,8 @@ struct mbarrier {
 void mbarriers_make(struct cta *cta); /* sets cta->mbarriers */
 void mbarriers_reset(struct mbarriers *barriers);
 void mbarriers_free(struct mbarriers *barriers);
-/* fence.proxy.async: what the running warp has seen, initialised mbarriers too, the async proxy sees. */
+/* fence.proxy.async: what the running warp has acquired, initialised mbarriers too, becomes visible to the
+ * async proxy. */
 void fence_proxy_async(struct run *run);
 void mbarriers_at_end(struct cluster *cluster, struct cta *cta);
 /* The barrier at a shared address, which has to be initialised; NULL after a report.  `async`: an
@@ -99,7 +100,7 @@ void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier, 
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split);
 /* ---- waits that may miss a phase (async/phase.c) ---- */
 
-/* The running warp tests for the phase in front of `phase`, the barrier's own or the next one. */
+/* The running warp tests for the phase before `phase`, the barrier's own or the next one. */
 void phase_tested(struct run *run, struct mbarrier *barrier, uint32_t phase, bool by_parity);
 /* A phase is over; called before its clock is passed on. */
 void phase_completes(const struct mbarrier *barrier);
@@ -108,8 +109,8 @@ bool phase_ends_here(const struct run *run, const struct mbarrier *barrier, uint
 /* An asynchronous operation that is issued now will bring this phase of the barrier bytes. */
 void phase_needs(struct run *run, struct mbarrier *barrier);
 
-/* The stamp of an operation that will complete on this phase of the barrier. */
-struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *barrier);
+/* The epoch of an operation that will complete on this phase of the barrier. */
+struct epoch mbarrier_epoch(const struct run *run, const struct mbarrier *barrier);
 
 /* ---- groups: cp.async, bulk stores and wgmma (async/groups.c) ---- */
 
@@ -119,8 +120,8 @@ struct groups;
 struct groups *groups_make(struct worker *worker);
 void groups_free(struct groups *groups);
 void groups_reset(struct warp *warp);
-/* The clock slot of a family's completions; value: the group that the next commit closes. */
-struct stamp group_stamp(const struct run *run, enum group_family family, bool read);
+/* The clock index of a family's completions; value: the group that the next commit closes. */
+struct epoch group_epoch(const struct run *run, enum group_family family, bool read);
 void group_add(struct run *run, enum group_family family);
 /* Called by the operations as they get on. */
 void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage);

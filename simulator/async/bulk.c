@@ -21,8 +21,8 @@ static struct mbarrier *signalled(struct run *run, uint64_t address, const struc
     return mbarrier_at(run, address, lane, false, true);
 }
 
-bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
-                   uint32_t align, int lane, int64_t mask, int cta_group) {
+bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
+                       uint32_t align, int lane, int64_t mask, int cta_group) {
     uint32_t offset, targets = (uint32_t)mask;
     struct cta *cta = shared_cta(run, to, bytes, align, lane, false, &offset);
     if (cta == NULL) {
@@ -36,25 +36,26 @@ bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t bar
         return false;
     }
     FOR_LANES(rest, targets) {
-        struct landing *landing = &load->landing[load->landings++];
-        landing->cta = &run->cluster->ctas[LANE(rest)];
-        landing->offset = offset;
-        landing->barrier = signalled(run, barrier, landing->cta, lane, multicast, cta_group);
-        if (landing->barrier == NULL) {
+        struct destination *destination = &load->destination[load->destinations++];
+        destination->cta = &run->cluster->ctas[LANE(rest)];
+        destination->offset = offset;
+        destination->barrier = signalled(run, barrier, destination->cta, lane, multicast, cta_group);
+        if (destination->barrier == NULL) {
             return false;
         }
-        landing->phase = landing->barrier->phase;
+        destination->phase = destination->barrier->phase;
     }
     return true;
 }
 
-void stamp_landings(struct run *run, const struct load *load, uint32_t span, uint32_t counted) {
+void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted) {
     run->worker->counters.tma_load_bytes += counted;
-    for (uint32_t i = 0; run->launch->checks && i < load->landings; i++) {
-        const struct landing *landing = &load->landing[i];
-        struct stamp stamp = mbarrier_stamp(run, landing->barrier);
-        phase_needs(run, landing->barrier);
-        (void)hazard_range(run, landing->cta, landing->offset, span, ACCESS_WRITE | ACCESS_ASYNC, &stamp);
+    for (uint32_t i = 0; run->launch->checks && i < load->destinations; i++) {
+        const struct destination *destination = &load->destination[i];
+        struct epoch epoch = mbarrier_epoch(run, destination->barrier);
+        phase_needs(run, destination->barrier);
+        (void)hazard_range(run, destination->cta, destination->offset, span, ACCESS_WRITE | ACCESS_ASYNC,
+                           &epoch);
     }
 }
 
@@ -120,28 +121,28 @@ static void each_chunk(const struct tensor_box *box, uint8_t *shared, uint32_t o
 
 static void load_write(struct async_op *op) {
     const struct load *load = op->payload;
-    for (uint32_t i = 0; i < load->landings; i++) {
-        const struct landing *landing = &load->landing[i];
+    for (uint32_t i = 0; i < load->destinations; i++) {
+        const struct destination *destination = &load->destination[i];
         if (load->tensor) {
-            each_chunk(&load->box, landing->cta->shared, landing->offset, op->data, true);
+            each_chunk(&load->box, destination->cta->shared, destination->offset, op->data, true);
         } else {
-            memcpy(landing->cta->shared + landing->offset, op->data, load->bytes);
+            memcpy(destination->cta->shared + destination->offset, op->data, load->bytes);
         }
     }
 }
 
 static void load_complete(struct async_op *op) {
     const struct load *load = op->payload;
-    for (uint32_t i = 0; i < load->landings; i++) {
-        mbarrier_complete_tx(op, load->landing[i].barrier, load->landing[i].phase, load->bytes);
+    for (uint32_t i = 0; i < load->destinations; i++) {
+        mbarrier_complete_tx(op, load->destination[i].barrier, load->destination[i].phase, load->bytes);
     }
 }
 
 static void load_poison(struct async_op *op) {
     const struct load *load = op->payload;
     uint32_t span = load->tensor ? load->box.rows * load->box.pitch : load->bytes;
-    for (uint32_t i = 0; i < load->landings; i++) {
-        memset(load->landing[i].cta->shared + load->landing[i].offset, POISON_BYTE, span);
+    for (uint32_t i = 0; i < load->destinations; i++) {
+        memset(load->destination[i].cta->shared + load->destination[i].offset, POISON_BYTE, span);
     }
 }
 
@@ -253,8 +254,8 @@ void issue_store(struct run *run, const struct store *store, uint32_t span, int 
     group_add(run, GROUP_BULK);
     run->worker->counters.tma_store_bytes += store->bytes;
     if (run->launch->checks) {
-        struct stamp stamp = group_stamp(run, GROUP_BULK, true);
-        (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &stamp);
+        struct epoch epoch = group_epoch(run, GROUP_BULK, true);
+        (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &epoch);
     }
     async_issue(run, op);
 }

@@ -5,7 +5,7 @@
 #include "tensor_map.h"
 
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
-struct landing {
+struct destination {
     struct cta *cta;
     uint32_t offset;
     struct mbarrier *barrier;
@@ -18,8 +18,8 @@ struct load {
     uint32_t bytes;
     struct tensor_box box;
     bool tensor;
-    uint32_t landings;
-    struct landing landing[MAX_CLUSTER];
+    uint32_t destinations;
+    struct destination destination[MAX_CLUSTER];
 };
 
 enum reduction {
@@ -44,10 +44,10 @@ struct store {
 };
 
 /* Finds the CTAs of a load's destination and their barriers, and checks them; false after a report. */
-bool make_landings(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
-                   uint32_t align, int lane, int64_t mask, int cta_group);
+bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
+                       uint32_t align, int lane, int64_t mask, int cta_group);
 /* Stamps the destination for the checks. */
-void stamp_landings(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
+void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);

@@ -85,7 +85,7 @@ static bool drain(struct cluster *cluster) {
         if (can_move(op)) {
             run_to_end(op);
             any = true;
-            next = cluster->ops_first; /* something behind it may move now */
+            next = cluster->ops_first; /* something after it may move now */
         }
         op = next;
     }

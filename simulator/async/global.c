@@ -17,7 +17,7 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, b
     }
     uint64_t first = (address - allocation->base) >> WRITTEN_SHIFT;
     uint64_t last = (address - allocation->base + bytes - 1) >> WRITTEN_SHIFT;
-    bool waited = !run->launch->dependent || run->warp->clock->seen[run->cluster->dependency_slot] != 0;
+    bool waited = !run->launch->dependent || run->warp->clock->acquired[run->cluster->dependency_index] != 0;
     for (uint64_t i = first; i <= last; i++) {
         uint8_t *mark = &allocation->written[i];
         if (!waited && (__atomic_load_n(mark, __ATOMIC_RELAXED) & 1)) {

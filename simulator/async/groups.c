@@ -28,13 +28,13 @@ uint32_t group_current(const struct warp *warp, enum group_family family) {
     return family_of(warp, family)->open;
 }
 
-struct stamp group_stamp(const struct run *run, enum group_family family, bool read) {
+struct epoch group_epoch(const struct run *run, enum group_family family, bool read) {
     struct family *f = family_of(run->warp, family);
-    uint32_t *slot = read ? &f->read_slot : &f->slot;
-    if (*slot == 0) {
-        *slot = clock_slot(run->cluster);
+    uint32_t *clock_index = read ? &f->read_clock_index : &f->clock_index;
+    if (*clock_index == 0) {
+        *clock_index = new_clock_index(run->cluster);
     }
-    return (struct stamp){*slot, f->open, run->warp->clock, run->warp->number, run->insn};
+    return (struct epoch){*clock_index, f->open, run->warp->clock, run->warp->number, run->insn};
 }
 
 void group_add(struct run *run, enum group_family family) {
@@ -97,12 +97,12 @@ enum next groups_wait(struct run *run, enum group_family family, uint32_t pendin
                                            .what = "its own asynchronous operations"});
     }
     if (run->launch->checks && family != GROUP_WGMMA) {
-        uint32_t *seen = run->warp->clock->seen;
-        if (f->read_slot != 0 && seen[f->read_slot] < upto) {
-            seen[f->read_slot] = upto;
+        uint32_t *acquired = run->warp->clock->acquired;
+        if (f->read_clock_index != 0 && acquired[f->read_clock_index] < upto) {
+            acquired[f->read_clock_index] = upto;
         }
-        if (!read && f->slot != 0 && seen[f->slot] < upto) {
-            seen[f->slot] = upto;
+        if (!read && f->clock_index != 0 && acquired[f->clock_index] < upto) {
+            acquired[f->clock_index] = upto;
         }
     }
     f->waited_read = f->waited_read > upto ? f->waited_read : upto;

@@ -14,7 +14,7 @@
 
 struct moment {
     const struct insn *insn; /* NULL: never */
-    uint32_t slot, value;
+    uint32_t clock_index, value;
 };
 
 struct map_changes {
@@ -27,11 +27,11 @@ struct map_changes {
 
 static struct moment now(const struct run *run) {
     const struct warp *warp = run->warp;
-    return (struct moment){run->insn, warp->number, warp->clock->seen[warp->number]};
+    return (struct moment){run->insn, warp->number, warp->clock->acquired[warp->number]};
 }
 
 static bool reached(const struct run *run, const struct moment *moment) {
-    return moment->insn == NULL || run->warp->clock->seen[moment->slot] >= moment->value;
+    return moment->insn == NULL || run->warp->clock->acquired[moment->clock_index] >= moment->value;
 }
 
 static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
@@ -94,8 +94,8 @@ void map_fenced(struct run *run, uint64_t address) {
     }
 }
 
-void map_used(struct run *run, uint64_t address, const struct stamp *stamp) {
-    if ((address & WINDOW_MASK) != 0) { /* a parameter: nobody can change it */
+void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
+    if ((address & WINDOW_MASK) != 0) { /* a parameter: no thread can change it */
         return;
     }
     struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;
@@ -113,9 +113,9 @@ void map_used(struct run *run, uint64_t address, const struct stamp *stamp) {
             "uses a tensor map that this launch has changed, with no fence.proxy.tensormap of it in "
             "between");
     }
-    struct moment use = {run->insn, stamp->slot, stamp->value};
+    struct moment use = {run->insn, epoch->clock_index, epoch->value};
     for (int i = 0; i < USES; i++) {
-        if (i + 1 == USES || map->use[i].insn == NULL || map->use[i].slot == use.slot) {
+        if (i + 1 == USES || map->use[i].insn == NULL || map->use[i].clock_index == use.clock_index) {
             map->use[i] = use;
             return;
         }

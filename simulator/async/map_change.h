@@ -11,7 +11,7 @@ void map_changed(struct run *run, uint64_t address);
 void map_stored(struct run *run, uint64_t address);
 /* fence.proxy.tensormap with .acquire. */
 void map_fenced(struct run *run, uint64_t address);
-/* A copy that completes as stamped is issued with the map. */
-void map_used(struct run *run, uint64_t address, const struct stamp *stamp);
+/* A copy that completes at this epoch is issued with the map. */
+void map_used(struct run *run, uint64_t address, const struct epoch *epoch);
 
 #endif

@@ -36,13 +36,13 @@ void mbarriers_free(struct mbarriers *all) {
     }
 }
 
-/* Whoever has seen the initialisation of a barrier may fence it. */
+/* Whoever has acquired the initialisation of a barrier may fence it. */
 static void fence_barriers(struct cluster *cluster, const struct warp *warp) {
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         struct mbarriers *all = cluster->ctas[i].mbarriers;
         for (uint32_t j = 0; j < all->count; j++) {
             const struct mbarrier *b = &all->barriers[j];
-            if (!b->fenced && warp->clock->seen[b->init_warp] >= b->init_time) {
+            if (!b->fenced && warp->clock->acquired[b->init_warp] >= b->init_time) {
                 all->barriers[j].fenced = true;
                 all->barriers[j].fence_generation = cluster->cluster_generation;
             }
@@ -97,8 +97,8 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
         number = (uint16_t)++all->count;
         all->index[offset / SLOT_BYTES] = number;
         memset(&all->barriers[number - 1], 0, sizeof(struct mbarrier));
-        all->barriers[number - 1].slot = run->launch->checks ? clock_slot(run->cluster) : 0;
-        if (run->launch->checks && all->barriers[number - 1].slot == 0) {
+        all->barriers[number - 1].clock_index = run->launch->checks ? new_clock_index(run->cluster) : 0;
+        if (run->launch->checks && all->barriers[number - 1].clock_index == 0) {
             return sim_report(run, SIM_INCOMPLETE, "mbarrier-init", lane,
                               "more mbarriers than the checks can follow");
         }
@@ -116,12 +116,12 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     b->init_warp = run->warp->number;
     b->init_generation = run->cluster->cluster_generation;
     if (run->launch->checks) {
-        b->init_time = run->warp->clock->seen[run->warp->number];
+        b->init_time = run->warp->clock->acquired[run->warp->number];
         if (b->gathered == NULL) {
             b->gathered = clock_make(run->cluster);
             b->released = clock_make(run->cluster);
         }
-        /* The phase numbers go on after inval and a new init: stamps of the old life stay in the past. */
+        /* The phase numbers go on after inval and a new init: epochs of the old life stay in the past. */
     } else {
         b->fenced = true;
     }
@@ -142,14 +142,14 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
         return NULL;
     }
     if (run->launch->checks) {
-        /* PTX ISA, fence.mbarrier_init: a relaxed arrive on the cluster barrier is enough behind it. */
+        /* PTX ISA, fence.mbarrier_init: a relaxed arrive on the cluster barrier is enough after it. */
         bool by_cluster = b->fenced && run->cluster->cluster_generation > b->fence_generation;
-        if (run->warp->clock->seen[b->init_warp] < b->init_time && !by_cluster) {
-            /* CUTLASS initialises a barrier behind its last fence and relies on a relaxed cluster barrier. */
+        if (run->warp->clock->acquired[b->init_warp] < b->init_time && !by_cluster) {
+            /* CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster barrier. */
             bool relaxed = run->cluster->cluster_generation > b->init_generation;
             sim_note(run->launch, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", run->cta,
                      (int)run->warp->index, lane, run->insn, b->init_insn,
-                     relaxed ? "uses an mbarrier with only a relaxed cluster barrier behind its "
+                     relaxed ? "uses an mbarrier with only a relaxed cluster barrier after its "
                                "initialisation, and no fence.mbarrier_init"
                              : "uses an mbarrier without a synchronisation with the thread that "
                                "initialised it");
@@ -177,7 +177,7 @@ static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
     b->pending = b->expected;
     if (b->gathered != NULL) {
         clock_join(cluster, b->released, b->gathered);
-        b->released->seen[b->slot] = b->released->caused[b->slot] = b->phase;
+        b->released->acquired[b->clock_index] = b->released->causal[b->clock_index] = b->phase;
         clock_clear(cluster, b->gathered);
     }
     cluster->events++;
@@ -195,12 +195,12 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
         clock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
         execution_join(run->cluster, b->gathered, run->warp->clock);
-        cause_join(run->cluster, b->gathered, run->warp->clock);
+        causal_join(run->cluster, b->gathered, run->warp->clock);
     }
     b->pending -= count;
     complete_if_done(run->cluster, b);
     if (last) {
-        run->warp->clock->caused[b->slot] = b->phase;
+        run->warp->clock->causal[b->clock_index] = b->phase;
     }
 }
 
@@ -248,8 +248,8 @@ void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const 
     complete_if_done(op->cluster, b);
 }
 
-struct stamp mbarrier_stamp(const struct run *run, const struct mbarrier *b) {
-    return (struct stamp){b->slot, b->phase + 1, run->warp->clock, run->warp->number, run->insn};
+struct epoch mbarrier_epoch(const struct run *run, const struct mbarrier *b) {
+    return (struct epoch){b->clock_index, b->phase + 1, run->warp->clock, run->warp->number, run->insn};
 }
 
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split) {

@@ -1,10 +1,10 @@
 /* Waits that may miss a phase of their mbarrier.
  *
  * A wait tells a phase only from its neighbours: by parity, or by a state of the current or the preceding phase
- * (PTX ISA, mbarrier.test_wait).  So a phase must not end before everybody who waits for the one in front of it
+ * (PTX ISA, mbarrier.test_wait).  So a phase must not end before everybody who waits for the one before it
  * has looked.  Both sides are checked, each when it happens, so that one of them speaks up in every schedule:
  * the end of a phase has to come after the waits for the preceding one; and who waits has to know that the
- * phases in front of the awaited one are over. */
+ * phases before the awaited one are over. */
 #include <stdio.h>
 
 #include "async.h"
@@ -14,7 +14,7 @@ static const char kind[] = "missed-phase";
 void phase_needs(struct run *run, struct mbarrier *b) {
     b->awaits_async = true;
     if (b->gathered != NULL) {
-        cause_join(run->cluster, b->gathered, run->warp->clock);
+        causal_join(run->cluster, b->gathered, run->warp->clock);
     }
 }
 
@@ -22,8 +22,8 @@ bool phase_ends_here(const struct run *run, const struct mbarrier *b, uint32_t c
     if (b->gathered == NULL || b->awaits_async || b->tx != 0 || count != b->pending) {
         return false;
     }
-    for (uint32_t i = 0; i < run->cluster->nslots; i++) {
-        if (b->gathered->caused[i] > run->warp->clock->caused[i]) {
+    for (uint32_t i = 0; i < run->cluster->nclock_indices; i++) {
+        if (b->gathered->causal[i] > run->warp->clock->causal[i]) {
             return false;
         }
     }
@@ -35,7 +35,7 @@ static bool knows(const struct run *run, const struct mbarrier *b, uint32_t phas
     if (!by_parity) {
         return b->phase <= phase; /* the state's own phase or the next one */
     }
-    return phase <= b->first_phase + 1 || run->warp->clock->caused[b->slot] + 1 >= phase;
+    return phase <= b->first_phase + 1 || run->warp->clock->causal[b->clock_index] + 1 >= phase;
 }
 
 static void check_known(struct run *run, const struct mbarrier *b, uint32_t phase, bool by_parity) {
@@ -59,23 +59,22 @@ void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_p
     if (b->phase == phase) {
         warp_tick(run->warp); /* what was signalled before does not tell of this wait */
         b->looked[run->warp->index] =
-            (struct looked){run->insn, phase, run->warp->clock->caused[run->warp->number]};
+            (struct looked){run->insn, phase, run->warp->clock->causal[run->warp->number]};
     }
 }
 
-static void accuse(const struct mbarrier *b, const struct warp *warp, const struct insn *wait) {
+static void report_missed(const struct mbarrier *b, const struct warp *warp, const struct insn *wait) {
     char message[300];
-    (void)snprintf(
-        message, sizeof message,
-        "nothing orders this wait for a phase of the mbarrier at %#x in front of the end of the next "
-        "one, phase %u: a thread that comes later misses its phase",
-        b->offset, b->phase - b->first_phase);
+    (void)snprintf(message, sizeof message,
+                   "nothing orders this wait for a phase of the mbarrier at %#x before the end of the next "
+                   "one, phase %u: a thread that comes later misses its phase",
+                   b->offset, b->phase - b->first_phase);
     sim_note(b->cta->cluster->launch, SIM_ERROR, kind, b->cta, (int)warp->index, -1, wait, b->last_insn,
              message);
 }
 
 /* A wait that could go on now, and has slept too long. */
-static bool overslept(struct warp *warp, const struct split *split, const struct mbarrier *b) {
+static bool missed_wakeup(struct warp *warp, const struct split *split, const struct mbarrier *b) {
     return split->wait.kind == WAIT_MBARRIER && split->wait.object == b && split->wait.ready(warp, split);
 }
 
@@ -84,12 +83,12 @@ void phase_completes(const struct mbarrier *b) {
         struct warp *warp = &b->cta->warps[i];
         const struct looked *looked = &b->looked[i];
         if (looked->insn != NULL && looked->phase == b->phase &&
-            b->gathered->caused[warp->number] < looked->time) {
-            accuse(b, warp, looked->insn);
+            b->gathered->causal[warp->number] < looked->time) {
+            report_missed(b, warp, looked->insn);
         }
         for (uint32_t j = 0; j < warp->nsplits; j++) {
-            if (overslept(warp, warp->splits[j], b)) {
-                accuse(b, warp, &warp->cta->cluster->launch->module->code[warp->splits[j]->pc]);
+            if (missed_wakeup(warp, warp->splits[j], b)) {
+                report_missed(b, warp, &warp->cta->cluster->launch->module->code[warp->splits[j]->pc]);
             }
         }
     }

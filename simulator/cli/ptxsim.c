@@ -45,7 +45,7 @@ struct job {
     size_t ndumps;
 };
 
-static int complain(const char *what, const char *detail) {
+static int fail(const char *what, const char *detail) {
     (void)fprintf(stderr, "ptxsim: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
     return EXIT_USAGE;
 }
@@ -128,7 +128,7 @@ static bool read_map(struct job *job, const char *text, struct argument *argumen
         map.element_strides[i] = 1;
     }
     if (sim_encode_tensor_map(argument->bytes, &map, message, sizeof message) != 0) {
-        (void)complain("tensor map", message);
+        (void)fail("tensor map", message);
         return false;
     }
     return true;
@@ -139,7 +139,7 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
     argument->buffer_bytes = strtoull(text, &end, 0);
     argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
     if (argument->buffer == NULL) {
-        (void)complain("buffer", sim_message(sim));
+        (void)fail("buffer", sim_message(sim));
         return false;
     }
     memset(argument->buffer, 0, argument->buffer_bytes);
@@ -148,7 +148,7 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
         size_t bytes;
         char *content = read_file(end + 1, &bytes);
         if (content == NULL) {
-            (void)complain(end + 1, strerror(errno));
+            (void)fail(end + 1, strerror(errno));
             return false;
         }
         memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
@@ -221,7 +221,7 @@ static int set_option(struct job *job, int option, const char *value) {
         job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
         return 0;
     case OPT_MODE:
-        return sim_read_mode(value, &job->options) ? 0 : complain("--mode wants " SIM_MODES ", not", value);
+        return sim_read_mode(value, &job->options) ? 0 : fail("--mode wants " SIM_MODES ", not", value);
     case OPT_THREADS:
         job->options.threads = atoi(value);
         return 0;
@@ -230,7 +230,7 @@ static int set_option(struct job *job, int option, const char *value) {
         return 0;
     case OPT_DUMP:
         if (job->ndumps == MAX_ARGUMENTS) {
-            return complain("too many --dump", value);
+            return fail("too many --dump", value);
         }
         job->dumps[job->ndumps++] = value;
         return 0;
@@ -269,11 +269,11 @@ static int read_options(struct job *job, int argc, char **argv, int *first) {
         }
     }
     if (optind == end) {
-        return complain("no PTX file; --help lists the options", "");
+        return fail("no PTX file; --help lists the options", "");
     }
     job->file = argv[optind++];
     job->kernel = optind < end ? argv[optind++] : NULL;
-    return optind == end ? 0 : complain("one file and one kernel, not also", argv[optind]);
+    return optind == end ? 0 : fail("one file and one kernel, not also", argv[optind]);
 }
 
 static int dump_buffers(const struct job *job) {
@@ -281,11 +281,11 @@ static int dump_buffers(const struct job *job) {
         char *end;
         size_t number = strtoul(job->dumps[i], &end, 0);
         if (*end != '=' || number >= job->count || job->arguments[number].buffer == NULL) {
-            return complain("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
+            return fail("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
         }
         FILE *file = fopen(end + 1, "wb");
         if (file == NULL) {
-            return complain("cannot write", end + 1);
+            return fail("cannot write", end + 1);
         }
         (void)fwrite(job->arguments[number].buffer, 1, job->arguments[number].buffer_bytes, file);
         (void)fclose(file);
@@ -297,12 +297,12 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     size_t bytes;
     char *text = read_file(job->file, &bytes);
     if (text == NULL) {
-        return complain(job->file, strerror(errno));
+        return fail(job->file, strerror(errno));
     }
     struct sim_module *module = sim_load(sim, text, bytes);
     free(text);
     if (module == NULL) {
-        return complain(job->file, sim_message(sim));
+        return fail(job->file, sim_message(sim));
     }
     if (job->parse_only) {
         return 0;
@@ -312,7 +312,7 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     for (int i = first; i < argc; i++) {
         if (!read_argument(job, sim, argv[i])) {
-            return complain("bad argument", argv[i]);
+            return fail("bad argument", argv[i]);
         }
     }
     void *pointers[MAX_ARGUMENTS];
@@ -321,10 +321,10 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     job->launch.arguments = pointers;
     job->launch.argument_count = job->count;
-    int status = job->kernel == NULL ? complain("no kernel in", job->file)
+    int status = job->kernel == NULL ? fail("no kernel in", job->file)
                                      : sim_launch(sim, module, job->kernel, &job->launch);
     if (status != SIM_OK && status != SIM_RUN_ERROR) {
-        return complain("launch refused", sim_message(sim));
+        return fail("launch refused", sim_message(sim));
     }
     status = dump_buffers(job);
     if (job->json) {
@@ -344,7 +344,7 @@ int main(int argc, char **argv) {
     }
     struct sim *sim = sim_create(&job.options);
     if (sim == NULL) {
-        return complain("out of memory", "");
+        return fail("out of memory", "");
     }
     int status = run(&job, sim, argc, argv, first);
     sim_destroy(sim);

@@ -1,4 +1,4 @@
-/* The one device of the stand-in runtime. */
+/* The one device of the CUDA runtime shim. */
 #include <cuda_runtime_api.h>
 #include <limits.h>
 #include <stdio.h>

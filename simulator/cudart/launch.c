@@ -1,4 +1,4 @@
-/* Kernel attributes and launches of the stand-in runtime. */
+/* Kernel attributes and launches of the CUDA runtime shim. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Memory of the stand-in runtime.  Device memory is host memory that the simulator knows; every copy is done
+/* Memory of the CUDA runtime shim.  Device memory is host memory that the simulator knows; every copy is done
  * when its call returns. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

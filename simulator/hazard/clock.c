@@ -17,7 +17,7 @@ struct sync_table {
 };
 
 static size_t room_bytes(const struct cluster *cluster) {
-    return cluster->slots_room * sizeof(uint32_t);
+    return cluster->clock_capacity * sizeof(uint32_t);
 }
 
 struct clockv *clock_make(struct cluster *cluster) {
@@ -26,10 +26,10 @@ struct clockv *clock_make(struct cluster *cluster) {
         cluster->clock_free = clock->next;
     } else {
         clock = run_take(cluster->worker, 1, sizeof *clock + VECTORS * room_bytes(cluster));
-        clock->seen = (uint32_t *)(void *)(clock + 1);
-        clock->async = clock->seen + cluster->slots_room;
-        clock->strict = clock->async + cluster->slots_room;
-        clock->caused = clock->strict + cluster->slots_room;
+        clock->acquired = (uint32_t *)(void *)(clock + 1);
+        clock->async = clock->acquired + cluster->clock_capacity;
+        clock->per_lane = clock->async + cluster->clock_capacity;
+        clock->causal = clock->per_lane + cluster->clock_capacity;
         clock->all_next = cluster->clock_all;
         cluster->clock_all = clock;
     }
@@ -44,7 +44,7 @@ void clock_release(struct cluster *cluster, struct clockv *clock) {
 
 void clocks_reset(struct cluster *cluster) {
     cluster->clock_free = NULL;
-    cluster->nexecution_slots = 0;
+    cluster->nexecution_indices = 0;
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
@@ -62,11 +62,11 @@ void clocks_free(struct cluster *cluster) {
 }
 
 void clock_clear(const struct cluster *cluster, struct clockv *clock) {
-    memset(clock->seen, 0, VECTORS * room_bytes(cluster));
+    memset(clock->acquired, 0, VECTORS * room_bytes(cluster));
 }
 
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    memcpy(to->seen, from->seen, VECTORS * room_bytes(cluster));
+    memcpy(to->acquired, from->acquired, VECTORS * room_bytes(cluster));
 }
 
 static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
@@ -76,75 +76,76 @@ static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
 }
 
 void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    join(to->seen, from->seen, cluster->nslots);
-    join(to->async, from->async, cluster->nslots);
-    join(to->strict, from->strict, cluster->nslots);
-    join(to->caused, from->caused, cluster->nslots);
+    join(to->acquired, from->acquired, cluster->nclock_indices);
+    join(to->async, from->async, cluster->nclock_indices);
+    join(to->per_lane, from->per_lane, cluster->nclock_indices);
+    join(to->causal, from->causal, cluster->nclock_indices);
 }
 
-void cause_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    join(to->caused, from->caused, cluster->nslots);
+void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+    join(to->causal, from->causal, cluster->nclock_indices);
 }
 
-uint32_t clock_slot(struct cluster *cluster) {
-    return cluster->nslots < cluster->slots_room ? cluster->nslots++ : 0;
+uint32_t new_clock_index(struct cluster *cluster) {
+    return cluster->nclock_indices < cluster->clock_capacity ? cluster->nclock_indices++ : 0;
 }
 
-uint32_t execution_slot(struct cluster *cluster, uint32_t count) {
-    uint32_t first = cluster->nslots;
-    if (cluster->slots_room - first < count) {
+uint32_t new_execution_indices(struct cluster *cluster, uint32_t count) {
+    uint32_t first = cluster->nclock_indices;
+    if (cluster->clock_capacity - first < count) {
         return 0;
     }
     for (uint32_t i = 0; i < count; i++) {
-        cluster->execution_slots[cluster->nexecution_slots++] = cluster->nslots++;
+        cluster->execution_indices[cluster->nexecution_indices++] = cluster->nclock_indices++;
     }
     return first;
 }
 
 void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    for (uint32_t i = 0; i < cluster->nexecution_slots; i++) {
-        uint32_t slot = cluster->execution_slots[i];
-        if (to->seen[slot] < from->seen[slot]) {
-            to->seen[slot] = to->strict[slot] = from->seen[slot];
+    for (uint32_t i = 0; i < cluster->nexecution_indices; i++) {
+        uint32_t clock_index = cluster->execution_indices[i];
+        if (to->acquired[clock_index] < from->acquired[clock_index]) {
+            to->acquired[clock_index] = to->per_lane[clock_index] = from->acquired[clock_index];
         }
     }
 }
 
-static uint32_t single_slot(const struct warp *warp) {
+static uint32_t single_lane_index(const struct warp *warp) {
     const struct cluster *cluster = warp->cta->cluster;
     return cluster->nctas * cluster->launch->warps + warp->number;
 }
 
 /* Accesses of a single lane have a time of their own: it may signal them whatever its siblings have done. */
-struct stamp warp_stamp(const struct run *run, uint32_t mask) {
+struct epoch warp_epoch(const struct run *run, uint32_t mask) {
     const struct warp *warp = run->warp;
-    uint32_t slot = (mask & (mask - 1)) == 0 ? single_slot(warp) : warp->number;
-    return (struct stamp){slot, warp->clock->seen[slot], warp->clock, warp->number, run->insn};
+    uint32_t clock_index = (mask & (mask - 1)) == 0 ? single_lane_index(warp) : warp->number;
+    return (struct epoch){clock_index, warp->clock->acquired[clock_index], warp->clock, warp->number,
+                          run->insn};
 }
 
-bool own_slot(const struct warp *warp, uint32_t slot) {
-    return slot == warp->number || slot == single_slot(warp);
+bool is_own_index(const struct warp *warp, uint32_t clock_index) {
+    return clock_index == warp->number || clock_index == single_lane_index(warp);
 }
 
 void warp_tick(struct warp *warp) {
-    uint32_t slots[] = {warp->number, single_slot(warp)};
+    uint32_t indices[] = {warp->number, single_lane_index(warp)};
     for (int i = 0; i < 2; i++) {
-        uint32_t now = ++warp->clock->seen[slots[i]];
-        warp->clock->strict[slots[i]] = warp->clock->caused[slots[i]] = now;
+        uint32_t now = ++warp->clock->acquired[indices[i]];
+        warp->clock->per_lane[indices[i]] = warp->clock->causal[indices[i]] = now;
     }
 }
 
 void warp_synced(struct run *run) {
     run->warp->sync_epoch++;
     if (run->launch->checks) {
-        run->warp->synced_time = run->warp->clock->seen[run->warp->number];
+        run->warp->synced_time = run->warp->clock->acquired[run->warp->number];
         warp_tick(run->warp);
     }
 }
 
 void clock_publish(struct run *run, struct clockv *gathered) {
     struct warp *warp = run->warp;
-    uint32_t *own = &warp->clock->strict[warp->number], now = *own;
+    uint32_t *own = &warp->clock->per_lane[warp->number], now = *own;
     if (run->mask != warp->live) { /* some lanes only: the others have not signalled anything */
         *own = warp->synced_time;
     }
@@ -154,9 +155,9 @@ void clock_publish(struct run *run, struct clockv *gathered) {
 }
 
 void clock_forget_own(const struct run *run, struct clockv *clock) {
-    uint32_t own = run->warp->number, single = single_slot(run->warp);
-    clock->seen[own] = clock->async[own] = clock->strict[own] = 0;
-    clock->seen[single] = clock->async[single] = clock->strict[single] = 0;
+    uint32_t own = run->warp->number, single = single_lane_index(run->warp);
+    clock->acquired[own] = clock->async[own] = clock->per_lane[own] = 0;
+    clock->acquired[single] = clock->async[single] = clock->per_lane[single] = 0;
 }
 
 void clock_observe(struct run *run, const struct clockv *released) {
@@ -164,7 +165,7 @@ void clock_observe(struct run *run, const struct clockv *released) {
 }
 
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
-    join(clock->async, clock->seen, cluster->nslots);
+    join(clock->async, clock->acquired, cluster->nclock_indices);
 }
 
 static struct sync_table *sync_table(struct cluster *cluster) {
@@ -195,8 +196,8 @@ static void sync_relaxed(struct run *run, bool write) {
     if (table->relaxed == NULL) {
         table->relaxed = clock_make(run->cluster);
     }
-    cause_join(run->cluster, write ? table->relaxed : run->warp->clock,
-               write ? run->warp->clock : table->relaxed);
+    causal_join(run->cluster, write ? table->relaxed : run->warp->clock,
+                write ? run->warp->clock : table->relaxed);
 }
 
 void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {

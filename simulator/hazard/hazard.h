@@ -1,25 +1,26 @@
 /* Happens-before checks on shared memory, by vector clocks at issue time.
  *
- * A clock has a slot for each warp of the cluster (its own time), and for each thing whose completion a thread
- * observes by waiting: a barrier's phases, a warpgroup's wgmma groups, a warp's bulk and cp.async groups.  An
- * access is stamped (slot, value); a later, conflicting access is ordered behind it if its issuer's clock has
- * reached that value.  A second vector says what the async proxy has been made to see (fence.proxy.async). */
+ * A clock has an index for each warp of the cluster (the warp's own time), and one for each thing whose
+ * completion a thread observes by waiting: a barrier's phases, a warpgroup's wgmma groups, a warp's bulk and
+ * cp.async groups.  A shadow record remembers an access with its epoch: a clock index and a value at it.  A
+ * later, conflicting access comes after it if its issuer's clock has reached that value.  A second vector says
+ * what the async proxy has been made to see (fence.proxy.async). */
 #ifndef SIM_HAZARD_H
 #define SIM_HAZARD_H
 
 #include "machine/machine.h"
 
-/* Vectors of cluster->slots_room values, one after another: seen, seen by the async proxy, strictly seen,
- * caused. */
+/* A clock: four vectors of cluster->clock_capacity values. */
 struct clockv {
     struct clockv *next; /* of the free list */
     struct clockv *all_next;
-    uint32_t *seen, *async;
-    /* As seen, but what a lane signals without a warp-wide synchronisation tells nothing of its siblings. */
-    uint32_t *strict;
-    /* What had to happen first, be it through signals that order no memory: relaxed arrivals, strong relaxed
+    uint32_t *acquired; /* what is ordered before, memory included */
+    uint32_t *async;    /* of that, what the async proxy has been made to see */
+    /* As acquired, but what a lane signals without a warp-wide synchronisation says nothing of its siblings. */
+    uint32_t *per_lane;
+    /* What had to happen before, be it through signals that order no memory: relaxed arrivals, strong relaxed
      * accesses, the bytes of a copy. */
-    uint32_t *caused;
+    uint32_t *causal;
 };
 
 /* Every clock of the cluster becomes free again. */
@@ -31,27 +32,27 @@ void clock_clear(const struct cluster *cluster, struct clockv *clock);
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 /* Of `from`, only that it came first: no memory is ordered. */
-void cause_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
-/* A new slot, or 0 where the cluster has too many. */
-uint32_t clock_slot(struct cluster *cluster);
-/* The first of `count` new slots, or 0, of completions that signals without release pass on too: execution
+void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+/* A new index, or 0 where the cluster has too many. */
+uint32_t new_clock_index(struct cluster *cluster);
+/* The first of `count` new indices, or 0, of completions that signals without release pass on too: execution
  * ordering instructions (PTX ISA, tcgen05.fence). */
-uint32_t execution_slot(struct cluster *cluster, uint32_t count);
-/* Of `from`, only those slots: what a relaxed arrival tells. */
+uint32_t new_execution_indices(struct cluster *cluster, uint32_t count);
+/* Of `from`, only those indices: what a relaxed arrival tells. */
 void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 
-/* The warp's time moves on: what it did before is stamped before. */
+/* The warp's time moves on: what it did so far has an earlier epoch. */
 void warp_tick(struct warp *warp);
 /* All lanes of the warp have synchronised. */
 void warp_synced(struct run *run);
-/* Whether a slot is one of the warp's own two: all lanes, a single lane. */
-bool own_slot(const struct warp *warp, uint32_t slot);
-/* gathered += what the warp has seen; then its time moves on. */
+/* Whether an index is one of the warp's own two: all lanes, a single lane. */
+bool is_own_index(const struct warp *warp, uint32_t clock_index);
+/* gathered += what the warp has acquired; then its time moves on. */
 void clock_publish(struct run *run, struct clockv *gathered);
 /* Takes the running warp's own time out of a clock: for signals that do not release its accesses. */
 void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
-/* Everything that a clock has seen becomes visible to the async proxy. */
+/* Everything that a clock has acquired becomes visible to the async proxy. */
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
  * is ordered.  A relaxed one only tells what came first, and all locations count as one for that. */
@@ -75,23 +76,25 @@ void shadow_free(struct shadow *shadow);
 /* A warp's access: offsets of its lanes, `bytes` each. */
 enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
                        uint32_t bytes, unsigned flags);
-/* A range, stamped with another slot than the warp's own: what an asynchronous operation will do. */
-struct stamp {
-    uint32_t slot, value;
+/* When an access counts as done: where a clock has reached `value` at the index. */
+struct epoch {
+    uint32_t clock_index, value;
     const struct clockv *clock; /* of the issuer */
     uint32_t warp;              /* of the issuer, cluster wide */
     const struct insn *insn;
 };
-/* The stamp of the running warp's own accesses by the lanes of a mask. */
-struct stamp warp_stamp(const struct run *run, uint32_t mask);
+/* The epoch of the running warp's own accesses by the lanes of a mask. */
+struct epoch warp_epoch(const struct run *run, uint32_t mask);
+/* A range, with an epoch at another index than the warp's own: what an asynchronous operation will do. */
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
-                       const struct stamp *stamp);
+                       const struct epoch *epoch);
 /* Asynchronous reads of 16 bytes each, at multiples of 16. */
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
-                     const struct stamp *stamp);
-/* The asynchronous write of the 16 bytes at offset that values of `seen` have not reached; NULL if they have.
+                     const struct epoch *epoch);
+/* The asynchronous write of the 16 bytes at offset that values of `acquired` have not reached; NULL if they
+ * have.
  */
-const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
-                                       const uint32_t *seen);
+const struct insn *hazard_unacquired_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
+                                           const uint32_t *acquired);
 
 #endif

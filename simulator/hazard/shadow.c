@@ -9,12 +9,12 @@
 #define SEVERAL_LANES 0xff
 #define ALL_SEVERAL   0xffffffffu
 #define AHEAD         8 /* granules of a list are fetched so much earlier */
-#define MARKS         6 /* remembered accesses of a granule; more readers than that push out the oldest */
+#define RECORDS       6 /* remembered accesses of a granule; more readers than that push out the oldest */
 
-struct mark {
+struct shadow_record {
     uint32_t value, pc;
-    uint16_t slot, bytes; /* a bit a byte of the granule */
-    uint16_t epoch;       /* the warp's count of synchronisations */
+    uint16_t clock_index, bytes; /* a bit a byte of the granule */
+    uint16_t syncs;              /* the warp's count of synchronisations */
     uint8_t flags;
     uint32_t lanes; /* who touched each word, a byte each */
 };
@@ -31,7 +31,7 @@ static inline uint32_t lane_of(uint32_t lanes, int word) {
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
     uint8_t count;
-    struct mark marks[MARKS];
+    struct shadow_record records[RECORDS];
 };
 
 struct shadow {
@@ -65,7 +65,7 @@ struct verdict {
     const char *kind, *message;
 };
 
-/* What is wrong about `flags` now, after an access `before` that is not ordered in front of it. */
+/* What is wrong about `flags` now, after an access `before` that is not ordered before it. */
 static struct verdict unordered(uint8_t before, unsigned flags) {
     bool was_write = before & ACCESS_WRITE, was_async = before & (ACCESS_ASYNC | ACCESS_COPY);
     bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;
@@ -104,21 +104,21 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
         "in between"};
 }
 
-static void accuse(struct run *run, enum sim_verdict severity, const struct mark *mark,
-                   const struct verdict *verdict) {
-    const struct insn *other = &run->launch->module->code[mark->pc];
+static void report_conflict(struct run *run, enum sim_verdict severity, const struct shadow_record *record,
+                            const struct verdict *verdict) {
+    const struct insn *other = &run->launch->module->code[record->pc];
     sim_note(run->launch, severity, verdict->kind, run->cta, (int)run->warp->index, -1, run->insn, other,
              verdict->message);
 }
 
 /* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
-static bool lanes_race(const struct run *run, const struct mark *mark, const struct touch *touch) {
-    if (mark->epoch != (uint16_t)run->warp->sync_epoch || !own_slot(run->warp, mark->slot)) {
+static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
+    if (record->syncs != (uint16_t)run->warp->sync_epoch || !is_own_index(run->warp, record->clock_index)) {
         return false;
     }
     for (int word = 0; word < WORDS; word++) {
-        uint32_t both = mark->bytes & touch->bytes & 0xfu << (4 * word);
-        uint32_t before = lane_of(mark->lanes, word), now = lane_of(touch->lanes, word);
+        uint32_t both = record->bytes & touch->bytes & 0xfu << (4 * word);
+        uint32_t before = lane_of(record->lanes, word), now = lane_of(touch->lanes, word);
         if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now) {
             return true;
         }
@@ -127,85 +127,86 @@ static bool lanes_race(const struct run *run, const struct mark *mark, const str
 }
 
 /* One lane starts an asynchronous operation on what all lanes have just used. */
-static bool lane_takes_all(const struct run *run, const struct mark *mark) {
-    return mark->slot == run->warp->number && mark->epoch == (uint16_t)run->warp->sync_epoch &&
+static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
+    return record->clock_index == run->warp->number && record->syncs == (uint16_t)run->warp->sync_epoch &&
            run->mask != run->warp->live;
 }
 
-static void check_conflict(struct run *run, const struct mark *mark, const struct touch *touch, unsigned flags,
-                           const struct stamp *stamp) {
+static void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
+                           unsigned flags, const struct epoch *epoch) {
     static const struct verdict fence = {"missing-proxy-fence",
                                          "an asynchronous operation uses shared memory written by ordinary "
                                          "stores, with no fence.proxy.async in between"};
     static const struct verdict elected = {
         "elected-signal", "one lane signals for its warp, with no __syncwarp between the other lanes' accesses "
-                          "and the signal that orders this access behind them"};
+                          "and the signal that orders this access after them"};
     static const struct verdict lanes = {
         "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
-    bool async = flags & ACCESS_ASYNC, warp_time = mark->slot < run->cluster->nctas * run->launch->warps;
-    if (stamp->clock->seen[mark->slot] < mark->value) {
-        struct verdict verdict = unordered(mark->flags, flags);
-        accuse(run, SIM_ERROR, mark, &verdict);
-    } else if (async && (mark->flags & ACCESS_WRITE) && !(mark->flags & (ACCESS_ASYNC | ACCESS_BARRIER)) &&
-               stamp->clock->async[mark->slot] < mark->value) {
-        accuse(run, SIM_ERROR, mark, &fence);
-    } else if (warp_time && !own_slot(run->warp, mark->slot) &&
-               stamp->clock->strict[mark->slot] < mark->value) {
-        accuse(run, SIM_REVIEW, mark, &elected);
-    } else if (async ? lane_takes_all(run, mark) : lanes_race(run, mark, touch)) {
-        accuse(run, SIM_REVIEW, mark, &lanes);
+    bool async = flags & ACCESS_ASYNC,
+         warp_time = record->clock_index < run->cluster->nctas * run->launch->warps;
+    if (epoch->clock->acquired[record->clock_index] < record->value) {
+        struct verdict verdict = unordered(record->flags, flags);
+        report_conflict(run, SIM_ERROR, record, &verdict);
+    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & (ACCESS_ASYNC | ACCESS_BARRIER)) &&
+               epoch->clock->async[record->clock_index] < record->value) {
+        report_conflict(run, SIM_ERROR, record, &fence);
+    } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
+               epoch->clock->per_lane[record->clock_index] < record->value) {
+        report_conflict(run, SIM_REVIEW, record, &elected);
+    } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
+        report_conflict(run, SIM_REVIEW, record, &lanes);
     }
 }
 
 /* Room for one more: readers are forgotten before writers, the oldest first. */
-static uint32_t make_room(struct mark *marks, uint32_t count) {
-    if (count < MARKS) {
+static uint32_t make_room(struct shadow_record *records, uint32_t count) {
+    if (count < RECORDS) {
         return count;
     }
     uint32_t victim = 0;
-    while (victim + 1 < MARKS && (marks[victim].flags & ACCESS_WRITE)) {
+    while (victim + 1 < RECORDS && (records[victim].flags & ACCESS_WRITE)) {
         victim++;
     }
-    memmove(&marks[victim], &marks[victim + 1], (MARKS - victim - 1) * sizeof *marks);
+    memmove(&records[victim], &records[victim + 1], (RECORDS - victim - 1) * sizeof *records);
     return count - 1;
 }
 
-static void put_mark(struct mark *mark, const struct run *run, const struct touch *touch, unsigned flags,
-                     const struct stamp *stamp) {
-    mark->value = stamp->value;
-    mark->pc = (uint32_t)(stamp->insn - run->launch->module->code);
-    mark->slot = (uint16_t)stamp->slot;
-    mark->bytes = (uint16_t)touch->bytes;
-    mark->epoch = (uint16_t)run->warp->sync_epoch;
-    mark->flags = (uint8_t)flags;
-    mark->lanes = touch->lanes;
+static void put_record(struct shadow_record *record, const struct run *run, const struct touch *touch,
+                       unsigned flags, const struct epoch *epoch) {
+    record->value = epoch->value;
+    record->pc = (uint32_t)(epoch->insn - run->launch->module->code);
+    record->clock_index = (uint16_t)epoch->clock_index;
+    record->bytes = (uint16_t)touch->bytes;
+    record->syncs = (uint16_t)run->warp->sync_epoch;
+    record->flags = (uint8_t)flags;
+    record->lanes = touch->lanes;
 }
 
-/* An asynchronous read that takes the place of an earlier one of its slot, as the tensor cores' do. */
+/* An asynchronous read that takes the place of an earlier one of its index, as the tensor cores' do. */
 static bool read_again(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
-                       const struct stamp *stamp) {
+                       const struct epoch *epoch) {
     uint32_t last = granule->count - 1u;
-    const struct mark *own = &granule->marks[last];
+    const struct shadow_record *own = &granule->records[last];
     if (granule->count == 0 || flags != ACCESS_ASYNC || own->flags != ACCESS_ASYNC ||
-        own->slot != stamp->slot || (own->bytes & ~touch->bytes) != 0) {
+        own->clock_index != epoch->clock_index || (own->bytes & ~touch->bytes) != 0) {
         return false;
     }
     for (uint32_t i = 0; i < last; i++) {
-        const struct mark *mark = &granule->marks[i];
-        if ((mark->flags & ACCESS_WRITE) && (mark->bytes & touch->bytes)) {
-            check_conflict(run, mark, touch, flags, stamp);
+        const struct shadow_record *record = &granule->records[i];
+        if ((record->flags & ACCESS_WRITE) && (record->bytes & touch->bytes)) {
+            check_conflict(run, record, touch, flags, epoch);
         }
     }
-    put_mark(&granule->marks[last], run, touch, flags, stamp);
+    put_record(&granule->records[last], run, touch, flags, epoch);
     return true;
 }
 
 static void check_granule(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
-                          const struct stamp *stamp) {
-    if (read_again(run, granule, touch, flags, stamp)) {
+                          const struct epoch *epoch) {
+    if (read_again(run, granule, touch, flags, epoch)) {
         return;
     }
-    struct mark *marks = granule->marks;
+    struct shadow_record *records = granule->records;
     uint32_t count = granule->count, kept = 0;
     bool write = flags & ACCESS_WRITE;
     if (write) {
@@ -215,50 +216,51 @@ static void check_granule(struct run *run, struct granule *granule, const struct
                  NULL, "reads shared memory that nothing has written");
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct mark mark = marks[i];
-        bool both_atomic = mark.flags & flags & (ACCESS_ATOMIC | ACCESS_BARRIER);
-        bool conflict = (mark.bytes & touch->bytes) && (write || mark.flags & ACCESS_WRITE) && !both_atomic;
+        struct shadow_record record = records[i];
+        bool both_atomic = record.flags & flags & (ACCESS_ATOMIC | ACCESS_BARRIER);
+        bool conflict = (record.bytes & touch->bytes) && (write || record.flags & ACCESS_WRITE) && !both_atomic;
         if (conflict) {
-            check_conflict(run, &mark, touch, flags, stamp);
+            check_conflict(run, &record, touch, flags, epoch);
         }
-        /* Who comes after the new access comes after this one too: it need not be remembered.  A slot's values
+        /* Who comes after the new access comes after this one too: it need not be remembered.  A index's values
          * are reached in their order. */
-        bool ordered = conflict || mark.slot == stamp->slot || stamp->clock->seen[mark.slot] >= mark.value;
-        bool covered = (mark.bytes & ~touch->bytes) == 0 && ordered &&
-                       (write || (!(mark.flags & ACCESS_WRITE) && mark.slot == stamp->slot));
+        bool ordered = conflict || record.clock_index == epoch->clock_index ||
+                       epoch->clock->acquired[record.clock_index] >= record.value;
+        bool covered = (record.bytes & ~touch->bytes) == 0 && ordered &&
+                       (write || (!(record.flags & ACCESS_WRITE) && record.clock_index == epoch->clock_index));
         if (!covered) {
             if (kept != i) {
-                marks[kept] = mark;
+                records[kept] = record;
             }
             kept++;
         }
     }
-    kept = make_room(marks, kept);
-    put_mark(&marks[kept], run, touch, flags, stamp);
+    kept = make_room(records, kept);
+    put_record(&records[kept], run, touch, flags, epoch);
     granule->count = (uint8_t)(kept + 1);
 }
 
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
-                       const struct stamp *stamp) {
+                       const struct epoch *epoch) {
     for (uint32_t at = offset, end = offset + bytes; at < end;) {
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
         struct touch touch = {((1u << size) - 1) << first, ALL_SEVERAL};
-        check_granule(run, &cta->shadow->granules[granule], &touch, flags, stamp);
+        check_granule(run, &cta->shadow->granules[granule], &touch, flags, epoch);
         at += size;
     }
     return NEXT;
 }
 
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
-                     const struct stamp *stamp) {
+                     const struct epoch *epoch) {
     static const struct touch whole = {(1u << GRANULE) - 1, ALL_SEVERAL};
     struct granule *granules = cta->shadow->granules;
     for (uint32_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
             __builtin_prefetch(&granules[offsets[i + AHEAD] >> GRANULE_SHIFT], 1);
         }
-        check_granule(run, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, stamp);
+        check_granule(run, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, epoch);
     }
 }
 
@@ -276,12 +278,12 @@ static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
 
 enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
                        uint32_t bytes, unsigned flags) {
-    struct stamp stamp = warp_stamp(run, mask);
+    struct epoch epoch = warp_epoch(run, mask);
     uint32_t last = UINT32_MAX;
     struct touch touch = {.bytes = 0};
     if (bytes > GRANULE || (flags & ACCESS_MIXED)) {
         FOR_LANES(rest, mask) {
-            (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &stamp);
+            (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &epoch);
         }
         return NEXT;
     }
@@ -290,7 +292,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
         if (granule != last) {
             if (touch.bytes != 0) {
-                check_granule(run, &cta->shadow->granules[last], &touch, flags, &stamp);
+                check_granule(run, &cta->shadow->granules[last], &touch, flags, &epoch);
             }
             last = granule;
             touch.bytes = 0;
@@ -298,18 +300,19 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
     }
     if (touch.bytes != 0) {
-        check_granule(run, &cta->shadow->granules[last], &touch, flags, &stamp);
+        check_granule(run, &cta->shadow->granules[last], &touch, flags, &epoch);
     }
     return NEXT;
 }
 
-const struct insn *hazard_unseen_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
-                                       const uint32_t *seen) {
+const struct insn *hazard_unacquired_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
+                                           const uint32_t *acquired) {
     const struct granule *granule = &cta->shadow->granules[offset >> GRANULE_SHIFT];
     for (uint32_t i = 0; i < granule->count; i++) {
-        const struct mark *mark = &granule->marks[i];
-        if ((mark->flags & ACCESS_WRITE) && (mark->flags & ACCESS_ASYNC) && seen[mark->slot] < mark->value) {
-            return &launch->module->code[mark->pc];
+        const struct shadow_record *record = &granule->records[i];
+        if ((record->flags & ACCESS_WRITE) && (record->flags & ACCESS_ASYNC) &&
+            acquired[record->clock_index] < record->value) {
+            return &launch->module->code[record->pc];
         }
     }
     return NULL;

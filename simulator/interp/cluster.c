@@ -1,4 +1,4 @@
-/* Making a cluster and putting it in front of its kernel's first instruction. */
+/* Making a cluster and putting it before its kernel's first instruction. */
 #include <stdlib.h>
 
 #include "async/async.h"
@@ -8,7 +8,7 @@
 #include "isa/tcgen05/tcgen05.h"
 #include "isa/wgmma/wgmma.h"
 
-#define TRAP_PATTERN 0xb5 /* what nobody has written reads as this: negative and far from plausible */
+#define TRAP_PATTERN 0xb5 /* what no thread has written reads as this: negative and far from plausible */
 
 static void make_warp(struct warp *warp, struct worker *worker) {
     const struct launch *launch = worker->launch;
@@ -52,9 +52,9 @@ void cluster_make(struct worker *worker) {
     cluster->worker = worker;
     cluster->launch = launch;
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    /* A slot for a warp's time and its kinds of groups, then barriers as they are made. */
-    cluster->slots_room = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
-    cluster->execution_slots = run_take(worker, cluster->slots_room, sizeof *cluster->execution_slots);
+    /* A index for a warp's time and its kinds of groups, then barriers as they are made. */
+    cluster->clock_capacity = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
+    cluster->execution_indices = run_take(worker, cluster->clock_capacity, sizeof *cluster->execution_indices);
     cluster->ctas = run_take(worker, cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         make_cta(&cluster->ctas[i], cluster, i);
@@ -83,7 +83,7 @@ void cluster_free(struct cluster *cluster) {
     }
     clocks_free(cluster);
     free(cluster->map_changes);
-    free(cluster->execution_slots);
+    free(cluster->execution_indices);
     free(cluster->ctas);
     free(cluster);
 }
@@ -264,10 +264,10 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->idle = 0;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
-    cluster->nslots = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
+    cluster->nclock_indices = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
     clocks_reset(cluster);
     map_changes_reset(cluster);
-    cluster->dependency_slot = launch->checks ? clock_slot(cluster) : 0;
+    cluster->dependency_index = launch->checks ? new_clock_index(cluster) : 0;
     if (launch->checks) {
         cluster->cluster_gathered = clock_make(cluster);
         cluster->cluster_released = clock_make(cluster);

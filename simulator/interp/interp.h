@@ -7,7 +7,7 @@
 /* The next of worker->resident. */
 void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);
-/* Puts it in front of its kernel's first instruction, as cluster `number` of the grid. */
+/* Puts it before its kernel's first instruction, as cluster `number` of the grid. */
 void cluster_start(struct cluster *cluster, uint64_t number);
 /* Runs until the cluster has ended, or can only poll for what another one may write. */
 enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };

@@ -172,7 +172,7 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
     }
 }
 
-/* What earlier launches have written matters to a launch that may overlap them, and to nobody else. */
+/* What earlier launches have written matters to a launch that may overlap them, and to no other. */
 static void age_writes(struct sim *sim, bool dependent) {
     for (size_t i = 0; i < sim->nallocations; i++) {
         struct allocation *allocation = &sim->allocations[i];

@@ -79,7 +79,7 @@ struct split {
 struct warp {
     struct cta *cta;
     uint32_t index;  /* in its CTA */
-    uint32_t number; /* in its cluster: its clock's slot */
+    uint32_t number; /* in its cluster: its clock's index */
     uint32_t live;   /* lanes that have not ended */
     uint8_t *regs, *preds, *local;
     struct split *splits[LANES];
@@ -98,7 +98,7 @@ struct warp {
     struct in_flight {
         const struct insn *insn;
         const struct function *function;
-        uint32_t group, slot, number;
+        uint32_t group, clock_index, number;
     } in_flight[IN_FLIGHT];
     uint32_t npending;
     struct clockv *clock;
@@ -147,10 +147,10 @@ struct cluster {
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
-    uint32_t events;                             /* grows with everything that may end a wait */
-    uint32_t nslots, slots_room;                 /* of vector clocks */
-    uint32_t dependency_slot;                    /* of griddepcontrol.wait */
-    uint32_t *execution_slots, nexecution_slots; /* hazard.h, execution_slot */
+    uint32_t events;                                 /* grows with everything that may end a wait */
+    uint32_t nclock_indices, clock_capacity;         /* of vector clocks */
+    uint32_t dependency_index;                       /* of griddepcontrol.wait */
+    uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */

@@ -15,7 +15,7 @@ struct arena {
     struct block *first;
 };
 
-/* The block's bytes start behind its header. */
+/* The block's bytes start after its header. */
 static char *bytes_of(struct block *block) {
     return (char *)block + (sizeof *block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }

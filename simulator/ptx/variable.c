@@ -30,7 +30,7 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
         parse_advance(parser);
         if (token_is(&token, ".align")) {
             uint32_t stated = take_align(parser);
-            *align = type == T_NONE ? stated : *align; /* behind the type it is the pointee's (.ptr) */
+            *align = type == T_NONE ? stated : *align; /* after the type it is the pointee's (.ptr) */
         } else if (token_is(&token, ".v2") || token_is(&token, ".v4")) {
             *vector = (uint32_t)(token.text[2] - '0');
         } else if (found != T_NONE) {

@@ -37,8 +37,8 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
         int64_t targets = insn->bulk.multicast ? (int64_t)(lane_u32(run, insn->op[O_MASK], lane) & 0xffff) : -1;
         struct load load = {.bytes = bytes};
         if (!right_size(run, bytes, lane) ||
-            !make_landings(run, &load, shared_address(run, insn, O_TO, lane),
-                           shared_address(run, insn, O_BARRIER, lane), bytes, 16, lane, targets, 1)) {
+            !make_destinations(run, &load, shared_address(run, insn, O_TO, lane),
+                               shared_address(run, insn, O_BARRIER, lane), bytes, 16, lane, targets, 1)) {
             return FAIL;
         }
         if (insn->bulk.from_shared) {
@@ -49,8 +49,8 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
             }
             load.from = offset;
             if (run->launch->checks) { /* the source is free when the destination's barrier says so */
-                struct stamp stamp = mbarrier_stamp(run, load.landing[0].barrier);
-                (void)hazard_range(run, load.from_cta, offset, bytes, ACCESS_ASYNC, &stamp);
+                struct epoch epoch = mbarrier_epoch(run, load.destination[0].barrier);
+                (void)hazard_range(run, load.from_cta, offset, bytes, ACCESS_ASYNC, &epoch);
             }
         } else {
             load.from = address_of(run, insn, O_FROM, lane);
@@ -64,7 +64,7 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
             }
             touch_global(run, load.from, bytes, lane, false);
         }
-        stamp_landings(run, &load, bytes, bytes);
+        record_destinations(run, &load, bytes, bytes);
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load, bytes);
         memcpy(op->payload, &load, sizeof load);
         async_issue(run, op);

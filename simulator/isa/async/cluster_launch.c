@@ -15,10 +15,10 @@ static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint3
         uint64_t barrier = operand_address(run, insn, offsets, 1, lane) & ~WINDOW_MASK;
         int64_t everyone = insn->cancel.multicast ? ((int64_t)1 << run->cluster->nctas) - 1 : -1;
         struct load load = {.bytes = ANSWER_BYTES, .from = (uintptr_t)no};
-        if (!make_landings(run, &load, to, barrier, ANSWER_BYTES, ANSWER_BYTES, lane, everyone, 1)) {
+        if (!make_destinations(run, &load, to, barrier, ANSWER_BYTES, ANSWER_BYTES, lane, everyone, 1)) {
             return FAIL;
         }
-        stamp_landings(run, &load, ANSWER_BYTES, 0);
+        record_destinations(run, &load, ANSWER_BYTES, 0);
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load, ANSWER_BYTES);
         memcpy(op->payload, &load, sizeof load);
         async_issue(run, op);

@@ -77,10 +77,10 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
     }
     group_add(run, GROUP_CP_ASYNC);
     if (run->launch->checks) {
-        struct stamp stamp = group_stamp(run, GROUP_CP_ASYNC, false);
+        struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
         FOR_LANES(rest, mask) {
             (void)hazard_range(run, run->cta, copies.to[LANE(rest)], insn->cp_async.bytes,
-                               ACCESS_WRITE | ACCESS_COPY, &stamp);
+                               ACCESS_WRITE | ACCESS_COPY, &epoch);
         }
     }
     struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
@@ -137,10 +137,10 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
     }
     group_add(run, GROUP_CP_ASYNC);
     if (run->launch->checks) {
-        struct stamp stamp = group_stamp(run, GROUP_CP_ASYNC, false);
+        struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
         arrival->clock = clock_make(run->cluster);
         clock_copy(run->cluster, arrival->clock, run->warp->clock);
-        arrival->clock->seen[stamp.slot] = stamp.value;
+        arrival->clock->acquired[epoch.clock_index] = epoch.value;
         warp_tick(run->warp);
     }
     async_issue(run, op);
@@ -273,11 +273,11 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
             memcpy(remote.value + i * element, &value, element);
         }
         if (run->launch->checks) {
-            struct stamp stamp = mbarrier_stamp(run, remote.barrier);
+            struct epoch epoch = mbarrier_epoch(run, remote.barrier);
             phase_needs(run, remote.barrier);
             unsigned flags =
                 ACCESS_WRITE | ACCESS_ASYNC | (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
-            (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &stamp);
+            (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &epoch);
         }
         struct async_op *op = async_new(run, &remote_kind, lane, sizeof remote, 0);
         memcpy(op->payload, &remote, sizeof remote);

@@ -93,7 +93,7 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
         clock_observe(run, barrier->released);
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);
-        cause_join(run->cluster, run->warp->clock, barrier->released);
+        causal_join(run->cluster, run->warp->clock, barrier->released);
     }
 }
 

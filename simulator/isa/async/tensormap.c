@@ -1,6 +1,6 @@
 /* tensormap.replace and tensormap.cp_fenceproxy (PTX ISA, Data Movement).  A map is read and changed as the
- * fields that it was encoded from, by cuTensorMapEncodeTiled's values; the chip's layout of it is nobody's
- * business. */
+ * fields that it was encoded from, by cuTensorMapEncodeTiled's values; the chip's layout of it is
+ * not modelled. */
 #include "async/map_change.h"
 #include "async/tensor_map.h"
 #include "decode.h"
@@ -97,8 +97,8 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
             map_changed(run, address);
             touch_global(run, address, SIM_TENSOR_MAP_BYTES, lane, true);
         } else if (run->launch->checks) {
-            struct stamp stamp = warp_stamp(run, mask);
-            (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_WRITE, &stamp);
+            struct epoch epoch = warp_epoch(run, mask);
+            (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_WRITE, &epoch);
         }
     }
     return NEXT;
@@ -117,8 +117,8 @@ static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t ma
         return FAIL;
     }
     if (run->launch->checks) {
-        struct stamp stamp = warp_stamp(run, mask);
-        (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_READ, &stamp);
+        struct epoch epoch = warp_epoch(run, mask);
+        (void)hazard_range(run, cta, offset, SIM_TENSOR_MAP_BYTES, ACCESS_READ, &epoch);
     }
     memcpy(target, cta->shared + offset, SIM_TENSOR_MAP_BYTES);
     map_changed(run, to);

@@ -108,15 +108,15 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
         span = load.box.map.swizzle != 0 ? load.box.rows * load.box.pitch : span;
         int64_t targets = multicast ? (int64_t)(lane_u32(run, insn->op[3], lane) & 0xffff) : -1;
         if (!rows_exist(run, &load.box, lane, false) ||
-            !make_landings(run, &load, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK,
-                           address_of(run, insn, O_BARRIER, lane) & ~WINDOW_MASK, span,
-                           shared_alignment(&load.box), lane, targets, insn->tensor_copy.cta_group)) {
+            !make_destinations(run, &load, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK,
+                               address_of(run, insn, O_BARRIER, lane) & ~WINDOW_MASK, span,
+                               shared_alignment(&load.box), lane, targets, insn->tensor_copy.cta_group)) {
             return FAIL;
         }
-        stamp_landings(run, &load, span, load.bytes);
-        for (uint32_t i = 0; i < load.landings; i++) {
-            struct stamp stamp = mbarrier_stamp(run, load.landing[i].barrier);
-            map_used(run, address_of(run, insn, O_MAP, lane), &stamp);
+        record_destinations(run, &load, span, load.bytes);
+        for (uint32_t i = 0; i < load.destinations; i++) {
+            struct epoch epoch = mbarrier_epoch(run, load.destination[i].barrier);
+            map_used(run, address_of(run, insn, O_MAP, lane), &epoch);
         }
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load, load.bytes + 16);
         memcpy(op->payload, &load, sizeof load);
@@ -148,8 +148,8 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
                        &store.from) == NULL) {
             return FAIL;
         }
-        struct stamp stamp = group_stamp(run, GROUP_BULK, false);
-        map_used(run, address_of(run, insn, O_MAP, lane), &stamp);
+        struct epoch epoch = group_epoch(run, GROUP_BULK, false);
+        map_used(run, address_of(run, insn, O_MAP, lane), &epoch);
         issue_store(run, &store, span, lane);
     }
     return NEXT;

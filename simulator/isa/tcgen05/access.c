@@ -73,7 +73,7 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
         return tensor_refuse(run, "tensor-memory", &why);
     }
     if (run->launch->checks) {
-        mark_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);
+        use_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);
     }
     run->cluster->events++;
     return NEXT;
@@ -192,9 +192,9 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
         if (!stream_open(run, stream, true)) {
             return FAIL;
         }
-        struct mark_access mark = {load ? MARK_LD : MARK_ST, !load, load, 0, stream->slot, stream->epoch};
+        struct tmem_use use = {load ? USE_LD : USE_ST, !load, load, 0, stream->clock_index, stream->epoch};
         for (int i = 0; i < touched; i++) {
-            mark_region(run, run->cta, &regions[i], &mark);
+            use_region(run, run->cta, &regions[i], &use);
         }
     }
     struct async_op *op =
@@ -227,9 +227,9 @@ static enum next wait_stream(struct run *run, struct stream *stream, const char 
         return wait_for(
             run, (struct wait){.kind = WAIT_ASYNC, .object = stream, .ready = nothing_pending, .what = what});
     }
-    if (run->launch->checks && stream->slot != 0) {
+    if (run->launch->checks && stream->clock_index != 0) {
         stream->waited = stream->epoch++;
-        run->warp->clock->seen[stream->slot] = stream->waited;
+        run->warp->clock->acquired[stream->clock_index] = stream->waited;
     }
     return NEXT;
 }
@@ -288,8 +288,8 @@ static enum next exec_fence_before(struct run *run, const struct insn *insn, uin
     (void)mask;
     struct stream *streams[] = {&warp->loads, &warp->stores};
     for (int i = 0; run->launch->checks && i < 2; i++) {
-        if (streams[i]->slot != 0) {
-            run->warp->clock->seen[streams[i]->slot + 1] = streams[i]->waited;
+        if (streams[i]->clock_index != 0) {
+            run->warp->clock->acquired[streams[i]->clock_index + 1] = streams[i]->waited;
         }
     }
     return NEXT;
@@ -299,9 +299,9 @@ static enum next exec_fence_after(struct run *run, const struct insn *insn, uint
     struct tensor_warp *warp = tensor_warp(run);
     (void)insn;
     (void)mask;
-    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nslots; i++) {
-        if (warp->ordered[i] < run->warp->clock->seen[i]) {
-            warp->ordered[i] = run->warp->clock->seen[i];
+    for (uint32_t i = 0; run->launch->checks && i < run->cluster->nclock_indices; i++) {
+        if (warp->ordered[i] < run->warp->clock->acquired[i]) {
+            warp->ordered[i] = run->warp->clock->acquired[i];
         }
     }
     return NEXT;

@@ -18,7 +18,7 @@ static void address(struct decoder *d, struct tensor_form *form, const struct po
     if (at < MAX_ADDRESS_OPERANDS) {
         form->offset[at] = offset;
     } else if (offset != 0) {
-        decode_fail(d, "an address with an offset behind more than 8 operands is not supported");
+        decode_fail(d, "an address with an offset after more than 8 operands is not supported");
     }
 }
 

@@ -59,16 +59,17 @@ static void fill(struct cta *cta, const struct tmem_region *region) {
 }
 
 /* Chunks of shared memory that will be read. */
-static void stamp_chunks(struct run *run, struct cta *cta, const uint32_t *chunks, int count,
-                         const struct stamp *stamp) {
+static void record_chunks(struct run *run, struct cta *cta, const uint32_t *chunks, int count,
+                          const struct epoch *epoch) {
     if (count > 0) {
-        mark_shared_read(run, cta, chunks[0]);
-        hazard_granules(run, cta, chunks, (uint32_t)count, stamp);
+        use_shared_read(run, cta, chunks[0]);
+        hazard_granules(run, cta, chunks, (uint32_t)count, epoch);
     }
 }
 
-static struct stamp pipe_stamp(struct run *run, const struct tensor_warp *warp) {
-    return (struct stamp){warp->pipe.slot, warp->pipe.epoch, run->warp->clock, run->warp->number, run->insn};
+static struct epoch pipe_epoch(struct run *run, const struct tensor_warp *warp) {
+    return (struct epoch){warp->pipe.clock_index, warp->pipe.epoch, run->warp->clock, run->warp->number,
+                          run->insn};
 }
 
 /* ---- mma ---- */
@@ -115,16 +116,16 @@ static bool check_mma(struct run *run, struct mma_op *m) {
     if (!stream_open(run, &warp->pipe, false)) {
         return false;
     }
-    struct stamp stamp = pipe_stamp(run, warp);
-    struct mark_access source = {MARK_MMA_SOURCE, false, true, mma_tag(&m->mma), stamp.slot, stamp.value};
-    struct mark_access d = {MARK_MMA, true, m->mma.accumulate, mma_tag(&m->mma), stamp.slot, stamp.value};
+    struct epoch epoch = pipe_epoch(run, warp);
+    struct tmem_use source = {USE_MMA_SOURCE, false, true, mma_tag(&m->mma), epoch.clock_index, epoch.value};
+    struct tmem_use d = {USE_MMA, true, m->mma.accumulate, mma_tag(&m->mma), epoch.clock_index, epoch.value};
     for (int i = 0; i < m->count; i++) {
-        stamp_chunks(run, m->ctas[i], m->footprint.a, m->footprint.a_chunks, &stamp);
-        stamp_chunks(run, m->ctas[i], m->footprint.b, m->footprint.b_chunks, &stamp);
+        record_chunks(run, m->ctas[i], m->footprint.a, m->footprint.a_chunks, &epoch);
+        record_chunks(run, m->ctas[i], m->footprint.b, m->footprint.b_chunks, &epoch);
         for (int r = 0; r < m->footprint.reads; r++) {
-            mark_region(run, m->ctas[i], &m->footprint.read[r], &source);
+            use_region(run, m->ctas[i], &m->footprint.read[r], &source);
         }
-        mark_region(run, m->ctas[i], &m->footprint.d, &d);
+        use_region(run, m->ctas[i], &m->footprint.d, &d);
     }
     return true;
 }
@@ -267,11 +268,11 @@ static enum next exec_cp(struct run *run, const struct insn *insn, uint32_t mask
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
-            struct stamp stamp = pipe_stamp(run, warp);
-            struct mark_access mark = {MARK_CP, true, false, 0, stamp.slot, stamp.value};
+            struct epoch epoch = pipe_epoch(run, warp);
+            struct tmem_use use = {USE_CP, true, false, 0, epoch.clock_index, epoch.value};
             for (int i = 0; i < count; i++) {
-                stamp_chunks(run, ctas[i], c.chunks, c.nchunks, &stamp);
-                mark_region(run, ctas[i], &c.region, &mark);
+                record_chunks(run, ctas[i], c.chunks, c.nchunks, &epoch);
+                use_region(run, ctas[i], &c.region, &use);
             }
         }
         struct async_op *op = async_new(run, &cp_kind, lane, sizeof c, (size_t)count * CP_BYTES);
@@ -325,9 +326,9 @@ static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t m
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
-            struct mark_access mark = {MARK_SHIFT, true, true, 0, warp->pipe.slot, warp->pipe.epoch};
+            struct tmem_use use = {USE_SHIFT, true, true, 0, warp->pipe.clock_index, warp->pipe.epoch};
             for (int i = 0; i < s.count; i++) {
-                mark_region(run, s.ctas[i], &region, &mark);
+                use_region(run, s.ctas[i], &region, &use);
             }
         }
         struct async_op *op = async_new(run, &shift_kind, lane, sizeof s, 0);
@@ -386,15 +387,15 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
             }
         }
         if (run->launch->checks) {
-            /* Told is the end of this thread's operations and what was seen before they were issued, but not
-             * the thread's ordinary accesses: a commit does not release those. */
+            /* Told is the end of this thread's operations and what was acquired before they were issued, but
+             * not the thread's ordinary accesses: a commit does not release those. */
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
             c.clock = clock_make(run->cluster);
             clock_join(run->cluster, c.clock, run->warp->clock);
             clock_forget_own(run, c.clock);
-            c.clock->seen[warp->pipe.slot] = warp->pipe.epoch++;
+            c.clock->acquired[warp->pipe.clock_index] = warp->pipe.epoch++;
         }
         struct async_op *op = async_new(run, &commit_kind, lane, sizeof c, 0);
         memcpy(op->payload, &c, sizeof c);

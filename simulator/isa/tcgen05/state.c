@@ -15,7 +15,7 @@ static void clear(struct tensor *tensor, const struct cluster *cluster) {
         warp->ordered = ordered[i];
         warp->pipe.epoch = warp->loads.epoch = warp->stores.epoch = 1;
         if (warp->ordered != NULL) {
-            memset(warp->ordered, 0, cluster->slots_room * sizeof *warp->ordered);
+            memset(warp->ordered, 0, cluster->clock_capacity * sizeof *warp->ordered);
         }
     }
     if (cells != NULL) {
@@ -44,7 +44,7 @@ struct tensor_warp *tensor_warp(struct run *run) {
     struct tensor *tensor = tensor_of(run, run->cta);
     struct tensor_warp *warp = &tensor->warps[run->warp->index];
     if (run->launch->checks && warp->ordered == NULL) {
-        warp->ordered = run_take(run->worker, run->cluster->slots_room, sizeof *warp->ordered);
+        warp->ordered = run_take(run->worker, run->cluster->clock_capacity, sizeof *warp->ordered);
     }
     return warp;
 }

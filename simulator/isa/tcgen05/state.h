@@ -7,33 +7,33 @@
 #include "tensorcore/tcgen05.h"
 
 /* Uses of tensor memory, as far as a later one may conflict. */
-enum mark_kind { MARK_NONE, MARK_MMA, MARK_MMA_SOURCE, MARK_CP, MARK_SHIFT, MARK_LD, MARK_ST };
+enum use_kind { USE_NONE, USE_MMA, USE_MMA_SOURCE, USE_CP, USE_SHIFT, USE_LD, USE_ST };
 
-struct mark_access {
-    enum mark_kind kind;
+struct tmem_use {
+    enum use_kind kind;
     bool write, read;
-    uint32_t tag;  /* of an MMA: what the pipelined pair mma -> mma asks to be the same */
-    uint32_t slot; /* clock slot and value that say it is complete */
+    uint32_t tag;         /* of an MMA: what the pipelined pair mma -> mma asks to be the same */
+    uint32_t clock_index; /* clock index and value that say it is complete */
     uint32_t value;
 };
 
-struct mark {
+struct tmem_record {
     uint32_t value, pc, tag;
-    uint16_t slot;
+    uint16_t clock_index;
     uint8_t kind;
 };
 
 /* A column of 16 lanes: the last write and the reads since. */
 enum { CELL_READS = 3, CELL_ROWS = TMEM_LANES / 16 };
 struct cell {
-    struct mark write, read[CELL_READS];
+    struct tmem_record write, read[CELL_READS];
 };
 
-/* Operations of one kind in flight from a warp, and the clock slot in which their completion is told.  Of ld
- * and st the next slot tells what tcgen05.fence::before_thread_sync has covered. */
+/* Operations of one kind in flight from a warp, and the clock index in which their completion is told.  Of ld
+ * and st the next index tells what tcgen05.fence::before_thread_sync has covered. */
 struct stream {
-    uint32_t slot;
-    uint32_t epoch;  /* what operations issued now are stamped with */
+    uint32_t clock_index;
+    uint32_t epoch;  /* of the operations that are issued now */
     uint32_t waited; /* epochs up to this are known to be complete */
     uint32_t pending;
 };
@@ -59,18 +59,18 @@ struct tensor_warp *tensor_warp(struct run *run);
 /* Reports a refusal: incomplete for what is not modelled, else an error.  Returns FAIL. */
 enum next tensor_refuse(struct run *run, const char *kind, const struct tc_why *why);
 
-/* ---- hazards (marks.c) ---- */
+/* ---- hazards (shadow.c) ---- */
 
-/* Makes the stream's slots; false (reported) where the checks have no room. */
+/* Makes the stream's indices; false (reported) where the checks have no room. */
 bool stream_open(struct run *run, struct stream *stream, bool fenced);
 /* Checks a use of a region against what came before, and remembers it. */
-void mark_region(struct run *run, struct cta *cta, const struct tmem_region *region,
-                 const struct mark_access *access);
+void use_region(struct run *run, struct cta *cta, const struct tmem_region *region,
+                const struct tmem_use *access);
 /* An MMA or a copy reads shared memory here: review, if what was written came through a barrier with no
  * tcgen05.fence::after_thread_sync since. */
-void mark_shared_read(struct run *run, const struct cta *cta, uint32_t offset);
+void use_shared_read(struct run *run, const struct cta *cta, uint32_t offset);
 /* tcgen05.dealloc: everything in the columns has to be over. */
-void mark_freed(struct run *run, struct cta *cta, int column, int columns);
+void use_freed(struct run *run, struct cta *cta, int column, int columns);
 
 /* ---- instructions ---- */
 exec_fn tensor_memory_fn(int which);

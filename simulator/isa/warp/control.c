@@ -258,7 +258,7 @@ static enum next exec_dependency_wait(struct run *run, const struct insn *insn, 
     (void)insn;
     (void)mask;
     if (run->launch->checks) {
-        run->warp->clock->seen[run->cluster->dependency_slot] = 1;
+        run->warp->clock->acquired[run->cluster->dependency_index] = 1;
     }
     return NEXT;
 }

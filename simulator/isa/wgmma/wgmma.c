@@ -41,12 +41,12 @@ static bool all_done(struct warp *warp, const struct split *split) {
            warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
 }
 
-/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits in front of
+/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits before
  * it. */
 static enum next move_pending(struct run *run, const struct insn *first) {
     (void)sim_report_pair(
         run, SIM_REVIEW, "wgmma-register", -1, first,
-        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait in front of it");
+        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait before it");
     if (all_done(run->warp, run->split)) {
         return NEXT;
     }
@@ -75,8 +75,8 @@ static void release_registers(struct run *run, uint32_t upto) {
         struct in_flight *flight = &warp->in_flight[i];
         if (flight->group <= upto) {
             mark_registers(warp, flight->function, flight->insn, -1);
-            if (run->launch->checks && run->warp->clock->seen[flight->slot] < flight->number) {
-                run->warp->clock->seen[flight->slot] = flight->number;
+            if (run->launch->checks && run->warp->clock->acquired[flight->clock_index] < flight->number) {
+                run->warp->clock->acquired[flight->clock_index] = flight->number;
             }
         } else {
             warp->in_flight[kept++] = *flight;
@@ -193,7 +193,7 @@ static void mma_complete(struct async_op *op) {
     for (int warp = 0; warp < 4; warp++) {
         group_finish(mma->warp[warp], GROUP_WGMMA, mma->group[warp]);
     }
-    mma->owner->slot_of[mma->number % WGMMA_AHEAD] = NULL;
+    mma->owner->operations[mma->number % WGMMA_AHEAD] = NULL;
 }
 
 static void mma_poison(struct async_op *op) {
@@ -232,13 +232,13 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
         const struct clockv *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
         if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
-            cause_join(run->cluster, run->warp->clock, issuers);
+            causal_join(run->cluster, run->warp->clock, issuers);
         }
     }
     return next;
 }
 
-/* A register changed since the last wgmma.fence is not yet seen by the tensor cores. */
+/* A register changed since the last wgmma.fence is not yet visible to the tensor cores. */
 static void check_fence(struct run *run, const struct insn *insn) {
     const struct launch *launch = run->launch;
     uint32_t base = launch->reg_base[run->split->function->index];
@@ -282,9 +282,9 @@ static bool uniform(const struct run *run, struct operand operand, uint32_t mask
     return true;
 }
 
-static void stamp_operand(struct run *run, const struct wgmma *mma, const uint32_t *chunks, int count) {
-    struct stamp stamp = {mma->owner->slot, mma->number + 1, mma->clock, run->warp->number, run->insn};
-    hazard_granules(run, run->cta, chunks, (uint32_t)count, &stamp);
+static void record_operand(struct run *run, const struct wgmma *mma, const uint32_t *chunks, int count) {
+    struct epoch epoch = {mma->owner->clock_index, mma->number + 1, mma->clock, run->warp->number, run->insn};
+    hazard_granules(run, run->cta, chunks, (uint32_t)count, &epoch);
 }
 
 /* op: D, then A's registers or its descriptor, B's descriptor, scale-d */
@@ -308,7 +308,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     }
     uint32_t scale = pred(run, insn->op[b_at + 1]) & mask;
     uint32_t number = group->issued[quarter]++;
-    struct async_op **place = &group->slot_of[number % WGMMA_AHEAD];
+    struct async_op **place = &group->operations[number % WGMMA_AHEAD];
     struct wgmma *mma;
     check_fence(run, insn);
     if (*place == NULL) {
@@ -331,7 +331,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             return FAIL;
         }
         if (run->launch->checks) {
-            group->slot = group->slot == 0 ? clock_slot(run->cluster) : group->slot;
+            group->clock_index = group->clock_index == 0 ? new_clock_index(run->cluster) : group->clock_index;
             mma->clock = clock_make(run->cluster);
         }
         *place = op;
@@ -351,7 +351,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     mma->group[quarter] = group_current(warp, GROUP_WGMMA);
     group_add(run, GROUP_WGMMA);
     warp->in_flight[warp->npending++] =
-        (struct in_flight){insn, run->split->function, mma->group[quarter], group->slot, number + 1};
+        (struct in_flight){insn, run->split->function, mma->group[quarter], group->clock_index, number + 1};
     mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {
         clock_join(run->cluster, mma->clock, warp->clock);
@@ -359,10 +359,10 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     }
     if (mma->issued == 0xf) {
         if (run->launch->checks) {
-            stamp_operand(run, mma, mma->a_chunks, mma->na);
-            stamp_operand(run, mma, mma->b_chunks, mma->nb);
+            record_operand(run, mma, mma->a_chunks, mma->na);
+            record_operand(run, mma, mma->b_chunks, mma->nb);
             group->issuers = group->issuers == NULL ? clock_make(run->cluster) : group->issuers;
-            cause_join(run->cluster, group->issuers, mma->clock);
+            causal_join(run->cluster, group->issuers, mma->clock);
             clock_release(run->cluster, mma->clock);
         }
         run->worker->counters.tensor_instructions++;

@@ -8,9 +8,9 @@
 #define WGMMA_AHEAD 64 /* a warp may be so many wgmma ahead of its warpgroup */
 
 struct warpgroup {
-    uint32_t issued[4]; /* by warp */
-    uint32_t slot;      /* of the clock: operations waited for */
-    struct async_op *slot_of[WGMMA_AHEAD];
+    uint32_t issued[4];   /* by warp */
+    uint32_t clock_index; /* of the clock: operations waited for */
+    struct async_op *operations[WGMMA_AHEAD];
     struct clockv *issuers; /* what came before the issue of a wgmma by its four warps */
 };
 
@@ -32,7 +32,7 @@ struct wgmma {
     uint64_t a_bits, b_bits;
     bool accumulate;
     int na, nb;
-    struct clockv *clock; /* what the four warps had seen */
+    struct clockv *clock; /* what the four warps had acquired */
     uint32_t a_chunks[TC_MAX_CHUNKS], b_chunks[TC_MAX_CHUNKS];
 };
 

@@ -4,7 +4,7 @@
  * A term is significand * 2^exponent.  A product's exponent is the sum of its operands' exponents (and of the
  * scales', where there are any); a subnormal number has its format's smallest exponent.
  *
- * All terms are aligned to the largest exponent, truncated toward zero to `fraction_bits` bits behind the
+ * All terms are aligned to the largest exponent, truncated toward zero to `fraction_bits` bits after the
  * point, and added exactly.  Zeros do not count for the largest exponent, and it is at least -133: measured on
  * an H200 (wgmma and mma.sync) where MMA-Sim lets a zero have -126; taken over for tcgen05.
  *

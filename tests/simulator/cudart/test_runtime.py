@@ -1,4 +1,4 @@
-"""The stand-in runtime as an ordinary host program meets it: errors, events, properties, symbols."""
+"""The CUDA runtime shim as an ordinary host program meets it: errors, events, properties, symbols."""
 
 from __future__ import annotations
 

@@ -1,0 +1,243 @@
+/* Happens-before checks on tensor memory, at issue.
+ *
+ * Two things order tcgen05 operations: the PTX ISA's pipelined pairs, between operations of one thread, and
+ * completion that was waited for.  Completion is a clock value: of a thread's pipe (mma, cp, shift) it travels
+ * with the mbarrier of its tcgen05.commit, of a warp's ld and st with what the warp signals after wait and
+ * fence::before_thread_sync.  Having acquired it is enough once fence::after_thread_sync has followed (PTX ISA,
+ * "Memory Consistency Model for 5th generation of TensorCore operations"). */
+#include "state.h"
+
+#include <stdio.h>
+
+static const char *const names[] = {
+    [USE_NONE] = "",         [USE_MMA] = "tcgen05.mma",     [USE_MMA_SOURCE] = "tcgen05.mma (as a source)",
+    [USE_CP] = "tcgen05.cp", [USE_SHIFT] = "tcgen05.shift", [USE_LD] = "tcgen05.ld",
+    [USE_ST] = "tcgen05.st",
+};
+
+bool stream_open(struct run *run, struct stream *stream, bool fenced) {
+    if (stream->clock_index == 0) {
+        stream->clock_index = new_execution_indices(run->cluster, fenced ? 2 : 1);
+        if (stream->clock_index == 0) {
+            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1,
+                             "more tcgen05 threads and mbarriers than the checks can follow");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool of_pipe(unsigned kind) {
+    return kind >= USE_MMA && kind <= USE_SHIFT;
+}
+
+enum order { ORDERED, REVIEW, UNORDERED };
+
+/* Operations of one thread's pipe, the first not known to be complete.  PTX ISA "Pipelined tcgen05
+ * Instructions": mma -> mma with the same accumulator and shape, cp -> mma, shift -> mma, shift -> cp.4x256b,
+ * mma -> shift.  An mma and a cp after it onto its scale factors is not among them, but common practice. */
+static enum order pipelined(const struct tmem_record *before, const struct tmem_use *now) {
+    bool now_mma = now->kind == USE_MMA || now->kind == USE_MMA_SOURCE;
+    switch (before->kind) {
+    case USE_MMA:
+    case USE_MMA_SOURCE:
+        if (now->kind == USE_SHIFT) {
+            return ORDERED;
+        }
+        if (now->kind == USE_CP) {
+            return before->kind == USE_MMA_SOURCE ? REVIEW : UNORDERED;
+        }
+        return before->kind == USE_MMA && now->kind == USE_MMA && before->tag == now->tag ? ORDERED : UNORDERED;
+    case USE_CP:
+        return now_mma ? ORDERED : now->kind == USE_CP ? REVIEW : UNORDERED;
+    case USE_SHIFT:
+        return now_mma || now->kind == USE_CP ? ORDERED : UNORDERED;
+    default:
+        return UNORDERED;
+    }
+}
+
+static const char *advice(unsigned before, unsigned now, bool same_warp) {
+    if (before == USE_MMA && now == USE_LD) {
+        return "the accumulator is read before the tcgen05.commit of its last MMA was waited for";
+    }
+    if (before == USE_MMA_SOURCE && now == USE_CP) {
+        return "it overwrites scale factors that an MMA may not have read yet: that MMA's tcgen05.commit has "
+               "not been "
+               "waited for";
+    }
+    if (before == USE_LD) {
+        return same_warp
+                   ? "tcgen05.wait::ld has to come first"
+                   : "its reader has not signalled that it is done: wait::ld, fence::before_thread_sync and a "
+                     "barrier have to come first";
+    }
+    if (before == USE_ST) {
+        return same_warp
+                   ? "tcgen05.wait::st has to come first"
+                   : "its writer has not signalled that it is done: wait::st, fence::before_thread_sync and a "
+                     "barrier have to come first";
+    }
+    return "a tcgen05.commit after the former has not been waited for, and they are no pipelined pair";
+}
+
+static void report_conflict(struct run *run, const struct cta *cta, enum sim_verdict verdict, const char *kind,
+                            const struct tmem_record *before, unsigned now, const char *text) {
+    char message[400];
+    (void)snprintf(message, sizeof message, "%s on tensor memory that %s uses: %s", names[now],
+                   names[before->kind], text);
+    sim_note(run->launch, verdict, kind, cta, (int)run->warp->index, -1, run->insn,
+             &run->launch->module->code[before->pc], message);
+}
+
+static void check(struct run *run, const struct cta *cta, const struct tensor_warp *warp,
+                  const struct tmem_record *before, const struct tmem_use *now) {
+    bool same_warp = before->clock_index == now->clock_index ||
+                     before->clock_index == warp->loads.clock_index ||
+                     before->clock_index == warp->stores.clock_index;
+    const struct stream *own = before->clock_index == warp->loads.clock_index    ? &warp->loads
+                               : before->clock_index == warp->stores.clock_index ? &warp->stores
+                                                                                 : NULL;
+    bool access = before->kind == USE_LD || before->kind == USE_ST;
+    if (own != NULL ? before->value <= own->waited
+                    : warp->ordered[before->clock_index + access] >= before->value) {
+        return;
+    }
+    bool acquired = own == NULL && run->warp->clock->acquired[before->clock_index] >= before->value;
+    if (before->clock_index == now->clock_index && of_pipe(before->kind) && of_pipe(now->kind)) {
+        enum order order = pipelined(before, now);
+        if (order == ORDERED || acquired) { /* its own commit, waited for: no other thread is involved */
+            return;
+        }
+        report_conflict(run, cta, order == REVIEW ? SIM_REVIEW : SIM_ERROR,
+                        order == REVIEW ? "unpipelined-copy" : "unpipelined-pair", before, now->kind,
+                        advice(before->kind, now->kind, true));
+        return;
+    }
+    if (acquired) { /* complete and told by a barrier: CUTLASS relies on that alone */
+        bool told = !access || run->warp->clock->acquired[before->clock_index + 1] >= before->value;
+        report_conflict(run, cta, SIM_REVIEW, "missing-tcgen05-fence", before, now->kind,
+                        told ? "no tcgen05.fence::after_thread_sync since the barrier that ordered them"
+                             : "no tcgen05.fence::before_thread_sync before the barrier that ordered them");
+        return;
+    }
+    bool early = before->kind == USE_MMA && now->kind == USE_LD;
+    report_conflict(run, cta, SIM_ERROR, early ? "accumulator-early" : "tensor-memory-race", before, now->kind,
+                    advice(before->kind, now->kind, same_warp));
+}
+
+void use_shared_read(struct run *run, const struct cta *cta, uint32_t offset) {
+    const struct tensor_warp *warp = tensor_warp(run);
+    /* What this warp itself has not acquired is an error that the checks of shared memory find. */
+    const struct insn *writer = hazard_unacquired_write(run->launch, cta, offset, warp->ordered);
+    if (writer != NULL &&
+        hazard_unacquired_write(run->launch, cta, offset, run->warp->clock->acquired) == NULL) {
+        sim_note(
+            run->launch, SIM_REVIEW, "missing-tcgen05-fence", cta, (int)run->warp->index, -1, run->insn, writer,
+            "reads shared memory that another operation wrote, with no tcgen05.fence::after_thread_sync since "
+            "the barrier that ordered them");
+    }
+}
+
+static void uninitialised(struct run *run, const struct cta *cta, const struct tmem_use *now, int column) {
+    char message[200];
+    (void)snprintf(message, sizeof message, "%s reads column %d of tensor memory, which nothing has written",
+                   names[now->kind], column);
+    sim_note(run->launch, now->kind == USE_LD ? SIM_REVIEW : SIM_ERROR, "tensor-memory-uninitialised", cta,
+             (int)run->warp->index, -1, run->insn, NULL, message);
+}
+
+static struct tmem_record record_of(struct run *run, const struct tmem_use *access) {
+    return (struct tmem_record){access->value, (uint32_t)(run->insn - run->launch->module->code), access->tag,
+                                (uint16_t)access->clock_index, (uint8_t)access->kind};
+}
+
+static bool same_record(const struct tmem_record *a, const struct tmem_record *b) {
+    return a->clock_index == b->clock_index && a->value == b->value && a->kind == b->kind && a->pc == b->pc;
+}
+
+void use_region(struct run *run, struct cta *cta, const struct tmem_region *region,
+                const struct tmem_use *access) {
+    struct tensor *tensor = cta->tensor;
+    const struct tensor_warp *warp = tensor_warp(run);
+    if (tensor->cells == NULL) {
+        return;
+    }
+    struct tmem_record now = record_of(run, access), checked = {0};
+    bool told = !access->read;
+    for (int row = 0; row < CELL_ROWS; row++) {
+        int first = row % 2 * 16; /* of the quarter's lanes */
+        if (!(region->quarters >> row / 2 & 1) || first + 16 <= region->first_lane ||
+            first >= region->first_lane + region->lanes) {
+            continue;
+        }
+        struct cell *cell = &tensor->cells[row][region->column];
+        for (int i = 0; i < region->columns; i++, cell++) {
+            /* Neighbours have mostly the same history: a record just checked is not checked again. */
+            if (!cell->write.kind && !told) {
+                uninitialised(run, cta, access, region->column + i);
+                told = true;
+            }
+            if (cell->write.kind && !same_record(&cell->write, &checked)) {
+                check(run, cta, warp, &cell->write, access);
+                checked = cell->write;
+            }
+            for (int r = 0; r < CELL_READS; r++) {
+                if (access->write && cell->read[r].kind && !same_record(&cell->read[r], &checked)) {
+                    check(run, cta, warp, &cell->read[r], access);
+                    checked = cell->read[r];
+                }
+            }
+            if (access->write) {
+                cell->write = now;
+                memset(cell->read, 0, sizeof cell->read);
+                continue;
+            }
+            int at = 0;
+            while (at < CELL_READS - 1 && cell->read[at].kind &&
+                   cell->read[at].clock_index != now.clock_index) {
+                at++;
+            }
+            cell->read[at] = now;
+        }
+    }
+}
+
+void use_freed(struct run *run, struct cta *cta, int column, int columns) {
+    struct tensor *tensor = cta->tensor;
+    const struct tensor_warp *warp = tensor_warp(run);
+    bool told = false;
+    for (int row = 0; tensor->cells != NULL && row < CELL_ROWS; row++) {
+        for (int i = column; i < column + columns; i++) {
+            struct cell *cell = &tensor->cells[row][i];
+            struct tmem_record records[1 + CELL_READS];
+            records[0] = cell->write;
+            memcpy(records + 1, cell->read, sizeof cell->read);
+            for (int m = 0; m < 1 + CELL_READS && !told; m++) {
+                const struct tmem_record *record = &records[m];
+                bool access = record->kind == USE_LD || record->kind == USE_ST;
+                bool fenced = !record->kind || warp->ordered[record->clock_index + access] >= record->value;
+                bool own = record->clock_index == warp->loads.clock_index ||
+                           record->clock_index == warp->stores.clock_index;
+                bool over =
+                    fenced || run->warp->clock->acquired[record->clock_index] >= record->value ||
+                    (record->clock_index == warp->loads.clock_index && record->value <= warp->loads.waited) ||
+                    (record->clock_index == warp->stores.clock_index && record->value <= warp->stores.waited);
+                if (!over || (!fenced && !own)) {
+                    char message[300];
+                    (void)snprintf(
+                        message, sizeof message, "tcgen05.dealloc of columns that %s uses: %s",
+                        names[record->kind],
+                        over ? "tcgen05.fence::before_thread_sync or ::after_thread_sync is missing at the "
+                               "barrier between them"
+                             : "its end has not been waited for");
+                    sim_note(run->launch, over ? SIM_REVIEW : SIM_ERROR,
+                             over ? "missing-tcgen05-fence" : "tensor-memory-freed", cta, (int)run->warp->index,
+                             -1, run->insn, &run->launch->module->code[record->pc], message);
+                    told = true; /* one finding a dealloc */
+                }
+            }
+            memset(cell, 0, sizeof *cell);
+        }
+    }
+}
