@@ -205,6 +205,20 @@ def test_divergent_lanes_count_as_often_as_they_are_executed():
     assert counters.by_class[CLASSES.index("move")] == 2  # together again
 
 
+@pytest.mark.parametrize("first", ["callee", "kernel"])
+def test_lanes_that_call_come_back_before_the_others_go_on(first):
+    """What follows a call is executed once for the warp, wherever the function lies in the text."""
+    function = ".func touch() { .reg .b32 %r<2>; mov.u32 %r1, 1; ret; }\n"
+    kernel = body(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 call touch, ();",
+        "add.u32 %r2, %r1, 1; add.u32 %r2, %r2, 1; add.u32 %r2, %r2, 1;",
+        before=function if first == "callee" else ".func touch();\n",
+    )
+    sim = Sim(kernel + (function if first == "kernel" else ""))
+    assert sim.launch("k", 0) == 0, sim.findings
+    assert sim.counters.by_class[CLASSES.index("integer")] == 4
+
+
 def test_launches_and_ctas():
     sim = Sim(body("mov.u32 %r1, 1;"), threads=2)
     for grid in ((2, 3, 1), (4, 1, 1)):
