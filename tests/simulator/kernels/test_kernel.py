@@ -82,6 +82,7 @@ class Problem:
         )  # fmt: skip
         assert done.returncode in (0, 1, 2, 3), done.stderr
         report = json.loads(done.stdout)
+        self.counters = report["counters"]
         d = np.frombuffer(out.read_bytes(), np.uint32).reshape(self.want.shape) if out.exists() else ~self.want
         kinds = {(f["verdict"], f["kind"]) for f in report["findings"]}
         return report["verdict"], kinds, int((d != self.want).sum())
@@ -126,6 +127,20 @@ def test_relaxed_barriers_order_tcgen05(tmp_path):
     wait = "  mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %pw, [%r0], 0;\n  @!%pw bra epilogue_done_W;"
     once = text.replace("@!%pw bra epilogue_done_W;  //@epilogue_done", "")
     assert pair.run(mutate(once, "epilogue_done", wait), "late") == ("clean", set(), 0)
+
+
+@pytest.mark.parametrize(("n", "pair"), [(128, False), (192, False), (64, True)])
+def test_what_its_mmas_cost(tmp_path, n, pair):
+    """M = 128 a CTA, 64 of K: N / 2 cycles of each SM that takes part."""
+    problem, ctas = Problem(tmp_path, n, pair=pair), 2 if pair else 1
+    assert problem.run(kernel(n, CHUNKS, pair=pair)) == ("clean", set(), 0)
+    mmas = CHUNKS * STEPS
+    assert problem.counters["tensor_instructions"] == mmas
+    assert problem.counters["tensor_macs"] == mmas * 128 * ctas * n * 64
+    assert problem.counters["tensor_cycles"] == mmas * n // 2 * ctas
+    rows_of_b = n // ctas
+    stage = 128 * 128 + rows_of_b * 128 + STEPS * 512 * (1 + -(-n // 128))
+    assert problem.counters["tma_load_bytes"] == CHUNKS * stage * ctas
 
 
 def test_n_beyond_a_tile_of_scales(tmp_path):
