@@ -160,7 +160,7 @@ static uint64_t count_values(struct parser *parser) {
         }
         count += token_is(&token, ",") || (count == 0 && !token_is(&token, "{"));
     }
-    return count + 1;
+    return count;
 }
 
 void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible) {
