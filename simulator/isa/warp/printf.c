@@ -58,6 +58,9 @@ static bool print_one(struct run *run, int lane, const char *spec, size_t length
         if (strchr("lhzjt", spec[i]) == NULL) {
             format[used++] = spec[i];
         }
+        if (i == 0 && kind == 'p') {
+            format[used++] = '#'; /* a pointer prints as 0x... */
+        }
     }
     if (strchr("eEfFgGaA", kind) != NULL) {
         format[used++] = kind;
