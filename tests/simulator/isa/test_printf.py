@@ -25,6 +25,7 @@ CASES = {  # format: (C type, value) for each argument, and what is printed
     "%s!": ([("s", STRING)], "words!"),
     "%d%%": ([("i", 50)], "50%"),
     "%zu": ([("Q", 2**33)], "8589934592"),
+    "%p|%12p": ([("Q", 0x7F00), ("Q", 0xABC)], "0x7f00|       0xabc"),
     "plain": ([], "plain"),
 }  # fmt: skip
 

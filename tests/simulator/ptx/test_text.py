@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 import numpy as np
@@ -113,6 +114,38 @@ def test_variables_and_their_initialisers():
     assert dict(zip(reads, out.tolist(), strict=True)) == reads
     assert sim.launch("k", out, block=1) == 0
     assert dict(zip(reads, out.tolist(), strict=True)) == reads
+
+
+def test_an_open_array_is_as_long_as_its_initialiser():
+    before = (
+        ".global .u16 open[] = {1, 2, 3};\n.global .u32 one[] = {7};"
+        "\n.global .u8 nested[][2] = {{1, 2}, {3, 4}, {5, 6}};\n"
+    )
+    sim = Sim(body("", before=before))
+    size = ctypes.c_size_t()
+    sim.lib.sim_global.restype = ctypes.c_void_p
+    for name, bytes_of in ((b"open", 6), (b"one", 4), (b"nested", 6)):
+        assert sim.lib.sim_global(sim.module, name, ctypes.byref(size))
+        assert size.value == bytes_of, name
+
+
+def test_a_frames_variables_are_aligned():
+    """What a body declares in local memory lies where its type or .align asks, each with its own bytes."""
+    sim = Sim(
+        body(
+            ".local .b8 odd[3]; .local .b64 wide; .local .b8 another; .local .align 16 .b8 block[16];"
+            " .local .v4 .b32 quad;",
+            "mov.u64 %rd2, 0x1122334455667788; mov.u32 %r2, 9; st.local.u64 [wide], %rd2; st.local.u8 [odd+2], %r2;",
+            "st.local.u8 [another], %r2; st.local.v2.u64 [block], {%rd2, %rd2};"
+            " st.local.v4.u32 [quad], {%r2, %r2, %r2, %r2};",
+            "ld.local.u64 %rd3, [wide]; ld.local.u8 %r3, [odd+2]; ld.local.u64 %rd4, [block+8];"
+            " ld.param.u64 %rd1, [p];",
+            "st.global.u64 [%rd1], %rd3; st.global.u64 [%rd1+8], %rd4; st.global.u32 [%rd1+16], %r3;",
+        )
+    )
+    out = sim.buffer(np.zeros(3, np.uint64))
+    assert sim.launch("k", out, block=1) == 0, sim.findings
+    assert out.tolist() == [0x1122334455667788, 0x1122334455667788, 9]
 
 
 def test_parameters_of_every_kind():
