@@ -104,7 +104,10 @@ AREAS: dict[str, Area] = {
             "test_rounds.py",
         ),
     ),
-    "history": Area(("scripts/history/*.py", "scripts/evidence/readme.py"), ("test_readme.py", "test_history.py")),
+    "history": Area(
+        ("scripts/history/*.py", "scripts/evidence/readme.py"),
+        ("test_readme.py", "test_history_plots.py", "test_history.py"),
+    ),
     "cost-model": Area(
         ("scripts/cost_model/*.py",), ("test_cost_counters.py", "test_account.py", "test_live_counts.py")
     ),

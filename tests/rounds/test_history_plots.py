@@ -1,0 +1,229 @@
+"""What the plots draw, mark by mark, and which figures they are drawn from."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from scripts.evidence import readme
+from scripts.history import data, plots
+from scripts.history.data import ShapeSeries
+
+FLOOR_US, PEER_US = 4.0, {"cuBLAS": 20.0, "Triton": 30.0}
+ROUNDS = [
+    (4, "adopted", 40.0, True),
+    (5, "rejected", 44.0, False),
+    (7, "inconclusive", 39.0, False),
+    (9, "adopted", 36.0, True),
+    (11, "adopted", 37.0, False),
+]
+
+
+@pytest.fixture
+def series():
+    return ShapeSeries("256x4096x7168", FLOOR_US, "the floor", list(ROUNDS), dict(PEER_US))
+
+
+def drawn(series):
+    axes = Figure().subplots()
+    plots.draw_shape(axes, series)
+    return axes
+
+
+def test_every_round_is_a_mark_of_its_verdict(series):
+    marks = drawn(series).collections
+    assert [tuple(mark.get_offsets()[0]) for mark in marks] == [(i, us) for i, (_, _, us, _) in enumerate(ROUNDS)]
+    ours = to_rgba(plots.OURS)
+    faces = [tuple(mark.get_facecolor()[0]) if len(mark.get_facecolor()) else None for mark in marks]
+    assert faces == [ours, ours, None, ours, ours]
+    closed = [len(mark.get_paths()[0].vertices) > 8 for mark in marks]  # a circle, not a cross
+    assert closed == [True, False, True, True, True]
+    assert all(tuple(mark.get_edgecolor()[0]) == ours for mark in marks)
+
+
+def test_lines_are_the_floor_the_baselines_and_the_best_so_far(series):
+    floor, *peers, best = drawn(series).lines
+    assert (floor.get_ydata()[0], floor.get_linestyle(), floor.get_color()) == (FLOOR_US, "--", plots.FLOOR)
+    assert [(line.get_ydata()[0], line.get_color()) for line in peers] == [
+        (20.0, plots.PEERS[0]),
+        (30.0, plots.PEERS[1]),
+    ]
+    assert list(best.get_xdata()) == [0, 1, 2, 3, 4] and list(best.get_ydata()) == [40.0, 40.0, 40.0, 36.0, 36.0]
+    assert best.get_drawstyle() == "steps-post" and best.get_color() == plots.OURS
+    series.rounds[0] = (4, "rejected", 40.0, False)
+    assert list(drawn(series).lines[-1].get_xdata()) == [3, 4]  # from the first that leads
+
+
+def test_axes_hold_every_mark_and_name_rounds_and_times(series):
+    axes = drawn(series)
+    assert axes.get_title(loc="left") == "256 4096 7168" and axes.get_ylabel() == "us"
+    assert axes.get_ylim() == pytest.approx((0.85 * 4.0, 1.18 * 44.0)) and axes.get_yscale() == "log"
+    assert list(axes.get_yticks()) == [4, 5, 6, 8, 10, 15, 20, 30, 40, 50]
+    assert axes.yaxis.get_major_formatter()(15.0, 0) == "15" and len(axes.yaxis.get_minorticklocs()) == 0
+    assert axes.get_xlim() == (-0.6, 4.6) and list(axes.get_xticks()) == [0, 1, 2, 3, 4]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0004", "0005", "0007", "0009", "0011"]
+    assert list(axes.texts) == []
+
+
+def test_many_rounds_have_eight_labels_at_most(series):
+    for count, step in ((8, 1), (9, 2), (16, 2), (17, 3)):
+        series.rounds = [(i, "adopted", 5.0, False) for i in range(count)]
+        axes = drawn(series)
+        assert list(axes.get_xticks()) == list(range(0, count, step)) and axes.get_xlim()[1] == count - 0.4
+        assert [label.get_text() for label in axes.get_xticklabels()] == [f"{i:04d}" for i in range(0, count, step)]
+
+
+def test_without_rounds_the_plot_says_so(series):
+    series.rounds = []
+    axes = drawn(series)
+    assert [text.get_text() for text in axes.texts] == ["no round measured yet"] and list(axes.collections) == []
+    assert axes.get_ylim() == pytest.approx((0.85 * 4.0, 1.18 * 30.0)) and axes.get_xlim() == (-0.6, 0.6)
+
+
+def test_the_legend_names_what_is_there(series):
+    def labels(*of):
+        return [handle.get_label() for handle in plots.legend_handles(list(of))]
+
+    other = ShapeSeries("x", 1.0, "another", [], {"Triton": 1.0, "torch": 2.0})
+    ours = ["ours: adopted", "ours: rejected", "ours: inconclusive"]
+    assert labels(other) == ["another", "Triton", "torch"]
+    assert labels(other, series) == [*ours, "another", "Triton", "torch", "cuBLAS"]
+    handles = plots.legend_handles([series])
+    assert [handle.get_marker() for handle in handles[:3]] == ["o", "x", "o"]
+    assert [handle.get_linestyle() for handle in handles[:3]] == ["None"] * 3
+    assert handles[2].get_markerfacecolor() == "none" and handles[3].get_linestyle() == "--"
+    assert [handle.get_color() for handle in handles[3:]] == [plots.FLOOR, *plots.PEERS[:2]]
+
+
+def test_all_shapes_in_one_figure(series):
+    shapes = [ShapeSeries(name, 4.0, "the floor", list(ROUNDS)) for name in ("1x2x3", "4x5x6", "7x8x9", "9x9x9")]
+    figure = plots.progress_figure(shapes, "H200")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["1 2 3", "4 5 6", "7 8 9", "9 9 9"]
+    assert "on H200" in figure.get_suptitle() and len(figure.legends[0].get_texts()) == 4
+    assert [axes.get_title(loc="left") for axes in plots.shape_figure(series).axes] == ["256 4096 7168"]
+
+
+def a_round(number, **changes):
+    base = {
+        "number": number,
+        "title": "Some idea",
+        "prediction": {
+            "shapes": {"a": [0.8, 0.9], "b": [0.2, 0.4]},
+            "viewpoints": {"theory": {"ratio": 0.5}, "performance": {"ratio": 0.7}},
+        },
+        "measurement": {"geomean": {"ratio": 0.95, "low": 0.93, "high": 0.97}},
+    }
+    return base | changes
+
+
+def test_predictions_stand_beside_what_was_measured():
+    assert plots.prediction_figure([a_round(1, prediction=None)]) is None
+    rows = [
+        a_round(1),
+        a_round(2, prediction=None),
+        a_round(3, measurement=None, title="A title that is much too long to stand beside its row"),
+        {
+            "number": 4, "title": "Theirs", "prediction": None, "measurement": None,
+            "inherited": {"predicted": [0.6, 0.7], "figures": [{"after_us": 3.0, "before_us": 4.0}]},
+        },
+    ]  # fmt: skip
+    (axes,) = plots.prediction_figure(rows).axes
+    found = [
+        ([round(x, 4) for x in line.get_xdata()], list(line.get_ydata()), line.get_marker()) for line in axes.lines
+    ]
+    interval = [0.4, 0.6]
+    assert found == [
+        (interval, [0, 0], "None"),
+        ([0.5], [0], "D"),
+        ([0.7], [0], "^"),
+        ([0.93, 0.97], [0, 0], "None"),
+        ([0.95], [0], "o"),
+        (interval, [1, 1], "None"),
+        ([0.5], [1], "D"),
+        ([0.7], [1], "^"),
+        ([0.6, 0.7], [2, 2], "None"),
+        ([0.75], [2], "o"),
+        ([1.0, 1.0], [0, 1], "None"),
+    ]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["0001 Some idea", "0003 A title that is much too long to ...", "0004 Theirs (inherited)"]
+    assert axes.get_ylim() == (2.6, -0.6) and list(axes.get_yticks()) == [0, 1, 2]
+    labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
+    assert labels == ["predicted", "performance", "practicality", "theory", "measured"]
+
+
+def test_a_plot_in_the_page_takes_its_colours_and_width(series):
+    text = plots.svg(plots.shape_figure(series), "first", "times of a shape")
+    head = text[: text.index(">")]
+    assert head.startswith('<svg role="img" aria-label="times of a shape" ')
+    assert "viewBox" in head and not re.search(r'\b(width|height)="', head)
+    assert plots.INK not in text and "currentColor" in text and plots.OURS in text
+    assert "<style" not in text and "<metadata" not in text and "<text" in text
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert ids and all(name.startswith("first-") for name in ids)
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', text)) <= set(ids)
+    assert "system-ui" in text and plots.svg(plots.shape_figure(series), "first", "times of a shape") == text
+
+
+def test_a_plot_as_a_file_names_its_data(series, tmp_path):
+    path = tmp_path / "x.png"
+    plots.png(plots.shape_figure(series), path, "ab" * 32)
+    assert data.png_digest(path) == "ab" * 32 and b"Software" not in path.read_bytes()
+    plots.png(plots.shape_figure(series), path, "no digest")
+    assert data.png_digest(path) is None
+
+
+# --- data ------------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_is_of_every_figure(series):
+    digests = {data.series_digest([series])}
+    for change in ({"floor": 5.0}, {"floor_label": "x"}, {"shape": "y"}, {"peers": {}}, {"rounds": ROUNDS[:-1]}):
+        digests.add(data.series_digest([ShapeSeries(**(vars(series) | change))]))
+    digests.add(data.series_digest([series, series]))
+    assert len(digests) == 7
+
+
+def test_the_chip_is_that_of_the_latest_measurement():
+    def measured(chip, backend="hopper"):
+        return {"backend": backend, "measurement": chip and {"chip": chip}}
+
+    assert data.chip_of([]) == data.chip_of([measured(None), measured("B200", "blackwell")]) == "H200"
+    assert data.chip_of([measured("H100"), measured("H20"), measured(None)]) == "H20"
+    assert data.chip_of([measured("B200", "blackwell"), measured("H100")], "blackwell") == "B200"
+
+
+# --- the README's tables -----------------------------------------------------------------------------------------
+
+
+def test_a_comparison_without_a_baseline_has_no_row_of_it():
+    found = {"chip": "C", "driver": "D", "commit": "0123456789", "median_us": {"auto": {"1x2x3": 10.0}}}
+    assert readme.hopper(found) == (
+        "C, driver D, commit 0123456:\n\n| us a call | 1 2 3 | geomean | ours / this |\n| --- | --- | --- | --- |\n"
+        "| **this package** | 10.0 | 10.0 | 1.00 |"
+    )
+
+
+def test_the_readme_is_checked_or_written(monkeypatch, tmp_path, capsys):
+    blocks = "".join(f"<!-- generated:{name} -->old<!-- /generated:{name} -->\nkept\n" for name in ("a", "b"))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"x": name * 2}))
+    (tmp_path / "README.md").write_text(blocks)
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    monkeypatch.setattr(readme, "BLOCKS", {n: (f"{n}.json", lambda found: f"{found['x']} \\1") for n in ("a", "b")})
+    monkeypatch.setattr(readme.render, "__defaults__", (tmp_path,))
+    assert readme.main(["--check"]) == 1 and "README.md: tables are not current" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == blocks
+    assert readme.main([]) == 0
+    written = (tmp_path / "README.md").read_text()
+    assert written == "".join(
+        f"<!-- generated:{name} -->\n{name * 2} \\1\n<!-- /generated:{name} -->\nkept\n" for name in ("a", "b")
+    )
+    assert readme.main(["--check"]) == 0 and capsys.readouterr().err == ""
+    (tmp_path / "README.md").write_text(written * 2)
+    with pytest.raises(ValueError, match="has 2 blocks <!-- generated:a -->; expected one"):
+        readme.main([])
