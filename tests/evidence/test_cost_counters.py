@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ def nothing_remembered():
 
 
 def test_a_simulation_is_a_process_with_its_settings(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("NVFP4_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("NVFP4_OTHER", "kept")
     script = (
         "import json, os, sys\n"

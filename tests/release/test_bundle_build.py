@@ -227,9 +227,10 @@ class TestCommand:
     def run(self, monkeypatch, tmp_path, capsys):
         output = tmp_path / "deep" / "out.py"
 
-        def run(*arguments, compiler=True, compiled=(1.25, ""), harness=0):
+        def run(*arguments, compiler=True, compiled=(1.25, ""), harness=0, findings=(), notes=()):
             called = []
             monkeypatch.setattr(bundle, "has_compiler", lambda target: compiler)
+            monkeypatch.setattr(bundle, "lint", lambda content: (list(findings), list(notes)))
             monkeypatch.setattr(bundle, "compile_bundle", lambda text, target: called.append("import") or compiled)
             monkeypatch.setattr(bundle, "run_harness", lambda text, cases: called.append(f"{cases}") or harness)
             status = bundle.main(["--target", "cpu", "--output", str(output), *arguments])
@@ -266,10 +267,8 @@ class TestCommand:
         assert (done.status, done.called[1]) == (1, "x.txt") and not done.output.exists()
         assert "the harness ended with exit status 7" in done.said.err
 
-    def test_findings_come_before_any_compilation(self, run, monkeypatch):
-        found = [bundle.Finding(1, 2, "rule", "why")]
-        monkeypatch.setattr(bundle, "lint", lambda content: (found, ["a note"]))
-        done = run("--check")
+    def test_findings_come_before_any_compilation(self, run):
+        done = run("--check", findings=[bundle.Finding(1, 2, "rule", "why")], notes=["a note"])
         assert (done.status, done.called) == (1, []) and not done.output.exists()
         assert f"{done.output}:1:2: rule: why" in done.said.out and "bundle: note: a note" in done.said.err
 

@@ -31,6 +31,14 @@ def put(**values):
     return lambda data: data.update(values)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_plot():
+    """The plot takes long to draw, and is tested with the history."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds_check, "plot_problems", lambda tank: [])
+        yield
+
+
 @pytest.fixture(scope="module")
 def measured_once(tmp_path_factory):
     return measure_all(make_tank(tmp_path_factory.mktemp("order") / "repo"), ("deep", "same"))
