@@ -67,7 +67,8 @@ def built(root, tmp_path_factory):
     (folder / "empty.cu").touch()
     dry = subprocess.run([nvcc.stdout.strip(), "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True)
     include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
-    flags = ["-D_GNU_SOURCE", "-isystem", include, "-std=c11", "-fPIC", "-shared", "-pthread", "-Wall", "-Werror"]
+    flags = ["-D_GNU_SOURCE", "-isystem", include, "-std=c11", "-fPIC", "-pthread", "-Wall", "-Werror"]
+    flags += ["-shared", "-Wl,-Bsymbolic"]  # or the CUDA runtime of a torch in this process takes the fake one's place
     source = root / "tests" / "submission" / "c" / "fake_cudart.c"
     subprocess.run(["gcc", *flags, "-o", folder / "fake.so", source, *objects, "-lm"], check=True)
     return folder / "fake.so"
