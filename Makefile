@@ -74,14 +74,14 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 $(LIBRARY): $(OBJS)
 	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
 -include $(OBJS:.o=.d)
--include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk)
+-include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
 $(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize mutate
+.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize mutate micro
 FORCE:
 
 help: ## list the targets (the default)
@@ -105,7 +105,8 @@ run: build ## set up, build, run the ten tests and the four benchmarks on the be
 
 # What tests run beside the library: built before them, because several of them run at a time.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
-TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/libcudart_sim.a)
+TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim \
+                   $(BUILD)/libcudart_sim.a)
 test-programs: $(TEST_PROGRAMS)
 	@:
 
@@ -166,6 +167,10 @@ first-day: ## on a B200 or H200: build, check, time, compare, write build/first_
 
 blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)
+
+MICRO_ARGS ?=
+micro: $(BUILD)/micro ## on an sm_90a device: measure what a model of its time needs (seconds), write build/micro.json
+	@python=$$(scripts/setup.sh run) && $$python -m scripts.bench.micro $(MICRO_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU backend

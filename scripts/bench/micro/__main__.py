@@ -1,0 +1,78 @@
+"""Measures the parameters of the GPU at hand and writes them with the chip, its driver and the program's digest.
+
+    make micro                                   # build/micro.json and a table
+    python -m scripts.bench.micro --json FILE alu tensor
+
+Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches; all without a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "build" / "micro"
+SECONDS = 180  # the program ends itself before
+
+
+def device() -> dict[str, str]:
+    """Name, driver and clocks of the first GPU, as nvidia-smi gives them."""
+    keys = {"chip": "name", "driver": "driver_version", "max_sm_clock": "clocks.max.sm", "memory_clock": "clocks.mem"}
+    command = ["nvidia-smi", "--id=0", f"--query-gpu={','.join(keys.values())}", "--format=csv,noheader"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(zip(keys, (field.strip() for field in answer.strip().split(",")), strict=True))
+
+
+def sources_digest() -> str:
+    """SHA-256 of the program's sources, in order of their names: which program measured."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.cu*")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def rows_of(output: str) -> list[dict[str, object]]:
+    """The program's lines as objects; ValueError for a line that is none."""
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def document(environment: dict[str, str], rows: list[dict[str, object]]) -> str:
+    """The JSON to keep: environment, digest, then a row a line."""
+    head = json.dumps({**environment, "sources_sha256": sources_digest()})
+    return head[:-1] + ',\n"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n"
+
+
+def main() -> int:
+    """Runs the program, prints its rows, writes the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "micro.json", metavar="FILE")
+    options = parser.parse_args()
+    if not PROGRAM.is_file():
+        print("micro: build/micro is not built; run `make micro` where nvcc is", file=sys.stderr)
+        return 2
+    try:
+        environment = device()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"micro: no CUDA device: {error}", file=sys.stderr)
+        return 2
+    done = subprocess.run([str(PROGRAM), *options.groups], capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode != 0:
+        print(f"micro: the program ended with {done.returncode}: {done.stderr.strip()[-500:]}", file=sys.stderr)
+        return 1
+    rows = rows_of(done.stdout)
+    options.json.write_text(document(environment, rows))
+    for row in rows:
+        named = ", ".join(f"{key} {value}" for key, value in row["parameters"].items())
+        print(f"{row['name']:34} {row['value']:>12} {row['unit']}  {named}")
+    print(f"{len(rows)} rows of an {environment['chip']}, driver {environment['driver']}: {options.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+# The microbenchmarks' program, for the card at hand and, where the simulator runs kernels, for the simulator.
+MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rates launches
+MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
+ifneq ($(filter hopper,$(GPU_PARTS)),)
+$(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)
+	$(NVCC) -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
+$(BUILD)/micro_sim: $(MICRO:%=$(BUILD)/micro_objects/sim/%.o) $(BUILD)/libcudart_sim.a
+	$(CXX) -o $@ $^ -lpthread -lm
+$(BUILD)/micro_objects/card/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=sm_90a -MF $(@:.o=.d) -c -o $@ $<
+$(BUILD)/micro_objects/sim/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
+-include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)
+endif

@@ -1,0 +1,126 @@
+#include "micro.cuh"
+
+#include <signal.h>
+#include <unistd.h>
+
+#define MAX_SECONDS  170 /* all of it, so that a kernel that hangs costs no more */
+#define RESULT_WORDS (1 << 16)
+#define FLUSH_BYTES  ((size_t)512 << 20)
+#define EXIT_FAILED  1
+#define EXIT_TIMEOUT 3
+
+void check(const char *what, cudaError_t error) {
+    if (error != cudaSuccess) {
+        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+        exit(EXIT_FAILED);
+    }
+}
+
+void report(const char *name, const char *parameters, double value, const char *unit) {
+    printf("{\"name\": \"%s\", \"parameters\": {%s}, \"value\": %.6g, \"unit\": \"%s\"}\n", name, parameters,
+           value, unit);
+    fflush(stdout);
+}
+
+static int ascending(const void *x, const void *y) {
+    double left = *(const double *)x, right = *(const double *)y;
+    return (left > right) - (left < right);
+}
+
+double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+uint64_t *results(int words) {
+    static uint64_t *buffer;
+    if (words > RESULT_WORDS) {
+        fprintf(stderr, "results: %d words asked for, %d are there\n", words, RESULT_WORDS);
+        exit(EXIT_FAILED);
+    }
+    if (buffer == NULL) {
+        check("cudaMalloc", cudaMalloc((void **)&buffer, RESULT_WORDS * sizeof *buffer));
+    }
+    return buffer;
+}
+
+void launch(const void *kernel, struct shape shape, void **arguments) {
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)(shape.cluster > 0 ? shape.cluster : 1);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config;
+    memset(&config, 0, sizeof config);
+    config.gridDim = dim3((unsigned)shape.ctas, 1, 1);
+    config.blockDim = dim3((unsigned)shape.threads, 1, 1);
+    config.dynamicSmemBytes = (size_t)shape.shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = shape.cluster > 1;
+    if (shape.shared_bytes > 0) {
+        check("cudaFuncSetAttribute",
+              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
+    }
+    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
+    check("kernel", cudaDeviceSynchronize());
+}
+
+double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words) {
+    double spans[LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        uint64_t span[2] = {UINT64_MAX, 0};
+        check("cudaMemcpy", cudaMemcpy(words, span, sizeof span, cudaMemcpyHostToDevice));
+        launch(kernel, shape, arguments);
+        check("cudaMemcpy", cudaMemcpy(span, words, sizeof span, cudaMemcpyDeviceToHost));
+        if (i >= 0) {
+            spans[i] = (double)(span[1] - span[0]);
+        }
+    }
+    return median(spans, LAUNCHES);
+}
+
+void flush_l2(void) {
+    static void *buffer;
+    if (buffer == NULL) {
+        check("cudaMalloc", cudaMalloc(&buffer, FLUSH_BYTES));
+    }
+    check("cudaMemset", cudaMemset(buffer, 1, FLUSH_BYTES));
+    check("cudaDeviceSynchronize", cudaDeviceSynchronize());
+}
+
+int sm_count(void) {
+    int sms = 0;
+    check("cudaDeviceGetAttribute", cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+    return sms;
+}
+
+static void out_of_time(int signal) {
+    (void)signal;
+    static const char said[] = "out of time\n";
+    ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
+    (void)ignored;
+    _exit(EXIT_TIMEOUT);
+}
+
+static const struct group {
+    const char *name;
+    void (*run)(void);
+} groups[] = {{"alu", alu},           {"shared_memory", shared_memory},
+              {"tensor", tensor},     {"synchronisation", synchronisation},
+              {"copies", copies},     {"copy_rates", copy_rates},
+              {"clusters", clusters}, {"launches", launches}};
+
+/* micro [GROUP...]: the groups named, or all. */
+int main(int count, char **arguments) {
+    signal(SIGALRM, out_of_time);
+    alarm(MAX_SECONDS);
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        bool chosen = count == 1;
+        for (int i = 1; i < count; i++) {
+            chosen = chosen || strcmp(arguments[i], groups[g].name) == 0;
+        }
+        if (chosen) {
+            groups[g].run();
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* Microbenchmarks of one GPU: small kernels, each of which measures one parameter of the chip.
+ *
+ * The same program runs on a card and on the simulator. It prints a JSON object a line:
+ *   {"name": "wgmma_cycles", "parameters": {"n": 64, ...}, "value": 32.0, "unit": "cycles"}
+ * A value is the median over launches of one process. Cycles are those of the SM's clock64. */
+#ifndef MICRO_CUH
+#define MICRO_CUH
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../submission/gpu/ptx.cuh"
+
+#define WARP_LANES       32
+#define WARPGROUP_LANES  128
+#define MAX_CTA_SHARED   232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
+#define SWIZZLE_ATOM     1024 /* HW: alignment of a 128-byte swizzle atom (PTX ISA, shared-memory descriptor) */
+#define LAUNCHES         9    /* a median of so many */
+#define WARM_UP_LAUNCHES 2
+
+/* ---- what the device tells of time ---- */
+
+static __device__ __forceinline__ uint64_t clock64_now(void) {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
+    return now;
+}
+
+static __device__ __forceinline__ uint64_t globaltimer_now(void) {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+static __device__ __forceinline__ void wait_parity(struct mbarrier barrier, uint32_t parity) {
+    while (!mbarrier_try_wait_parity(barrier, parity)) {
+    }
+}
+
+/* First and last clock of a CTA's warps: its time on the SM, whose clock all of them read. */
+static __device__ __forceinline__ void note_span(uint64_t *span, uint64_t start, uint64_t end) {
+    atomicMin((unsigned long long *)&span[0], (unsigned long long)start);
+    atomicMax((unsigned long long *)&span[1], (unsigned long long)end);
+}
+
+/* ---- the host's side ---- */
+
+struct shape {
+    int ctas, threads, cluster, shared_bytes;
+};
+
+/* Ends the program, naming what failed, but for success. */
+void check(const char *what, cudaError_t error);
+/* Prints one line; `parameters` is the inside of a JSON object. */
+void report(const char *name, const char *parameters, double value, const char *unit);
+double median(double *values, int count);
+/* A device buffer of 64-bit words that lives as long as the program, all bytes 0xff in words [0, ones). */
+uint64_t *results(int words);
+/* Launches `kernel` and waits for it. */
+void launch(const void *kernel, struct shape shape, void **arguments);
+/* The median over launches of words[end] - words[start] that the kernel leaves in results(). */
+double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words);
+/* Reads as much as L2 holds several times over, so that what was there before is gone. */
+void flush_l2(void);
+int sm_count(void);
+
+void alu(void);
+void shared_memory(void);
+void tensor(void);
+void copies(void);
+void copy_rates(void);
+void synchronisation(void);
+void clusters(void);
+void launches(void);
+
+#endif

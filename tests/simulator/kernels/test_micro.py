@@ -1,0 +1,52 @@
+"""The microbenchmarks' program on the simulator, and what an H200 gave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from scripts.bench.micro.__main__ import rows_of, sources_digest
+
+QUICK_GROUPS = ("synchronisation", "clusters")
+
+
+@pytest.fixture(scope="module")
+def recorded(root):
+    return json.loads((root / "scripts" / "bench" / "micro" / "h200.json").read_text())
+
+
+def test_the_program_runs_clean_on_the_simulator_and_asks_what_the_card_was_asked(root, recorded):
+    program = root / "build" / "micro_sim"
+    if not program.is_file():
+        pytest.skip("build/micro_sim is not built here")
+    done = subprocess.run([program, *QUICK_GROUPS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stderr, done.stderr
+    rows = rows_of(done.stdout)
+    asked = [(row["name"], row["parameters"]) for row in rows]
+    names = {name for name, _ in asked}
+    assert {"mbarrier_round_trip_cycles", "cluster_barrier_cycles", "remote_copy_bytes_a_cycle"} <= names
+    assert sorted(map(str, asked)) == sorted(
+        str((row["name"], row["parameters"])) for row in recorded["rows"] if row["name"] in names
+    )
+
+
+def test_the_recorded_rows_come_from_these_sources(recorded):
+    assert recorded["chip"] == "NVIDIA H200"
+    assert recorded["sources_sha256"] == sources_digest()
+
+
+def test_no_parameter_was_measured_twice_or_as_nothing(recorded):
+    keys = [(row["name"], json.dumps(row["parameters"], sort_keys=True)) for row in recorded["rows"]]
+    assert len(set(keys)) == len(keys)
+    positive = [row for row in recorded["rows"] if row["unit"] in ("cycles", "us", "GHz", "bytes a cycle")]
+    assert len(positive) > 300 and all(row["value"] > 0 for row in positive)
+
+
+def test_wgmma_takes_half_its_n_in_cycles(recorded):
+    for row in recorded["rows"]:
+        p = row["parameters"]
+        if row["name"] == "wgmma_interval_cycles" and p["warpgroups"] == 1 and p["n"] >= 64:
+            assert row["value"] == pytest.approx(p["n"] / 2, abs=0.5), p
