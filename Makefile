@@ -81,7 +81,7 @@ $(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
 	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table first-day sanitize mutate micro
+.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
 FORCE:
 
 help: ## list the targets (the default)
@@ -156,14 +156,14 @@ history: ## render the rounds as one page, build/history/index.html, with plots
 compare: build ## on a CUDA device: time the GPU backend against cuBLAS and Triton
 	@python=$$(scripts/setup.sh run) && $$python -m scripts.bench.check_gpu && $$python -m scripts.bench.compare $(COMPARE_ARGS)
 
-account: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
+cost-model: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
 	@python=$$(scripts/setup.sh test) && \
-	$$python -m scripts.cost_model.counters account --json shark_tank/account_counters.json && \
+	$$python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json && \
 	$$python -m scripts.cost_model && $$python -m scripts.evidence.readme
 
-FIRST_DAY_ARGS ?=
-first-day: ## on a B200 or H200: build, check, time, compare, write build/first_day.json to send back
-	@python=$$(scripts/setup.sh run) && $$python -m scripts.bring_up $(FIRST_DAY_ARGS)
+BRING_UP_ARGS ?=
+bring-up: ## on a B200 or H200: build, check, time, compare, write build/bring_up.json to send back
+	@python=$$(scripts/setup.sh run) && $$python -m scripts.bring_up $(BRING_UP_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from scripts.common import tile_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -75,21 +75,17 @@ def library_path(root: Path) -> Path:
 class Tiles:
     """What build/tile_table says of the GPU backends' tiles (submission/tile_table/main.c)."""
 
-    def __init__(self, program: Path) -> None:
-        self.program = program
-        self.table = json.loads(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+    def __init__(self) -> None:
+        self.program = tile_table.PROGRAM
+        self.table = tile_table.printed()
 
     def selected(self, backend: str, sms: int, *shape: int) -> dict[str, int | str]:
         """The tile selected for m, n, k and maybe l, its CTAs and its predicted cost."""
         text = "x".join(map(str, shape))
-        command = [self.program, backend, str(sms), text]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)[text]
+        return tile_table.selected(backend, sms, text)[text]
 
 
 @pytest.fixture(scope="session")
-def tiles(root: Path) -> Tiles:
+def tiles() -> Tiles:
     """The library's own tile table."""
-    program = root / os.environ.get("BUILD", "build") / "tile_table"
-    if not program.is_file():
-        pytest.fail(f"{program} does not exist; run `make build` first")
-    return Tiles(program)
+    return Tiles()

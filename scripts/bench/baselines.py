@@ -1,4 +1,4 @@
-"""The peers of compare.py: what else computes this problem, or the largest part of it, on a CUDA device."""
+"""The baselines of compare.py: what else computes this problem, or the largest part of it, on a CUDA device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Call = Callable[[int], object]
 
-PEERS = {
+BASELINES = {
     "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on operands expanded beforehand; no SiLU, no expansion",
     "cublas_two_gemms": "two cuBLAS GEMMs on expanded operands, then silu * mul",
     "expand_cublas": "from NVFP4: expand the three operands, one [2N, K] GEMM, silu * mul",
@@ -38,8 +38,8 @@ def fast_expand(codes: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor) 
     return (grouped * scales.half().unsqueeze(-1)).view(codes.shape[0], -1)
 
 
-def peer(problem: Problem, name: str) -> Call:
-    """A peer's call on input i."""
+def baseline(problem: Problem, name: str) -> Call:
+    """A baseline's call on input i."""
     makers: dict[str, Callable[[Problem], Call]] = {
         "cublas_one_gemm": lambda p: lambda i: torch.mm(p.expanded[i][0], p.stacked[i].t(), out=p.both),
         "cublas_two_gemms": _two_gemms,

@@ -1,7 +1,7 @@
-"""Checks the GPU back end on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
+"""Checks the GPU backend on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
-of these configurations of the back end's config.h, or with all.  --device cpu takes the CPU back end, or with
+of these configurations of the backend's config.h, or with all.  --device cpu takes the CPU backend, or with
 NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
 
@@ -18,15 +18,15 @@ import torch
 
 from eval.cases import read_cases
 from reference.reference import check_against_oracle, check_implementation, generate_input
-from scripts.cost_model.tables import config_table
+from scripts.common import tile_table
 from submission.submission import backends, custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 EDGES = (1, 40, 72, 129, 200, 1000)
 EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configuration that splits K
 REPEATS = 1000
-CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")  # a back end reads its own
-REFUSAL = "for configuration"  # how a back end says that a named configuration does not take a shape
+CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")  # a backend reads its own
+REFUSAL = "for configuration"  # how a backend says that a named configuration does not take a shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"
 
@@ -183,9 +183,9 @@ def errors() -> Verdict:
     os.environ["NVFP4_BACKEND"] = "cpu"
     try:
         custom_kernel(data)
-        yield "cpu back end on CUDA tensors", False, "was accepted"
+        yield "cpu backend on CUDA tensors", False, "was accepted"
     except ValueError as error:
-        yield "cpu back end on CUDA tensors", "CUDA" in str(error), str(error)
+        yield "cpu backend on CUDA tensors", "CUDA" in str(error), str(error)
     finally:
         del os.environ["NVFP4_BACKEND"]
     yield "works afterwards", *check_implementation(data, custom_kernel(data))
@@ -219,9 +219,9 @@ def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
 
 
 def every_config() -> list[str]:
-    """The configurations of the GPU back end that runs here."""
+    """The configurations of the GPU backend that runs here."""
     usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
-    return list(config_table(os.environ.get("NVFP4_BACKEND") or usable[0]))
+    return list(tile_table.tiles(os.environ.get("NVFP4_BACKEND") or usable[0]))
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
-"""Times the GPU back end against its peers, side by side in one run on a CUDA device.
+"""Times the GPU backend against baselines, side by side in one run on a CUDA device.
 
-Variants: `auto` (the library's own choice), names of the back end's config.h, and any of them with `+again` (the
+Variants: `auto` (the library's own choice), names of the backend's config.h, and any of them with `+again` (the
 same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take the
-library given by --library NAME=FILE instead of this checkout's.  Peers: scripts/bench/baselines.py.
+library given by --library NAME=FILE instead of this checkout's.  Baselines: baselines.py.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
@@ -32,7 +32,7 @@ from eval.report import print_table
 from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
-from scripts.bench.baselines import PEERS, ROUNDED, UNGATED, Call, gated, peer
+from scripts.bench.baselines import BASELINES, ROUNDED, UNGATED, Call, baseline, gated
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
 FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
 SEED = 1111
-HALF_TOLERANCE = 2e-2  # of the peers that round the two products to fp16, relative to the largest output
+HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, relative to the largest output
 
 
 class Problem:
@@ -197,10 +197,10 @@ def run_shape(
     left_out: dict[str, str] = {}
     for name in variants:
         try:
-            call = peer(problem, name) if name in PEERS else ours(problem, name, options.kernels)
+            call = baseline(problem, name) if name in BASELINES else ours(problem, name, options.kernels)
             getattr(call, "prepare", lambda: None)()
             wrong = check(problem, name, call, wants)
-        except Exception as error:  # a peer that cannot run is a line of the report, not the end of it
+        except Exception as error:  # a baseline that cannot run is a line of the report, not the end of it
             wrong = f"{name}: {type(error).__name__}: {str(error)[:300]}"
         if wrong:
             left_out[name] = wrong
@@ -229,7 +229,7 @@ def run_shape(
 def report(
     samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]], chip_name: str
 ) -> None:
-    """One table: medians, and each variant against the first peer and the first variant."""
+    """One table: medians, and each variant against the first baseline and the first variant."""
     header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
     header += [f"/ {variants[0]}", "/ cublas_one_gemm"]
     by: dict[str, list[list[float]]] = {
@@ -258,7 +258,7 @@ def main() -> int:
     """Runs the comparison; prints the table and writes samples, environment and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
-    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated; empty for none")
+    parser.add_argument("--baselines", default=",".join(BASELINES), help="comma-separated; empty for none")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
     parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
     parser.add_argument("--repeats", type=int, default=20)
@@ -276,7 +276,7 @@ def main() -> int:
     torch.backends.cuda.matmul.allow_tf32 = False
     named = (entry.split("=", 1) for entry in options.library)
     options.kernels = {"": custom_kernel} | {name: load_shim(path) for name, path in named}
-    variants = [name for name in (*options.variants.split(","), *options.peers.split(",")) if name]
+    variants = [name for name in (*options.variants.split(","), *options.baselines.split(",")) if name]
     shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
     shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
     commit = options.commit
@@ -308,7 +308,7 @@ def main() -> int:
     print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
     for reason in left_out.values():
         print(f"left out: {reason}")
-    return 1 if any(name not in PEERS for name in left_out) else 0
+    return 1 if any(name not in BASELINES for name in left_out) else 0
 
 
 if __name__ == "__main__":

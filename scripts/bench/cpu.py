@@ -1,4 +1,4 @@
-"""Times the CPU back end against torch on the four benchmark shapes, side by side in one run.
+"""Times the CPU backend against torch on the four benchmark shapes, side by side in one run.
 
 Two ratios, each a median over interleaved repeats (above 1: the library is faster):
   same job       torch from the same NVFP4 inputs: expand, two fp32 matmuls, silu * mul
@@ -93,7 +93,7 @@ def main() -> int:
     table.append(["geometric mean", "", "", "", *(f"{geomeans[name]:.2f}" for name in TARGETS)])
     print(environment)
     print_table(
-        f"CPU back end against torch, medians of {options.repeats} interleaved repeats",
+        f"CPU backend against torch, medians of {options.repeats} interleaved repeats",
         ["M N K", "ours, ms", "torch same job, ms", "torch matmuls, ms", "same job / ours", "matmuls / ours"],
         table,
     )

@@ -1,6 +1,6 @@
-"""What a first-day report says of the machine, or of the library.
+"""What a bring-up report says of the machine, or of the library.
 
-usage: first_day_environment.py machine|library FILE.json [--without-device]
+usage: environment.py machine|library FILE.json [--without-device]
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def machine() -> dict[str, Any]:
 
 
 def library() -> dict[str, Any]:
-    """The built library's back ends."""
+    """The built library's backends."""
     from submission.submission import backends
 
     override = os.environ.get("NVFP4_LIBRARY")

@@ -1,8 +1,8 @@
-"""The first day with a new chip: builds, checks, times and compares everything, and writes one JSON to send back.
+"""Bring-up on a new chip: builds, checks, times and compares everything, and writes one JSON to send back.
 
-    make first-day                                    # on a B200 (blackwell back end) or an H200 (hopper)
-    make first-day FIRST_DAY_ARGS='--minutes 4'       # what fits into four minutes, the most telling first
-    make first-day FIRST_DAY_ARGS='--dry blackwell'   # the same steps, small, on the simulator: no GPU, no times
+    make bring-up                                    # on a B200 (blackwell backend) or an H200 (hopper)
+    make bring-up BRING_UP_ARGS='--minutes 4'       # what fits into four minutes, the most telling first
+    make bring-up BRING_UP_ARGS='--dry blackwell'   # the same steps, small, on the simulator: no GPU, no times
 
 Each step is a process with a time limit: one that fails or hangs is a line of the report, and the next one starts.
 The report is written anew after every step, so that a crash of the machine loses one step.
@@ -23,12 +23,12 @@ from eval.cases import read_cases
 from eval.report import print_table, progress
 from eval.stats import relative_spread
 from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
-from scripts.cost_model.tables import config_table
+from scripts.common import tile_table
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMAT = "first-day-1"
-SCHEMA = ROOT / "shark_tank" / "first_day.schema.json"
-ACCOUNT = ROOT / "shark_tank" / "blackwell_account.json"
+FORMAT = "bring-up-1"
+SCHEMA = ROOT / "shark_tank" / "bring_up.schema.json"
+COST_MODEL = ROOT / "shark_tank" / "blackwell_cost_model.json"
 BACKEND_OF_MAJOR = {9: "hopper", 10: "blackwell"}
 CONFIG_CHECKS = "leaderboard,edges,full_benchmarks,nan_scales"
 PLAIN_CHECKS = "leaderboard,back_to_back"
@@ -36,7 +36,7 @@ DRY_CHECKS = "rings,nan_scales"
 DRY_SHAPES = ("128x128x512",)
 DRY_CASE = "m: 128; n: 128; k: 512; l: 1; seed: 1111\n"
 SANITIZERS = ("memcheck", "racecheck", "synccheck")
-PEERS = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
+BASELINES = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
 STEPS_WITHOUT_FAULTS = 14
 LIMITS = {  # seconds
     "environment": 60,
@@ -68,7 +68,7 @@ class Day:
             "steps": [],
             "checks": [],
             "times": [],
-            "against_account": [],
+            "against_cost_model": [],
             "benchmark": None,
         }
         self.session = Session(self.folder, options.minutes * 60, self.save, announce)
@@ -94,7 +94,7 @@ class Day:
         return self.session.run(Step(name, words, LIMITS[kind], environment, path, skip))
 
     def dry_environment(self) -> dict[str, str]:
-        """A GPU's back end on the simulator, or the CPU's own."""
+        """A GPU's backend on the simulator, or the CPU's own."""
         simulated = {"NVFP4_SIMULATE": "1", "NVFP4_SIMULATE_CHECKS": "0"} if self.backend != "cpu" else {}
         return simulated | {"NVFP4_BACKEND": self.backend}
 
@@ -119,7 +119,7 @@ class Day:
         if found and found["device"] and not self.dry:
             self.backend = BACKEND_OF_MAJOR.get(found["device"]["capability"][0], self.backend)
         self.report["backend"] = self.backend
-        known = [] if self.backend == "cpu" else list(config_table(self.backend))
+        known = [] if self.backend == "cpu" else list(tile_table.tiles(self.backend))
         wanted = [name for name in self.options.configs.split(",") if name]
         self.report["configs"] = [name for name in known if name in wanted or not wanted]
         target = "simulator" if self.dry and self.backend != "cpu" else "build"
@@ -178,19 +178,28 @@ class Day:
         )
 
     def time(self, good: list[str]) -> None:
-        """Every configuration and the peers, interleaved, a step a shape; then the account's predictions beside it."""
+        """Every configuration and the baselines, interleaved, a step a shape; then the predictions beside it."""
         shapes = DRY_SHAPES if self.dry else [shape_key(case.shape) for case in read_cases(benchmark_cases())]
         size = ("--device", "cpu", "--inputs", "2", "--repeats", "3") if self.dry else ("--seconds", "20")
         variants = ",".join(["auto", "auto+again", *([] if self.backend == "cpu" else ["auto+plain"]), *good])
-        peers = "cublas_one_gemm" if self.dry else PEERS
+        baselines = "cublas_one_gemm" if self.dry else BASELINES
         for shape in shapes:
             samples = self.folder / f"samples-{shape}.jsonl"
             samples.unlink(missing_ok=True)
-            command = (sys.executable, "-m", "scripts.bench.compare", *size, "--variants", variants, "--peers", peers)
+            command = (
+                sys.executable,
+                "-m",
+                "scripts.bench.compare",
+                *size,
+                "--variants",
+                variants,
+                "--baselines",
+                baselines,
+            )
             what = ("--shapes", shape, "--samples", str(samples))
             outcome = self.step(f"time {shape}", "time", *command, *what, result=True)
             self.collect_times(shape, samples, (outcome.result or {}).get("left_out", {}))
-        self.report["against_account"] = against_account(self.report["times"], self.backend)
+        self.report["against_cost_model"] = against_cost_model(self.report["times"], self.backend)
 
     def collect_times(self, shape: str, samples: Path, left_out: dict[str, str]) -> None:
         """The samples of a shape by variant, and the variants that gave none."""
@@ -243,10 +252,10 @@ def shape_key(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape[:3]))
 
 
-def against_account(times: list[dict[str, Any]], backend: str) -> list[dict[str, Any]]:
-    """The library's own choice on each shape the account predicts: inside its interval, or how far off."""
+def against_cost_model(times: list[dict[str, Any]], backend: str) -> list[dict[str, Any]]:
+    """The library's own choice on each shape the cost model predicts: inside its interval, or how far off."""
     try:
-        predicted = json.loads(ACCOUNT.read_text())["predictions"].get(backend, {})
+        predicted = json.loads(COST_MODEL.read_text())["predictions"].get(backend, {})
     except (OSError, ValueError, KeyError):
         return []
     rows = []
@@ -284,7 +293,7 @@ def print_report(report: dict[str, Any]) -> None:
     for step in report["steps"]:
         said = step["log_tail"].strip().splitlines()[-1:] if step["outcome"] != PASSED else []
         rows.append([step["name"], step["outcome"], f"{step['seconds']:.1f}", *(line[:60] for line in said or [""])])
-    print_table(f"first day, {report['backend']} back end, {report['mode']}", ["step", "outcome", "s", "says"], rows)
+    print_table(f"bring-up, {report['backend']} backend, {report['mode']}", ["step", "outcome", "s", "says"], rows)
     shapes = list(dict.fromkeys(entry["shape"] for entry in report["times"]))
     medians = {(entry["variant"], entry["shape"]): entry["median_us"] for entry in report["times"]}
     rows = [
@@ -302,10 +311,10 @@ def print_report(report: dict[str, Any]) -> None:
             f"{row['low_us']:.2f} to {row['high_us']:.2f}",
             "inside" if row["inside"] else "outside",
         ]
-        for row in report["against_account"]
+        for row in report["against_cost_model"]
     ]
     if rows:
-        print_table("against the account", ["M N K", "measured us", "predicted us", "interval", ""], rows)
+        print_table("against the cost model", ["M N K", "measured us", "predicted us", "interval", ""], rows)
     for check in report["checks"]:
         for failure in check["failures"][:5]:
             print(f"FAIL {check['step']}: {failure}")
@@ -316,10 +325,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "first_day.json", help="the report")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "first_day", help="for the steps' whole logs")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bring_up.json", help="the report")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bring_up", help="for the steps' whole logs")
     parser.add_argument("--minutes", type=float, default=45.0, help="for all of it; what does not fit is skipped")
-    parser.add_argument("--configs", default="", help="comma-separated; default: all of the back end")
+    parser.add_argument("--configs", default="", help="comma-separated; default: all of the backend")
     parser.add_argument(
         "--skip", default="", help="steps to leave out, by name or first word, comma-separated: build,eval test"
     )
@@ -330,7 +339,7 @@ def main(arguments: list[str]) -> int:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     for variable in [name for name in os.environ if name.startswith("NVFP4_") and name != "NVFP4_LIBRARY"]:
         del os.environ[variable]  # the library's own choices are what is reported
-    with progress("first day", STEPS_WITHOUT_FAULTS) as announce:
+    with progress("bring-up", STEPS_WITHOUT_FAULTS) as announce:
         day = Day(options, announce)
         day.run()
     print_report(day.report)

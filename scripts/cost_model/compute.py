@@ -1,8 +1,8 @@
-"""The performance account without the chip: shark_tank/blackwell_account.json and .md, from committed counts.
+"""The cost model, without the chip: shark_tank/blackwell_cost_model.json and .md, from committed counts.
 
     python -m scripts.cost_model            # write both
     python -m scripts.cost_model --check    # say whether they are what the counts give
-    make account                         # count again on the simulator first
+    make cost-model                         # count again on the simulator first
 
 Counts are `simulated`, rates published, others' times `judged`, Hopper's `measured:H200`, times of ours `predicted`.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from eval.chip import B200_SPEED_OF_LIGHT_US
+from scripts.common import tile_table
 from scripts.cost_model.model import (
     CHIPS,
     Design,
@@ -34,12 +34,11 @@ from scripts.cost_model.model import (
 from scripts.cost_model.render import render
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNTERS = ROOT / "shark_tank" / "account_counters.json"
+COUNTERS = ROOT / "shark_tank" / "cost_model_counters.json"
 MEASURED = ROOT / "shark_tank" / "hopper_comparison.json"
-RESULT = ROOT / "shark_tank" / "blackwell_account.json"
-TEXT = ROOT / "shark_tank" / "blackwell_account.md"
-HOPPER_TILES = ROOT / "submission" / "hopper" / "tile_selection.c"
-HOPPER_LAUNCHES = 2  # a call: the expansion of A, the GEMM
+RESULT = ROOT / "shark_tank" / "blackwell_cost_model.json"
+TEXT = ROOT / "shark_tank" / "blackwell_cost_model.md"
+HOPPER_LAUNCHES = 2  # a call: dequantization of A, the GEMM
 EPILOGUE_WARPS = 4
 FITTED = ("memory", "L2 to SM", "tensor")  # resources whose bounds are hypotheses
 TARGET_US = 10.0
@@ -61,17 +60,14 @@ def published_design(shape: str) -> Design:
     return Design(features=64 if parse_shape(shape)[0] == 256 else 128, ctas=2)
 
 
-def measured_exchange() -> tuple[float, int]:
-    """Microseconds, and the bytes, of the Hopper kernel's exchange of sums: fitted to time stamps on an H200."""
-    found = re.search(r"\.reduction_ps = (\d+)", HOPPER_TILES.read_text())
-    if found is None:
-        raise ValueError("submission/hopper/tile_selection.c names no reduction_ps")
+def measured_reduction() -> tuple[float, int]:
+    """Microseconds, and the bytes, of the Hopper kernel's DSMEM reduction: fitted to time stamps on an H200."""
     tokens, features = 256, 64  # of the configuration m256n64k2
-    return int(found[1]) * 1e-6, 2 * features * tokens * 4 // 2
+    return tile_table.costs("hopper")["reduction_ps"] * 1e-6, 2 * features * tokens * 4 // 2
 
 
-def hopper_account(counts: dict[str, Any], measured: dict[str, float]) -> dict[str, Any]:
-    """The account of the kernel whose times are known: what it is worth."""
+def hopper_costs(counts: dict[str, Any], measured: dict[str, float]) -> dict[str, Any]:
+    """The costs of the kernel whose times are known: what it is worth."""
     shapes = list(measured)
     bounds = {}
     for shape in shapes:
@@ -102,7 +98,7 @@ def fit_json(found: Fit, shapes: list[str]) -> dict[str, Any]:
     }
 
 
-def published_account(shapes: list[str]) -> tuple[dict[str, Any], dict[str, Fit]]:
+def published_costs(shapes: list[str]) -> tuple[dict[str, Any], dict[str, Fit]]:
     """The model applied to the published designs: each entry's fits, and those of the best of each shape."""
     bounds = {shape: blackwell_bounds(published_design(shape), parse_shape(shape)) for shape in shapes}
     entries, best = {}, {}
@@ -119,38 +115,38 @@ def published_account(shapes: list[str]) -> tuple[dict[str, Any], dict[str, Fit]
 
 
 class Predictor:
-    """Times of a design: fitted hypotheses, what dependent launch hides, what an exchange of sums costs."""
+    """Times of a design: fitted hypotheses, what PDL hides, what a DSMEM reduction costs."""
 
     def __init__(self, fits: dict[str, Fit], gains_us: list[float]) -> None:
         names = hypotheses(fits)
         self.fits = {name: fits[name] for name in names}
         self.gains_us = gains_us
-        self.exchange_us, self.exchange_bytes = measured_exchange()
+        self.reduction_us, self.reduction_bytes = measured_reduction()
 
     def predict(self, design: Design, bounds: dict[str, float], waves: int) -> dict[str, Any]:
         """The mean of the hypotheses, and the envelope of all that is open."""
         chip = CHIPS["blackwell"]
         single = {name: found.at(bounds[name]) for name, found in self.fits.items()}
-        moved = waves * design.exchange_bytes()
-        # In proportion to the bytes: on an H200 the exchange takes as long without its barriers (round 30).
-        exchange = self.exchange_us * moved / self.exchange_bytes
+        moved = waves * design.reduction_bytes()
+        # In proportion to the bytes: on an H200 the reduction takes as long without its barriers (round 30).
+        reduction = self.reduction_us * moved / self.reduction_bytes
         least = moved / chip.l2_to_sm_bytes / chip.clock_ghz * 1e-3
         low = min(single[name] * (1 - self.fits[name].error) for name in single)
         high = max(single[name] * (1 + self.fits[name].error) for name in single)
         gain = sum(self.gains_us) / len(self.gains_us)
         return {
-            "by_hypothesis_us": {name: us + exchange - gain for name, us in single.items()},
-            "us": sum(single.values()) / len(single) + exchange - gain,
+            "by_hypothesis_us": {name: us + reduction - gain for name, us in single.items()},
+            "us": sum(single.values()) / len(single) + reduction - gain,
             "low_us": low + least - max(self.gains_us),
-            "high_us": high + exchange,
-            "isolated_us": sum(single.values()) / len(single) + exchange,
-            "exchange_us": exchange,
+            "high_us": high + reduction,
+            "isolated_us": sum(single.values()) / len(single) + reduction,
+            "reduction_us": reduction,
             # The hope behind splitting K: bytes into the SM bind, and the sums come as fast as operands do.
             "hoped_us": single.get("L2 to SM", max(single.values())) + least - gain,
         }
 
 
-def blackwell_account(counts: dict[str, Any], shapes: list[str], predictor: Predictor) -> dict[str, Any]:
+def blackwell_cost_model(counts: dict[str, Any], shapes: list[str], predictor: Predictor) -> dict[str, Any]:
     """Every configuration at every shape: counts, bounds, predictions; and the choices."""
     rows: dict[str, dict[str, Any]] = {shape: {} for shape in shapes}
     for name, figures in counts["configs"].items():
@@ -166,7 +162,7 @@ def blackwell_account(counts: dict[str, Any], shapes: list[str], predictor: Pred
                 "waves": waves,
                 "l2_bytes": counted["tma_load_bytes"],
                 "sm_bytes": waves * design.stages(shape) * design.stage_bytes(),
-                "exchange_bytes": waves * design.exchange_bytes(),
+                "reduction_bytes": waves * design.reduction_bytes(),
                 "tensor_cycles": waves * counted["tensor_cycles"] // counted["ctas"],
                 "prologue_instructions": counted["prologue_instructions"],
                 "epilogue_instructions": instructions,
@@ -176,18 +172,18 @@ def blackwell_account(counts: dict[str, Any], shapes: list[str], predictor: Pred
                 "predicted": predictor.predict(design, bounds, waves),
             }
     best = {shape: min(rows[shape], key=lambda name: rows[shape][name]["predicted"]["us"]) for shape in shapes}
-    return {"rows": rows, "chosen": counts["chosen"], "best_by_account": best}
+    return {"rows": rows, "chosen": counts["chosen"], "best_by_model": best}
 
 
-def totals(account: dict[str, Any], names: dict[str, str]) -> dict[str, float]:
+def totals(costs: dict[str, Any], names: dict[str, str]) -> dict[str, float]:
     """Geometric means of a choice of configurations: prediction, envelope, isolated call."""
-    rows = [account["rows"][shape][name]["predicted"] for shape, name in names.items()]
+    rows = [costs["rows"][shape][name]["predicted"] for shape, name in names.items()]
     return {key: geomean([row[key] for row in rows]) for key in ("us", "low_us", "high_us", "isolated_us")}
 
 
-def hidden_for_target(account: dict[str, Any], names: dict[str, str]) -> float:
+def hidden_for_target(costs: dict[str, Any], names: dict[str, str]) -> float:
     """Microseconds to hide from every call for the target's geometric mean, by bisection."""
-    times = [account["rows"][shape][name]["predicted"]["isolated_us"] for shape, name in names.items()]
+    times = [costs["rows"][shape][name]["predicted"]["isolated_us"] for shape, name in names.items()]
     low, high = 0.0, min(times) - 0.1
     for _ in range(60):
         middle = (low + high) / 2
@@ -196,24 +192,24 @@ def hidden_for_target(account: dict[str, Any], names: dict[str, str]) -> float:
 
 
 def compute(counts: dict[str, Any], comparison: dict[str, Any]) -> dict[str, Any]:
-    """The whole account."""
+    """The whole model."""
     shapes = list(comparison["median_us"]["auto"])
     medians = comparison["median_us"]
     gains = [(medians["auto+plain"][shape] - medians["auto"][shape]) / HOPPER_LAUNCHES for shape in shapes]
-    published, fits = published_account(shapes)
+    published, fits = published_costs(shapes)
     predictor = Predictor(fits, gains)
-    blackwell = blackwell_account(counts["blackwell"], shapes, predictor)
-    hopper = hopper_account(counts["hopper"], medians["auto"])
-    chosen, best = blackwell["chosen"], blackwell["best_by_account"]
-    exchange_us, exchange_bytes = measured_exchange()
+    blackwell = blackwell_cost_model(counts["blackwell"], shapes, predictor)
+    hopper = hopper_costs(counts["hopper"], medians["auto"])
+    chosen, best = blackwell["chosen"], blackwell["best_by_model"]
+    reduction_us, reduction_bytes = measured_reduction()
     hopper_fits = [hopper["fits"][name] for name in hopper["hypotheses"]]
     return rounded(
         {
-            "format": "account-1",
+            "format": "cost-model-1",
             "evidence": {"counts": "simulated", "published": "judged", "hopper": "measured:H200", "ours": "predicted"},
             "chips": {name: chip._asdict() for name, chip in CHIPS.items()},
-            "dependent_launch_gain_us": dict(zip(shapes, gains, strict=True)),
-            "exchange": {"us": exchange_us, "bytes": exchange_bytes, "evidence": "measured:H200"},
+            "pdl_gain_us": dict(zip(shapes, gains, strict=True)),
+            "reduction": {"us": reduction_us, "bytes": reduction_bytes, "evidence": "measured:H200"},
             "speed_of_light_us": {shape: B200_SPEED_OF_LIGHT_US[(*parse_shape(shape), 1)] for shape in shapes},
             "memory_bytes": {shape: memory_bytes(parse_shape(shape)) for shape in shapes},
             "published": published,
@@ -222,7 +218,7 @@ def compute(counts: dict[str, Any], comparison: dict[str, Any]) -> dict[str, Any
             "hopper": hopper,
             "geomean": {
                 "chosen": totals(blackwell, chosen),
-                "best_by_account": totals(blackwell, best),
+                "best_by_model": totals(blackwell, best),
                 "published_best_us": geomean(list(PUBLISHED_US[PUBLISHED_BEST])),
                 "hoped_us": geomean(
                     [min(row["predicted"]["hoped_us"] for row in rows.values()) for rows in blackwell["rows"].values()]
@@ -260,13 +256,13 @@ def compute(counts: dict[str, Any], comparison: dict[str, Any]) -> dict[str, Any
 def documents() -> dict[Path, str]:
     """Both files as the committed counts give them."""
     content = COUNTERS.read_bytes()
-    account = compute(json.loads(content), json.loads(MEASURED.read_text()))
-    account["counters_sha256"] = hashlib.sha256(content).hexdigest()
-    return {RESULT: json.dumps(account, indent=1) + "\n", TEXT: render(account)}
+    costs = compute(json.loads(content), json.loads(MEASURED.read_text()))
+    costs["counters_sha256"] = hashlib.sha256(content).hexdigest()
+    return {RESULT: json.dumps(costs, indent=1) + "\n", TEXT: render(costs)}
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the account, or says whether it is current."""
+    """Writes the cost model, or says whether it is current."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.cost_model", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

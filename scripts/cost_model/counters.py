@@ -1,10 +1,10 @@
 """Counts of the GPU kernels at the benchmark shapes, by the simulator.
 
     make simulator
-    python -m scripts.cost_model.counters account --json shark_tank/account_counters.json
+    python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json
     python -m scripts.cost_model.counters rounds --variant base=m256n64 --variant wide=m256n64@FILE.so --json FILE.json
 
-`account`: every configuration of the Blackwell back end and what its rule chooses, and the Hopper back end's choice.
+`cost-model`: every configuration of the Blackwell backend and what its rule chooses, and the Hopper backend's choice.
 `rounds`: for scripts.rounds simulate, each variant a configuration (or `auto`) of a library, with a check of its
 results and for hazards in two modes.  Counts are exact and the same on every machine; they are no times.
 """
@@ -21,12 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.cost_model.tables import config_table
+from scripts.common import tile_table
 from scripts.rounds.model import benchmark_shapes, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "build" / "libcustom_kernel_sim.so"
-TILE_TABLE = ROOT / "build" / "tile_table"  # submission/tile_table/main.c says what it prints
 SHORTEST_K = 256  # a stage
 SMS = {"blackwell": 148, "hopper": 132}
 MODES = ("late", "random:1")
@@ -117,9 +116,7 @@ def checked(config: str, library: Path) -> dict[str, dict[str, Any]]:
 def chosen(backend: str) -> dict[str, str]:
     """The tile that the backend selects for each shape."""
     shapes = benchmark_shapes(ROOT)
-    command = [TILE_TABLE, backend, str(SMS[backend]), *shapes]
-    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return {shape: answer[shape]["tile"] for shape in shapes}
+    return {shape: str(row["tile"]) for shape, row in tile_table.selected(backend, SMS[backend], *shapes).items()}
 
 
 def with_prologue(shape: str, config: str, splits: int, library: Path) -> dict[str, int]:
@@ -130,19 +127,19 @@ def with_prologue(shape: str, config: str, splits: int, library: Path) -> dict[s
     return counted | {"prologue_instructions": shortest["load_instructions"] // shortest["ctas"]}
 
 
-def for_account(library: Path) -> dict[str, Any]:
+def for_cost_model(library: Path) -> dict[str, Any]:
     """All that compute.py computes from."""
     shapes = benchmark_shapes(ROOT)
     choices = {backend: chosen(backend) for backend in SMS}
     blackwell = {
         config: {shape: with_prologue(shape, config, figures["split_k"], library) for shape in shapes}
-        for config, figures in config_table("blackwell").items()
+        for config, figures in tile_table.tiles("blackwell").items()
     }
     return {
-        "command": "python -m scripts.cost_model.counters account --json shark_tank/account_counters.json",
-        "blackwell": {"configs": config_table("blackwell"), "chosen": choices["blackwell"], "counters": blackwell},
+        "command": "python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json",
+        "blackwell": {"configs": tile_table.tiles("blackwell"), "chosen": choices["blackwell"], "counters": blackwell},
         "hopper": {
-            "configs": config_table("hopper"),
+            "configs": tile_table.tiles("hopper"),
             "chosen": choices["hopper"],
             "counters": {"auto": {shape: counters(shape, "hopper", "auto", library)[0] for shape in shapes}},
         },
@@ -166,14 +163,14 @@ def for_rounds(variants: dict[str, tuple[str, Path]], command: str) -> dict[str,
 def main(arguments: list[str]) -> int:
     """Writes the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("account", "rounds"))
+    parser.add_argument("what", choices=("cost-model", "rounds"))
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=CONFIG[@LIBRARY]")
-    parser.add_argument("--library", type=Path, default=LIBRARY, help="of `account`; default: this checkout's")
+    parser.add_argument("--library", type=Path, default=LIBRARY, help="of `cost-model`; default: this checkout's")
     parser.add_argument("--command", default="", help="how a reader gets the libraries; kept with the counts")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
-    if options.what == "account":
-        data = for_account(options.library)
+    if options.what == "cost-model":
+        data = for_cost_model(options.library)
     else:
         variants = {}
         for entry in options.variant:

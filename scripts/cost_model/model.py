@@ -1,4 +1,4 @@
-"""The account's arithmetic: what a call moves and computes on the busiest SM, the bounds that implies, and their fit.
+"""The cost model's arithmetic: what a call moves and computes on the busiest SM, the bounds of that, and their fit.
 
 A call takes a fixed time, launch, first bytes and end, and a multiple of one resource's bound.  Which resource it is,
 is a hypothesis: each is fitted to known times, and judged by how well three shapes foretell the fourth.
@@ -59,7 +59,7 @@ def clusters_at_once(cluster: int, sms: int) -> int:
 
 
 class Design(NamedTuple):
-    """A tile configuration of ours or of others: what the account has to know of it."""
+    """A tile configuration of ours or of others: what the cost model has to know of it."""
 
     features: int
     ctas: int  # that share an MMA
@@ -97,7 +97,7 @@ class Design(NamedTuple):
         """Of a stage: four steps of both products, half a cycle a feature each."""
         return 4 * self.features
 
-    def exchange_bytes(self) -> int:
+    def reduction_bytes(self) -> int:
         """That leave a CTA, and come to it, where K is split: fp32 sums of both products."""
         return 2 * TOKENS * self.features * 4 * (self.splits - 1) // self.splits
 
@@ -107,7 +107,7 @@ def blackwell_bounds(design: Design, shape: Shape, epilogue_instructions: int | 
     chip = CHIPS["blackwell"]
     cycle_us = 1e-3 / chip.clock_ghz
     waves, stages = design.waves(shape, chip.sms), design.stages(shape)
-    sm_bytes = waves * (stages * design.stage_bytes() + design.exchange_bytes())
+    sm_bytes = waves * (stages * design.stage_bytes() + design.reduction_bytes())
     bounds = {
         "memory": memory_bytes(shape) / chip.memory_tb_s * 1e-6,
         "L2 to SM": waves * stages * design.stage_bytes() / chip.l2_to_sm_bytes * cycle_us,

@@ -1,10 +1,10 @@
-"""The performance account as a page: every figure from the account's JSON."""
+"""The cost model as a page: every figure from the model's JSON."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scripts.rounds.render import table
+from scripts.common.markdown import table
 
 TIMED = ("memory", "L2 to SM", "shared", "tensor", "epilogue", "epilogue exposed")
 
@@ -19,13 +19,13 @@ def percent(ratio: float) -> str:
     return f"{ratio:+.1%}"
 
 
-def design_rows(account: dict[str, Any], names: dict[str, str]) -> str:
+def design_rows(costs: dict[str, Any], names: dict[str, str]) -> str:
     """One configuration a shape: counts, bounds, speed of light."""
     head = ["M N K", "tile", "CTAs", "waves", "HBM MB", "L2 MB", "one SM KB", "tensor cycles", "store sectors"]
     head += [f"{name} us" for name in TIMED] + ["speed of light us"]
     rows = []
     for shape, name in names.items():
-        row = account["blackwell"]["rows"][shape][name]
+        row = costs["blackwell"]["rows"][shape][name]
         bounds = row["bounds_us"]
         rows.append(
             [
@@ -33,19 +33,19 @@ def design_rows(account: dict[str, Any], names: dict[str, str]) -> str:
                 f"`{name}`",
                 str(row["ctas"]),
                 str(row["waves"]),
-                f"{account['memory_bytes'][shape] / 1e6:.1f}",
+                f"{costs['memory_bytes'][shape] / 1e6:.1f}",
                 f"{row['l2_bytes'] / 1e6:.1f}",
-                f"{(row['sm_bytes'] + row['exchange_bytes']) / 1e3:.0f}",
+                f"{(row['sm_bytes'] + row['reduction_bytes']) / 1e3:.0f}",
                 f"{row['tensor_cycles']:,}",
                 f"{row['store_sectors']:,}",
                 *(f"**{bounds[key]:.2f}**" if key == row["binding"] else f"{bounds[key]:.2f}" for key in TIMED),
-                f"{account['speed_of_light_us'][shape]:.3f}",
+                f"{costs['speed_of_light_us'][shape]:.3f}",
             ]
         )
     return table(head, rows, len(head) - 2)
 
 
-def path_rows(account: dict[str, Any], names: dict[str, str]) -> str:
+def path_rows(costs: dict[str, Any], names: dict[str, str]) -> str:
     """What lies before the first product and after the last one."""
     head = [
         "M N K",
@@ -54,12 +54,12 @@ def path_rows(account: dict[str, Any], names: dict[str, str]) -> str:
         "epilogue warp",
         "epilogue us",
         "exposed us",
-        "exchange KB",
+        "reduction KB",
     ]
-    head += ["exchange us"]
+    head += ["reduction us"]
     rows = []
     for shape, name in names.items():
-        row = account["blackwell"]["rows"][shape][name]
+        row = costs["blackwell"]["rows"][shape][name]
         rows.append(
             [
                 spaced(shape),
@@ -68,8 +68,8 @@ def path_rows(account: dict[str, Any], names: dict[str, str]) -> str:
                 f"{row['epilogue_instructions']} instructions",
                 f"{row['bounds_us']['epilogue']:.2f}",
                 f"{row['bounds_us']['epilogue exposed']:.2f}",
-                f"{row['exchange_bytes'] / 1024:.0f}",
-                f"{row['predicted']['exchange_us']:.2f}",
+                f"{row['reduction_bytes'] / 1024:.0f}",
+                f"{row['predicted']['reduction_us']:.2f}",
             ]
         )
     return table(head, rows, len(head) - 2)
@@ -91,9 +91,9 @@ def fit_rows(fits: dict[str, Any], shapes: list[str], used: list[str]) -> str:
     return table(head, rows, len(head) - 1)
 
 
-def prediction_rows(account: dict[str, Any], names: dict[str, str], total: dict[str, float]) -> str:
+def prediction_rows(costs: dict[str, Any], names: dict[str, str], total: dict[str, float]) -> str:
     """Predictions with their envelope."""
-    used = account["hypotheses"]
+    used = costs["hypotheses"]
     head = [
         "M N K",
         "tile",
@@ -103,10 +103,10 @@ def prediction_rows(account: dict[str, Any], names: dict[str, str], total: dict[
         "an isolated call us",
     ]
     head += ["published us"]
-    published = account["published"]["entries"]["best of each shape"]["us"]
+    published = costs["published"]["entries"]["best of each shape"]["us"]
     rows = []
     for shape, name in names.items():
-        found = account["blackwell"]["rows"][shape][name]["predicted"]
+        found = costs["blackwell"]["rows"][shape][name]["predicted"]
         rows.append(
             [
                 spaced(shape),
@@ -119,17 +119,17 @@ def prediction_rows(account: dict[str, Any], names: dict[str, str], total: dict[
             ]
         )
     envelope = f"{total['low_us']:.1f} to {total['high_us']:.1f}"
-    mean = account["geomean"]["published_best_us"]
+    mean = costs["geomean"]["published_best_us"]
     rows.append(["geomean", "", *[""] * len(used), f"**{total['us']:.2f}**", envelope, f"{total['isolated_us']:.2f}"])
     rows[-1].append(f"{mean:.2f}")
     return table(head, rows, len(head) - 2)
 
 
-def every_configuration(account: dict[str, Any]) -> str:
+def every_configuration(costs: dict[str, Any]) -> str:
     """Predictions of all tiles, the lowest of a shape in bold."""
-    rows_of = account["blackwell"]["rows"]
+    rows_of = costs["blackwell"]["rows"]
     shapes = list(rows_of)
-    best, chosen = account["blackwell"]["best_by_account"], account["blackwell"]["chosen"]
+    best, chosen = costs["blackwell"]["best_by_model"], costs["blackwell"]["chosen"]
     rows = []
     for name in next(iter(rows_of.values())):
         cells = []
@@ -142,17 +142,17 @@ def every_configuration(account: dict[str, Any]) -> str:
     return table(["tile", *(spaced(shape) for shape in shapes)], rows, len(shapes))
 
 
-def break_even(account: dict[str, Any]) -> str:
-    """What the exchange of a split tile of one wave may take for the best tile that does not split to be no faster."""
+def break_even(costs: dict[str, Any]) -> str:
+    """What the reduction of a split tile of one wave may take for the best tile that does not split to be no faster."""
     rows = []
-    for shape, of in account["blackwell"]["rows"].items():
-        best = min((row["predicted"]["us"], name) for name, row in of.items() if not row["exchange_bytes"])
+    for shape, of in costs["blackwell"]["rows"].items():
+        best = min((row["predicted"]["us"], name) for name, row in of.items() if not row["reduction_bytes"])
         for name, row in of.items():
-            if row["exchange_bytes"] and row["waves"] == 1:
-                taken = row["predicted"]["exchange_us"]
+            if row["reduction_bytes"] and row["waves"] == 1:
+                taken = row["predicted"]["reduction_us"]
                 allowed = best[0] - (row["predicted"]["us"] - taken)
-                kilobytes = row["exchange_bytes"] / 1024
-                rate = f"{row['exchange_bytes'] / allowed * 1e-3:.0f}" if allowed > 0 else "-"
+                kilobytes = row["reduction_bytes"] / 1024
+                rate = f"{row['reduction_bytes'] / allowed * 1e-3:.0f}" if allowed > 0 else "-"
                 cells = [
                     spaced(shape),
                     f"`{name}`",
@@ -168,57 +168,56 @@ def break_even(account: dict[str, Any]) -> str:
     return table(head, rows, 5)
 
 
-def verdict(account: dict[str, Any]) -> str:
+def verdict(costs: dict[str, Any]) -> str:
     """Whether the target is predicted, and what it takes."""
-    means = account["geomean"]
-    target, best, chosen = means["target_us"], means["best_by_account"], means["chosen"]
-    gains = account["dependent_launch_gain_us"].values()
+    means = costs["geomean"]
+    target, best, chosen = means["target_us"], means["best_by_model"], means["chosen"]
+    gains = costs["pdl_gain_us"].values()
     gain = sum(gains) / len(gains)
     said = "predicts" if best["us"] < target else "does not predict"
     return (
-        f"The account **{said}** a geometric mean under {target:.0f} us: {best['us']:.2f} us with the tiles that it "
+        f"The model **{said}** a geometric mean under {target:.0f} us: {best['us']:.2f} us with the tiles that it "
         f"favours, {chosen['us']:.2f} us with those that tile selection chooses; the envelopes reach from "
         f"{min(best['low_us'], chosen['low_us']):.1f} to {max(best['high_us'], chosen['high_us']):.1f} us. With the "
-        f"account's tiles {target:.0f} us are met when {means['to_hide_for_target_us']:.2f} us of every call are "
-        "hidden or saved, or when two hopes hold together: that bytes into an SM bind, and that exchanged sums move "
-        f"at L2's rate; then the best tiles, which split K, come to {means['hoped_us']:.2f} us. For scale, dependent "
-        "launch hides "
-        f"{gain:.2f} us of a launch on an H200 ({min(gains):.2f} to {max(gains):.2f})."
+        f"model's tiles {target:.0f} us are met when {means['to_hide_for_target_us']:.2f} us of every call are "
+        "hidden or saved, or when two hopes hold together: that bytes into an SM bind, and that reduced accumulators "
+        f"move at L2's rate; then the best tiles, which split K, come to {means['hoped_us']:.2f} us. For scale, PDL "
+        f"hides {gain:.2f} us of a launch on an H200 ({min(gains):.2f} to {max(gains):.2f})."
     )
 
 
-def render(account: dict[str, Any]) -> str:
+def render(costs: dict[str, Any]) -> str:
     """The page."""
-    blackwell, hopper, published = account["blackwell"], account["hopper"], account["published"]
-    chosen, best = blackwell["chosen"], blackwell["best_by_account"]
+    blackwell, hopper, published = costs["blackwell"], costs["hopper"], costs["published"]
+    chosen, best = blackwell["chosen"], blackwell["best_by_model"]
     shapes = list(chosen)
-    chip = account["chips"]["blackwell"]
-    exchange = account["exchange"]
+    chip = costs["chips"]["blackwell"]
+    reduction = costs["reduction"]
     other = [shape for shape in shapes if chosen[shape] != best[shape]]
     parts = [
-        "# The Blackwell kernel's account, without the chip",
-        "Generated by `scripts/cost_model` from [the simulator's counts](account_counters.json); every figure is in "
-        "[blackwell_account.json](blackwell_account.json). Counts are *simulated*, rates published, others' times "
-        "*judged*, Hopper's *measured:H200*. **No B200 has run this kernel: times of it are predictions.**",
+        "# The Blackwell kernel's cost model, without the chip",
+        "Generated by `scripts/cost_model` from [the simulator's counts](cost_model_counters.json); every figure is in "
+        "[blackwell_cost_model.json](blackwell_cost_model.json). Counts are *simulated*, rates published, others' "
+        "times *judged*, Hopper's *measured:H200*. **No B200 has run this kernel: times of it are predictions.**",
         "## What a call moves and computes",
         f"Rates: {chip['memory_tb_s']} TB/s of device memory; for each SM {chip['l2_to_sm_bytes']} bytes a cycle from "
         f"L2, {chip['shared_bytes']} of shared memory, {chip['special_functions']} special functions; "
         f"{chip['clock_ghz']} GHz ({chip['clock_source']}). Bold: the largest bound. The speed of light is the one "
         "published with the task, at 1.5 GHz. The tiles are those that tile selection chooses for 148 SMs.",
-        design_rows(account, chosen),
+        design_rows(costs, chosen),
     ]
     if other:
-        parts += ["The tiles that this account favours, where they are others:"]
-        parts += [design_rows(account, {shape: best[shape] for shape in other})]
+        parts += ["The tiles that this model favours, where they are others:"]
+        parts += [design_rows(costs, {shape: best[shape] for shape in other})]
     parts += [
         "## Before the first product and after the last",
         "Instructions of one warp, counted. The epilogue takes at least an instruction a cycle of each warp, and its "
         "special functions; the up products of the tail cover a part. The rest of the fixed time below is launch, "
         "barriers, the first bytes' way from device memory, and the drain: not counted, only fitted.",
-        path_rows(account, chosen),
-        *([path_rows(account, {shape: best[shape] for shape in other})] if other else []),
-        f"The exchange of sums is taken at what it takes on an H200, {exchange['us']:.1f} us for "
-        f"{exchange['bytes'] // 1024} KB a CTA, in proportion to the bytes: without its barriers it takes as long "
+        path_rows(costs, chosen),
+        *([path_rows(costs, {shape: best[shape] for shape in other})] if other else []),
+        f"The DSMEM reduction is taken at what it takes on an H200, {reduction['us']:.1f} us for "
+        f"{reduction['bytes'] // 1024} KB a CTA, in proportion to the bytes: without its barriers it takes as long "
         "([rounds 24](rounds/0024-split-k-in-a-cluster/round.md) and "
         "[30](rounds/0030-sums-by-async-stores/round.md)). The envelope's low end has it at L2's rate.",
         "## The model, and a check of it on published designs",
@@ -235,7 +234,7 @@ def render(account: dict[str, Any]) -> str:
             ],
             5,
         ),
-        fit_rows(published["entries"]["best of each shape"]["fits"], shapes, account["hypotheses"]),
+        fit_rows(published["entries"]["best of each shape"]["fits"], shapes, costs["hypotheses"]),
         "The same model fitted to single entries: the root mean square of what three shapes say of the fourth.",
         table(
             ["entry", *(spaced(s) for s in shapes), *next(iter(published["entries"].values()))["fits"]],
@@ -251,7 +250,7 @@ def render(account: dict[str, Any]) -> str:
         ),
         "At 1.5 GHz the same kernel takes longer by more than the clock's ratio: that environment differs in something "
         "that this model does not have, so its constants hold for the leaderboard's machines only.",
-        "## The account's error: the same for the Hopper kernel, whose times are measured",
+        "## The model's error: the same for the Hopper kernel, whose times are measured",
         table(
             ["M N K", "tile", "measured us", "memory us", "L2 to SM us", "tensor us"],
             [
@@ -262,24 +261,24 @@ def render(account: dict[str, Any]) -> str:
             4,
         ),
         fit_rows(hopper["fits"], shapes, hopper["hypotheses"]),
-        "Two launches a call, expansion included, split K at one shape: the fixed time holds all that.",
+        "Two launches a call, dequantization included, split K at one shape: the fixed time holds all that.",
         "## Predictions",
-        "Predicted is the mean of the kept hypotheses, with the exchange at Hopper's rate, less what dependent launch "
-        "gains on an H200. The envelope is no confidence interval: it spans the hypotheses with their errors, an "
-        "exchange from L2's rate to Hopper's, and dependent launch from no gain to the largest one measured. It is as "
+        "Predicted is the mean of the kept hypotheses, with the reduction at Hopper's rate, less what PDL "
+        "gains on an H200. The envelope is no confidence interval: it spans the hypotheses with their errors, a "
+        "reduction from L2's rate to Hopper's, and PDL from no gain to the largest one measured. It is as "
         "if all errors had one sign.",
         "As tile selection chooses:",
-        prediction_rows(account, chosen, account["geomean"]["chosen"]),
+        prediction_rows(costs, chosen, costs["geomean"]["chosen"]),
         *(
-            ["As this account would choose:", prediction_rows(account, best, account["geomean"]["best_by_account"])]
+            ["As this model would choose:", prediction_rows(costs, best, costs["geomean"]["best_by_model"])]
             if other
             else []
         ),
         "Every tile:",
-        every_configuration(account),
-        "Splitting K trades bytes for an exchange through distributed shared memory, whose rate on a B200 nobody has "
-        "published; tile selection assumes what an H200 takes. What the exchange may take for a split tile to pay:",
-        break_even(account),
-        verdict(account),
+        every_configuration(costs),
+        "Splitting K trades bytes for a reduction through distributed shared memory, whose rate on a B200 nobody has "
+        "published; tile selection assumes what an H200 takes. What the reduction may take for a split tile to pay:",
+        break_even(costs),
+        verdict(costs),
     ]
     return "\n\n".join(parts) + "\n"

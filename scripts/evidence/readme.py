@@ -13,8 +13,10 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from scripts.common.markdown import table
+
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = {
+BASELINES = {
     "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on expanded operands, no SiLU",
     "cublas_two_gemms": "two cuBLAS GEMMs on expanded operands, silu * mul",
     "expand_cublas": "from NVFP4: expand, one cuBLAS GEMM, silu * mul",
@@ -22,28 +24,23 @@ PEERS = {
 }
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def hopper(data: dict[str, Any]) -> str:
-    """The final comparison on a Hopper GPU: medians in us and the geometric mean of ours over each peer."""
+    """The final comparison on a Hopper GPU: medians in us and the geometric mean of ours over each baseline."""
     ours = data["median_us"]["auto"]
     shapes = list(ours)
     rows = []
-    for name, label in {"auto": "**this package**", **PEERS}.items():
+    for name, label in {"auto": "**this package**", **BASELINES}.items():
         times = data["median_us"].get(name)
         if times:
             ratio = geometric_mean(ours[shape] / times[shape] for shape in shapes)
             figures = [f"{times[shape]:.1f}" for shape in shapes]
             rows.append([label, *figures, f"{geometric_mean(times.values()):.1f}", f"{ratio:.2f}"])
     header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "ours / this"]
-    return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + _table(header, rows)
+    return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + table(header, rows)
 
 
 def cpu(data: dict[str, Any]) -> str:
-    """The CPU back end against torch: medians in ms and ratios repeat by repeat."""
+    """The CPU backend against torch: medians in ms and ratios repeat by repeat."""
     names = ("same job", "matmuls alone")
     rows = [
         [
@@ -55,7 +52,7 @@ def cpu(data: dict[str, Any]) -> str:
     ]
     rows.append(["geometric mean", "", "", "", *(f"{data['geomean'][name]:.2f}" for name in names)])
     header = ["M N K", "ours, ms", "torch, same job, ms", "torch, two matmuls, ms", "same job / ours", "matmuls / ours"]
-    return f"{data['environment']}:\n\n" + _table(header, rows)
+    return f"{data['environment']}:\n\n" + table(header, rows)
 
 
 def host(data: dict[str, Any]) -> str:
@@ -66,7 +63,7 @@ def host(data: dict[str, Any]) -> str:
     )
 
 
-def account(data: dict[str, Any]) -> str:
+def cost_model(data: dict[str, Any]) -> str:
     """The Blackwell kernel's predicted times beside the published ones."""
     published = data["published"]["entries"]["best of each shape"]["us"]
     shapes, found = list(published), data["predictions"]["blackwell"]
@@ -91,12 +88,12 @@ def account(data: dict[str, Any]) -> str:
         ),
         row("speed of light at 1.5 GHz", [f"{data['speed_of_light_us'][shape]:.1f}" for shape in shapes], ""),
     ]
-    return _table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], rows)
+    return table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], rows)
 
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/hopper_comparison.json", hopper),
-    "account": ("shark_tank/blackwell_account.json", account),
+    "cost-model": ("shark_tank/blackwell_cost_model.json", cost_model),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "host": ("shark_tank/host_cost.json", host),
 }

@@ -33,7 +33,7 @@ class Case:
     maps: list[dict] = field(default_factory=list)
     buffers: list[str] = field(default_factory=list)  # of ptxsim; empty: not run there by this script
     shape: tuple[int, int, int] | None = None  # of a kernel of others
-    config: str = ""  # of the Blackwell back end
+    config: str = ""  # of the Blackwell backend
     scope: str = ""  # what of it is launched
 
     def input(self) -> dict:
@@ -125,7 +125,7 @@ def gemms() -> Iterator[Case]:
 
 
 def hopper(text: str) -> Iterator[Case]:
-    """The Hopper back end's GEMM and the kernel before it."""
+    """The Hopper backend's GEMM and the kernel before it."""
     entries = re.findall(r"\.entry (\w+)\(", text)
     gemm = next(name for name in entries if "dual_gemm" in name)
     last = f"{gemm}_param_3"
@@ -145,7 +145,7 @@ def hopper(text: str) -> Iterator[Case]:
 
 
 # What is left out of another's kernel, as what the compiler made of it.
-FOREIGN_MUTANTS = {
+THIRD_PARTY_MUTANTS = {
     "no fence.mbarrier_init": (r"fence\.mbarrier_init\.release\.cluster;", ""),
     "no expect_tx": (r"(mbarrier\.arrive)\.expect_tx(\S+ _, \[%r\d+\]), [%r\d]+;", r"\1\2;"),
     "no commit": (r"tcgen05\.commit[^;]*;", ""),
@@ -174,13 +174,13 @@ def with_direct_predicates(text: str) -> str:
     return wait.sub(r"mbarrier.try_wait\g<form> \g<no>, \g<of>; \g<between>\g<then>@!\g<no> bra", text)
 
 
-# Of the Blackwell back end: one CTA; a pair; two pairs that share K; these with shared columns of scale factors.
+# Of the Blackwell backend: one CTA; a pair; two pairs that share K; these with shared columns of scale factors.
 # Stages of K: a lap and one more, or as many as its time allows.
 BLACKWELL_STAGES = {"m128n64": 6, "m256n64": 8, "m256n128k2": 12, "m256n192k2": 2}
 
 
 def blackwell(modules: dict[str, str]) -> Iterator[Case]:
-    """The Blackwell back end's GEMM on one tile."""
+    """The Blackwell backend's GEMM on one tile."""
     for config, stages in BLACKWELL_STAGES.items():
         text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(modules[config])))
         name = re.search(r"\.entry (\w+)", text)[1]
@@ -226,7 +226,7 @@ def learn_cuda(texts: dict[int, str]) -> Iterator[Case]:
         common = {"entry": name, "shared": (128 + tile) * depth * 2 * stages, "scalars": scalars, "maps": maps}
         common |= {"shape": (128, tile, k)}
         yield Case(f"learn-cuda v{version}", "", text, **common)
-        for label, (pattern, replacement) in FOREIGN_MUTANTS.items() if version == 4 else ():
+        for label, (pattern, replacement) in THIRD_PARTY_MUTANTS.items() if version == 4 else ():
             mutant, count = re.subn(pattern, replacement, text)
             if count:
                 yield Case(f"learn-cuda v{version}", label, mutant, **common)

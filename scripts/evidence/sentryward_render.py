@@ -33,7 +33,7 @@ SentryWard took {theirs:.0f} s for all, the simulator {ours:.0f} s for three mod
 - learn-cuda v1 to v3, right on B200s, are wrong for both, whatever the schedule: a warp can miss a phase of an mbarrier
   (no arrival at a phase may come before the phase in front of it was waited for).
 - A `review` is not an accusation: PTX does not guarantee it, and CUTLASS relies on it.
-- The Blackwell back end: {scope}
+- The Blackwell backend: {scope}
   What m256n192k2 adds to m256n128k2, columns of scale factors that all stages share, SentryWard does not see; its
   mutants are in `BLACKWELL_MUTANTS.md`.
 - Hopper's GEMM: SentryWard cannot read `wgmma`; its mutants are in `tests/simulator/kernels/test_hopper_kernels.py`."""
@@ -73,7 +73,7 @@ def judge(row: dict) -> str:
 
 
 def scope(rows: list[dict]) -> str:
-    """What its verdicts on the Blackwell back end cover."""
+    """What its verdicts on the Blackwell backend cover."""
     each = []
     for row in rows:
         if "scope" in row:

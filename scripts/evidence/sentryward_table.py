@@ -6,7 +6,7 @@
     python -m scripts.evidence.sentryward_table --render
 
 Results go to simulator/results/sentryward.json, the table to simulator/results/SENTRYWARD.md; --blackwell
-measures the rows of the Blackwell back end again.
+measures the rows of the Blackwell backend again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from scripts.common.toolchain import nvcc
 from scripts.evidence.sentryward_cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward_render import render
-from scripts.evidence.third_party_kernels import TRIALS, compile_trial, nvcc
+from scripts.evidence.third_party_kernels import TRIALS, compile_trial
 from tests.simulator.kernels.test_blackwell_kernels import Kernel as Blackwell
 from tests.simulator.kernels.test_blackwell_kernels import entries as blackwell_entries
 from tests.simulator.sim_kit import VERDICTS
@@ -74,7 +75,7 @@ def simulate(case: Case, folder: Path) -> dict:
     return worst(reports, time.monotonic() - begin)
 
 
-def simulate_foreign(case: Case, library: Path, index: int, folder: Path) -> dict:
+def simulate_third_party(case: Case, library: Path, index: int, folder: Path) -> dict:
     """The same for a kernel of others, launched by its own host code."""
     (folder / "case.ptx").write_text(case.text)
     begin, reports = time.monotonic(), []
@@ -89,7 +90,7 @@ def simulate_foreign(case: Case, library: Path, index: int, folder: Path) -> dic
 
 
 def simulate_blackwell(case: Case) -> dict:
-    """The same for the Blackwell back end's kernels, as their test launches them."""
+    """The same for the Blackwell backend's kernels, as their test launches them."""
     begin, reports = time.monotonic(), []
     for mode in MODES:
         kernel = Blackwell(case.config, case.text, mode.split(":")[0])
@@ -107,7 +108,7 @@ def ptx_of(source: str, folder: Path, arch: str, *flags: str) -> str:
 
 
 def measure_blackwell(program: str) -> list[dict]:
-    """The Blackwell back end's cases."""
+    """The Blackwell backend's cases."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for case in blackwell(blackwell_entries()):
@@ -143,7 +144,7 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
             flags = ("-I", str(built), "--expt-relaxed-constexpr")
             text = ptx_of(str(checkout / TRIALS[index].file), folder, "100a", *flags)
             for case in learn_cuda({version: text}):
-                add(case, simulate_foreign(case, library, index, folder))
+                add(case, simulate_third_party(case, library, index, folder))
     return rows
 
 

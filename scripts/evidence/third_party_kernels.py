@@ -28,6 +28,7 @@ import torch
 
 from reference import nvfp4
 from reference.reference import generate_input, oracle
+from scripts.common.toolchain import nvcc
 from scripts.evidence.third_party_render import render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,13 +196,6 @@ TRIALS = (
 )
 
 
-def nvcc() -> str:
-    done = subprocess.run(["scripts/find_nvcc.sh"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if not done.stdout.strip():
-        raise SystemExit(done.stderr.strip() or "no nvcc")
-    return done.stdout.strip()
-
-
 def string_of(path: Path, variable: str) -> str:
     """The string that a Python file assigns to a name; the file is read, not run."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -211,7 +205,7 @@ def string_of(path: Path, variable: str) -> str:
 
 
 def compile_trial(trial: Trial, checkout: Path, folder: Path, compiler: str) -> Path:
-    """Their file and our wrapper as a shared library on the stand-in runtime."""
+    """Their file and our wrapper as a shared library on the CUDA runtime shim."""
     for name in ("torch/library.h", "torch/extension.h", "ATen/core/Tensor.h", "ATen/ATen.h"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(TORCH_STUB if name == "torch/library.h" else "#include <torch/library.h>\n")
@@ -256,7 +250,7 @@ def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, float]:
 
 
 def worker(library: str, index: int, shape: list[int]) -> None:
-    """In a process of its own: the stand-in runtime reads the mode from the environment once."""
+    """In a process of its own: the CUDA runtime shim reads the mode from the environment once."""
     trial = replace(TRIALS[index], shape=tuple(shape or TRIALS[index].shape))
     buffers, want, step = inputs_of(trial)
     buffers = [np.ascontiguousarray(buffer).copy() for buffer in buffers]

@@ -25,13 +25,13 @@ class ShapeSeries:
     floor_label: str
     # number, verdict, us, whether it was adopted with the lowest geometric mean so far
     rounds: list[tuple[int, str, float, bool]] = field(default_factory=list)
-    peers: dict[str, float] = field(default_factory=dict)  # label -> us
+    baselines: dict[str, float] = field(default_factory=dict)  # label -> us
 
 
 def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hopper") -> list[ShapeSeries]:
-    """Series per benchmark shape of one back end, from the measured rounds and the latest peers."""
+    """Series per benchmark shape of one backend, from the measured rounds and the latest baselines."""
     target = render.targets(tank)[backend]
-    peers = render.latest_peers(tank, rounds, backend)
+    baselines = render.latest_baselines(tank, rounds, backend)
     series = []
     measured = [data for data in rounds if data["backend"] == backend and data["measurement"]]
     for shape, floor in target["floor"]["us"].items():
@@ -43,7 +43,7 @@ def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hoppe
             best = found["geomean"]["candidate_us"] if leads else best
             if shape in found["shapes"]:
                 one.rounds.append((data["number"], verdict, found["shapes"][shape]["candidate_us"], leads))
-        one.peers = {target["peers"][name]: times[shape] for name, times in peers.items() if shape in times}
+        one.baselines = {target["baselines"][name]: times[shape] for name, times in baselines.items() if shape in times}
         series.append(one)
     return series
 
@@ -60,6 +60,6 @@ def png_digest(path: Path) -> str | None:
 
 
 def chip_of(rounds: list[dict[str, Any]], backend: str = "hopper") -> str:
-    """The chip of the latest measured round of a back end; "H200" before any."""
+    """The chip of the latest measured round of a backend; "H200" before any."""
     chips = [r["measurement"]["chip"] for r in rounds if r["backend"] == backend and r["measurement"]]
     return chips[-1] if chips else "H200"

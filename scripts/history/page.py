@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import geometric_mean
 from typing import Any
 
+from scripts.common.markdown import table
 from scripts.history import markdown, plots
 from scripts.history.data import chip_of, shape_series
 from scripts.rounds import render
@@ -88,8 +89,8 @@ def commit_text(commit: str | None, repo_url: str | None) -> str:
 
 
 def variants_table(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> str:
-    """Every variant of every run, losers and peers included, in Markdown."""
-    peers = {name: label for target in render.targets(tank).values() for name, label in target["peers"].items()}
+    """Every variant of every run, losers and baselines included, in Markdown."""
+    baselines = {name: label for target in render.targets(tank).values() for name, label in target["baselines"].items()}
     runs: dict[str, list[dict[str, Any]]] = {}
     for data in rounds:
         if data["measurement"]:
@@ -110,10 +111,10 @@ def variants_table(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | Non
             commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
             times = medians[variant]
             cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in shapes]
-            role = "; ".join(roles) or ("peer" if variant in peers else "in no round")
+            role = "; ".join(roles) or ("baseline" if variant in baselines else "in no round")
             rows.append(
                 [
-                    peers.get(variant, f"`{variant}`"),
+                    baselines.get(variant, f"`{variant}`"),
                     role,
                     of_run[0]["measurement"]["chip"],
                     run,
@@ -125,7 +126,7 @@ def variants_table(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | Non
     if not rows:
         return "No variant has been measured yet."
     head = ["variant", "role", "chip", "run", "commit", *(s.replace("x", " ") for s in shapes), "geomean"]
-    return render.table(head, rows, len(shapes) + 1)
+    return table(head, rows, len(shapes) + 1)
 
 
 def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
@@ -140,9 +141,9 @@ def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
     if best:
         mean = best["measurement"]["geomean"]
         tiles.insert(0, (f"{mean['candidate_us']:.1f} us", f"geomean now, {best['measurement']['chip']}"))
-        peers = render.latest_peers(tank, rounds, "hopper")
-        labels = render.targets(tank)["hopper"]["peers"]
-        for name, times in list(peers.items())[:1]:
+        baselines = render.latest_baselines(tank, rounds, "hopper")
+        labels = render.targets(tank)["hopper"]["baselines"]
+        for name, times in list(baselines.items())[:1]:
             ratio = mean["candidate_us"] / geometric_mean(times.values())
             tiles.insert(1, (f"{ratio:.2f}", f"of the time of {labels[name]}"))
     return "".join(f'<div class="tile"><b>{html.escape(v)}</b>{html.escape(label)}</div>' for v, label in tiles)
@@ -222,7 +223,7 @@ fixed in advance. Ratios are candidate time / base time: below 1 is faster.</p>
 {html_of(render.progress_table(rounds))}
 <h2 id="failures">What did not work</h2>
 {html_of(render.failures_table(rounds))}
-<h2 id="shapes">Per shape, against the floor and the peers</h2>
+<h2 id="shapes">Per shape, against the floor and the baselines</h2>
 {html_of(render.shapes_table(tank, rounds))}
 <h2 id="variants">All variants, losers included</h2>
 <p>Median us of each variant in each run, fastest first.</p>

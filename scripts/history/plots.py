@@ -23,7 +23,7 @@ matplotlib.use("Agg")
 # Text and axes are drawn in this colour, which the page replaces by its own text colour.
 INK = "#3b3f46"
 # Hues that keep a contrast of 3 on both a white and a near-black page.
-OURS, PEERS, FLOOR = "#2f7de1", ("#c26a00", "#0a8a5f", "#a04fd6", "#d13a72"), "#7a8290"
+OURS, BASELINES, FLOOR = "#2f7de1", ("#c26a00", "#0a8a5f", "#a04fd6", "#d13a72"), "#7a8290"
 MARKS = {"adopted": ("o", OURS), "inconclusive": ("o", "none"), "rejected": ("x", OURS)}
 VIEW_MARKS = dict(zip(VIEWPOINTS, "^sD", strict=True))
 STYLE = {
@@ -44,7 +44,7 @@ STYLE = {
 
 
 def _time_axis(axes: Axes, series: ShapeSeries) -> None:
-    values = [series.floor, *(us for _, _, us, _ in series.rounds), *series.peers.values()]
+    values = [series.floor, *(us for _, _, us, _ in series.rounds), *series.baselines.values()]
     low, high = 0.85 * min(values), 1.18 * max(values)
     axes.set_yscale("log")
     axes.set_ylim(low, high)
@@ -56,10 +56,10 @@ def _time_axis(axes: Axes, series: ShapeSeries) -> None:
 
 
 def draw_shape(axes: Axes, series: ShapeSeries) -> None:
-    """One shape: our rounds, the floor and the peers."""
+    """One shape: our rounds, the floor and the baselines."""
     axes.set_title(series.shape.replace("x", " "), loc="left", fontweight="bold")
     axes.axhline(series.floor, color=FLOOR, linestyle="--", linewidth=1.4)
-    for color, us in zip(PEERS, series.peers.values(), strict=False):
+    for color, us in zip(BASELINES, series.baselines.values(), strict=False):
         axes.axhline(us, color=color, linewidth=1.4)
     line: list[tuple[int, float]] = []
     for at, (_, verdict, us, leads) in enumerate(series.rounds):
@@ -91,8 +91,8 @@ def legend_handles(series: list[ShapeSeries]) -> list[Line2D]:
             Line2D([], [], marker="o", markerfacecolor="none", label="ours: inconclusive", **style),
         ]
     handles.append(Line2D([], [], color=FLOOR, linestyle="--", label=series[0].floor_label))
-    labels = list(dict.fromkeys(label for one in series for label in one.peers))
-    handles += [Line2D([], [], color=c, label=label) for c, label in zip(PEERS, labels, strict=False)]
+    labels = list(dict.fromkeys(label for one in series for label in one.baselines))
+    handles += [Line2D([], [], color=c, label=label) for c, label in zip(BASELINES, labels, strict=False)]
     return handles
 
 
@@ -128,7 +128,7 @@ def prediction_figure(rounds: list[dict[str, Any]]) -> Figure | None:
             low, high = render.predicted_geomean(data)
             axes.plot([low, high], [at, at], color=FLOOR, linewidth=7, alpha=0.45, solid_capstyle="butt")
             for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
-                axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=PEERS[0], markersize=4.5)
+                axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=BASELINES[0], markersize=4.5)
             found = data["measurement"]["geomean"] if data["measurement"] else None
             ratio = found["ratio"] if found else render.inherited_ratio(data)
             if ratio:
@@ -149,7 +149,7 @@ def prediction_figure(rounds: list[dict[str, Any]]) -> Figure | None:
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         handles = [
             Line2D([], [], color=FLOOR, alpha=0.45, linewidth=7, label="predicted"),
-            *(Line2D([], [], linestyle="", marker=m, color=PEERS[0], label=v) for v, m in VIEW_MARKS.items()),
+            *(Line2D([], [], linestyle="", marker=m, color=BASELINES[0], label=v) for v, m in VIEW_MARKS.items()),
             Line2D([], [], color=OURS, marker="o", label="measured"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, handlelength=1.2, columnspacing=1.2)

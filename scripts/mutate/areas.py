@@ -109,7 +109,7 @@ AREAS: dict[str, Area] = {
         ("test_readme.py", "test_history_plots.py", "test_history.py"),
     ),
     "cost-model": Area(
-        ("scripts/cost_model/*.py",), ("test_cost_counters.py", "test_account.py", "test_live_counts.py")
+        ("scripts/cost_model/*.py",), ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py")
     ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
@@ -119,7 +119,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_steps.py",
             "test_bench.py",
             "test_check_gpu.py",
-            "test_first_day.py",
+            "test_bring_up.py",
         ),
     ),
     "build": Area(

@@ -160,7 +160,7 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     if data["rule"]["name"] not in expected:
         problems.append(f"rule is {data['rule']['name']}, expected {' or '.join(expected)} for kind {data['kind']}")
     if data["rule"]["name"] == "unmeasured-v1" and data["backend"] != "blackwell":
-        problems.append(f"rule unmeasured-v1 is for the back end without a chip, not for {data['backend']}")
+        problems.append(f"rule unmeasured-v1 is for the backend without a chip, not for {data['backend']}")
     return problems
 
 

@@ -8,6 +8,7 @@ import re
 from statistics import geometric_mean, median
 from typing import Any
 
+from scripts.common.markdown import table
 from scripts.rounds import simulation
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
 from scripts.rounds.stats import noise_band, shape_key
@@ -39,12 +40,6 @@ def put_block(text: str, name: str, content: str, where: str) -> str:
     if len(pattern.findall(text)) != 1:
         raise RoundError(f"{where}: expected the markers <!-- generated:{name} --> ... <!-- /generated:{name} --> once")
     return pattern.sub(lambda _: block(name, content), text)
-
-
-def table(head: list[str], rows: list[list[str]], numbers: int = 0) -> str:
-    """A Markdown table; the last `numbers` columns are right-aligned."""
-    rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *rows])
 
 
 # --- words --------------------------------------------------------------------------------------------
@@ -146,7 +141,7 @@ def _status(data: dict[str, Any]) -> str:
 
     parent = f"{data['parent']:04d}" if data["parent"] else "none"
     lines = [
-        f"State: **{state_text(data)}**. Evidence: {data['evidence']}. Back end: {data['backend']}. Parent: {parent}.",
+        f"State: **{state_text(data)}**. Evidence: {data['evidence']}. Backend: {data['backend']}. Parent: {parent}.",
     ]
     if "inherited" in data:
         lines.append(
@@ -236,7 +231,7 @@ def _verdict(data: dict[str, Any]) -> str:
 
 # --- README tables --------------------------------------------------------------------------------------
 def targets(tank: Tank) -> dict[str, Any]:
-    """shark_tank/targets.json: floors, peers and published entries by back end."""
+    """shark_tank/targets.json: floors, baselines and published entries by backend."""
     return json.loads((tank.dir / "targets.json").read_text())
 
 
@@ -261,7 +256,7 @@ def progress_table(rounds: list[dict[str, Any]], base: str = "") -> str:
         [_link(r, base), r["title"], r["backend"], _predicted_text(r), _measured_text(r), state_text(r), r["evidence"]]
         for r in rounds
     ]
-    return table(["round", "idea", "back end", "predicted", "measured ratio", "state", "evidence"], rows)
+    return table(["round", "idea", "backend", "predicted", "measured ratio", "state", "evidence"], rows)
 
 
 def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
@@ -284,7 +279,7 @@ def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
 
 
 def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
-    """The fastest measured round of a back end that is adopted and not superseded; before any, the A/A round."""
+    """The fastest measured round of a backend that is adopted and not superseded; before any, the A/A round."""
     standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
     changes = [r for r in standing if r["kind"] == "change"]
     return min(changes or standing, key=lambda r: r["measurement"]["geomean"]["candidate_us"], default=None)
@@ -299,9 +294,9 @@ def run_medians(tank: Tank, run: str) -> dict[str, dict[str, float]]:
     return medians
 
 
-def latest_peers(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict[str, dict[str, float]]:
-    """Medians of each peer named in targets.json, from the latest run that timed it."""
-    names = targets(tank)[backend]["peers"]
+def latest_baselines(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict[str, dict[str, float]]:
+    """Medians of each baseline named in targets.json, from the latest run that timed it."""
+    names = targets(tank)[backend]["baselines"]
     found: dict[str, dict[str, float]] = {}
     for data in rounds:
         if data["backend"] == backend and data["measurement"]:
@@ -311,7 +306,7 @@ def latest_peers(tank: Tank, rounds: list[dict[str, Any]], backend: str) -> dict
 
 
 def shapes_table(tank: Tank, rounds: list[dict[str, Any]]) -> str:
-    """Per back end: the standing kernel per shape against the floor and the peers, us."""
+    """Per backend: the standing kernel per shape against the floor and the baselines, us."""
     parts = []
     for backend, target in targets(tank).items():
         shapes = list(target["floor"]["us"])
@@ -330,9 +325,9 @@ def shapes_table(tank: Tank, rounds: list[dict[str, Any]]) -> str:
             add(f"ours, round {best['number']:04d} (`{best['candidate']['variant']}`)", times, best["evidence"])
         else:
             add("ours", {}, "not measured yet")
-        for name, times in latest_peers(tank, rounds, backend).items():
+        for name, times in latest_baselines(tank, rounds, backend).items():
             rounded = {s: round(us, 2) for s, us in times.items()}
-            add(target["peers"][name], rounded, f"measured:{best['measurement']['chip']}" if best else "measured")
+            add(target["baselines"][name], rounded, f"measured:{best['measurement']['chip']}" if best else "measured")
         for entry in target.get("published", []):
             add(entry["label"], entry["us"], entry["evidence"])
         head = [f"{backend}, us", "evidence", *(s.replace("x", " ") for s in shapes), "geomean"]

@@ -58,7 +58,7 @@ def test_a_problem_has_distinct_inputs_and_their_expansion(problem):
 
 @pytest.mark.parametrize("name", ["cublas_one_gemm", "cublas_two_gemms", "expand_cublas"])
 def test_baselines_give_right_results(problem, wants, name):
-    call = baselines.peer(problem, name)
+    call = baselines.baseline(problem, name)
     assert compare.check(problem, name, call, wants) == ""
     changed = [want * 1.5 for want in wants]
     assert compare.check(problem, name, call, changed).startswith(f"{name}: relative error 0.3")
@@ -88,9 +88,9 @@ def test_a_check_looks_at_the_first_and_last_input_and_at_every_element(problem,
 
 def test_an_ungated_product_is_gated_for_its_check(problem, wants):
     for name in baselines.UNGATED:
-        assert compare.check(problem, name, baselines.peer(problem, "cublas_one_gemm"), wants) == ""
+        assert compare.check(problem, name, baselines.baseline(problem, "cublas_one_gemm"), wants) == ""
         assert compare.check(problem, name, lambda i: None, wants) != ""  # what the last one left is gone
-    assert set(baselines.UNGATED) < set(baselines.ROUNDED) < set(baselines.PEERS)
+    assert set(baselines.UNGATED) < set(baselines.ROUNDED) < set(baselines.BASELINES)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_its_files(command):
 
 def test_its_variants_and_baselines(command, monkeypatch):
     monkeypatch.setattr(compare, "load_shim", lambda path: f"shim of {path}")
-    done = command("--device", "cpu", "--variants", "auto,old/auto", "--peers", "", "--library", "old=a=b.so")
+    done = command("--device", "cpu", "--variants", "auto,old/auto", "--baselines", "", "--library", "old=a=b.so")
     (first, *_), options = done.seen, done.seen[0][2]
     assert [shape for shape, *_ in done.seen] == [
         (256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168),
@@ -314,7 +314,7 @@ def test_its_variants_and_baselines(command, monkeypatch):
     assert first[1] == ["auto", "old/auto"] and options.kernels["old"] == "shim of a=b.so"
     assert options.kernels[""] is compare.custom_kernel
     assert (options.inputs, options.repeats, options.seconds) == (24, 20, 60.0)
-    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.PEERS]
+    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.BASELINES]
 
 
 def test_only_a_variant_of_ours_that_is_left_out_fails(command):

@@ -12,7 +12,7 @@ import pytest
 from scripts.bring_up import protocol, steps
 from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Outcome
 
-PEERS = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
+BASELINES = "cublas_one_gemm,cublas_two_gemms,triton,scaled_mm,scaled_one_gemm"
 SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
 
 
@@ -36,7 +36,7 @@ class Recorder:
 def day(tmp_path, monkeypatch):
     """A day whose steps are only kept."""
     monkeypatch.setattr(protocol.os, "sched_getaffinity", lambda pid: range(16))
-    monkeypatch.setattr(protocol, "config_table", lambda backend: {f"{backend}1": {}, f"{backend}2": {}})
+    monkeypatch.setattr(protocol.tile_table, "tiles", lambda backend: {f"{backend}1": {}, f"{backend}2": {}})
 
     def make(capability=None, sanitizer="/cuda/compute-sanitizer", **changes):
         given = {"json": tmp_path / "report.json", "folder": tmp_path, "minutes": 5.0, "configs": "", "skip": []}
@@ -82,7 +82,7 @@ def test_the_protocol_on_a_card(day):
         f"check every configuration [300] check_gpu --device cuda --only {checks} --configs hopper1,hopper2"
         " --json check-every-configuration.json",
         *(
-            f"time {shape} [120] compare --seconds 20 --variants {variants} --peers {PEERS} --shapes {shape}"
+            f"time {shape} [120] compare --seconds 20 --variants {variants} --baselines {BASELINES} --shapes {shape}"
             f" --samples samples-{shape}.jsonl --json time-{shape}.json"
             for shape in SHAPES
         ),
@@ -96,7 +96,7 @@ def test_the_protocol_on_a_card(day):
     ]
     assert all(step.environment == {} for step in made.session.steps)
     assert made.report["backend"] == "hopper" and made.report["configs"] == ["hopper1", "hopper2"]
-    assert made.report["mode"] == "device" and made.report["format"] == "first-day-1"
+    assert made.report["mode"] == "device" and made.report["format"] == "bring-up-1"
 
 
 @pytest.mark.parametrize("backend", ["blackwell", "cpu"])
@@ -118,7 +118,7 @@ def test_the_protocol_without_a_card(day, tmp_path, backend):
         f"library [60] {dry} environment library library.json",
         f"check auto [300] {dry} check_gpu --device cpu --only rings,nan_scales --json check-auto.json",
         *([configs] if simulated else []),
-        f"time 128x128x512 [120] {dry} compare {small} --variants {variants} --peers cublas_one_gemm"
+        f"time 128x128x512 [120] {dry} compare {small} --variants {variants} --baselines cublas_one_gemm"
         " --shapes 128x128x512 --samples samples-128x128x512.jsonl --json time-128x128x512.json",
         f"eval test [240] {dry} eval test dry_cases.txt --device cpu --json eval-test.json",
         *([] if simulated else [benchmark]),
@@ -223,17 +223,17 @@ def test_samples_of_an_earlier_day_are_not_taken(day, tmp_path):
 )
 def test_a_time_is_inside_between_both_ends_of_its_interval(tmp_path, monkeypatch, us, inside):
     predicted = {"us": 8.0, "low_us": 9.0, "high_us": 11.0}
-    monkeypatch.setattr(protocol, "ACCOUNT", tmp_path / "account.json")
-    protocol.ACCOUNT.write_text(json.dumps({"predictions": {"hopper": {"1x2x3": predicted}}}))
+    monkeypatch.setattr(protocol, "COST_MODEL", tmp_path / "cost_model.json")
+    protocol.COST_MODEL.write_text(json.dumps({"predictions": {"hopper": {"1x2x3": predicted}}}))
     entry = {"shape": "1x2x3", "variant": "auto", "median_us": us}
     bounds = {"predicted_us": 8.0, "low_us": 9.0, "high_us": 11.0}
     ratio = round(us / 8.0, 4)
-    assert protocol.against_account([entry], "hopper") == [
+    assert protocol.against_cost_model([entry], "hopper") == [
         {"shape": "1x2x3", "measured_us": us, **bounds, "inside": inside, "measured_over_predicted": ratio}
     ]
-    assert protocol.against_account([entry | {"median_us": None}], "hopper") == []
-    protocol.ACCOUNT.write_text("{}")
-    assert protocol.against_account([entry], "hopper") == []
+    assert protocol.against_cost_model([entry | {"median_us": None}], "hopper") == []
+    protocol.COST_MODEL.write_text("{}")
+    assert protocol.against_cost_model([entry], "hopper") == []
 
 
 def test_the_benchmark_and_what_the_library_says_are_kept(day):
@@ -262,7 +262,7 @@ REPORT = {
         {"shape": "4x5x6", "variant": "auto", "median_us": None},
         {"shape": "4x5x6", "variant": "again", "median_us": 20.0},
     ],
-    "against_account": [
+    "against_cost_model": [
         {"shape": "1x2x3", "measured_us": 1.2, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1, "inside": False},
         {"shape": "4x5x6", "measured_us": 1.0, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1, "inside": True},
     ],
@@ -292,8 +292,8 @@ def test_the_printed_report(monkeypatch, capsys):
     )
     assert capsys.readouterr().out.splitlines() == [f"FAIL check: edge {number}" for number in range(5)]
     for changes, titles in (
-        ({"mode": "device", "against_account": []}, ["us a call, medians of interleaved rounds"]),
-        ({"times": [], "against_account": []}, []),
+        ({"mode": "device", "against_cost_model": []}, ["us a call, medians of interleaved rounds"]),
+        ({"times": [], "against_cost_model": []}, []),
     ):
         tables.clear()
         protocol.print_report(REPORT | {"checks": []} | changes)
@@ -340,7 +340,7 @@ def test_the_exit_status_says_whether_all_went_well(command, tmp_path, outcomes,
     assert done.status == status and done.ran and "the report\n" in done.said.out
     assert done.said.out.endswith(f"send back {tmp_path / 'new' / 'report.json'}\n")
     assert ("jsonschema is not installed" in done.said.out) == (problems is None)
-    wanted = "the report breaks shark_tank/first_day.schema.json: steps: missing"
+    wanted = "the report breaks shark_tank/bring_up.schema.json: steps: missing"
     assert (wanted in done.said.err) == bool(problems)
 
 
@@ -354,7 +354,7 @@ def test_the_librarys_own_choices_are_reported(command, monkeypatch):
 def test_its_options(command):
     options = command().options
     assert (options.minutes, options.configs, options.skip, options.dry) == (45.0, "", [""], None)
-    assert options.folder == protocol.ROOT / "build" / "first_day"
+    assert options.folder == protocol.ROOT / "build" / "bring_up"
     options = command("--skip", "build,eval test", "--dry", "hopper", "--minutes", "4", "--configs", "a,b").options
     assert (options.minutes, options.configs, options.dry) == (4.0, "a,b", "hopper")
     assert options.skip == ["build", "eval test"] and options.json.parent.is_dir()

@@ -116,7 +116,7 @@ def counted(monkeypatch):
         counters, "checked", lambda config, library: {"late": {"right": True, "verdict": f"{config} ok"}}
     )
     monkeypatch.setattr(counters, "chosen", lambda backend: {"chosen of": backend})
-    monkeypatch.setattr(counters, "config_table", lambda backend: {f"{backend}1": {"split_k": 2}})
+    monkeypatch.setattr(counters.tile_table, "tiles", lambda backend: {f"{backend}1": {"split_k": 2}})
     monkeypatch.setattr(
         counters, "with_prologue", lambda shape, config, splits, library: {"of": f"{config} {shape} {splits} {library}"}
     )
@@ -124,7 +124,7 @@ def counted(monkeypatch):
 
 def test_the_cost_models_counts(counted, tmp_path):
     path = tmp_path / "x.json"
-    assert counters.main(["account", "--library", "/l.so", "--json", str(path)]) == 0
+    assert counters.main(["cost-model", "--library", "/l.so", "--json", str(path)]) == 0
     data = json.loads(path.read_text())
     assert data["blackwell"] == {
         "configs": {"blackwell1": {"split_k": 2}},
@@ -136,7 +136,7 @@ def test_the_cost_models_counts(counted, tmp_path):
         "chosen": {"chosen of": "hopper"},
         "counters": {"auto": {shape: {"of": f"hopper auto {shape} /l.so"} for shape in SHAPES}},
     }
-    assert "--json shark_tank/account_counters.json" in data["command"]
+    assert "--json shark_tank/cost_model_counters.json" in data["command"]
 
 
 def test_the_rounds_counts(counted, tmp_path, capsys):

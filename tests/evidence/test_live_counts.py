@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from scripts.common import tile_table
 from scripts.cost_model import compute
 from scripts.cost_model.counters import LIBRARY, counters
 from scripts.cost_model.model import Design, parse_shape
-from scripts.cost_model.tables import config_table
 
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="the simulated library is not built: no nvcc")
 HOPPER_MACS_A_CYCLE = 2048  # dense fp16 multiply-adds of an SM
@@ -24,7 +24,7 @@ def test_the_committed_counts_are_those_of_this_kernel_and_simulator():
 
 def test_a_blackwell_kernel_that_splits_k_moves_and_multiplies_what_the_model_says():
     name, shape = "m256n128k2", "256x128x1280"
-    figures = config_table("blackwell")[name]
+    figures = tile_table.tiles("blackwell")[name]
     design = Design(figures["tile_n"], figures["ctas"], figures["split_k"], figures["tail"])
     found, digest = counters(shape, "blackwell", name)
     m, n, _ = extents = parse_shape(shape)
@@ -35,7 +35,7 @@ def test_a_blackwell_kernel_that_splits_k_moves_and_multiplies_what_the_model_sa
     assert found["tensor_cycles"] == stages * design.tensor_cycles()
     assert found["tma_load_bytes"] == stages * design.issued_stage_bytes()
     assert found["global_store_bytes"] == 2 * m * n
-    assert found["shared_store_bytes"] == found["ctas"] * design.exchange_bytes()
+    assert found["shared_store_bytes"] == found["ctas"] * design.reduction_bytes()
     assert sum(found[f"{role}_instructions"] for role in ("load", "mma", "epilogue")) == found["instructions"]
     assert len(digest) == 64
 

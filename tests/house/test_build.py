@@ -52,7 +52,7 @@ def test_clean_clone_runs_the_tests_and_the_benchmarks(clone):
     assert status.stdout == "", "make run left files that git does not ignore"
 
 
-def test_without_nvcc_the_build_says_so_and_builds_the_cpu_back_end(clone, tmp_path):
+def test_without_nvcc_the_build_says_so_and_builds_the_cpu_backend(clone, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in (

@@ -48,7 +48,7 @@ def make_commands(root, gpu):
 
 
 def shaping(command):
-    """The words of a command that shape code, sorted: no warnings, no file names, no macros of back ends."""
+    """The words of a command that shape code, sorted: no warnings, no file names, no macros of backends."""
     words, kept = command[1:], []
     while words:
         word = words.pop(0)

@@ -239,7 +239,7 @@ def test_page_fits_its_screen_and_can_be_read(page, tmp_path, width, dark):
 
 @browser
 def test_screenshot_shows_the_plots(full_page, tmp_path):
-    """A blank or broken page has few colours; ours has text, axes and the colours of kernel, floor and peers."""
+    """A blank or broken page has few colours; ours has text, axes and the colours of kernel, floor and baselines."""
     image = pytest.importorskip("PIL.Image", reason="Pillow reads the screenshot")
     shot = tmp_path / "page.png"
     chromium("--window-size=1200,1400", f"--screenshot={shot}", full_page.as_uri())

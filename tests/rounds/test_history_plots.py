@@ -46,11 +46,11 @@ def test_every_round_is_a_mark_of_its_verdict(series):
 
 
 def test_lines_are_the_floor_the_baselines_and_the_best_so_far(series):
-    floor, *peers, best = drawn(series).lines
+    floor, *baselines, best = drawn(series).lines
     assert (floor.get_ydata()[0], floor.get_linestyle(), floor.get_color()) == (FLOOR_US, "--", plots.FLOOR)
-    assert [(line.get_ydata()[0], line.get_color()) for line in peers] == [
-        (20.0, plots.PEERS[0]),
-        (30.0, plots.PEERS[1]),
+    assert [(line.get_ydata()[0], line.get_color()) for line in baselines] == [
+        (20.0, plots.BASELINES[0]),
+        (30.0, plots.BASELINES[1]),
     ]
     assert list(best.get_xdata()) == [0, 1, 2, 3, 4] and list(best.get_ydata()) == [40.0, 40.0, 40.0, 36.0, 36.0]
     assert best.get_drawstyle() == "steps-post" and best.get_color() == plots.OURS
@@ -96,7 +96,7 @@ def test_the_legend_names_what_is_there(series):
     assert [handle.get_marker() for handle in handles[:3]] == ["o", "x", "o"]
     assert [handle.get_linestyle() for handle in handles[:3]] == ["None"] * 3
     assert handles[2].get_markerfacecolor() == "none" and handles[3].get_linestyle() == "--"
-    assert [handle.get_color() for handle in handles[3:]] == [plots.FLOOR, *plots.PEERS[:2]]
+    assert [handle.get_color() for handle in handles[3:]] == [plots.FLOOR, *plots.BASELINES[:2]]
 
 
 def test_all_shapes_in_one_figure(series):
@@ -182,7 +182,7 @@ def test_a_plot_as_a_file_names_its_data(series, tmp_path):
 
 def test_a_digest_is_of_every_figure(series):
     digests = {data.series_digest([series])}
-    for change in ({"floor": 5.0}, {"floor_label": "x"}, {"shape": "y"}, {"peers": {}}, {"rounds": ROUNDS[:-1]}):
+    for change in ({"floor": 5.0}, {"floor_label": "x"}, {"shape": "y"}, {"baselines": {}}, {"rounds": ROUNDS[:-1]}):
         digests.add(data.series_digest([ShapeSeries(**(vars(series) | change))]))
     digests.add(data.series_digest([series, series]))
     assert len(digests) == 7

@@ -169,14 +169,14 @@ def test_what_may_end_without_a_measurement(blackwell, state, evidence, backend)
         ),
         (
             lambda data: data["rule"].update(name="unmeasured-v1"),
-            "rule unmeasured-v1 is for the back end without a chip, not for hopper",
+            "rule unmeasured-v1 is for the backend without a chip, not for hopper",
         ),
     ],
 )
 def test_relations_to_other_rounds(hopper, change, problem):
     change(hopper)
     found = rounds_check.relation_problems(RECORD, hopper)
-    assert [text.replace("backend", "back end") for text in found] == ([problem] if problem else [])
+    assert [text.replace("backend", "backend") for text in found] == ([problem] if problem else [])
 
 
 def test_the_noise_floor_is_an_adopted_a_a_round(hopper, monkeypatch):

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.common import toolchain
+
 ROOT = Path(__file__).resolve().parents[2]
 PTX = Path(__file__).resolve().parent / "ptx"
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
@@ -32,10 +34,10 @@ def built(name: str) -> Path:
 @cache
 def nvcc() -> str:
     """A usable nvcc, or the test is skipped with the reason."""
-    done = subprocess.run(["scripts/find_nvcc.sh"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if not done.stdout.strip():
-        pytest.skip(done.stderr.strip() or "no nvcc")
-    return done.stdout.strip()
+    try:
+        return toolchain.nvcc()
+    except toolchain.NoCompiler as error:
+        pytest.skip(str(error))
 
 
 def compile_cuda(source: str, folder: Path, arch: str = "90a") -> str:

@@ -1,4 +1,4 @@
-"""For the tests of the CPU back end: problems, a float64 oracle and calls through the C ABI.
+"""For the tests of the CPU backend: problems, a float64 oracle and calls through the C ABI.
 
 The oracle decodes NVFP4 from its definition in numpy and shares no code with the package. Every tensor ends
 where an inaccessible page begins, so a read or a write past its end ends the process.

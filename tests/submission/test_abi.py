@@ -224,7 +224,7 @@ def test_rejected_call_leaves_the_output_alone(library):
 
 
 @pytest.mark.parametrize("backend", [2, 3])
-def test_gpu_back_end_refuses_host_memory(library, backend):
+def test_gpu_backend_refuses_host_memory(library, backend):
     problem = Problem()
     problem.args.backend = backend
     status, message = problem.call(library)
@@ -232,7 +232,7 @@ def test_gpu_back_end_refuses_host_memory(library, backend):
     assert "expected tensors on a CUDA device" in message
 
 
-def test_device_that_no_back_end_can_use_is_refused(library):
+def test_device_that_no_backend_can_use_is_refused(library):
     problem = Problem()
     problem.args.device = 1000
     status, message = problem.call(library)
@@ -240,7 +240,7 @@ def test_device_that_no_back_end_can_use_is_refused(library):
     assert "CUDA device 1000" in message
 
 
-def test_environment_chooses_the_back_end_and_an_unknown_name_is_refused(library, monkeypatch):
+def test_environment_chooses_the_backend_and_an_unknown_name_is_refused(library, monkeypatch):
     problem = Problem()
     monkeypatch.setenv("NVFP4_BACKEND", "cpu")
     assert problem.call(library)[0] == OK
@@ -262,7 +262,7 @@ def test_messages_belong_to_their_thread(library):
     assert b"args" in library.custom_kernel_message()
 
 
-def test_query_lists_the_three_back_ends_and_then_ends(library):
+def test_query_lists_the_three_backends_and_then_ends(library):
     info = Info(struct_bytes=ctypes.sizeof(Info))
     found = {}
     while library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == OK:

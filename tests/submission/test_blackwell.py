@@ -1,4 +1,4 @@
-"""The Blackwell back end without a GPU: its tiles, and what the compiler makes of its kernels."""
+"""The Blackwell backend without a GPU: its tiles, and what the compiler makes of its kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = (
     "blackwell/blackwell_backend",
     "blackwell/tile_selection",
     "core/message",
-)  # of the back end's host side
+)  # of the backend's host side
 CONFIGS, KERNELS = 7, 8  # and the permutation of scale factors
 
 
@@ -83,7 +83,7 @@ def nvcc(root):
 
 @pytest.fixture(scope="module")
 def devices(nvcc, root, tmp_path_factory):
-    """The back end's judgement of a compute capability, of a library with code for the ones that nvcc knows."""
+    """The backend's judgement of a compute capability, of a library with code for the ones that nvcc knows."""
     folder = tmp_path_factory.mktemp("devices")
     (folder / "empty.cu").touch()
     dry = subprocess.run([nvcc, "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The CPU back end's numbers: every instruction set against exact sums and a float64 oracle."""
+"""The CPU backend's numbers: every instruction set against exact sums and a float64 oracle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_sums_of_exact_addends_are_exact_in_any_order(backend, layout, k):
     gate, up = (x.astype(np.float32) for x in problem.sums())
     assert gate.min() >= 20, "silu would not be the identity"
     with np.errstate(over="ignore"):
-        want = (gate * up).astype(np.float16)  # rounded twice, as the back end does
+        want = (gate * up).astype(np.float16)  # rounded twice, as the backend does
     assert np.isfinite(want).any()
     assert_same(backend(problem, layout), want)
 

@@ -1,4 +1,4 @@
-"""The CPU back end's threads, memory and environment variables."""
+"""The CPU backend's threads, memory and environment variables."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_query_tells_instruction_set_threads_and_processor(library_path, mon
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_can_use_the_back_end(library_path, monkeypatch):
+def test_a_forked_child_can_use_the_backend(library_path, monkeypatch):
     backend = Backend(library_path, "", monkeypatch)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     problem = random_problem(130, 128, 448, seed=23, scale_bytes=np.arange(0x18, 0x28))

@@ -1,4 +1,4 @@
-"""The Hopper back end without a GPU: which tiles it chooses, and what the compiler makes of its kernels."""
+"""The Hopper backend without a GPU: which tiles it chooses, and what the compiler makes of its kernels."""
 
 from __future__ import annotations
 

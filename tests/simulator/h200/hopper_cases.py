@@ -64,7 +64,7 @@ class Case(NamedTuple):
 
 
 def configs() -> list[str]:
-    """The tile configurations of the Hopper back end."""
+    """The tile configurations of the Hopper backend."""
     text = (ROOT / "submission/hopper/config.h").read_text()
     return re.findall(r"^ +X\((\w+), [\d, ]+\)", text, re.M)
 

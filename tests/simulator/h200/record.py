@@ -1,6 +1,6 @@
 """Records what a real H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
-    record card FOLDER      on the card: runs build/features_h200 and the Hopper back end, writes to FOLDER
+    record card FOLDER      on the card: runs build/features_h200 and the Hopper backend, writes to FOLDER
     record pack FOLDER      makes recorded.json and recorded.npz beside this file of what `card` wrote
     record compare FOLDER   here: every case on the simulator, the large ones too, and every word of every feature
 
@@ -158,7 +158,7 @@ def card(out: Path) -> int:
         print(f"FAILED {name}: {said}")
     print(f"{record['chip']}, driver {record['driver']}, sources {record['sources'][:12]}")
     print(f"| features | {len(features)} ran | {len(failed)} failed |")
-    print(f"| calls of the Hopper back end | {len(calls)} of {len(cases())} ran | {len(calls_failed)} failed |")
+    print(f"| calls of the Hopper backend | {len(calls)} of {len(cases())} ran | {len(calls_failed)} failed |")
     return 1 if record["failed"] else 0
 
 

@@ -1,4 +1,4 @@
-"""The Hopper back end's own kernels: outputs on the simulator against those that an H200 gave (h200/record.py)."""
+"""The Hopper backend's own kernels: outputs on the simulator against those that an H200 gave (h200/record.py)."""
 
 from __future__ import annotations
 

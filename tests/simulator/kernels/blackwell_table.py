@@ -1,4 +1,4 @@
-"""Runs the Blackwell back end on the simulator: sets of problems x configurations x modes, each output against the
+"""Runs the Blackwell backend on the simulator: sets of problems x configurations x modes, each output against the
 reference in float64, and writes simulator/results/BLACKWELL.md.
 
 usage: make blackwell-table, or blackwell_table.py [--sets NAME ...] [--configs NAME ...] [--modes NAME ...]
@@ -28,7 +28,7 @@ RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/re
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
 STAGE_K = 256
 INTRODUCTION = """Written by `make blackwell-table` (`blackwell_table.py`); `blackwell.json` has the
-figures. The back end's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
+figures. The backend's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
 reference, of how many problems; the verdict on all of them; host seconds of the calls (on a shared machine: no
 benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for 148 SMs; one that splits K is
 not given problems with too few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale
@@ -177,7 +177,7 @@ def render(rows: list[dict]) -> str:
     good = sum(row["right"] for row in rows), sum(row["problems"] for row in rows)
     clean = sum(row["verdict"] == "clean" for row in rows)
     lines = [
-        "# The Blackwell back end on the simulator",
+        "# The Blackwell backend on the simulator",
         "",
         "    make blackwell-table                                                               # everything",
         "    make blackwell-table BLACKWELL_TABLE_ARGS='--configs m256n64 --modes late'         # a part",

@@ -110,7 +110,7 @@ def suites(folder: Path) -> Iterator[Suite]:
         "block-scaled GEMM, CTA pair (sm_100a)", list(tensor.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True)
     )
     yield Suite(REAL, list(real.FAULTS), MODES[:4], _real)
-    yield Suite("the Hopper back end", list(hopper.MUTANTS), MODES[:3], _hopper(folder / "hopper"))
+    yield Suite("the Hopper backend", list(hopper.MUTANTS), MODES[:3], _hopper(folder / "hopper"))
 
 
 def _found(results: dict[str, Result]) -> str:
@@ -155,7 +155,7 @@ def main() -> int:
         "# Mutants",
         "",
         "Written by `mutant_table.py`. Each mutant is a correct kernel with one synchronisation",
-        f"removed or altered, run in the modes {', '.join(MODES)} (the Hopper back end in the",
+        f"removed or altered, run in the modes {', '.join(MODES)} (the Hopper backend in the",
         "first three, the faults that people met in the first four and without a comparison of values). A false",
         "alarm is a finding on the kernel as it is. `wrong values` includes runs without an end:",
         "a comparison of outputs would have shown these, and only these.",

@@ -1,4 +1,4 @@
-"""Times the back ends' kernels on the simulator over the leaderboard's fourteen shapes, checks on, and writes the
+"""Times the backends' kernels on the simulator over the leaderboard's fourteen shapes, checks on, and writes the
 table of simulator/results/SPEED.md.
 
 usage: speed_table [MODE ...]  (default: eager late random:1; BUILD says which library)

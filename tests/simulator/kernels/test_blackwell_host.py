@@ -1,4 +1,4 @@
-"""The Blackwell back end's own host code on the simulator: edge sizes, both scale layouts, NaN, refusals."""
+"""The Blackwell backend's own host code on the simulator: edge sizes, both scale layouts, NaN, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Hopper back end's compiled kernels on the simulator: right and clean, and wrong once a synchronisation goes."""
+"""The Hopper backend's compiled kernels on the simulator: right and clean, and wrong once a synchronisation goes."""
 
 from __future__ import annotations
 

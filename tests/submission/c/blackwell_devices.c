@@ -1,4 +1,4 @@
-/* What the Blackwell back end says of a device of a compute capability: `blackwell_devices MAJOR MINOR` prints
+/* What the Blackwell backend says of a device of a compute capability: `blackwell_devices MAJOR MINOR` prints
  * whether it is right and the detail.  The CUDA runtime is replaced by functions here. */
 #include <stdio.h>
 #include <stdlib.h>

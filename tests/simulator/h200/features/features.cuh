@@ -1,6 +1,6 @@
 /* Small kernels, one a feature, whose outputs a real H200 and the simulator must agree on to the bit.
  *
- * The same program is linked twice: with the CUDA runtime for the card, and with the simulator's stand-in for
+ * The same program is linked twice: with the CUDA runtime for the card, and with the simulator's shim of
  * it. It prints a line a feature, "name hash words"; test_features.py compares the simulator's with the card's,
  * which record.py keeps in features.json. */
 #ifndef FEATURES_CUH

@@ -1,4 +1,4 @@
-"""The first-day protocol without a GPU: all of it on the CPU back end; steps that fail, hang or are cut off."""
+"""The bring-up protocol without a GPU: all of it on the CPU backend; steps that fail, hang or are cut off."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import time
 import jsonschema
 import pytest
 
-from scripts.bring_up import protocol as first_day
-from scripts.bring_up import steps as first_day_steps
+from scripts.bring_up import protocol, steps
 from scripts.bring_up.steps import FAILED, PASSED, SKIPPED, TIMED_OUT, Session, Step
 
-SCHEMA = json.loads(first_day.SCHEMA.read_text())
+SCHEMA = json.loads(protocol.SCHEMA.read_text())
 
 
 def python(text):
@@ -31,8 +30,8 @@ def options(folder, **changes):
 
 
 def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_day_steps, "TERMINATE_S", 0.3)
-    steps = session(tmp_path)
+    monkeypatch.setattr(steps, "TERMINATE_S", 0.3)
+    running = session(tmp_path)
     child = tmp_path / "child.py"
     child.write_text(f"import time; time.sleep(2); open({str(tmp_path / 'alive')!r}, 'w')")
     hang = tmp_path / "hang.py"  # ignores the polite signal, and has a child that would outlive it
@@ -45,11 +44,11 @@ def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_pat
     )
     begin = time.monotonic()
     outcomes = [
-        steps.run(Step("breaks", python("import sys; print('the reason'); sys.exit(3)"), 20)),
-        steps.run(Step("hangs", (sys.executable, str(hang)), 1.0)),
-        steps.run(Step("is missing", ("/no/such/program",), 20)),
-        steps.run(Step("dies", python("import os; os.abort()"), 20)),
-        steps.run(Step("works", python("print('fine')"), 20)),
+        running.run(Step("breaks", python("import sys; print('the reason'); sys.exit(3)"), 20)),
+        running.run(Step("hangs", (sys.executable, str(hang)), 1.0)),
+        running.run(Step("is missing", ("/no/such/program",), 20)),
+        running.run(Step("dies", python("import os; os.abort()"), 20)),
+        running.run(Step("works", python("print('fine')"), 20)),
     ]
     assert [found.outcome for found in outcomes] == [FAILED, TIMED_OUT, FAILED, FAILED, PASSED]
     assert (outcomes[0].exit_status, outcomes[0].log_tail) == (3, "the reason\n")
@@ -63,23 +62,23 @@ def test_a_failing_and_a_hanging_step_are_recorded_and_the_next_one_runs(tmp_pat
 def test_the_json_a_step_left_is_kept_even_where_it_failed_and_never_that_of_an_earlier_step(tmp_path):
     path = tmp_path / "result.json"
     path.write_text('"stale"')
-    steps = session(tmp_path)
-    assert steps.run(Step("writes none", python("pass"), 20, result=path)).result is None
+    running = session(tmp_path)
+    assert running.run(Step("writes none", python("pass"), 20, result=path)).result is None
     write = f"open({str(path)!r}, 'w').write('[1, 2]'); raise SystemExit(1)"
-    outcome = steps.run(Step("writes and fails", python(write), 20, result=path))
+    outcome = running.run(Step("writes and fails", python(write), 20, result=path))
     assert (outcome.outcome, outcome.result) == (FAILED, [1, 2])
     broken = f"open({str(path)!r}, 'w').write('[1, ')"
-    assert steps.run(Step("writes half", python(broken), 20, result=path)).result is None
+    assert running.run(Step("writes half", python(broken), 20, result=path)).result is None
 
 
 def test_what_does_not_fit_into_the_time_is_skipped_and_says_so(tmp_path):
-    steps = session(tmp_path, seconds=1.0)
-    outcome = steps.run(Step("late", python("pass"), 20))
+    running = session(tmp_path, seconds=1.0)
+    outcome = running.run(Step("late", python("pass"), 20))
     assert (outcome.outcome, outcome.log_tail) == (SKIPPED, "no time left")
 
 
 def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_stays_whole(tmp_path, monkeypatch):
-    day = first_day.Day(options(tmp_path), lambda name: None)
+    day = protocol.Day(options(tmp_path), lambda name: None)
     commands = {}
 
     def step(name, kind, *command, skip="", result=False, **environment):
@@ -106,7 +105,7 @@ def test_a_configuration_that_hangs_in_its_check_is_not_timed_and_the_report_sta
 
 
 def test_configurations_that_pass_together_are_not_checked_one_by_one(tmp_path, monkeypatch):
-    day = first_day.Day(options(tmp_path), lambda name: None)
+    day = protocol.Day(options(tmp_path), lambda name: None)
     names = []
 
     def step(name, kind, *command, **others):
@@ -119,20 +118,20 @@ def test_configurations_that_pass_together_are_not_checked_one_by_one(tmp_path, 
     assert names == ["check auto", "check every configuration"]
 
 
-def test_times_are_set_against_the_account_s_intervals(tmp_path, monkeypatch):
-    account = {"predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0}}}}
-    monkeypatch.setattr(first_day, "ACCOUNT", tmp_path / "account.json")
-    first_day.ACCOUNT.write_text(json.dumps(account))
+def test_times_are_set_against_the_cost_model_s_intervals(tmp_path, monkeypatch):
+    costs = {"predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0}}}}
+    monkeypatch.setattr(protocol, "COST_MODEL", tmp_path / "cost_model.json")
+    protocol.COST_MODEL.write_text(json.dumps(costs))
     times = [
         {"shape": "1x2x3", "variant": "auto", "median_us": 12.5},
         {"shape": "1x2x3", "variant": "auto+again", "median_us": 10.0},
         {"shape": "4x5x6", "variant": "auto", "median_us": 1.0},
     ]
-    rows = first_day.against_account(times, "blackwell")
+    rows = protocol.against_cost_model(times, "blackwell")
     assert [(row["shape"], row["inside"], row["measured_over_predicted"]) for row in rows] == [("1x2x3", False, 1.25)]
-    assert first_day.against_account(times, "hopper") == []
-    first_day.ACCOUNT.unlink()
-    assert first_day.against_account(times, "blackwell") == []
+    assert protocol.against_cost_model(times, "hopper") == []
+    protocol.COST_MODEL.unlink()
+    assert protocol.against_cost_model(times, "blackwell") == []
 
 
 def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
@@ -140,10 +139,10 @@ def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
 ):
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
     # A busy machine takes minutes for what a card's machine does in seconds.
-    monkeypatch.setattr(first_day, "LIMITS", dict.fromkeys(first_day.LIMITS, 500))
+    monkeypatch.setattr(protocol, "LIMITS", dict.fromkeys(protocol.LIMITS, 500))
     path = tmp_path / "report.json"
     words = ["--dry", "cpu", "--skip", "build,eval benchmark", "--json", str(path), "--folder", str(tmp_path / "logs")]
-    assert first_day.main(words) == 0, (capsys.readouterr().out, path.read_text())
+    assert protocol.main(words) == 0, (capsys.readouterr().out, path.read_text())
     report = json.loads(path.read_text())
     jsonschema.validate(report, SCHEMA)
     outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
@@ -157,9 +156,9 @@ def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
 
 @pytest.mark.parametrize("place", ["steps", "times", "environment"])
 def test_the_schema_refuses_a_report_that_lost_a_part(place, tmp_path):
-    day = first_day.Day(options(tmp_path, dry="cpu"), lambda name: None)
+    day = protocol.Day(options(tmp_path, dry="cpu"), lambda name: None)
     day.session.run(Step("one", python("pass"), 20))
     report = json.loads((tmp_path / "report.json").read_text())
-    assert first_day.schema_problems(report) == []
+    assert protocol.schema_problems(report) == []
     del report[place]
-    assert first_day.schema_problems(report) != []
+    assert protocol.schema_problems(report) != []

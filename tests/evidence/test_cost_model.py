@@ -1,4 +1,4 @@
-"""The performance account: arithmetic against the simulator's counts, fits, and what is committed."""
+"""The cost model: arithmetic against the simulator's counts, fits, and what is committed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from scripts.cost_model import compute as account
+from scripts.common import tile_table
+from scripts.cost_model import compute
 from scripts.cost_model.model import (
     Design,
     Fit,
@@ -17,28 +18,27 @@ from scripts.cost_model.model import (
     hypotheses,
     parse_shape,
 )
-from scripts.cost_model.tables import config_table
 
 
 @pytest.fixture(scope="module")
 def counts():
-    return json.loads(account.COUNTERS.read_text())
+    return json.loads(compute.COUNTERS.read_text())
 
 
 @pytest.fixture(scope="module")
 def result():
-    return json.loads(account.RESULT.read_text())
+    return json.loads(compute.RESULT.read_text())
 
 
-def test_the_committed_account_is_what_the_committed_counts_give():
-    for path, text in account.documents().items():
+def test_the_committed_cost_model_is_what_the_committed_counts_give():
+    for path, text in compute.documents().items():
         assert path.read_text() == text, f"{path.name} is stale: run python -m scripts.cost_model"
 
 
 def test_the_counts_are_of_the_configurations_there_are(counts):
-    again = "run `make account`"
-    assert counts["blackwell"]["configs"] == config_table("blackwell"), again
-    hopper, now = counts["hopper"], config_table("hopper")
+    again = "run `make cost-model`"
+    assert counts["blackwell"]["configs"] == tile_table.tiles("blackwell"), again
+    hopper, now = counts["hopper"], tile_table.tiles("hopper")
     assert {name: hopper["configs"][name] for name in hopper["chosen"].values()} == {
         name: now.get(name) for name in hopper["chosen"].values()
     }, again
@@ -57,7 +57,7 @@ def test_bytes_and_tensor_cycles_of_the_model_are_those_the_simulator_counts(cou
             assert counted["tma_load_bytes"] == counted["ctas"] * design.stages(shape) * design.issued_stage_bytes()
             assert counted["global_store_bytes"] == 2 * shape[0] * shape[1]
             if design.splits > 1:
-                assert counted["shared_store_bytes"] == counted["ctas"] * design.exchange_bytes()
+                assert counted["shared_store_bytes"] == counted["ctas"] * design.reduction_bytes()
             compared += 1
     assert compared >= 16
 
@@ -103,11 +103,11 @@ def test_an_envelope_holds_its_prediction_and_every_hypothesis(result):
 def test_what_is_said_to_be_hidden_for_the_target_meets_it(result):
     means, rows = result["geomean"], result["blackwell"]["rows"]
     times = [
-        rows[shape][name]["predicted"]["isolated_us"] for shape, name in result["blackwell"]["best_by_account"].items()
+        rows[shape][name]["predicted"]["isolated_us"] for shape, name in result["blackwell"]["best_by_model"].items()
     ]
     assert geomean([us - means["to_hide_for_target_us"] for us in times]) == pytest.approx(means["target_us"], rel=1e-4)
-    said = account.TEXT.read_text()
-    assert ("**does not predict**" in said) == (means["best_by_account"]["us"] >= means["target_us"])
+    said = compute.TEXT.read_text()
+    assert ("**does not predict**" in said) == (means["best_by_model"]["us"] >= means["target_us"])
 
 
 def test_predictions_of_hopper_lie_around_the_measured_times(result):
@@ -115,24 +115,13 @@ def test_predictions_of_hopper_lie_around_the_measured_times(result):
         assert found["low_us"] <= result["hopper"]["measured_us"][shape] <= found["high_us"]
 
 
-def test_a_stale_account_is_found(tmp_path, monkeypatch, capsys):
+def test_a_stale_cost_model_is_found(tmp_path, monkeypatch, capsys):
     for name in ("RESULT", "TEXT"):
-        path = tmp_path / getattr(account, name).name
-        path.write_text(getattr(account, name).read_text())
-        monkeypatch.setattr(account, name, path)
-    monkeypatch.setattr(account, "ROOT", tmp_path)
-    assert account.main(["--check"]) == 0
-    account.TEXT.write_text(account.TEXT.read_text().replace("9", "8", 1))
-    assert account.main(["--check"]) == 1
-    assert "blackwell_account.md is not current" in capsys.readouterr().err
-
-
-def test_a_table_row_that_does_not_fit_its_struct_is_refused(tmp_path):
-    folder = tmp_path / "submission" / "blackwell"
-    folder.mkdir(parents=True)
-    text = "struct blackwell_config {\n    const char *name;\n    int features, stages;\n};\n"
-    (folder / "config.h").write_text(text + "    X(a, 64, 7) \\\n")
-    assert config_table("blackwell", tmp_path) == {"a": {"features": 64, "stages": 7}}
-    (folder / "config.h").write_text(text + "    X(a, 64, 7, 2) \\\n")
-    with pytest.raises(ValueError, match="a has 3 figures"):
-        config_table("blackwell", tmp_path)
+        path = tmp_path / getattr(compute, name).name
+        path.write_text(getattr(compute, name).read_text())
+        monkeypatch.setattr(compute, name, path)
+    monkeypatch.setattr(compute, "ROOT", tmp_path)
+    assert compute.main(["--check"]) == 0
+    compute.TEXT.write_text(compute.TEXT.read_text().replace("9", "8", 1))
+    assert compute.main(["--check"]) == 1
+    assert "blackwell_cost_model.md is not current" in capsys.readouterr().err

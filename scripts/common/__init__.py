@@ -1,0 +1,1 @@
+"""What several products' scripts need: the library's tile table, the CUDA compiler, Markdown tables."""
