@@ -109,16 +109,18 @@ AREAS: dict[str, Area] = {
         ("test_readme.py", "test_history_plots.py", "test_history.py"),
     ),
     "cost-model": Area(
-        ("scripts/cost_model/*.py",), ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py")
+        ("scripts/cost_model/*.py", "scripts/common/*.py"),
+        ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py"),
     ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
-        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py"),
+        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/micro/*.py"),
         (
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",
             "test_bench.py",
             "test_check_gpu.py",
+            "test_micro.py",
             "test_bring_up.py",
         ),
     ),
@@ -158,6 +160,7 @@ AREAS: dict[str, Area] = {
         (
             "test_barriers.py",
             "test_warp_values.py",
+            "test_printf.py",
             "test_control.py",
             "test_matrix.py",
             "test_library.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_prologue_is_what_the_shortest_problem_loads_a_cta(monkeypatch):
     assert counters.with_prologue("1x2x999", "m1", 2, LIBRARY) == {
         "load_instructions": 7, "ctas": 3, "prologue_instructions": 22,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("backend", "sms"), [("blackwell", "148"), ("hopper", "132")])
+def test_the_librarys_choice_is_asked_for_the_whole_chip(tmp_path, monkeypatch, backend, sms):
+    table = tmp_path / "tile_table"
+    table.write_text(f"""#!{sys.executable}
+import json, sys
+assert sys.argv[1:3] == {[backend, sms]}
+print(json.dumps({{shape: {{"tile": f"tile of {{shape}}", "us": 1}} for shape in sys.argv[3:]}}))
+""")
+    table.chmod(0o755)
+    monkeypatch.setattr(counters.tile_table, "PROGRAM", table)
+    assert counters.chosen(backend) == {shape: f"tile of {shape}" for shape in SHAPES}
 
 
 @pytest.fixture

@@ -137,6 +137,15 @@ def test_a_dry_run_sends_nothing(submit):
     assert not submit.sent.exists()
 
 
+@pytest.mark.parametrize(
+    ("mode", "printed"), [("test", "✅ a"), ("benchmark", "1.5 us"), ("leaderboard", "Local geom score: 1 s")]
+)
+def test_every_mode_may_be_asked_for_and_no_other(submit, mode, printed):
+    done = submit("--mode", mode, "--local", popcorn=f"echo '{printed}'")
+    assert done.returncode == 0 and f" --mode {mode} " in done.stdout and f"submit: {mode} passed" in done.stdout
+    assert submit("--mode", f"{mode}s").returncode == 2
+
+
 def test_without_popcorn_the_command_is_shown_and_nothing_was_sent(submit):
     done = submit()
     assert done.returncode == 3

@@ -71,6 +71,11 @@ def test_a_comparison_pairs_repeats_and_orders_shapes():
         rounds_stats.compare({}, "a", "b")
 
 
+def test_json_is_kept_with_two_spaces_and_a_final_newline(tmp_path):
+    rounds_model.write_json(tmp_path / "x.json", {"a": [1, "\u00b5"]})
+    assert (tmp_path / "x.json").read_text() == '{\n  "a": [\n    1,\n    "\u00b5"\n  ]\n}\n'
+
+
 def test_shapes_are_in_the_order_of_the_benchmarks():
     shapes = rounds_model.benchmark_shapes(ROOT)
     assert shapes == SHAPES
