@@ -150,6 +150,7 @@ def _status(data: dict[str, Any]) -> str:
         )
     else:
         lines.append(f"Base: {side('base')}. Candidate: {side('candidate')}. Rule: {data['rule']['name']}.")
+    lines.append("Words of its day: [glossary](../../../GLOSSARY.md#words-of-older-pages).")
     return "\n".join(lines)
 
 
