@@ -251,7 +251,7 @@ def case_seeds(first: int, count: int) -> list[int]:
 
 
 def fresh_seeds(count: int) -> list[int]:
-    """Seeds nobody can know before: of inputs a submission has not seen."""
+    """Seeds no one can know before: of inputs a submission has not seen."""
     return [secrets.randbelow(SEED_LIMIT) for _ in range(count)]
 
 

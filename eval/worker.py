@@ -133,7 +133,7 @@ class Worker:
         return torch.stack([fingerprint(tensor) for data in inputs for tensor in data])
 
     def _extra_calls(self) -> None:
-        """A few calls on the last round's inputs, whose outputs nobody looks at."""
+        """A few calls on the last round's inputs, whose outputs no one looks at."""
         with _blamed("custom_kernel failed"):
             for _ in range(secrets.randbelow(MAX_EXTRA_CALLS + 1)):
                 self._kernel(self._inputs[secrets.randbelow(len(self._inputs))])
@@ -228,7 +228,7 @@ def _isolate(log_path: str) -> None:
     os.setsid()  # what the submission starts is ended with it
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    sys.argv = ["submission.py"]  # the mode is nobody's business
+    sys.argv = ["submission.py"]  # the mode is not its business
     # The CuTe DSL must compile what it is given, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
 

@@ -98,7 +98,7 @@ def _operands(data: Data) -> tuple[Data, Data, torch.Tensor]:
 
 
 def _exact_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a @ b^T of expanded operands in their own precision, TF32 off."""
+    """a @ b^T of dequantized operands in their own precision, TF32 off."""
     allowed = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
@@ -128,7 +128,7 @@ def _has_fp4_tensor_cores(tensor: torch.Tensor) -> bool:
 def ref_kernel(data: Data) -> torch.Tensor:
     """silu(A @ B1^T) * (A @ B2^T) as a new float16 tensor (M, N, L); data as for custom_kernel.
 
-    Uses torch._scaled_mm where the chip has fp4 tensor cores and the shape suits it, else expands exactly and
+    Uses torch._scaled_mm where the chip has fp4 tensor cores and the shape suits it, else dequantizes exactly and
     multiplies in fp32 with TF32 off. SiLU and the product are fp32, rounded to fp16 once.
     """
     codes, scales, c = _operands(data)

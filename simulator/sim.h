@@ -62,7 +62,7 @@ struct sim_options {
 
 struct sim_finding {
     enum sim_verdict verdict;
-    const char *kind;    /* stable name, e.g. "read-before-landing" */
+    const char *kind;    /* stable name, e.g. "read-before-completion" */
     const char *message; /* one sentence on the cause */
     const char *kernel;
     uint32_t cta[3];

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 Call = Callable[[int], object]
 
 BASELINES = {
-    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on operands expanded beforehand; no SiLU, no expansion",
-    "cublas_two_gemms": "two cuBLAS GEMMs on expanded operands, then silu * mul",
-    "expand_cublas": "from NVFP4: expand the three operands, one [2N, K] GEMM, silu * mul",
+    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on operands dequantized beforehand; no SiLU, no dequantization",
+    "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, then silu * mul",
+    "dequantize_cublas": "from NVFP4: dequantize the three operands, one [2N, K] GEMM, silu * mul",
     "triton": "a fused Triton kernel from NVFP4 (scripts/bench/triton_baseline.py)",
     "scaled_mm": "two torch._scaled_mm from NVFP4 in blocks, fp32 products, silu * mul; wants fp4 tensor cores",
     "scaled_one_gemm": "one [2N, K] torch._scaled_mm from NVFP4 in blocks to fp16; no SiLU; wants fp4 tensor cores",
 }
 UNGATED = ("cublas_one_gemm", "scaled_one_gemm")  # leave both products in Problem.both
-ROUNDED = ("cublas_one_gemm", "cublas_two_gemms", "expand_cublas", "scaled_one_gemm")  # products rounded to fp16
+ROUNDED = ("cublas_one_gemm", "cublas_two_gemms", "dequantize_cublas", "scaled_one_gemm")  # products rounded to fp16
 
 
 def gated(both: torch.Tensor, n: int, out: torch.Tensor) -> None:
@@ -31,19 +31,19 @@ def gated(both: torch.Tensor, n: int, out: torch.Tensor) -> None:
     torch.mul(torch.nn.functional.silu(both[:, :n]), both[:, n:], out=out)
 
 
-def fast_expand(codes: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+def fast_dequantize(fp4: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
     """NVFP4 to fp16 in two torch operations: a table look-up of both values of a byte, and the scale factor."""
-    values = pairs[codes.view(torch.uint8).int()].view(torch.half)
-    grouped = values.view(codes.shape[0], -1, nvfp4.GROUP_ELEMS)
-    return (grouped * scales.half().unsqueeze(-1)).view(codes.shape[0], -1)
+    values = pairs[fp4.view(torch.uint8).int()].view(torch.half)
+    grouped = values.view(fp4.shape[0], -1, nvfp4.GROUP_ELEMS)
+    return (grouped * scales.half().unsqueeze(-1)).view(fp4.shape[0], -1)
 
 
 def baseline(problem: Problem, name: str) -> Call:
     """A baseline's call on input i."""
     makers: dict[str, Callable[[Problem], Call]] = {
-        "cublas_one_gemm": lambda p: lambda i: torch.mm(p.expanded[i][0], p.stacked[i].t(), out=p.both),
+        "cublas_one_gemm": lambda p: lambda i: torch.mm(p.dequantized[i][0], p.stacked[i].t(), out=p.both),
         "cublas_two_gemms": _two_gemms,
-        "expand_cublas": _expand_cublas,
+        "dequantize_cublas": _dequantize_cublas,
         "triton": _triton,
         "scaled_mm": _scaled_mm,
         "scaled_one_gemm": _scaled_one_gemm,
@@ -53,19 +53,19 @@ def baseline(problem: Problem, name: str) -> Call:
 
 def _two_gemms(problem: Problem) -> Call:
     def call(i: int) -> None:
-        a, b1, b2 = problem.expanded[i]
+        a, b1, b2 = problem.dequantized[i]
         torch.mul(torch.nn.functional.silu(a @ b1.t()), a @ b2.t(), out=problem.output(i))
 
     return call
 
 
-def _expand_cublas(problem: Problem) -> Call:
+def _dequantize_cublas(problem: Problem) -> Call:
     byte = torch.arange(256, dtype=torch.uint8, device=problem.both.device)
     pairs = nvfp4.decode_e2m1(byte.unsqueeze(-1)).half().view(torch.int32).flatten()
 
     def call(i: int) -> None:
         data = problem.data[i]
-        a, b1, b2 = (fast_expand(data[j][..., 0], data[j + 3][..., 0], pairs) for j in range(3))
+        a, b1, b2 = (fast_dequantize(data[j][..., 0], data[j + 3][..., 0], pairs) for j in range(3))
         gated(a @ torch.cat((b1, b2)).t(), problem.n, problem.output(i))
 
     return call
@@ -99,13 +99,13 @@ def _scaled_one_gemm(problem: Problem) -> Call:
     """B1 and B2 one below the other: N is a multiple of 128, so their scale factors' blocks are too."""
     stacked = []
     for data in problem.data:
-        codes = torch.cat([code[..., 0].view(torch.uint8) for code in data[1:3]]).view(torch.float4_e2m1fn_x2)
+        fp4 = torch.cat([code[..., 0].view(torch.uint8) for code in data[1:3]]).view(torch.float4_e2m1fn_x2)
         sfa, sfb1, sfb2 = (_in_memory_order(scale).view(torch.uint8) for scale in data[6:9])
-        stacked.append((codes, sfa.view(torch.float8_e4m3fn), torch.cat((sfb1, sfb2)).view(torch.float8_e4m3fn)))
+        stacked.append((fp4, sfa.view(torch.float8_e4m3fn), torch.cat((sfb1, sfb2)).view(torch.float8_e4m3fn)))
 
     def call(i: int) -> None:
-        codes, sfa, sfb = stacked[i]
+        fp4, sfa, sfb = stacked[i]
         a = problem.data[i][0][..., 0]
-        torch._scaled_mm(a, codes.t(), sfa, sfb, out_dtype=torch.half, out=problem.both)
+        torch._scaled_mm(a, fp4.t(), sfa, sfb, out_dtype=torch.half, out=problem.both)
 
     return call

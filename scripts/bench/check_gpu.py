@@ -32,7 +32,7 @@ device = "cuda"
 
 
 def poisoned(*shape: int, seed: int = 1111, full: bool = False) -> tuple[torch.Tensor, ...]:
-    """Inputs whose output holds NaN, so that an element nobody writes shows."""
+    """Inputs whose output holds NaN, so that an element no one writes shows."""
     data = generate_input(*shape, seed, full=full, device=device)
     data[-1].fill_(float("nan"))
     return data
@@ -95,8 +95,8 @@ def nan_scales() -> Verdict:
             data = poisoned(200, 200, EDGE_K, 1)
             index = (row % 32, row % 128 // 32, row // 128, group % 4, group // 4, 0)
             data[tensor].view(torch.uint8)[index] = byte
-            for codes in data[:3]:
-                codes.view(torch.uint8)[:, :8] = 0  # NaN times zero is NaN, too
+            for fp4 in data[:3]:
+                fp4.view(torch.uint8)[:, :8] = 0  # NaN times zero is NaN, too
             output = custom_kernel(data)[..., 0]
             want = torch.zeros_like(output, dtype=torch.bool)
             if tensor == 6:

@@ -44,17 +44,17 @@ HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, r
 
 
 class Problem:
-    """One shape with its inputs, expanded operands and the variants' outputs."""
+    """One shape with its inputs, dequantized operands and the variants' outputs."""
 
     def __init__(self, m: int, n: int, k: int, inputs: int, device: str) -> None:
         self.m, self.n, self.k = m, n, k
         self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device=device) for i in range(inputs)]
-        self.expanded = [
+        self.dequantized = [
             tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
             for d in self.data
         ]
-        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.expanded]
-        self.expanded = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.expanded, self.stacked, strict=True)]
+        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.dequantized]
+        self.dequantized = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.dequantized, self.stacked, strict=True)]
         self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
 
     def output(self, i: int) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Times the CPU backend against torch on the four benchmark shapes, side by side in one run.
 
 Two ratios, each a median over interleaved repeats (above 1: the library is faster):
-  same job       torch from the same NVFP4 inputs: expand, two fp32 matmuls, silu * mul
-  matmuls alone  torch's two fp32 matmuls on operands expanded beforehand
+  same job       torch from the same NVFP4 inputs: dequantize, two fp32 matmuls, silu * mul
+  matmuls alone  torch's two fp32 matmuls on operands dequantized beforehand
 Every timed output is checked; inputs are fresh random data, several sets in rotation.
 """
 
@@ -29,7 +29,7 @@ INPUT_SETS = 2
 TARGETS = {"same job": 3.0, "matmuls alone": 1.0}
 
 
-def expand(data: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def dequantize(data: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     """A, B1 and B2 of a problem as fp32 matrices."""
     return [nvfp4.decode(code[..., 0], scale[..., 0]) for code, scale in zip(data[:3], data[3:6], strict=True)]
 
@@ -44,12 +44,12 @@ def timed_ms(call: Callable[[], object]) -> float:
 def measure(m: int, n: int, k: int, seed: int, repeats: int) -> dict[str, float]:
     """Medians in ms of the three, and the median of the two ratios repeat by repeat."""
     sets = [generate_input(m, n, k, 1, seed + i, device="cpu") for i in range(INPUT_SETS)]
-    expanded = [expand(data) for data in sets]
+    dequantized = [dequantize(data) for data in sets]
     wants = [ref_kernel(data) for data in sets]
     samples: dict[str, list[float]] = {"ours": [], "same job": [], "matmuls alone": []}
     for repeat in range(-1, repeats):  # the first one warms up
         i = repeat % INPUT_SETS
-        data, (a, b1, b2) = sets[i], expanded[i]
+        data, (a, b1, b2) = sets[i], dequantized[i]
         data[-1].fill_(float("nan"))
         times = {
             "ours": timed_ms(lambda data=data: custom_kernel(data)),

@@ -1,6 +1,6 @@
 """The dual GEMM in Triton, from NVFP4 with row-major scale factors: what a Triton user would write on Hopper.
 
-Both operands are expanded to fp16 in registers, with the scale factor multiplied in (exact: 6 significant bits);
+Both operands are dequantized to fp16 in registers, with the scale factor multiplied in (exact: 6 significant bits);
 even and odd k are two dot products, so that nibbles need no interleaving.
 """
 
@@ -25,7 +25,7 @@ CONFIGS = [
 
 
 @triton.jit
-def expand(nibbles, scales, ROWS: tl.constexpr, HALF_K: tl.constexpr):
+def dequantize(nibbles, scales, ROWS: tl.constexpr, HALF_K: tl.constexpr):
     """e2m1 nibbles (ROWS, HALF_K) times e4m3 scale factors (ROWS, HALF_K / 8) -> fp16 times 2^-7."""
     bits = ((nibbles & 8).to(tl.uint16) << 12) | ((nibbles & 7).to(tl.uint16) << 9)
     values = bits.to(tl.float16, bitcast=True)
@@ -37,7 +37,7 @@ def expand(nibbles, scales, ROWS: tl.constexpr, HALF_K: tl.constexpr):
 @triton.autotune(configs=CONFIGS, key=["M", "N", "K"])
 @triton.jit
 def dual_gemm_kernel(
-    a_codes, b1_codes, b2_codes, a_scales, b1_scales, b2_scales, c,
+    a_fp4, b1_fp4, b2_fp4, a_scales, b1_scales, b2_scales, c,
     M, N, K,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -53,18 +53,18 @@ def dual_gemm_kernel(
         b_at = cols[:, None] * (K // 2) + (k // 2 + byte)[None, :]
         as_at = rows[:, None] * (K // 16) + (k // 16 + group)[None, :]
         bs_at = cols[:, None] * (K // 16) + (k // 16 + group)[None, :]
-        a = tl.load(a_codes + a_at, mask=row_in[:, None], other=0)
-        b1 = tl.load(b1_codes + b_at, mask=col_in[:, None], other=0)
-        b2 = tl.load(b2_codes + b_at, mask=col_in[:, None], other=0)
+        a = tl.load(a_fp4 + a_at, mask=row_in[:, None], other=0)
+        b1 = tl.load(b1_fp4 + b_at, mask=col_in[:, None], other=0)
+        b2 = tl.load(b2_fp4 + b_at, mask=col_in[:, None], other=0)
         sa = tl.load(a_scales + as_at, mask=row_in[:, None], other=0.0)
         s1 = tl.load(b1_scales + bs_at, mask=col_in[:, None], other=0.0)
         s2 = tl.load(b2_scales + bs_at, mask=col_in[:, None], other=0.0)
-        a_even = expand(a & 15, sa, BM, BK // 2)
-        a_odd = expand(a >> 4, sa, BM, BK // 2)
-        gate = tl.dot(a_even, tl.trans(expand(b1 & 15, s1, BN, BK // 2)), gate)
-        gate = tl.dot(a_odd, tl.trans(expand(b1 >> 4, s1, BN, BK // 2)), gate)
-        up = tl.dot(a_even, tl.trans(expand(b2 & 15, s2, BN, BK // 2)), up)
-        up = tl.dot(a_odd, tl.trans(expand(b2 >> 4, s2, BN, BK // 2)), up)
+        a_even = dequantize(a & 15, sa, BM, BK // 2)
+        a_odd = dequantize(a >> 4, sa, BM, BK // 2)
+        gate = tl.dot(a_even, tl.trans(dequantize(b1 & 15, s1, BN, BK // 2)), gate)
+        gate = tl.dot(a_odd, tl.trans(dequantize(b1 >> 4, s1, BN, BK // 2)), gate)
+        up = tl.dot(a_even, tl.trans(dequantize(b2 & 15, s2, BN, BK // 2)), up)
+        up = tl.dot(a_odd, tl.trans(dequantize(b2 >> 4, s2, BN, BK // 2)), up)
     gate = gate * 16384.0
     up = up * 16384.0
     result = gate * tl.sigmoid(gate) * up

@@ -126,7 +126,7 @@ def blackwell_bounds(design: Design, shape: Shape, epilogue_instructions: int | 
 
 
 def hopper_bounds(counted: dict[str, float], shape: Shape, ctas: int) -> dict[str, float]:
-    """The same of the Hopper kernel; one wave, its GEMM's CTAs given (the expansion's have no tensor work)."""
+    """The same of the Hopper kernel; one wave, its GEMM's CTAs given (the dequantization's have no tensor work)."""
     chip = CHIPS["hopper"]
     cycle_us = 1e-3 / chip.clock_ghz
     return {

@@ -276,7 +276,7 @@ def render(costs: dict[str, Any]) -> str:
         ),
         "Every tile:",
         every_configuration(costs),
-        "Splitting K trades bytes for a reduction through distributed shared memory, whose rate on a B200 nobody has "
+        "Splitting K trades bytes for a reduction through distributed shared memory, whose rate on a B200 no one has "
         "published; tile selection assumes what an H200 takes. What the reduction may take for a split tile to pay:",
         break_even(costs),
         verdict(costs),

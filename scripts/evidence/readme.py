@@ -17,9 +17,9 @@ from scripts.common.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = {
-    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on expanded operands, no SiLU",
-    "cublas_two_gemms": "two cuBLAS GEMMs on expanded operands, silu * mul",
-    "expand_cublas": "from NVFP4: expand, one cuBLAS GEMM, silu * mul",
+    "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on dequantized operands, no SiLU",
+    "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, silu * mul",
+    "dequantize_cublas": "from NVFP4: dequantize, one cuBLAS GEMM, silu * mul",
     "triton": "from NVFP4: a fused Triton kernel",
 }
 

@@ -31,13 +31,13 @@ NOTES = """
 SentryWard took {theirs:.0f} s for all, the simulator {ours:.0f} s for three modes each, starts of processes included.
 
 - learn-cuda v1 to v3, right on B200s, are wrong for both, whatever the schedule: a warp can miss a phase of an mbarrier
-  (no arrival at a phase may come before the phase in front of it was waited for).
-- A `review` is not an accusation: PTX does not guarantee it, and CUTLASS relies on it.
+  (no arrival at a phase may come before the previous phase was waited for).
+- A `review` blames no one: PTX does not guarantee it, and CUTLASS relies on it.
 - The Blackwell backend: {scope}
   What m256n192k2 adds to m256n128k2, columns of scale factors that all stages share, SentryWard does not see; its
   mutants are in `BLACKWELL_MUTANTS.md`.
 - Hopper's GEMM: SentryWard cannot read `wgmma`; its mutants are in `tests/simulator/kernels/test_hopper_kernels.py`."""
-ACCUSES = ("not_wellsynced", "potential_race", "invalid_lifecycle")
+REPORTS = ("not_wellsynced", "potential_race", "invalid_lifecycle")
 
 
 def judge(row: dict) -> str:
@@ -65,7 +65,7 @@ def judge(row: dict) -> str:
         if kinds & {"cta-group"}:
             return "simulator: PTX wants one cta_group in a kernel"
         return "they differ"
-    if theirs in ACCUSES and ours in ("error", "review"):
+    if theirs in REPORTS and ours in ("error", "review"):
         if "elected-signal" in kinds:
             return "agree: lanes that lag behind the one that arrives can miss a phase"
         return "agree"

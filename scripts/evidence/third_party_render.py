@@ -30,11 +30,11 @@ JUDGED = {
         "PTX allows neither and chips seem to take the warp's own lanes, as the simulator does. Review is right"
     ),
     "tensor-memory": (
-        "With dealloc at once: warps read columns that warp 0 gave back, since the barrier in front of dealloc is "
+        "With dealloc at once: warps read columns that warp 0 gave back, since the barrier before dealloc is "
         "commented out. The simulator is right by PTX"
     ),
     "tensor-memory-freed": (
-        "Dealloc before the other warps' loads are known to be complete: the barrier in front of it is commented out "
+        "Dealloc before the other warps' loads are known to be complete: the barrier before it is commented out "
         "(NVFP4_Kernels) or stands behind it (s_128t). Right"
     ),
     "tensor-memory-leak": "Follows from a launch that an error ended",
@@ -57,7 +57,7 @@ JUDGED = {
         "Every thread copies the scales to tensor memory, one thread's commit is waited for: TMA refills the stage "
         "while the others' copies may still read it. Right by PTX"
     ),
-    "read-before-landing": "A warp that lags copies scales that the next round's TMA is already replacing. Right",
+    "read-before-completion": "A warp that lags copies scales that the next round's TMA is already replacing. Right",
     "mbarrier-init-race": "Barriers used without a synchronisation after their initialisation",
 }
 

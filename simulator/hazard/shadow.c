@@ -71,7 +71,7 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
     bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;
     if (was_async && was_write && !write) {
         return (struct verdict){
-            "read-before-landing",
+            "read-before-completion",
             "reads shared memory that an asynchronous operation writes, without having waited "
             "for its completion"};
     }

@@ -1,5 +1,5 @@
 /* custom_kernel for host tensors: they become the device's memory for the call, and the problem goes to a GPU
- * back end, whose kernels run on the simulator. */
+ * backend, whose kernels run on the simulator. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

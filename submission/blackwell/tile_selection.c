@@ -12,7 +12,7 @@ const struct blackwell_costs blackwell_costs = {
     .mma_ps_per_column = 540,
     .wave_ps = 2500000,
     /* measured:H200.  What the Hopper kernel's DSMEM reduction takes for each KB that leaves a CTA, barriers
-     * included: nobody has published the rate between a B200's SMs.  Split tiles pay at less than half of it.
+     * included: no one has published the rate between a B200's SMs.  Split tiles pay at less than half of it.
      */
     .reduction_ps_per_kb = 56250,
 };

@@ -16,7 +16,7 @@ struct launch_plan {
     int tile; /* index of the configuration */
     const struct hopper_config *config;
     int64_t stages_k;
-    bool permute_scales;          /* sfb1 and sfb2, into blocks whose K is padded to whole stages */
+    bool permute_scales;          /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
     int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
 };
 

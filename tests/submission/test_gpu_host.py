@@ -204,8 +204,8 @@ def test_the_device_decides_without_a_name(fake):
         args = Args(ctypes.sizeof(Args), 0, device, BLOCKED, 300, 500, 320, 3, **ADDRESS)
         fake.core.fake_clear_log()
         assert fake.core.custom_kernel(ctypes.byref(args)) == OK
-        expansion = any(line[2:5] == [300, 1, 3] for line in fake.log("launch"))
-        assert expansion == (kernel == "hopper"), "Hopper dequantizes A first"
+        dequantizes = any(line[2:5] == [300, 1, 3] for line in fake.log("launch"))
+        assert dequantizes == (kernel == "hopper"), "Hopper dequantizes A first"
     fake.devices([(80, 1)])
     args = Args(ctypes.sizeof(Args), 0, 0, BLOCKED, 300, 500, 320, 3, **ADDRESS)
     assert fake.core.custom_kernel(ctypes.byref(args)) == UNAVAILABLE
@@ -285,10 +285,10 @@ PROBLEMS = [(300, 500, 1088, 3), (1, 1, 1024, 1), (128, 192, 960, 2), (257, 97, 
 @pytest.mark.parametrize("shape", PROBLEMS)
 def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
     m, n, k, batches = shape
-    for tile, (warpgroups, slabs, tokens, stages, splits) in tiles_of(tiles, HOPPER).items():
+    for tile, (warpgroups, m_blocks, tile_m, stages, splits) in tiles_of(tiles, HOPPER).items():
         with_tile(monkeypatch, HOPPER, tile)
         assert fake.call(HOPPER, None, *shape, layout)[0] == OK
-        features = 32 * slabs * warpgroups
+        tile_n = 32 * m_blocks * warpgroups
         padded_k = round_up(k, 128)
         permutes = layout == ROWS or padded_k != k
         a_bytes = round_up(batches * m * padded_k * 2, 256)
@@ -299,17 +299,17 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
         launches = [[m, up(units, threads), batches, threads, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
         if permutes:
             launches += [[permute_ctas(scale_bytes // 4), 1, 1, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
-        grid = [up(n, features) * splits, up(m, tokens), batches]
+        grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
         resources = tiles.table[HOPPER]["resources"][tile]
         gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, splits, 1, 1, 1, 1]
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
         kernels = [line[1] for line in fake.log("launch")]
-        assert template_numbers(kernels[-1], 5) == (warpgroups, slabs, tokens, stages, splits)
+        assert template_numbers(kernels[-1], 5) == (warpgroups, m_blocks, tile_m, stages, splits)
         assert len(set(kernels)) == len(kernels)
         maps = [line[1:] for line in fake.log("encode")]
-        b_map = [n, batches, k // 2, k // 2 * n, 64, features, 1, 1, 1, 1, 0, 0, 3, 0]
+        b_map = [n, batches, k // 2, k // 2 * n, 64, tile_n, 1, 1, 1, 1, 0, 0, 3, 0]
         assert maps == [
-            [6, 3, SCRATCH, padded_k, m, batches, 2 * padded_k, 2 * padded_k * m, 64, tokens, 1, 1, 1, 1, 0, 3, 3, 0],
+            [6, 3, SCRATCH, padded_k, m, batches, 2 * padded_k, 2 * padded_k * m, 64, tile_m, 1, 1, 1, 1, 0, 3, 3, 0],
             *([0, 3, ADDRESS[b], k // 2, *b_map] for b in ("b1", "b2")),
         ]
         assert fake.kinds()[-1] == "free" and fake.log("free") == [["free", 1, QUEUE]]

@@ -1,4 +1,4 @@
-"""Tile selection of both GPU backends against a second account of it, written from its description alone."""
+"""Tile selection of both GPU backends against a second statement of it, written from its description alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 # Columns as config.h has them, and what a CTA takes: threads, bytes of shared memory, columns of tensor memory.
-HOPPER = {  # warpgroups, slabs, rows of A, stages, splits
+HOPPER = {  # warpgroups, m_blocks, rows of A, stages, splits
     "m128n64": (2, 1, 128, 5, 1),
     "m256n64": (2, 1, 256, 3, 1),
     "m128n96": (3, 1, 128, 4, 1),
@@ -41,13 +41,13 @@ def hopper(shape, sms):
     m, n, k, batches = shape
     product, b_row, a_row, least, reduction = HOPPER_PS
     found = []
-    for order, (name, (warpgroups, slabs, tokens, _, splits)) in enumerate(HOPPER.items()):
-        features = 32 * slabs * warpgroups
-        ctas = up(n, features) * up(m, tokens) * batches * splits
-        stage = max(features * tokens * product + features * b_row + tokens * a_row, features * least)
+    for order, (name, (warpgroups, m_blocks, tile_m, _, splits)) in enumerate(HOPPER.items()):
+        tile_n = 32 * m_blocks * warpgroups
+        ctas = up(n, tile_n) * up(m, tile_m) * batches * splits
+        stage = max(tile_n * tile_m * product + tile_n * b_row + tile_m * a_row, tile_n * least)
         waves = up(ctas, sms - sms % splits)
         cost = waves * (up(up(k, 128), splits) * stage + (reduction if splits > 1 else 0))
-        found.append((cost, -features * tokens, order, name, ctas))
+        found.append((cost, -tile_n * tile_m, order, name, ctas))
     cost, _, _, name, ctas = min(found)
     return name, ctas, cost
 
@@ -103,10 +103,10 @@ def test_what_the_selection_counts_with(tiles):
 
 def test_what_a_cta_takes(tiles):
     resources = {name: tuple(row.values()) for name, row in tiles.table["hopper"]["resources"].items()}
-    for name, (warpgroups, slabs, tokens, stages, _) in HOPPER.items():
-        features = 32 * slabs * warpgroups
+    for name, (warpgroups, m_blocks, tile_m, stages, _) in HOPPER.items():
+        tile_n = 32 * m_blocks * warpgroups
         # fp16 rows of A, fp4 rows of B1 and B2, their scale tiles (two along K), two barriers; room to align.
-        stage = tokens * 256 + 2 * features * 64 + 2 * (1 if 128 % features == 0 else 2) * 2 * 512 + 16
+        stage = tile_m * 256 + 2 * tile_n * 64 + 2 * (1 if 128 % tile_n == 0 else 2) * 2 * 512 + 16
         assert resources[name] == (128 * (warpgroups + 1), stages * stage + 1024), name
     resources = {name: tuple(row.values()) for name, row in tiles.table["blackwell"]["resources"].items()}
     for name, (columns, stages, ctas, _, _) in BLACKWELL.items():

@@ -244,7 +244,7 @@ def test_cp_async_without_its_wait():
     sim = Sim(CP_ASYNC.replace("cp.async.wait_group 0;", ""), "late")
     source, out = sim.buffer(np.arange(1, 129, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
     sim.launch("k", out, source)
-    assert "read-before-landing" in sim.kinds
+    assert "read-before-completion" in sim.kinds
 
 
 def test_bounds_of_global_memory():

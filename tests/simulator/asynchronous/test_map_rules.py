@@ -26,7 +26,7 @@ MEMORY = aligned(1 << 12, np.uint8)
 
 
 def encode(address: int | None = None, **changes) -> tuple[bytes, str]:
-    """The map's bytes and the complaint, one of them empty."""
+    """The map's bytes and the message, one of them empty."""
     described = TensorMap(address=MEMORY.ctypes.data if address is None else address)
     for name, value in (GOOD | changes).items():
         if isinstance(value, list):
@@ -108,11 +108,11 @@ LIMITS = [
 
 @pytest.mark.parametrize(("legal", "illegal", "said"), LIMITS)
 def test_each_rule_at_its_limit(legal, illegal, said):
-    image, complaint = encode(**legal)
-    assert (len(image), complaint) == (128, "")
-    image, complaint = encode(**illegal)
+    image, message = encode(**legal)
+    assert (len(image), message) == (128, "")
+    image, message = encode(**illegal)
     assert image == b""
-    assert said in complaint, complaint
+    assert said in message, message
 
 
 def test_maps_that_differ_in_a_field_are_told_apart():
@@ -136,8 +136,8 @@ def test_element_strides_take_every_so_manyth_row(steps):
     array = tensor((6, 20, 16), np.uint32)
     box, at = [8, 7, 5], [4, 2, 1]
     described = {"sizes": [16, 20, 6], "strides": [64, 64 * 20], "box": box, "element_strides": list(steps)}
-    image, complaint = encode(address=array.ctypes.data, **described)
-    assert not complaint
+    image, message = encode(address=array.ctypes.data, **described)
+    assert not message
     sim = Sim(load_text(3))
     sim.register(array)
     out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))

@@ -123,7 +123,7 @@ int main() {
     SAY("pair", launch(4, 2, 0, (const void *)write, arguments));
     SAY("odd", launch(3, 2, 0, (const void *)write, arguments));
     SAY("seventeen", launch(17, 17, 0, (const void *)write, arguments));
-    SAY("nobody", launch(1, 0, 0, (const void *)host, arguments));
+    SAY("unknown", launch(1, 0, 0, (const void *)host, arguments));
     SAY("no attribute", cudaFuncSetAttribute((const void *)host, cudaFuncAttributeMaxDynamicSharedMemorySize, 1));
     SAY("shared too much", launch(1, 0, 48 * 1024 + 4, (const void *)big, arguments));
     SAY("attribute",
@@ -242,7 +242,7 @@ WANTED = {
     "pair": OK,
     "odd": "cudaErrorInvalidConfiguration",
     "seventeen": "cudaErrorInvalidConfiguration",
-    "nobody": "cudaErrorInvalidDeviceFunction",
+    "unknown": "cudaErrorInvalidDeviceFunction",
     "no attribute": "cudaErrorInvalidDeviceFunction",
     "shared too much": INVALID,
     "attribute": OK,

@@ -59,7 +59,7 @@ def test_every_feature_runs_and_leaves_an_output(simulated):
     assert [name for name, (_, words) in found.items() if words == 0] == []
 
 
-def test_no_feature_is_accused(simulated):
+def test_no_feature_is_reported(simulated):
     assert re.findall(r"^(error|incomplete).*", simulated[2], re.M) == []
 
 

@@ -110,7 +110,7 @@ RACES = {
         "review",
         {"block": 32},
     ),
-    "memory that nobody has written": Case(
+    "memory that no thread has written": Case(
         "uninitialised-read",
         ("MEND ld.shared.u32 %r3, [%r2]; //HERE",),
         "@%p2 st.shared.u32 [%r2], %r1; bar.sync 0;",
@@ -136,7 +136,7 @@ RACES = {
         "review",
     ),
     "a copy not waited for": Case(
-        "read-before-landing",
+        "read-before-completion",
         (
             INIT,
             EXPECT.format(16),
@@ -160,7 +160,7 @@ RACES = {
             TRY.format(0),
         ),
         "bar.sync 0;",
-        also=frozenset({"read-before-landing"}),
+        also=frozenset({"read-before-completion"}),
     ),
     "a write over what a store reads": Case(
         "overwrite-while-read",
@@ -187,7 +187,7 @@ RACES = {
         mended=("st.shared.u32 [%r6+16], %r1; //HERE", "st.shared.u32 [%r6], %r1; //HERE"),
     ),
     "a copy of a thread that the wait leaves out": Case(
-        "read-before-landing",
+        "read-before-completion",
         (
             "@%p2 cp.async.ca.shared.global [%r6], [%rd1], 4; cp.async.commit_group;",
             "@%p2 cp.async.ca.shared.global [%r6+16], [%rd1+16], 4; //OTHER",
@@ -229,7 +229,7 @@ RACES = {
         "bar.sync 0;",
         also=frozenset({"overwrite-while-read", "missing-proxy-fence"}),
     ),
-    "stores whose reading nobody awaits": Case(
+    "stores whose reading no thread awaits": Case(
         "unfinished-store", (FILL, "@%p2 fence.proxy.async;", STORE, "MEND"), DRAIN, "review"
     ),
 }

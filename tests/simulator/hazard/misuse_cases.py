@@ -123,7 +123,7 @@ MISUSES = {
     "a load past the buffer": Case(
         "out-of-bounds", ("@%p2 ld.global.u32 %r3, [%rd1+4096]; //HERE",), mended=("4096", "4092")
     ),
-    "a load in front of the buffer": Case(
+    "a load before the buffer": Case(
         "out-of-bounds", ("@%p2 ld.global.u32 %r3, [%rd1+-4]; //HERE",), mended=("+-4", "+4")
     ),
     "a vector across the buffer's end": Case(

@@ -13,7 +13,7 @@ ROUNDS = 6
 
 
 def kernel(first: str, others: str, before: str = "mbarrier.init.shared.b64 [%r2], 1;") -> str:
-    """A loop in which every warp waits by parity for `bar`; `first` is what warp 0's lane 0 does in front of the
+    """A loop in which every warp waits by parity for `bar`; `first` is what warp 0's lane 0 does before the
     wait, `others` what every thread does behind it."""
     return body(
         "mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, back; mov.u32 %r4, flag; mov.u32 %r10, 0;",
@@ -73,7 +73,7 @@ SAFE["a wgmma of four warps"] = (
 )
 THREADS = {"only one other warp tells": 96, "a wgmma of four warps": 128}
 UNSAFE = {
-    "nobody tells the arriver": kernel(ARRIVE, "bar.warp.sync -1;"),
+    "no thread tells the arriver": kernel(ARRIVE, "bar.warp.sync -1;"),
     "only one other warp tells": kernel(
         ARRIVE,
         "setp.ge.u32 %p4, %r1, 64; @%p4 bra SKIP; bar.sync 1, 64; SKIP: bar.warp.sync -1;",
@@ -92,7 +92,7 @@ def run(text: str, mode: str, seed: int, threads: int = 64) -> Sim:
 
 
 @pytest.mark.parametrize("name", SAFE)
-def test_a_wait_that_the_next_phase_comes_after_is_not_accused(name):
+def test_a_wait_that_the_next_phase_comes_after_is_not_reported(name):
     for mode in MODES:
         for seed in range(3 if mode == "random" else 1):
             sim = run(SAFE[name], mode, seed, THREADS.get(name, 64))

@@ -39,7 +39,7 @@ MUTANTS = {
     "full waited without trying": (
         "    mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r16], %r12;",
         "    setp.eq.u32 %p4, 0, 0;",
-        {"read-before-landing", "uninitialised-read"},
+        {"read-before-completion", "uninitialised-read"},
     ),
     "wrong parity of full": ("[%r16], %r12;", "[%r16], %r13;", {"missed-phase"}),
     "wrong parity of empty": ("[%r15], %r13;", "[%r15], %r12;", {"deadlock"}),
@@ -80,7 +80,7 @@ MUTANTS = {
     "arrive without expect_tx": (
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r16], 512;",
         "mbarrier.arrive.shared::cta.b64 _, [%r16];",
-        {"read-before-landing"},
+        {"read-before-completion"},
     ),
     "no proxy fence": ("    fence.proxy.async.shared::cta;", "", {"missing-proxy-fence"}),
     "no warp sync before the store": (

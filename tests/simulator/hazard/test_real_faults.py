@@ -103,7 +103,7 @@ FAULTS = {
     "wgmma's operand register overwritten before its wait": Fault("DeepGEMM #449", "wgmma-register", _operand),
     "tensor map changed while a TMA reads it": Fault("DeepGEMM #343", "tensor-map-in-use", _map),
     "the wrong CTA's TMA waited for in a pair": Fault(
-        "DeepGEMM 96fbced", "read-before-landing", _tensor("peer_landed", pair=True)
+        "DeepGEMM 96fbced", "read-before-completion", _tensor("peer_completed", pair=True)
     ),
     "multicast before the receiver armed its barrier": Fault("humming PR 54", "mbarrier-init-race", _multicast),
     "stage reused while a bulk store reads it": Fault(

@@ -81,7 +81,7 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
     relay = (
         f"""
   // The peer's bytes land in its own stage; its producer tells the leader when they are there.
-{wait("peer_landed", "%lb", "%par")}
+{wait("peer_completed", "%lb", "%par")}
   tcgen05.fence::before_thread_sync;
 {remote}"""
         if pair
@@ -95,7 +95,7 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
 .address_size 64
 .shared .align 1024 .b8 ring[{STAGES * stage_bytes}];
 .shared .align 8 .b64 full[{STAGES}];
-.shared .align 8 .b64 landed[{STAGES}];
+.shared .align 8 .b64 completed[{STAGES}];
 .shared .align 8 .b64 empty[{STAGES}];
 .shared .align 8 .b64 done;
 .shared .align 4 .b32 slot;
@@ -117,8 +117,8 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
   @%p0 bra INITED;
   mbarrier.init.shared::cta.b64 [full], {full_count};
   mbarrier.init.shared::cta.b64 [full+8], {full_count};
-  mbarrier.init.shared::cta.b64 [landed], 1;
-  mbarrier.init.shared::cta.b64 [landed+8], 1;
+  mbarrier.init.shared::cta.b64 [completed], 1;
+  mbarrier.init.shared::cta.b64 [completed+8], 1;
   mbarrier.init.shared::cta.b64 [empty], 1;
   mbarrier.init.shared::cta.b64 [empty+8], 1;
   mbarrier.init.shared::cta.b64 [done], 1;
@@ -164,7 +164,7 @@ PRODUCE:
   mad.lo.u32 %eb, %st, 8, %r0;
   mov.u32 %r0, full;
   mad.lo.u32 %fb, %st, 8, %r0;
-  mov.u32 %r0, {"landed" if pair else "full"};
+  mov.u32 %r0, {"completed" if pair else "full"};
   mad.lo.u32 %lb, %st, 8, %r0;
 {wait("producer_empty", "%eb", "%r1")}
   mov.u32 %r0, ring;

@@ -137,7 +137,7 @@ def table(suite: Suite) -> tuple[list[str], int, int, int, int]:
 
 
 def main() -> int:
-    """Writes the table; 1 if a mutant was missed or a correct kernel accused."""
+    """Writes the table; 1 if a mutant was missed or a correct kernel reported."""
     summary = [
         "| kernel | mutants | found in every mode | wrong values in some mode | missed | false alarms |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

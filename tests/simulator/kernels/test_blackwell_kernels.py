@@ -127,7 +127,7 @@ def test_right_and_clean_in_every_mode(name, mode, seed):
 
 
 # Each occurrence in turn is replaced.  Verdict and kinds, of which one has to be reported.
-WAITS = {"read-before-landing", "overwrite-while-read", "double-write", "mbarrier-arrivals", "accumulator-early"}
+WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "accumulator-early"}
 WAITS |= {"tensor-memory-race", "unpipelined-copy", "missed-phase"}
 MUTANTS = {
     "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "error", {"mbarrier-init-fence"}),

@@ -16,7 +16,7 @@ BACKENDS = {"hopper": 2, "blackwell": 3}
 DIMENSION = (2**31 - 1) // 8
 GRID = 65535
 
-# Status and message of a call with tensors that nobody may read: no memory is behind their addresses.
+# Status and message of a call with tensors that no one may read: no memory is behind their addresses.
 CALL = """
 import ctypes, json, sys
 from tests.submission.cpu_kit import INPUTS, Args

@@ -143,7 +143,7 @@ MUTANTS = {
     "no mbarrier wait": (
         r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[%r\d+\], %r\d+;",
         "setp.eq.u32 p, 0, 0;",
-        {"read-before-landing", "overwrite-while-read", "uninitialised-read", "mbarrier-arrivals"},
+        {"read-before-completion", "overwrite-while-read", "uninitialised-read", "mbarrier-arrivals"},
     ),
 }
 

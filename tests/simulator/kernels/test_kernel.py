@@ -162,7 +162,7 @@ MUTANTS = {
     "init_fence": ("error", "mbarrier-init-fence"),
     "wait_ld": ("error", "tensor-memory-freed"),
     "epilogue_done": ("error", "accumulator-early"),
-    "issuer_full": ("error", "read-before-landing"),
+    "issuer_full": ("error", "read-before-completion"),
     "producer_empty": (
         "error",
         {"eager": "double-write", "late": "mbarrier-arrivals", "random:3": "mbarrier-arrivals"},
@@ -202,7 +202,7 @@ def test_a_use_without_wait_gets_the_loaded_value(problem, mode):
 
 # of the pair
 PAIR_MUTANTS = {
-    "peer_landed": ("error", "read-before-landing"),
+    "peer_completed": ("error", "read-before-completion"),
     "arrive_leader": ("error", "deadlock"),
     "first_sync": ("error", "read-after-write-race"),
     "last_sync": ("error", "tensor-operand"),

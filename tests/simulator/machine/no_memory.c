@@ -1,4 +1,4 @@
-/* An allocator that fails on order, linked in front of a program of the simulator's objects by --wrap.
+/* An allocator that fails on order, linked before a program of the simulator's objects by --wrap.
  *
  *     NO_MEMORY_AT=N     the N-th request fails, counted from 0
  *     NO_MEMORY_ALL=1    so do all after it

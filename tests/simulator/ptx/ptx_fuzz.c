@@ -39,7 +39,7 @@ static bool read_corpus(const char *name) {
     return true;
 }
 
-/* A line of some file takes the place of one, or comes in front of it. */
+/* A line of some file takes the place of one, or comes before it. */
 static size_t splice_line(char *text, size_t bytes) {
     int from = (int)draw((uint64_t)nfiles);
     size_t at = draw(files[from].bytes), end = at;
