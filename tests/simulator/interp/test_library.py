@@ -212,3 +212,12 @@ def test_deep_calls_and_divergence_inside_them():
     out = sim.buffer(np.zeros(32, np.uint32))
     assert sim.launch("k", out) == OK, sim.findings
     assert out.tolist() == [2 * (2 * i + 1) + 1 if i < 16 else 4 * i for i in range(32)]
+
+
+def test_a_limit_of_instructions_ends_a_run_near_it():
+    text = body("mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 100000; @%p1 bra L;")
+    sim = Sim(text, limit=100_000)
+    assert sim.launch("k", 0) == RUN_ERROR
+    assert sim.kinds == {"runaway"}
+    assert 100_000 < sim.counters.instructions < 150_000
+    assert Sim(text, limit=300_010).launch("k", 0) == OK

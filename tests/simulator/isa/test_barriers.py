@@ -117,3 +117,11 @@ def test_cluster_barriers_publish_what_each_cta_wrote(mode):
         sim.launch("k", out, grid=8, cluster=4)
         assert (out == [[100 + (i + 1) % 4] for i in range(8)]).all()
         assert sim.kinds == kinds, (mode, sim.findings)
+
+
+def test_a_cta_leaves_nothing_at_a_barrier_for_the_next_one():
+    """Each CTA ends with half a barrier, for another number of threads than the CTA before it."""
+    text = body("mov.u32 %r2, %ctaid.x; and.b32 %r2, %r2, 1; mad.lo.u32 %r3, %r2, 32, 64; bar.arrive 2, %r3;")
+    sim = Sim(text, threads=1)
+    assert sim.launch("k", 0, grid=4) == 0, sim.findings
+    assert sim.verdict == "clean"

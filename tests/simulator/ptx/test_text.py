@@ -134,18 +134,21 @@ def test_a_frames_variables_are_aligned():
     sim = Sim(
         body(
             ".local .b8 odd[3]; .local .b64 wide; .local .b8 another; .local .align 16 .b8 block[16];"
-            " .local .v4 .b32 quad;",
-            "mov.u64 %rd2, 0x1122334455667788; mov.u32 %r2, 9; st.local.u64 [wide], %rd2; st.local.u8 [odd+2], %r2;",
+            " .local .v4 .b32 quad;"
+            " .local .b32 behind;",
+            "mov.u64 %rd2, 0x1122334455667788; mov.u32 %r2, 9; mov.u32 %r4, 5;"
+            " st.local.u32 [behind], %r4; st.local.u64 [wide], %rd2; st.local.u8 [odd+2], %r2;",
             "st.local.u8 [another], %r2; st.local.v2.u64 [block], {%rd2, %rd2};"
             " st.local.v4.u32 [quad], {%r2, %r2, %r2, %r2};",
             "ld.local.u64 %rd3, [wide]; ld.local.u8 %r3, [odd+2]; ld.local.u64 %rd4, [block+8];"
             " ld.param.u64 %rd1, [p];",
-            "st.global.u64 [%rd1], %rd3; st.global.u64 [%rd1+8], %rd4; st.global.u32 [%rd1+16], %r3;",
+            "st.global.u64 [%rd1], %rd3; st.global.u64 [%rd1+8], %rd4; st.global.u32 [%rd1+16], %r3;"
+            " ld.local.u32 %r5, [behind]; st.global.u32 [%rd1+24], %r5;",
         )
     )
-    out = sim.buffer(np.zeros(3, np.uint64))
+    out = sim.buffer(np.zeros(4, np.uint64))
     assert sim.launch("k", out, block=1) == 0, sim.findings
-    assert out.tolist() == [0x1122334455667788, 0x1122334455667788, 9]
+    assert out.tolist() == [0x1122334455667788, 0x1122334455667788, 9, 5]
 
 
 def test_parameters_of_every_kind():

@@ -226,6 +226,8 @@ def test_launches_and_ctas():
     assert (sim.counters.launches, sim.counters.ctas) == (2, 10)
     assert sim.counters.instructions == 10 * 2 * 2
     assert sim.counters.seconds > 0
+    assert sim.launch("k", 0, grid=4, cluster=2) == 0
+    assert (sim.counters.launches, sim.counters.ctas) == (3, 14)
 
 
 def test_waits_at_barriers():

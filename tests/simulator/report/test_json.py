@@ -143,3 +143,12 @@ def test_the_verdict_is_the_worst_findings_and_an_error_outranks_what_is_not_mod
     assert sim.verdict == "incomplete"
     sim.launch("nowhere")
     assert sim.verdict == "error"
+
+
+def test_an_inlined_instruction_names_its_line_and_its_callers(tmp_path):
+    text = body(".loc 1 11 3, function_name NAME, inlined_at 2 22 7\ntrap;", before=".global .u32 NAME;")
+    text += '.file 1 "wrapper.cuh"\n.file 2 "kernel.cu"\n'
+    sim = Sim(text)
+    sim.launch("k", 0)
+    (found,) = json.loads(sim.report(tmp_path / "report.json"))["findings"]
+    assert found["source"] == "wrapper.cuh:11 inlined at kernel.cu:22"
