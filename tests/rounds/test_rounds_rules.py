@@ -7,8 +7,9 @@ import copy
 import pytest
 
 from scripts.rounds import check as rounds_check
+from scripts.rounds import commands, rerun
 from scripts.rounds import model as rounds_model
-from scripts.rounds.model import RoundError, Tank
+from scripts.rounds.model import RoundError, Tank, write_json
 from tests.rounds.rounds_kit import ROOT, SHAPES
 
 RECORD = Tank(ROOT)
@@ -232,3 +233,65 @@ def test_a_verdict_is_what_its_rule_gives(change):
     assert problem == f"verdict is {claimed['state']} ({claimed['reason']}), the rule gives {before[0]} ({before[1]})"
     data["verdict"] = None
     assert rounds_check.measurement_problems(RECORD, data)[0].startswith("verdict is None (None), the rule gives")
+
+
+# --- the command line, a measurement repeated ---------------------------------------------------------------------
+
+
+def test_its_defaults():
+    parse = commands.parser().parse_args
+    assert parse(["check"]).root == ROOT
+    new = parse(["new", "slug", "--backend", "cpu", "--base", "a", "--candidate", "b"])
+    assert (new.number, new.parent, new.noise_round, new.noise_floor, new.unmeasured) == (
+        None,
+        None,
+        None,
+        False,
+        False,
+    )
+    measured = parse(["measure", "5", "--samples", "s", "--env", "e"])
+    assert (measured.number, measured.build, measured.command, measured.run) == (5, "make build", None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("0.5:0.75", [0.5, 0.75]), ("0.5", None), ("low:high", None)],
+)
+def test_an_interval_is_two_numbers(words, wanted):
+    if wanted is None:
+        with pytest.raises(RoundError, match="expected LOW:HIGH"):
+            commands._interval(words)
+    else:
+        assert commands._interval(words) == wanted
+
+
+def test_a_viewpoint_is_a_ratio_and_why():
+    assert commands._viewpoint("0.5: fewer: waits ") == {"ratio": 0.5, "because": "fewer: waits"}
+    with pytest.raises(RoundError, match="expected 'RATIO: reason'"):
+        commands._viewpoint("fewer waits")
+
+
+def test_a_repetition_says_where_its_environment_lacks_something(hopper, tmp_path, capsys):
+    samples, env = tmp_path / "samples.jsonl", tmp_path / "env.json"
+    samples.write_bytes(rounds_model.read_bytes(RECORD.samples_path(hopper["measurement"]["run"])))
+    recorded = RECORD.env(hopper["measurement"]["run"])
+    noise = RECORD.get(4)["measurement"]
+    write_json(env, {"chip": "x"})
+    with pytest.raises(RoundError, match=r"env\.json: lacks driver"):
+        rerun._report(hopper, noise, samples, env)
+    write_json(env, recorded)
+    assert rerun._report(hopper, noise, samples, env) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "the verdict holds"
+    write_json(env, recorded | {"chip": "NVIDIA H100"})
+    hopper["verdict"]["state"] = "rejected"
+    assert rerun._report(hopper, noise, samples, env) == 3
+    said = capsys.readouterr().out
+    assert "note: recorded on H200, run again on H100" in said and "the verdict does not hold here" in said
+
+
+def test_the_places_of_a_command_are_filled_and_quoted(hopper, tmp_path):
+    hopper["command"] = "{base_dir} {candidate_dir} {base} {candidate} {samples} {env} {other}"
+    folders = {"base": tmp_path / "a b", "candidate": tmp_path / "c"}
+    filled = rerun._fill(hopper, folders, tmp_path / "s", tmp_path / "e")
+    base, candidate = hopper["base"]["variant"], hopper["candidate"]["variant"]
+    assert filled == f"'{tmp_path}/a b' {tmp_path}/c {base} {candidate} {tmp_path}/s {tmp_path}/e {{other}}"
