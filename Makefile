@@ -166,7 +166,7 @@ bring-up: ## on a B200 or H200: build, check, time, compare, write build/bring_u
 	@python=$$(scripts/setup.sh run) && $$python -m scripts.bring_up $(BRING_UP_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m tests.simulator.kernels.blackwell_table $(BLACKWELL_TABLE_ARGS)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m scripts.evidence.blackwell_table $(BLACKWELL_TABLE_ARGS)
 
 MICRO_ARGS ?=
 micro: $(BUILD)/micro ## on an sm_90a device: measure what a model of its time needs (seconds), write build/micro.json

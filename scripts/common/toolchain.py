@@ -1,7 +1,8 @@
-"""The compilers of this machine."""
+"""What stands ready to run here: the CUDA compiler, and files that make makes."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -20,3 +21,14 @@ def nvcc() -> str:
     if not done.stdout.strip():
         raise NoCompiler(done.stderr.strip() or "no nvcc")
     return done.stdout.strip()
+
+
+@cache
+def built(name: str) -> Path:
+    """A file that make makes, in BUILD (default build); under `make test` it is there already."""
+    target = f"{os.environ.get('BUILD', 'build')}/{name}"
+    if "NVFP4_TESTS_BUILT" not in os.environ or not (ROOT / target).exists():
+        done = subprocess.run(["make", "-s", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+    return ROOT / target

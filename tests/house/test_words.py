@@ -9,7 +9,7 @@ import pytest
 
 CODE = ("*.c", "*.h", "*.cu", "*.cuh", "*.py", "*.sh", "*.mk", "*.ptx", "Makefile")
 # What may say them: this list, and the mapping from the rounds' names to today's.
-EXEMPT = {"tests/house/test_words.py", "scripts/evidence/hopper_cases.py", "tests/simulator/h200/hopper_cases.py"}
+EXEMPT = {"tests/house/test_words.py", "scripts/evidence/h200/hopper_cases.py"}
 # Only words that mean nothing else here: `place`, `codes`, `tokens`, `sums` or `slot` are English, too.
 RETIRED = {
     r"\bslabs?\b": "wgmma_m_block",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -12,23 +10,48 @@ import numpy as np
 import pytest
 
 from scripts.common import toolchain
+from scripts.common.ptxsim import (
+    HEADER,
+    MODES,
+    ROOT,
+    RUN_ERROR,
+    VERDICTS,
+    Counters,
+    Launch,
+    Options,
+    PtxError,
+    Sim,
+    TensorMap,
+    aligned,
+    body,
+    library,
+)
+from scripts.common.toolchain import built
 
-ROOT = Path(__file__).resolve().parents[2]
+# What tests of the simulator use: the binding, and below what is for tests alone.
+__all__ = [
+    "HEADER",
+    "MODES",
+    "PTX",
+    "ROOT",
+    "RUN_ERROR",
+    "VERDICTS",
+    "Counters",
+    "Launch",
+    "Options",
+    "PtxError",
+    "Sim",
+    "TensorMap",
+    "aligned",
+    "body",
+    "built",
+    "compile_cuda",
+    "library",
+    "nvcc",
+    "run_op",
+]
+
 PTX = Path(__file__).resolve().parent / "ptx"
-HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
-MODES = ("eager", "late", "reverse", "random", "poison")
-VERDICTS = ("clean", "review", "error", "incomplete")
-RUN_ERROR = 5
-
-
-@cache
-def built(name: str) -> Path:
-    """A file that make makes, in BUILD (default build); under `make test` it is there already."""
-    target = f"{os.environ.get('BUILD', 'build')}/{name}"
-    if "NVFP4_TESTS_BUILT" not in os.environ or not (ROOT / target).exists():
-        done = subprocess.run(["make", "-s", target], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return ROOT / target
 
 
 @cache
@@ -47,226 +70,6 @@ def compile_cuda(source: str, folder: Path, arch: str = "90a") -> str:
     command = [nvcc(), "-std=c++17", "-O3", "-lineinfo", f"-gencode=arch=compute_{arch},code=compute_{arch}", "-ptx"]
     subprocess.run([*command, "-o", str(folder / "kernel.ptx"), str(path)], check=True, capture_output=True)
     return (folder / "kernel.ptx").read_text()
-
-
-class Options(ctypes.Structure):
-    _fields_ = (
-        ("mode", ctypes.c_int),
-        ("seed", ctypes.c_uint64),
-        ("threads", ctypes.c_int),
-        ("no_checks", ctypes.c_int),
-        ("sms", ctypes.c_uint),
-        ("max_instructions", ctypes.c_uint64),
-    )
-
-
-class Launch(ctypes.Structure):
-    _fields_ = (
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("cluster", ctypes.c_uint32 * 3),
-        ("shared", ctypes.c_uint32),
-        ("dependent", ctypes.c_int),
-        ("arguments", ctypes.c_void_p),
-        ("count", ctypes.c_size_t),
-    )
-
-
-class Finding(ctypes.Structure):
-    _fields_ = (
-        ("verdict", ctypes.c_int),
-        ("kind", ctypes.c_char_p),
-        ("message", ctypes.c_char_p),
-        ("kernel", ctypes.c_char_p),
-        ("cta", ctypes.c_uint32 * 3),
-        ("warp", ctypes.c_int32),
-        ("lane", ctypes.c_int32),
-        ("ptx_line", ctypes.c_uint32),
-        ("source", ctypes.c_char_p),
-        ("other_ptx_line", ctypes.c_uint32),
-        ("other_source", ctypes.c_char_p),
-        ("times", ctypes.c_uint64),
-    )
-
-
-class TensorMap(ctypes.Structure):
-    _fields_ = (
-        ("data_type", ctypes.c_uint32),
-        ("rank", ctypes.c_uint32),
-        ("address", ctypes.c_void_p),
-        ("sizes", ctypes.c_uint64 * 5),
-        ("strides", ctypes.c_uint64 * 5),
-        ("box", ctypes.c_uint32 * 5),
-        ("element_strides", ctypes.c_uint32 * 5),
-        ("interleave", ctypes.c_uint32),
-        ("swizzle", ctypes.c_uint32),
-        ("promotion", ctypes.c_uint32),
-        ("fill", ctypes.c_uint32),
-    )
-
-
-class Counters(ctypes.Structure):
-    """struct sim_counters, member by member."""
-
-    _fields_ = (
-        ("launches", ctypes.c_uint64),
-        ("ctas", ctypes.c_uint64),
-        ("instructions", ctypes.c_uint64),
-        ("by_class", ctypes.c_uint64 * 16),
-        ("by_warp", ctypes.c_uint64 * 16 * 32),
-        ("tma_load_bytes", ctypes.c_uint64),
-        ("tma_store_bytes", ctypes.c_uint64),
-        ("global_load_bytes", ctypes.c_uint64),
-        ("global_store_bytes", ctypes.c_uint64),
-        ("shared_load_bytes", ctypes.c_uint64),
-        ("shared_store_bytes", ctypes.c_uint64),
-        ("global_load_sectors", ctypes.c_uint64),
-        ("global_store_sectors", ctypes.c_uint64),
-        ("shared_wavefronts", ctypes.c_uint64),
-        ("shared_ideal_wavefronts", ctypes.c_uint64),
-        ("tensor_instructions", ctypes.c_uint64),
-        ("tensor_macs", ctypes.c_uint64),
-        ("tensor_cycles", ctypes.c_uint64),
-        ("barrier_waits", ctypes.c_uint64),
-        ("barrier_waits_blocked", ctypes.c_uint64),
-        ("async_operations", ctypes.c_uint64),
-        ("seconds", ctypes.c_double),
-    )
-
-
-@cache
-def library() -> ctypes.CDLL:
-    lib = ctypes.CDLL(str(built("libptxsim.so")))
-    for name in ("sim_create", "sim_load", "sim_finding", "sim_counters"):
-        getattr(lib, name).restype = ctypes.c_void_p
-    lib.sim_message.restype = ctypes.c_char_p
-    lib.sim_finding_count.restype = ctypes.c_size_t
-    lib.sim_parameter_bytes.restype = ctypes.c_size_t
-    return lib
-
-
-class PtxError(Exception):
-    """The text cannot be read."""
-
-
-def aligned(shape, dtype=np.uint32) -> np.ndarray:
-    """Zeros at a 256-byte boundary."""
-    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(count + 256, np.uint8)
-    start = -raw.ctypes.data % 256
-    return raw[start : start + count].view(dtype).reshape(shape)
-
-
-class Sim:
-    def __init__(self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0):
-        self.lib = library()
-        self.sim = ctypes.c_void_p(
-            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit)))
-        )
-        self.keep = []
-        encoded = text.encode()
-        self.module = ctypes.c_void_p(self.lib.sim_load(self.sim, encoded, ctypes.c_size_t(len(encoded))))
-        if not self.module:
-            raise PtxError(self.message())
-
-    def __del__(self):
-        self.lib.sim_destroy(self.sim)
-
-    def message(self) -> str:
-        return self.lib.sim_message(self.sim).decode()
-
-    def register(self, array: np.ndarray, name: str = "buffer") -> np.ndarray:
-        status = self.lib.sim_register(
-            self.sim, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes), name.encode()
-        )
-        assert status == 0, self.message()
-        self.keep.append(array)
-        return array
-
-    def buffer(self, values, dtype=None) -> np.ndarray:
-        """A registered copy of an array."""
-        values = np.asarray(values, dtype)
-        copy = aligned(values.shape, values.dtype)
-        copy[...] = values
-        return self.register(copy)
-
-    def tensor_map(self, array, data_type, box, swizzle=0, sizes=None, strides=None, fill=0) -> bytes:
-        """Innermost dimension first in `box`; sizes and strides as the array's, turned round."""
-        sizes = list(sizes or array.shape[::-1])
-        strides = list(strides or array.strides[-2::-1])
-        pad = lambda values, rest: [*values, *[rest] * (5 - len(values))]  # noqa: E731
-        described = TensorMap(data_type, len(sizes), array.ctypes.data)
-        described.sizes[:] = pad(sizes, 0)
-        described.strides[:] = pad(strides, 0)
-        described.box[:] = pad(box, 0)
-        described.element_strides[:] = pad([1] * len(sizes), 0)
-        described.swizzle, described.fill = swizzle, fill
-        out, message = ctypes.create_string_buffer(128), ctypes.create_string_buffer(200)
-        if self.lib.sim_encode_tensor_map(out, ctypes.byref(described), message, 200) != 0:
-            raise ValueError(message.value.decode())
-        return out.raw
-
-    def _argument(self, kernel: str, index: int, value) -> bytes:
-        size = self.lib.sim_parameter_bytes(self.module, kernel.encode(), index)
-        if isinstance(value, np.ndarray):
-            return value.ctypes.data.to_bytes(8, "little")
-        if isinstance(value, bytes):
-            return value.ljust(size, b"\0")
-        if isinstance(value, float):
-            return (np.float32 if size == 4 else np.float64)(value).tobytes()
-        return (value % (1 << 8 * size)).to_bytes(size, "little")
-
-    def launch(self, kernel: str, *arguments, grid=1, block=32, cluster=0, shared=0, dependent=0) -> int:
-        triple = lambda value: (ctypes.c_uint32 * 3)(  # noqa: E731
-            *(value if isinstance(value, tuple) else (value, 1 if value else 0, 1 if value else 0))
-        )
-        blobs = [
-            ctypes.create_string_buffer(self._argument(kernel, i, value), 256) for i, value in enumerate(arguments)
-        ]
-        pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
-        launch = Launch(
-            triple(grid), triple(block), triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
-        )
-        return self.lib.sim_launch(self.sim, self.module, kernel.encode(), ctypes.byref(launch))
-
-    @property
-    def verdict(self) -> str:
-        return VERDICTS[self.lib.sim_verdict(self.sim)]
-
-    @property
-    def findings(self) -> list[dict]:
-        found = []
-        for i in range(self.lib.sim_finding_count(self.sim)):
-            finding = Finding.from_address(self.lib.sim_finding(self.sim, ctypes.c_size_t(i)))
-            row = {name: getattr(finding, name) for name, _ in Finding._fields_}
-            found.append({key: value.decode() if isinstance(value, bytes) else value for key, value in row.items()})
-        return found
-
-    @property
-    def counters(self) -> Counters:
-        return Counters.from_buffer_copy(Counters.from_address(self.lib.sim_counters(self.sim)))
-
-    def report(self, path: Path) -> str:
-        """The JSON report's text, by way of a file."""
-        libc = ctypes.CDLL(None)
-        libc.fopen.restype = ctypes.c_void_p
-        file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
-        self.lib.sim_print_json(self.sim, file)
-        libc.fclose(file)
-        return path.read_text()
-
-    @property
-    def kinds(self) -> set[str]:
-        return {finding["kind"] for finding in self.findings}
-
-
-def body(*lines: str, params: str = ".param .u64 p", registers: str = "", before: str = "") -> str:
-    """A kernel `k` whose statements are given; %r, %rd, %f, %p, %rs, %fd are declared."""
-    return (
-        f"{HEADER}{before}\n.visible .entry k({params})\n{{\n"
-        ".reg .pred %p<16>; .reg .b16 %rs<32>; .reg .b32 %r<64>; .reg .b64 %rd<64>; .reg .f32 %f<32>;"
-        f" .reg .f64 %fd<16>;\n{registers}\n" + "\n".join(lines) + "\nret;\n}\n"
-    )
 
 
 WIDTHS = {"16": ("%rs", "b16", 2), "32": ("%r", "b32", 4), "64": ("%rd", "b64", 8)}

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.simulator.tensorcore.tensor_kit import ptxsim
+from scripts.common.toolchain import built
 
 HEADER = """.version 8.8
 .target sm_100a
@@ -114,7 +114,7 @@ ILLEGAL = [
 
 def parses(tmp_path, lines):
     (tmp_path / "k.ptx").write_text(HEADER + "".join(f"  {line}\n" for line in lines) + "  ret;\n}\n")
-    done = subprocess.run([ptxsim(), tmp_path / "k.ptx", "--parse"], capture_output=True, text=True, check=False)
+    done = subprocess.run([built("ptxsim"), tmp_path / "k.ptx", "--parse"], capture_output=True, text=True, check=False)
     return done.returncode == 0, done.stdout + done.stderr
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.simulator.kernels.blackwell_table import (
+from scripts.evidence.blackwell_table import (
     CHOSEN,
     MODES,
     RESULTS,

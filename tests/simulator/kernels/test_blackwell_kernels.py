@@ -2,117 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import re
-import subprocess
-from functools import cache
-from typing import NamedTuple
-
-import numpy as np
 import pytest
-import torch
 
-from reference.reference import check_against_oracle, generate_input
-from tests.simulator.sim_kit import ROOT, Launch, Sim, aligned, nvcc
-
-UINT8, UINT16 = 0, 1  # CUtensorMapDataType
-SWIZZLE_128B = 3  # CUtensorMapSwizzle
-TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 192, 232448
-M = 130  # rows of A: two CTAs
+from scripts.evidence.mutants.blackwell import CONFIGS, PLACES, Kernel, entries, is_right, mutant_k, mutants
+from tests.simulator.sim_kit import nvcc
 
 
-class Config(NamedTuple):
-    """A row of config.h."""
-
-    tile_n: int
-    stages: int
-    ctas: int
-    tail: int
-    split_k: int
-
-    @property
-    def n(self) -> int:
-        """Tiles that start at either half of a scale tile, where the configuration has them."""
-        return max(128, 2 * self.tile_n if self.tile_n % 128 else 0)
-
-    @property
-    def k(self) -> int:
-        """A lap of the ring and a stage, of each share; less of many shares; and part of a stage."""
-        return 256 * self.split_k * (2 if self.split_k > 2 else self.stages + 1) + 64
-
-
-CONFIGS = {
-    name: Config(*map(int, row.split(",")))
-    for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/blackwell/config.h").read_text(), re.M)
-}
-
-
-@cache
-def entries() -> dict[str, str]:
-    """Each configuration's kernel as a module of its own."""
-    ptx = ROOT / os.environ.get("BUILD", "build") / "blackwell_kernels.ptx"
-    ptx.parent.mkdir(exist_ok=True)
-    arch = "-gencode=arch=compute_100a,code=compute_100a"
-    command = [nvcc(), "-std=c++17", "-O3", "-lineinfo", arch, "-ptx", "-o", ptx]
-    subprocess.run([*command, ROOT / "submission/blackwell/kernels.cu"], check=True, capture_output=True)
-    text = ptx.read_text()
-    head = text[: text.index(".entry")].rsplit("\n", 1)[0]
-    files = "\n".join(re.findall(r"^\s*\.file\s.*$", text, re.M))
-    found = {}
-    for name, config in CONFIGS.items():
-        arguments = "".join(f"Li{value}E" for value in config)
-        pattern = rf"\.entry _ZN9blackwell16dual_gemm_kernelINS_4tileI{arguments}E.*?^}}"
-        found[name] = f"{head}\n{re.search(pattern, text, re.M | re.S)[0]}\n{files}\n"
-    return found
-
-
-@cache
-def inputs(n: int, k: int) -> tuple[torch.Tensor, ...]:
-    return generate_input(m=M, n=n, k=k, l=1, seed=3, device="cpu")
-
-
-class Kernel(Sim):
-    """Launches a configuration's kernel; `output` is C."""
-
-    def __init__(self, name: str, text: str, mode: str = "eager", seed: int = 1, n: int = 0, k: int = 0):
-        super().__init__(text, mode, seed)
-        self.config = CONFIGS[name]
-        self.n, self.k = n or self.config.n, k or self.config.k
-        self.entry = re.search(r"\.entry (\w+)", text)[1]
-        as_bytes = lambda tensor: tensor.view(torch.uint8).numpy()  # noqa: E731
-        a, b1, b2, _, _, _, sfa, sfb1, sfb2, _ = inputs(self.n, self.k)
-        rows = [self.buffer(as_bytes(codes)[:, :, 0]) for codes in (a, b1, b2)]
-        tiles = [
-            self.buffer(as_bytes(scales.permute(5, 2, 4, 0, 1, 3).contiguous()).reshape(-1, 512))
-            for scales in (sfa, sfb1, sfb2)
-        ]
-        self.output = self.register(aligned((M, self.n), np.uint16))
-        self.maps = b"".join(
-            self.map_of(array, UINT8, box, SWIZZLE_128B)
-            for array, box in zip(rows, (TILE_M, *[self.config.tile_n // self.config.ctas] * 2), strict=True)
-        ) + b"".join(self.map_of(array.view(np.uint16), UINT16, 4, 0) for array in tiles)
-
-    def map_of(self, array, kind, rows, swizzle) -> bytes:
-        width = array.shape[1] if kind == UINT16 else STAGE_BYTES_K
-        sizes, pitch = [array.shape[1], array.shape[0], 1], array.strides[0]
-        return self.tensor_map(array, kind, [width, rows, 1], swizzle, sizes, [pitch, pitch * array.shape[0]])
-
-    def run(self, dependent: int = 0) -> int:
-        params = self.maps + self.output.ctypes.data.to_bytes(8, "little")
-        params += np.array([M, self.n, self.k // 64, 0], np.int32).tobytes()
-        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
-        blob = ctypes.create_string_buffer(params, size)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        grid = (-(-M // TILE_M) * self.config.split_k, -(-self.n // self.config.tile_n), 1)
-        cluster = (self.config.ctas * self.config.split_k, 1, 1)
-        launch = Launch(grid, (THREADS, 1, 1), cluster, SHARED, dependent, ctypes.addressof(arguments), 1)
-        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
-
-
-def is_right(kernel: Kernel) -> bool:
-    output = torch.from_numpy(kernel.output.copy()).view(torch.float16)[:, :, None]
-    return check_against_oracle(inputs(kernel.n, kernel.k), output)[0]
+@pytest.fixture(scope="module", autouse=True)
+def needs_nvcc():
+    nvcc()
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -126,76 +24,7 @@ def test_right_and_clean_in_every_mode(name, mode, seed):
         assert is_right(kernel)
 
 
-# Each occurrence in turn is replaced.  Verdict and kinds, of which one has to be reported.
-WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "accumulator-early"}
-WAITS |= {"tensor-memory-race", "unpipelined-copy", "missed-phase"}
-MUTANTS = {
-    "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "error", {"mbarrier-init-fence"}),
-    "no wait for a barrier": (r"mbarrier\.try_wait[^;]* p, [^;]*;", "setp.eq.u32 p, 0, 0;", "error", WAITS),
-    "no fence after a wait": (r"tcgen05\.fence::after_thread_sync;", "", "review", {"missing-tcgen05-fence"}),
-    "no fence at the end": (r"tcgen05\.fence::before_thread_sync;", "", "review", {"missing-tcgen05-fence"}),
-    "no commit": (r"tcgen05\.commit[^;]*;", "", "error", {"deadlock", "divergent-aligned"}),
-    "commits to one CTA": (
-        r"(tcgen05\.commit[^;]*)\.multicast::cluster\.b64 (\[%r\d+\]), %rs\d+;",
-        r"\1.b64 \2;",
-        "error",
-        {"deadlock"},
-    ),
-    "too few bytes": (r"(mbarrier\.arrive\.expect_tx[^;]*, )[%\w]+;", r"\g<1>16;", "error", {"deadlock", "tx-count"}),
-    "the second CTA signals itself": (
-        r"mapa\.shared::cluster\.u32 (%r\d+), (%r\d+), %r\d+;",
-        r"mov.u32 \1, \2;",
-        "error",
-        {"deadlock"},
-    ),
-    "no wait for a load": (r"tcgen05\.wait::ld[^;]*;", "", "review", {"tcgen05-register", "tensor-memory-freed"}),
-    "no cluster barrier": (
-        r"barrier\.cluster\.arrive[^;]*;|barrier\.cluster\.wait[^;]*;",
-        "",
-        "error",
-        {"cluster-barrier", "mbarrier-init-race", "tensor-memory-freed", "tensor-operand", "tensor-memory"}
-        | {"read-after-write-race", "overwrite-while-read"},
-    ),
-    "no dealloc": (r"tcgen05\.dealloc[^;]*;", "", "error", {"tensor-memory-leak"}),
-    "no copy of scale factors": (r"tcgen05\.cp[^;]*;", "", "error", {"tensor-memory-uninitialised"}),
-    "no __syncthreads": (r"bar\.sync\s[^;]*;", "", "error", {"mbarrier-init-race", "tensor-memory-freed"}),
-    "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", "error", {"missing-griddepcontrol-wait"}),
-}
-OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself", "no cluster barrier"}
-OF_ONE_CTA = {"no __syncthreads"}
-# Which of the places that a pattern finds, for each kernel; what one kernel shares with another is left out.
-# The first pair of fences stands around the barrier behind tcgen05.alloc, which is no asynchronous operation: PTX
-# asks for none there, and the simulator misses none; nor where one thread waits for its own commits (scales_read).
-EVERY, BUT_FIRST = slice(None), slice(1, None)
-PLACES = {
-    "m256n64": dict.fromkeys(set(MUTANTS) - OF_ONE_CTA, EVERY)
-    | dict.fromkeys(("no fence after a wait", "no fence at the end"), BUT_FIRST)
-    | {"no copy of scale factors": slice(None, None, 7)},  # all steps of a stage are alike
-    "m128n64": dict.fromkeys(
-        ("no __syncthreads", "no wait for a barrier", "no commit", "too few bytes"),
-        EVERY,
-    ),
-    "m256n192k2": {
-        "no wait for a barrier": EVERY,
-        "no commit": EVERY,
-        "no cluster barrier": slice(1, None, 2),  # the waits
-        "no fence after a wait": slice(6, None),
-    },
-}
 LEAST = {"m256n64": 25, "m128n64": 10, "m256n192k2": 20}
-
-
-def mutants(name: str, text: str):
-    for what, (pattern, replacement, *expected) in MUTANTS.items():
-        found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name].ctas == 2 else OF_A_PAIR)), what
-        for match in found[PLACES[name][what]] if what in PLACES[name] else ():
-            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
-
-
-def mutant_k(name: str) -> int:
-    """K of a mutant's launch: as usual, or, where K is split, one share with a lap and a stage, one with less."""
-    return 256 * 8 + 64 if CONFIGS[name].split_k > 1 else CONFIGS[name].k
 
 
 @pytest.mark.parametrize("name", PLACES)

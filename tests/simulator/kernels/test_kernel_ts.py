@@ -8,10 +8,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.simulator.kernels.gemm_ptx import mutate
-from tests.simulator.tensorcore.fused_sum import Rule, vectors
-from tests.simulator.tensorcore.tensor_kit import matrix_descriptor, ptxsim
-from tests.simulator.tensorcore.test_descriptor import plain
+from scripts.common.tensorcore import matrix_descriptor, plain
+from scripts.common.toolchain import built
+from scripts.evidence.mutants.fused_sum import Rule, vectors
+from scripts.evidence.mutants.gemm_ptx import mutate
 from tests.simulator.tensorcore.test_tmem import COLUMNS, REGISTERS, fragment
 
 N, A_COLUMN, D_SCALE = 16, 64, 3
@@ -134,7 +134,7 @@ def run(folder, text, data, size, mode):
         (folder / name).write_bytes(array.tobytes())
     buffers = [f"buf:{array.nbytes}={folder / name}" for name, array in data.items()] + [f"buf:{size}"]
     done = subprocess.run(
-        [ptxsim(), folder / "k.ptx", "ts", "--grid", "1", "--block", "128", "--mode", mode, "--json",
+        [built("ptxsim"), folder / "k.ptx", "ts", "--grid", "1", "--block", "128", "--mode", mode, "--json",
          "--dump", f"4={folder / 'out'}", "--", *buffers],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip

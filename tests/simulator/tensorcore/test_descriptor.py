@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scripts.common.tensorcore import matrix_descriptor, plain, scaled
 from tests.simulator.tensorcore.canonical import store
-from tests.simulator.tensorcore.tensor_kit import (
-    Refused,
-    decode_instruction,
-    decode_matrix,
-    fetch_operand,
-    matrix_descriptor,
-)
+from tests.simulator.tensorcore.tensor_kit import Refused, decode_instruction, decode_matrix, fetch_operand
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e2m1": 4, "e3m2": 6, "u8": 8}
 
@@ -135,21 +130,6 @@ def test_an_operand_beyond_shared_memory():
     fetch_operand(matrix_descriptor(0, 128, 256), "f16", 128, 16, smem)
     with pytest.raises(Refused, match=r"0x1000 bytes"):
         fetch_operand(matrix_descriptor(16, 128, 256), "f16", 128, 16, smem)
-
-
-# --- instruction descriptors --------------------------------------------------------------------------
-
-
-def plain(m=128, n=128, d=1, a=0, b=0, **bits):
-    word = d << 4 | a << 7 | b << 10 | n >> 3 << 17 | m >> 4 << 24
-    places = {"sparse": 2, "saturate": 3, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "shift": 30}
-    return word | sum(value << places[name] for name, value in bits.items())
-
-
-def scaled(m=128, n=128, a=1, b=1, ue8m0=0, sfa=0, sfb=0, **bits):
-    word = sfb << 4 | a << 7 | b << 10 | n >> 3 << 17 | ue8m0 << 23 | m >> 7 << 27 | sfa << 29
-    places = {"sparse": 2, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "k96": 31}
-    return word | sum(value << places[name] for name, value in bits.items())
 
 
 def test_fields_of_the_plain_kinds():

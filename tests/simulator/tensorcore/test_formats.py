@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.simulator.tensorcore.fused_sum import LAYOUTS, codes_of, decode
-from tests.simulator.tensorcore.tensor_kit import RELU, SATFINITE, from_f32, to_f32
+from scripts.common.tensorcore import RELU, SATFINITE, from_f32, to_f32
+from scripts.evidence.mutants.fused_sum import LAYOUTS, codes_of, decode
 
 TORCH = {
     "e4m3": torch.float8_e4m3fn,

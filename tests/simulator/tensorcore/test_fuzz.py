@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from scripts.common.tensorcore import plain, scaled
 from tests.simulator.tensorcore.tensor_kit import (
     CP_SHAPES,
     KINDS,
@@ -19,7 +20,6 @@ from tests.simulator.tensorcore.tensor_kit import (
     fetch_operand,
     tcgen05_mma,
 )
-from tests.simulator.tensorcore.test_descriptor import plain, scaled
 
 SMEM = 65536
 

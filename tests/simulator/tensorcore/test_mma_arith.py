@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.tensorcore.fused_sum import Rule, exact, vectors
-from tests.simulator.tensorcore.tensor_kit import ISAS, force_isa, mma
-from tests.simulator.tensorcore.tensor_kit import rule as c_rule
+from scripts.common.tensorcore import ISAS, force_isa, mma
+from scripts.common.tensorcore import rule as c_rule
+from scripts.evidence.mutants.fused_sum import Rule, exact, vectors
 
 M, N = 256, 128  # elements of a round: 32768 vectors
 

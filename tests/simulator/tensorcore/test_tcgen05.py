@@ -8,10 +8,10 @@ import ctypes
 import numpy as np
 import pytest
 
+from scripts.common.tensorcore import matrix_descriptor, plain, scaled
+from scripts.evidence.mutants.fused_sum import Rule, vectors
 from tests.simulator.tensorcore.canonical import store
-from tests.simulator.tensorcore.fused_sum import Rule, vectors
-from tests.simulator.tensorcore.tensor_kit import CLEAN, KINDS, Mma, Refused, Tmem, matrix_descriptor, tcgen05_mma
-from tests.simulator.tensorcore.test_descriptor import plain, scaled
+from tests.simulator.tensorcore.tensor_kit import CLEAN, KINDS, Mma, Refused, Tmem, tcgen05_mma
 
 A_AT, B_AT, SFA_AT, SFB_AT, SMEM = 1024, 33792, 66560, 70656, 81920
 SF, D_AT = 16, 64  # TMEM columns

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scripts.common.tensorcore import matrix_descriptor
 from tests.simulator.tensorcore.canonical import store
-from tests.simulator.tensorcore.tensor_kit import CLEAN, Refused, Tmem, matrix_descriptor
+from tests.simulator.tensorcore.tensor_kit import CLEAN, Refused, Tmem
 
 # --- allocation ---------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.simulator.h200.tensorcore.record import CONVERSIONS, INSTRUCTIONS, STYLES
-from tests.simulator.tensorcore.tensor_kit import ISAS, force_isa, from_f32, mma
+from scripts.common.tensorcore import ISAS, force_isa, from_f32, mma
+from scripts.evidence.h200.record_mma import CONVERSIONS, INSTRUCTIONS, STYLES
 
 FIXTURE = Path(__file__).with_name("recorded_h200.npz")
 

@@ -1,7 +1,7 @@
 """Kernels of others on the simulator: compiles a fetched checkout's own files, runs them in several modes, compares.
 
-    python -m scripts.evidence.third_party_kernels learn-cuda=PATH fast.cu=PATH NVFP4_Kernels=PATH nvfp4_gemm=PATH
-    python -m scripts.evidence.third_party_kernels --render                       # only THIRD_PARTY.md, from the JSON
+    python -m scripts.evidence.third_party.kernels learn-cuda=PATH fast.cu=PATH NVFP4_Kernels=PATH nvfp4_gemm=PATH
+    python -m scripts.evidence.third_party.kernels --render                       # only THIRD_PARTY.md, from the JSON
 
 Nothing of theirs is kept: host code and kernels are compiled in a scratch folder, with wrappers of ours around
 them, and linked against build/libcudart_sim.a, so that their own host code encodes the tensor maps and launches.
@@ -29,9 +29,9 @@ import torch
 from reference import nvfp4
 from reference.reference import generate_input, oracle
 from scripts.common.toolchain import nvcc
-from scripts.evidence.third_party_render import render
+from scripts.evidence.third_party.render import render
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODES = ("eager", "late", "random:1", "random:2")
 REPOSITORIES = {
     "learn-cuda": "gau-nernst/learn-cuda",
@@ -273,7 +273,7 @@ def run_trial(index: int, library: Path, mode: str, folder: Path) -> dict:
     environment = dict(os.environ, NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_JSON=str(report), NVFP4_SIMULATE_CHIP=chip)
     environment["NVFP4_SIMULATE_GO_ON"] = "1"  # their host code stops at an error; the values are wanted
     begin = time.monotonic()
-    command = [sys.executable, "-m", "scripts.evidence.third_party_kernels", "--worker", str(library), str(index)]
+    command = [sys.executable, "-m", "scripts.evidence.third_party.kernels", "--worker", str(library), str(index)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     row = {"mode": mode, "host_seconds": round(time.monotonic() - begin, 1)}
     if done.returncode == 0:

@@ -107,7 +107,9 @@ def pack_f16(value: Fraction) -> int:
     return sign | min(((exp + 14) << 10) + units, 0x7C00)
 
 
-def exact(rule: Rule, a, b, c: int, sfa=(), sfb=()) -> int:
+def exact(
+    rule: Rule, a: np.ndarray, b: np.ndarray, c: int, sfa: np.ndarray | None = (), sfb: np.ndarray | None = ()
+) -> int:
     """One element; a and b are lists of codes."""
     nan = NAN16 if rule.d == "f16" else NAN32
     x, y, acc = decode(rule.a, np.array(a)), decode(rule.b, np.array(b)), decode(rule.d, np.array([c]))
@@ -193,7 +195,14 @@ def _pack(total: np.ndarray, unit: np.ndarray, rule: Rule) -> np.ndarray:
     return np.where(kept == 0, 0, code).astype(np.uint32)
 
 
-def vectors(rule: Rule, a, b, c, sfa=None, sfb=None) -> np.ndarray:
+def vectors(
+    rule: Rule,
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    sfa: np.ndarray | None = None,
+    sfb: np.ndarray | None = None,
+) -> np.ndarray:
     """All elements of A . B^T + C: a is [M, K] codes, b [N, K], c [M, N] words, sfa [M, S], sfb [N, S]."""
     x, y, acc = decode(rule.a, a), decode(rule.b, b), decode(rule.d, c)
     m, n, k = a.shape[0], b.shape[0], a.shape[1]

@@ -1,9 +1,9 @@
 """SentryWard and the simulator on the same PTX: runs both on correct kernels and mutants, writes the table.
 
     python3 -m venv VENV && VENV/bin/pip install sentryward
-    python -m scripts.evidence.sentryward_table VENV/bin/sentryward [learn-cuda=CHECKOUT]
-    python -m scripts.evidence.sentryward_table VENV/bin/sentryward --blackwell
-    python -m scripts.evidence.sentryward_table --render
+    python -m scripts.evidence.sentryward.table VENV/bin/sentryward [learn-cuda=CHECKOUT]
+    python -m scripts.evidence.sentryward.table VENV/bin/sentryward --blackwell
+    python -m scripts.evidence.sentryward.table --render
 
 Results go to simulator/results/sentryward.json, the table to simulator/results/SENTRYWARD.md; --blackwell
 measures the rows of the Blackwell backend again.
@@ -20,15 +20,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from scripts.common.ptxsim import VERDICTS
 from scripts.common.toolchain import nvcc
-from scripts.evidence.sentryward_cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
-from scripts.evidence.sentryward_render import render
-from scripts.evidence.third_party_kernels import TRIALS, compile_trial
-from tests.simulator.kernels.test_blackwell_kernels import Kernel as Blackwell
-from tests.simulator.kernels.test_blackwell_kernels import entries as blackwell_entries
-from tests.simulator.sim_kit import VERDICTS
+from scripts.evidence.mutants.blackwell import Kernel as Blackwell
+from scripts.evidence.mutants.blackwell import entries as blackwell_entries
+from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
+from scripts.evidence.sentryward.render import render
+from scripts.evidence.third_party.kernels import TRIALS, compile_trial
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODES = ("eager", "late", "random:1")
 ORDER = ("clean", "review", "error", "incomplete")
 TIME_LIMIT = 600
@@ -82,7 +82,7 @@ def simulate_third_party(case: Case, library: Path, index: int, folder: Path) ->
     for mode in MODES:
         environment = dict(os.environ, NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_CHIP="b200")
         environment |= {"NVFP4_SIMULATE_JSON": str(folder / "r.json"), "NVFP4_SIMULATE_PTX": str(folder / "case.ptx")}
-        command = [sys.executable, "-m", "scripts.evidence.third_party_kernels", "--worker", library, str(index)]
+        command = [sys.executable, "-m", "scripts.evidence.third_party.kernels", "--worker", library, str(index)]
         command += ["--shape", *map(str, case.shape or ())]
         subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
         reports.append(json.loads((folder / "r.json").read_text()))

@@ -23,7 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/results/BLACKWELL.md"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
 STAGE_K = 256

@@ -1,7 +1,7 @@
 """Records what a real H200 gives, packs it into the tests' fixtures, and compares all of it with the simulator.
 
     record card FOLDER      on the card: runs build/features_h200 and the Hopper backend, writes to FOLDER
-    record pack FOLDER      makes recorded.json and recorded.npz beside this file of what `card` wrote
+    record pack FOLDER      makes recorded.json and recorded.npz of tests/simulator/h200 of what `card` wrote
     record compare FOLDER   here: every case on the simulator, the large ones too, and every word of every feature
 
 `card` builds nothing, ends within two minutes whatever the card does, and exits 1 if anything could not be run.
@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.simulator.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
+from scripts.evidence.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
+ROOT = Path(__file__).resolve().parents[3]
+FIXTURES = ROOT / "tests/simulator/h200"
 OUT_WORDS = 16384  # of a feature (features.cuh)
 APPROXIMATE = "approximate."  # features whose words are compared within a bound
 APPROXIMATE_WORDS = 4096
@@ -116,7 +116,7 @@ def refusals() -> tuple[dict[str, str], dict[str, str]]:
 def record_hopper(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, str], dict[str, np.ndarray]]:
     """Name -> digests of inputs and output; failures; samples of the outputs."""
     names = [case.name for case in cases()]
-    program = [sys.executable, "-m", "tests.simulator.h200.hopper_cases", str(folder)]
+    program = [sys.executable, "-m", "scripts.evidence.h200.hopper_cases", str(folder)]
     _, failed = supervise(
         HOPPER_SECONDS, lambda number: [*program, *names[number:]], lambda number, _: (*names, "the end")[number]
     )
@@ -180,10 +180,10 @@ def pack(out: Path) -> int:
     features = record.pop("features")
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in features.items()]
     head = json.dumps({key: value for key, value in record.items() if key != "failed"}, indent=1)
-    (HERE / "recorded.json").write_text(head[:-2] + ',\n "features": {\n' + ",\n".join(lines) + "\n }\n}\n")
+    (FIXTURES / "recorded.json").write_text(head[:-2] + ',\n "features": {\n' + ",\n".join(lines) + "\n }\n}\n")
     arrays = {name: sample(output, COMMITTED_SAMPLE) for name, output in samples.items()}
     arrays |= {name: row[:APPROXIMATE_WORDS] for name, row in words.items() if name.startswith(APPROXIMATE)}
-    np.savez_compressed(HERE / "recorded.npz", **arrays)
+    np.savez_compressed(FIXTURES / "recorded.npz", **arrays)
     return 0
 
 

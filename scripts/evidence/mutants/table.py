@@ -1,7 +1,7 @@
 """Runs every mutant of the suites here in several modes and writes simulator/results/MUTANTS.md: what found it, and
 what a comparison of values alone would have found.
 
-usage: python -m tests.simulator.kernels.mutant_table (with torch and an nvcc; some minutes)
+usage: python -m scripts.evidence.mutants.table (with torch and an nvcc; some minutes)
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from typing import NamedTuple
 
 from rich.progress import track
 
-import tests.simulator.asynchronous.test_tensor_maps as maps
-import tests.simulator.hazard.test_missed_phase as phases
-import tests.simulator.hazard.test_pipeline as pipeline
-import tests.simulator.hazard.test_real_faults as real
-import tests.simulator.kernels.test_hopper_kernels as hopper
-import tests.simulator.kernels.test_kernel as tensor
+from scripts.evidence.mutants import gemm, gemm_ptx, hopper, phases, pipeline, real_faults, tensor_maps
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL = "faults that people met in 2026"
@@ -59,26 +54,26 @@ def _phases(name: str | None, mode: str) -> Result:
 
 
 def _maps(name: str | None, mode: str) -> Result:
-    text = maps.kernel() if name is None else maps.kernel().replace(*maps.MUTANTS[name][:2])
-    sim, source, out = maps.run(text, mode.partition(":")[0])
+    text = tensor_maps.kernel() if name is None else tensor_maps.kernel().replace(*tensor_maps.MUTANTS[name][:2])
+    sim, source, out = tensor_maps.run(text, mode.partition(":")[0])
     return Result(sim.verdict, set(sim.kinds), bool((out == source).all()))
 
 
 def _real(name: str | None, mode: str) -> Result:
     if name is None:
-        outcomes = [fault.run(False, mode) for fault in real.FAULTS.values()]
+        outcomes = [fault.run(False, mode) for fault in real_faults.FAULTS.values()]
         return Result(max(verdict for verdict, _ in outcomes), set().union(*(kinds for _, kinds in outcomes)), True)
-    verdict, kinds = real.FAULTS[name].run(True, mode)
+    verdict, kinds = real_faults.FAULTS[name].run(True, mode)
     return Result(verdict, kinds, True)
 
 
 def _tensor(folder: Path, pair: bool) -> Callable[[str | None, str], Result]:
     width = 64 if pair else 128
-    problem = tensor.Problem(folder, width, pair=pair)
-    text = tensor.kernel(width, tensor.CHUNKS, pair=pair)
+    problem = gemm.Problem(folder, width, pair=pair)
+    text = gemm_ptx.kernel(width, gemm.CHUNKS, pair=pair)
 
     def run(name: str | None, mode: str) -> Result:
-        verdict, kinds, wrong = problem.run(text if name is None else tensor.mutate(text, name), mode)
+        verdict, kinds, wrong = problem.run(text if name is None else gemm_ptx.mutate(text, name), mode)
         found = {kind for _, kind in kinds}
         return Result(verdict, found, None if "deadlock" in found else wrong == 0)
 
@@ -104,12 +99,10 @@ def suites(folder: Path) -> Iterator[Suite]:
         (folder / name).mkdir()
     yield Suite("TMA pipeline (sm_90a)", list(pipeline.MUTANTS), MODES, _pipeline)
     yield Suite("warps that wait for one mbarrier (sm_90a)", list(phases.UNSAFE), MODES, _phases)
-    yield Suite("tensor maps that a kernel changes (sm_90a)", list(maps.MUTANTS), MODES, _maps)
-    yield Suite("block-scaled GEMM, one CTA (sm_100a)", list(tensor.MUTANTS), MODES, _tensor(folder / "one", False))
-    yield Suite(
-        "block-scaled GEMM, CTA pair (sm_100a)", list(tensor.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True)
-    )
-    yield Suite(REAL, list(real.FAULTS), MODES[:4], _real)
+    yield Suite("tensor maps that a kernel changes (sm_90a)", list(tensor_maps.MUTANTS), MODES, _maps)
+    yield Suite("block-scaled GEMM, one CTA (sm_100a)", list(gemm.MUTANTS), MODES, _tensor(folder / "one", False))
+    yield Suite("block-scaled GEMM, CTA pair (sm_100a)", list(gemm.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True))
+    yield Suite(REAL, list(real_faults.FAULTS), MODES[:4], _real)
     yield Suite("the Hopper backend", list(hopper.MUTANTS), MODES[:3], _hopper(folder / "hopper"))
 
 
@@ -129,7 +122,7 @@ def table(suite: Suite) -> tuple[list[str], int, int, int, int]:
         wrong = [mode for mode, result in results.items() if result.right is not True]
         found += all(r.verdict in ("error", "review") for r in results.values())
         by_values += bool(wrong)
-        shown = f"{name} ({real.FAULTS[name].met})" if suite.name == REAL else name
+        shown = f"{name} ({real_faults.FAULTS[name].met})" if suite.name == REAL else name
         values = "not compared" if suite.name == REAL else ", ".join(wrong) or "none"
         lines.append(f"| {shown} | {worst} | {_found(results)} | {', '.join(kinds)} | {values} |")
     alarms = sum(suite.run(None, mode) != Result("clean", set(), True) for mode in suite.modes)
@@ -154,7 +147,7 @@ def main() -> int:
     text = [
         "# Mutants",
         "",
-        "Written by `mutant_table.py`. Each mutant is a correct kernel with one synchronisation",
+        "Written by `scripts/evidence/mutants/table.py`. Each mutant is a correct kernel with one synchronisation",
         f"removed or altered, run in the modes {', '.join(MODES)} (the Hopper backend in the",
         "first three, the faults that people met in the first four and without a comparison of values). A false",
         "alarm is a finding on the kernel as it is. `wrong values` includes runs without an end:",

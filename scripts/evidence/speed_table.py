@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("hopper", "blackwell")
 DRIVER = """
 import json, resource, sys, time
@@ -80,7 +80,7 @@ def main() -> None:
     lines = [
         "# Speed on the leaderboard's shapes",
         "",
-        f"Written by `speed_table.py {' '.join(modes)}`; class of evidence `simulated`: seconds",
+        f"Written by `scripts/evidence/speed_table.py {' '.join(modes)}`; class of evidence `simulated`: seconds",
         f"of the host ({cpu()}) for one call of `custom_kernel` with all checks on; in brackets",
         "user CPU seconds, which other work on the machine changes less.",
         "",

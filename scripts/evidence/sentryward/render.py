@@ -1,4 +1,4 @@
-"""simulator/results/SENTRYWARD.md from what scripts/evidence/sentryward_table.py measured."""
+"""simulator/results/SENTRYWARD.md from what scripts/evidence/sentryward/table.py measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ INTRODUCTION = """# SentryWard on the same PTX
 
 SentryWard {version} (PyPI; a static verifier of PTX: synchronisation and memory races in every schedule, for one launch
 shape) and the simulator (modes eager, late, random:1; the worst verdict) on kernels and mutants of them.
-`scripts/evidence/sentryward_table.py` runs both and writes this file; `sentryward.json` has the full words of both.
+`scripts/evidence/sentryward/table.py` runs both and writes this file; `sentryward.json` has the full words of both.
 
 Its limits, by its README: fences and the full memory model are not modelled, sizes and the launch are fixed. By trial:
 no `wgmma`; no bulk copy from shared memory to global without a tensor map; no collector qualifiers of `tcgen05.mma`;

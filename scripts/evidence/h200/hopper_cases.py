@@ -190,7 +190,7 @@ def sample(output: np.ndarray, most: int) -> np.ndarray:
 def simulate(folder: Path, wanted: list[Case]) -> None:
     """Runs calls on the simulator; a .npz each in the folder."""
     environment = os.environ | {"NVFP4_SIMULATE": "1"}
-    command = [sys.executable, "-m", "tests.simulator.h200.hopper_cases", folder, *(case.name for case in wanted)]
+    command = [sys.executable, "-m", "scripts.evidence.h200.hopper_cases", folder, *(case.name for case in wanted)]
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 

@@ -1,4 +1,4 @@
-"""simulator/results/THIRD_PARTY.md from the rows that scripts/evidence/third_party_kernels.py measured."""
+"""simulator/results/THIRD_PARTY.md from the rows that scripts/evidence/third_party/kernels.py measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ INTRODUCTION = """# Third-party kernels on the simulator
 
 Public kernels that their authors ran on real chips, compiled from their own files with nvcc 13, driven by their own
 host code on `build/libcudart_sim.a`. Nothing of them is kept here.
-`python -m scripts.evidence.third_party_kernels NAME=CHECKOUT ...` repeats the trial and writes this file;
+`python -m scripts.evidence.third_party.kernels NAME=CHECKOUT ...` repeats the trial and writes this file;
 `third_party.json` has every finding's sentence.
 
 Right: every element within half a unit of bf16, or one of fp16, and 1e-4 sqrt(K), of the float64 result. A cell is

@@ -1,18 +1,19 @@
 """Makes the cases that record_mma.cu runs on a card, and packs what it gave into the fixture of test_recorded.py.
 
-record.py cases CASES [COUNT]       writes COUNT cases an instruction (default 8)
-record.py pack CASES RESULTS NPZ    packs both
-record.py compare CASES RESULTS     compares with the C rules, counting the elements that differ
+record_mma cases CASES [COUNT]       writes COUNT cases an instruction (default 8)
+record_mma pack CASES RESULTS NPZ    packs both
+record_mma compare CASES RESULTS     compares with the C rules, counting the elements that differ
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from tests.simulator.tensorcore.tensor_kit import RELU, SATFINITE, from_f32, mma, rule
+from scripts.common.tensorcore import RELU, SATFINITE, Rule, from_f32, mma, rule
 
 ROWS, COLUMNS = 64, 8
 PACKED_ROWS, PACKED_FLOATS = 16, 2048
@@ -54,7 +55,7 @@ LAYOUT = {"f16": (16, 10, 14), "bf16": (16, 7, 126), "tf32": (32, 23, 126), "e4m
 STYLES = ("near", "spread", "any", "sparse", "subnormal", "wide zeros", "cancel", "ones", "tiny")
 
 
-def operand(rng, fmt, rows, style):
+def operand(rng: np.random.Generator, fmt: str, rows: int, style: str) -> np.ndarray:
     """Words of `rows` rows of 32 bytes."""
     bits, fraction, usual = LAYOUT[fmt]
     shape = rows, 256 // bits
@@ -85,7 +86,7 @@ def operand(rng, fmt, rows, style):
     return np.ascontiguousarray(x.astype({8: np.uint8, 16: np.uint16, 32: np.uint32}[bits])).view(np.uint32)
 
 
-def make_case(rng, a, b, half, style):
+def make_case(rng: np.random.Generator, a: str, b: str, half: bool, style: str) -> np.ndarray:
     case = np.zeros((), CASE)
     case["a"] = operand(rng, a, ROWS, style)
     case["b"] = operand(rng, b, COLUMNS, style)
@@ -103,13 +104,13 @@ def make_case(rng, a, b, half, style):
     return case
 
 
-def cases(count):
+def cases(count: int) -> Iterator[np.ndarray]:
     for index, (name, _, a, b) in enumerate(INSTRUCTIONS):
         rng = np.random.default_rng(index)
         yield np.array([make_case(rng, a, b, "to f16" in name, STYLES[i % len(STYLES)]) for i in range(count)])
 
 
-def floats(count):
+def floats(count: int) -> np.ndarray:
     rng = np.random.default_rng(99)
     bits = rng.integers(0, 1 << 32, count, dtype=np.uint32)
     near = count // 2
@@ -120,7 +121,7 @@ def floats(count):
     return bits
 
 
-def read(path_cases, path_results):
+def read(path_cases: Path, path_results: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
     """Per instruction its cases and results; the floats and their codes."""
     data, results = Path(path_cases).read_bytes(), Path(path_results).read_bytes()
     at = done = 0
@@ -137,7 +138,7 @@ def read(path_cases, path_results):
     return out, x, np.frombuffer(results, np.uint32, count * len(CONVERSIONS), done).reshape(count, -1)
 
 
-def differing(instruction, group, d):
+def differing(instruction: tuple[str, Rule, str, str], group: np.ndarray, d: np.ndarray) -> list[tuple[int, int, int]]:
     """Where the C rule and the card disagree: (case, row, column) triples."""
     _, in_c, _, _ = instruction
     found = []
@@ -147,7 +148,7 @@ def differing(instruction, group, d):
     return found
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     what, path = arguments[0], arguments[1]
     if what == "cases":
         count = int(arguments[2]) if len(arguments) > 2 else 8

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tests.simulator.tensorcore.tensor_kit import matrix_descriptor
-from tests.simulator.tensorcore.test_descriptor import scaled
+from scripts.common.tensorcore import matrix_descriptor, scaled
 
 STAGES, STEPS = 2, 4  # ring; MMAs of K = 64 a chunk
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.simulator.hazard.test_pipeline import MUTANTS as PIPELINE_MUTANTS
-from tests.simulator.kernels.gemm_ptx import kernel, mutate
-from tests.simulator.kernels.test_kernel import ALTERED, PAIR_MUTANTS
-from tests.simulator.kernels.test_kernel import MUTANTS as GEMM_MUTANTS
+from scripts.evidence.mutants.gemm import ALTERED, PAIR_MUTANTS
+from scripts.evidence.mutants.gemm import MUTANTS as GEMM_MUTANTS
+from scripts.evidence.mutants.gemm_ptx import kernel, mutate
+from scripts.evidence.mutants.pipeline import MUTANTS as PIPELINE_MUTANTS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PIPELINE = (ROOT / "tests/simulator/ptx/pipeline.ptx").read_text()
 GEMM_BUFFERS = [f"buf:{size}" for size in (1 << 17, 1 << 17, 1 << 15, 1 << 15, 1 << 17)]
 

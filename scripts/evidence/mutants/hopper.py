@@ -1,0 +1,95 @@
+"""The Hopper backend's compiled kernels on the simulator, and their mutants."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from scripts.common.ptxsim import ROOT
+from scripts.common.toolchain import built, nvcc
+
+DRIVER = """
+import json, sys
+import torch
+from reference.reference import check_implementation, generate_input
+from submission.submission import custom_kernel
+result = []
+for m, n, k, blocked in json.loads(sys.argv[1]):
+    data = generate_input(m=m, n=n, k=k, l=1, seed=7)
+    data = tuple(data) if blocked else (*data[:3], *data[3:6], data[-1])
+    full = generate_input(m=m, n=n, k=k, l=1, seed=7)
+    out = custom_kernel(data)
+    result.append(bool(check_implementation(full, out)[0]))
+print(json.dumps(result))
+"""
+
+
+def run(
+    shapes: list[tuple[int, int, int, bool]], report: Path, mode: str = "eager", ptx: Path | str = ""
+) -> tuple[list[bool] | None, dict, str]:
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND="hopper",
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_MODE=mode,
+        NVFP4_SIMULATE_PTX=str(ptx),
+        NVFP4_SIMULATE_JSON=str(report),
+        PYTHONPATH=str(ROOT),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(shapes)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    right = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+    return right, json.loads(report.read_text()), done.stderr
+
+
+@cache
+def kernel_text() -> str:
+    folder = ROOT / "build"
+    ptx = folder / "hopper_kernels.ptx"
+    command = [
+        nvcc(),
+        "-std=c++17",
+        "-O3",
+        "-lineinfo",
+        "-gencode=arch=compute_90a,code=compute_90a",
+        "-ptx",
+        "-o",
+        ptx,
+    ]
+    subprocess.run([*command, ROOT / "submission/hopper/kernels.cu"], check=True, capture_output=True)
+    return ptx.read_text()
+
+
+MUTANTS = {
+    "no fence after mbarrier.init": (r"fence\.mbarrier_init\.release\.cluster;", "", {"mbarrier-init-fence"}),
+    "no wgmma.fence": (r"wgmma\.fence\.sync\.aligned;", "", {"missing-wgmma-fence"}),
+    "no wgmma.commit_group": (r"wgmma\.commit_group\.sync\.aligned;", "", {"wgmma-register"}),
+    "waits for too few groups": (
+        r"wgmma\.wait_group\.sync\.aligned [01];",
+        "wgmma.wait_group.sync.aligned 7;",
+        {"wgmma-register"},
+    ),
+    "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", {"missing-griddepcontrol-wait"}),
+    "expects too few bytes": (
+        r"(mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _, \[%r\d+\], )[%r\d]+;",
+        r"\g<1>16;",
+        {"deadlock", "tx-count"},
+    ),
+    "no mbarrier wait": (
+        r"mbarrier\.try_wait\.parity\.shared::cta\.b64 p, \[%r\d+\], %r\d+;",
+        "setp.eq.u32 p, 0, 0;",
+        {"read-before-completion", "overwrite-while-read", "uninitialised-read", "mbarrier-arrivals"},
+    ),
+}
