@@ -1,6 +1,6 @@
 /* Records what a Hopper card's tensor cores and conversions give, for test_recorded.py: reads cases from a
- * file, runs one instruction on each, writes the results.  See record_mma.py, which makes the cases and packs the
- * fixture. nvcc -gencode arch=compute_90a,code=sm_90a -O2 -o record_mma record_mma.cu
+ * file, runs one instruction on each, writes the results.  See record_mma.py, which makes the cases and packs
+ * the fixture. nvcc -gencode arch=compute_90a,code=sm_90a -O2 -o record_mma record_mma.cu
  *
  * A case is 64 rows of A and 8 of B, 32 bytes of K each, and 64 x 8 words of C; the result replaces C. */
 #include <cstdint>
