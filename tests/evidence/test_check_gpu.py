@@ -204,7 +204,7 @@ def test_a_run_counts_what_passed_and_keeps_what_failed(monkeypatch, capsys):
     assert check_gpu.run_check("m1", "some", False) == {
         "config": "m1", "check": "some", "passed": 1, "failures": ["b is off", "ValueError: gone"],
     }  # fmt: skip
-    assert {os.environ[name] for name in ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")} == {"m1"}
+    assert (os.environ["NVFP4_HOPPER_CONFIG"], os.environ["NVFP4_BLACKWELL_CONFIG"]) == ("m1", "m1")
     said = capsys.readouterr().out.splitlines()
     assert said == ["  FAIL m1 some: b is off", "  FAIL m1 some: ValueError: gone", "m1 some: 1 passed"]
     assert check_gpu.run_check("", "some", True)["config"] == "auto"
