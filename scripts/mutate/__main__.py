@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -98,7 +99,9 @@ def main(argv: list[str] | None = None) -> int:
     place.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=place))  # of this run's own: several may run at a time
     workspaces = [Workspace(ROOT, folder / f"copy-{number}") for number in range(options.jobs)]
-    runs: list[AreaRun] = []
+    runs: dict[str, AreaRun] = {}
+    for name in (signal.SIGINT, signal.SIGTERM):  # also where a shell started this in the background
+        signal.signal(name, signal.default_int_handler)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console) as progress:
@@ -113,21 +116,22 @@ def main(argv: list[str] | None = None) -> int:
                         progress.console.print(survivor_text(result), soft_wrap=True)
                     counted = sum(r.outcome in COUNTED for r in run.results)
                     progress.update(task, completed=counted)  # type: ignore[arg-type]
+                    runs[run.name] = run
                     if options.json:
-                        write_results(options.json, options.seed, [*runs, run])
+                        write_results(options.json, options.seed, runs.values())
 
                 now = time.monotonic()
                 deadline = now + (end - now) / (len(work) - number)
                 run = Driver(ROOT, workspaces, report, known).run_area(name, area, drawn, options.count, deadline)
-                runs.append(run)
+                runs[name] = run
                 if options.json:
-                    write_results(options.json, options.seed, runs)
+                    write_results(options.json, options.seed, runs.values())
     except KeyboardInterrupt:
         console.print("stopped; what was found so far:")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print_report(console, runs)
-    return 1 if any(run.problem for run in runs) else 0
+    print_report(console, list(runs.values()))
+    return 1 if any(run.problem for run in runs.values()) else 0
 
 
 if __name__ == "__main__":
