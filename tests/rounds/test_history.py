@@ -158,13 +158,27 @@ def test_this_repository_renders(tmp_path):
         ("[here](rounds/0003-x/round.md)", '<p><a href="#round-0003">here</a></p>'),
         ("[there](../eval/eval.py)", "<p>there</p>"),
         ("# Title\nText", "<h1>Title</h1>\n<p>Text</p>"),
-        ("- a\n  b\n- c", "<ul><li>a b</li><li>c</li></ul>"),
+        ("- a\n  b\n- c", "<ul>\n<li>a\nb</li>\n<li>c</li>\n</ul>"),
+        ("![curve](https://x.org/a.png)", '<p><img src="https://x.org/a.png" alt="curve" /></p>'),
+        ("![curve](progress.png)", "<p>curve</p>"),
+        ("[<b>](javascript:x)", "<p>[&lt;b&gt;](javascript:x)</p>"),
         ("```\na\n\nb < c\n```", '<pre class="scroll" tabindex="0">a\n\nb &lt; c</pre>'),
         ("<!-- generated:x -->\ntext", "<p>text</p>"),
     ],
 )
 def test_markdown(markdown, expected):
     assert history_markdown.render(markdown, history_page.resolver(None, "shark_tank")) == expected
+
+
+def test_a_table_scrolls_and_its_numbers_are_aligned():
+    html = history_markdown.render("| a | us |\n| --- | ---: |\n| `x\\|y` | **1.5** |", lambda target: target)
+    assert html.startswith('<div class="scroll" tabindex="0"><table>') and html.endswith("</table></div>")
+    assert '<th scope="col">a</th>' in html and '<th scope="col" class="n">us</th>' in html
+    assert '<td class="n"><div><strong>1.5</strong></div></td>' in html
+
+
+def test_headings_move_down_to_the_sixth_level_at_most():
+    assert history_markdown.render("# a\n\n##### b", str, shift=2) == "<h3>a</h3>\n<h6>b</h6>"
 
 
 # --- in a browser -------------------------------------------------------------------------------------------
