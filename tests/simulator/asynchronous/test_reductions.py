@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.isa import float_oracle as ieee
-from tests.simulator.isa.float_oracle import BF16, F16, F32, F64
-from tests.simulator.isa.test_memory_values import INTEGER
-from tests.simulator.isa.value_table import edges, every_pair, signed
+from tests.simulator.isa.values import float_oracle as ieee
+from tests.simulator.isa.values.float_oracle import BF16, F16, F32, F64
+from tests.simulator.isa.values.test_memory_values import INTEGER
+from tests.simulator.isa.values.value_table import edges, every_pair, signed
 from tests.simulator.sim_kit import MODES, Sim, body
 
 # CUtensorMapDataType of the types that a tensor may be reduced in

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.isa import float_oracle as ieee
-from tests.simulator.isa.float_oracle import F16, F32, FORMATS
-from tests.simulator.isa.value_table import check, edges, every_pair, random_words, signed
+from tests.simulator.isa.values import float_oracle as ieee
+from tests.simulator.isa.values.float_oracle import F16, F32, FORMATS
+from tests.simulator.isa.values.value_table import check, edges, every_pair, random_words, signed
 
 SEED = 20264
 ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.simulator.isa import float_oracle as ieee
-from tests.simulator.isa.float_oracle import BF16, F16, F32, F64, FORMATS, TF32, Format
-from tests.simulator.isa.value_table import WORD, check, edges, random_words, signed
+from tests.simulator.isa.values import float_oracle as ieee
+from tests.simulator.isa.values.float_oracle import BF16, F16, F32, F64, FORMATS, TF32, Format
+from tests.simulator.isa.values.value_table import WORD, check, edges, random_words, signed
 
 SEED = 20263
 INTEGERS = [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in "us"]

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.simulator.isa import float_oracle as ieee
-from tests.simulator.isa.float_oracle import BF16, F16, F32, F64, FORMATS, Format
-from tests.simulator.isa.value_table import WORD, check, evaluate, every_pair, random_words
+from tests.simulator.isa.values import float_oracle as ieee
+from tests.simulator.isa.values.float_oracle import BF16, F16, F32, F64, FORMATS, Format
+from tests.simulator.isa.values.value_table import WORD, check, evaluate, every_pair, random_words
 
 SEED = 20262
 ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.isa.value_table import check, every_pair, random_words, rows, signed
+from tests.simulator.isa.values.value_table import check, every_pair, random_words, rows, signed
 
 SEED = 20261
 

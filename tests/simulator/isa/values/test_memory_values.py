@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.isa import float_oracle as ieee
-from tests.simulator.isa.float_oracle import BF16, F16, F32, F64
-from tests.simulator.isa.value_table import edges, every_pair, signed
+from tests.simulator.isa.values import float_oracle as ieee
+from tests.simulator.isa.values.float_oracle import BF16, F16, F32, F64
+from tests.simulator.isa.values.value_table import edges, every_pair, signed
 from tests.simulator.sim_kit import Sim, body
 
 SEED = 20267

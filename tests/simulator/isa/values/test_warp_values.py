@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from tests.simulator.isa.value_table import evaluate, random_words
+from tests.simulator.isa.values.value_table import evaluate, random_words
 from tests.simulator.sim_kit import Sim, aligned, body
 
 SEED = 20266
