@@ -129,6 +129,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("stopped; what was found so far:")
     finally:
+        for name in (signal.SIGINT, signal.SIGTERM):  # one is enough: the copies are to go
+            signal.signal(name, signal.SIG_IGN)
         shutil.rmtree(folder, ignore_errors=True)
     print_report(console, list(runs.values()))
     return 1 if any(run.problem for run in runs.values()) else 0
