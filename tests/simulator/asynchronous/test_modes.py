@@ -81,3 +81,15 @@ def test_a_source_is_read_when_the_operation_reads_it():
     after = lines.replace("commit_group;", "commit_group; cp.async.bulk.wait_group.read 0;")
     for mode in MODES:
         assert run(after, 16, mode) == [OLD] * 4
+
+
+def test_waiting_for_reads_is_no_waiting_for_the_rest():
+    """wait_group.read lets go when the source is read; the wait for the whole group that follows still waits."""
+    store = "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], 16; cp.async.bulk.commit_group;"
+    lines = f"{store} cp.async.bulk.wait_group.read 0; cp.async.bulk.wait_group 0; ld.global.u32 %r7, [%rd2];"
+    lines += "st.global.u32 [%rd1], %r7; mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 16;"
+    for mode in MODES:
+        for seed in range(30 if mode == "random" else 1):
+            assert run(lines, 16, mode, seed)[0] == OLD, (mode, seed)
+    only_read = lines.replace("cp.async.bulk.wait_group 0;", "")
+    assert NEW in {run(only_read, 16, "random", seed)[0] for seed in range(30)}

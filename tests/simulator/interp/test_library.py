@@ -221,3 +221,28 @@ def test_a_limit_of_instructions_ends_a_run_near_it():
     assert sim.kinds == {"runaway"}
     assert 100_000 < sim.counters.instructions < 150_000
     assert Sim(text, limit=300_010).launch("k", 0) == OK
+
+
+def test_parameters_of_a_call_arrive_whole():
+    function = (
+        ".func (.param .b64 r) mix(.param .b64 x, .param .align 8 .b8 y[16]) { .reg .b64 %rd<5>;"
+        " ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y+8]; xor.b64 %rd1, %rd1, %rd2; st.param.b64 [r], %rd1; ret; }\n"
+    )
+    text = body(
+        "mov.u64 %rd2, 0x123456789abcdef0; mov.u64 %rd3, 0xffffffff0000ffff; ld.param.u64 %rd1, [p];",
+        "{ .param .b64 a; .param .align 8 .b8 b[16]; .param .b64 c; st.param.b64 [a], %rd2; st.param.b64 [b+8], %rd3;"
+        " st.param.b64 [b], %rd1; call.uni (c), mix, (a, b); ld.param.b64 %rd4, [c]; }",
+        "st.global.u64 [%rd1], %rd4;",
+        before=function,
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(1, np.uint64))
+    assert sim.launch("k", out, block=1) == OK, sim.findings
+    assert int(out[0]) == 0x123456789ABCDEF0 ^ 0xFFFFFFFF0000FFFF
+
+
+def test_findings_are_listed_up_to_a_thousand():
+    reads = "\n".join(f"ld.shared.u32 %r3, [%r2+{4 * i}];" for i in range(1100))
+    sim = Sim(body("mov.u32 %r2, cell;", reads, registers=".shared .align 4 .b8 cell[4400];"))
+    sim.launch("k", 0, block=1)
+    assert len(sim.findings) == 1000
