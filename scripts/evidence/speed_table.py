@@ -80,7 +80,7 @@ def main() -> None:
     lines = [
         "# Speed on the leaderboard's shapes",
         "",
-        f"Written by `scripts/evidence/speed_table.py {' '.join(modes)}`; class of evidence `simulated`: seconds",
+        f"Written by `python -m scripts.evidence.speed_table {' '.join(modes)}`; evidence class `simulated`: seconds",
         f"of the host ({cpu()}) for one call of `custom_kernel` with all checks on; in brackets",
         "user CPU seconds, which other work on the machine changes less.",
         "",
