@@ -21,7 +21,7 @@ requirements() { # requirements KEY: one group of pyproject.toml, a line each
     "$at_hand" -c '
 import pathlib, sys, tomllib
 project = tomllib.loads(pathlib.Path(sys.argv[1]).read_text())["project"]
-print("\n".join(project["dependencies"] if sys.argv[2] == "run" else project["optional-dependencies"]["dev"]))
+print("\n".join(project["optional-dependencies"][sys.argv[2]]))
 ' "$root/pyproject.toml" "$1"
 }
 pip_install() { # pip_install ARGUMENT...

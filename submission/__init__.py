@@ -1,0 +1,5 @@
+"""The NVFP4 dual GEMM for PyTorch.  Installed, this package is `nvfp4_gemm`; in a checkout it is `submission`."""
+
+from .submission import Backend, backends, custom_kernel
+
+__all__ = ["Backend", "backends", "custom_kernel"]

@@ -51,10 +51,16 @@ class _Info(ctypes.Structure):
 
 
 def _library_path() -> Path:
-    """The built library: NVFP4_LIBRARY if set, else build/ of the checkout, with NVFP4_SIMULATE=1 the simulator's."""
+    """NVFP4_LIBRARY if set; else the library beside this file, as installed; else that of the checkout's BUILD folder.
+
+    With NVFP4_SIMULATE=1 the name is that of the simulator's library.
+    """
     override = os.environ.get("NVFP4_LIBRARY")
     name = SIMULATED_LIBRARY_NAME if os.environ.get("NVFP4_SIMULATE") == "1" else LIBRARY_NAME
-    return Path(override) if override else Path(__file__).resolve().parent.parent / "build" / name
+    folder = Path(__file__).resolve().parent
+    beside = folder / name
+    built = folder.parent / (os.environ.get("BUILD") or "build") / name
+    return Path(override) if override else beside if beside.is_file() else built
 
 
 def _load(path: Path) -> ctypes.CDLL:

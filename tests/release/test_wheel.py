@@ -1,0 +1,74 @@
+"""`pip install .`: one package of its own name, the library inside, torch as a range."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def wheel(root, tmp_path_factory):
+    """The wheel of this checkout, made without a network of the library that is built already."""
+    for name, oldest in (("setuptools", 77), ("pip", 23)):
+        version = importlib.metadata.version(name) if importlib.util.find_spec(name) else "0"
+        if int(version.partition(".")[0]) < oldest:
+            pytest.skip(f"{name} {oldest} or later is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder]
+    done = subprocess.run([*command, root], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_the_wheel_holds_one_package_with_its_modules_and_the_library(root, wheel):
+    modules = {f"nvfp4_gemm/{path.name}" for path in (root / "submission").glob("*.py")}
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == {*modules, "nvfp4_gemm/libcustom_kernel.so"}
+    assert re.fullmatch(r"nvfp4_gemm-\d+\.\d+\.\d+-py3-none-linux_\w+\.whl", wheel.name)
+
+
+def test_the_wheel_takes_a_range_of_torch(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+    lines = archive.read(metadata).decode().splitlines()
+    assert [line for line in lines if line.startswith("Requires-Dist:") and "extra ==" not in line] == [
+        "Requires-Dist: torch>=2.8"
+    ]
+
+
+PROGRAM = """
+import nvfp4_gemm
+from reference.reference import check_against_oracle, generate_input
+data = generate_input(40, 72, 192, 1, 3, full=True, device="cpu")
+print(check_against_oracle(data, nvfp4_gemm.custom_kernel(data)))
+print(nvfp4_gemm.submission._library._name)
+"""
+
+
+def test_the_installed_package_computes_with_the_library_inside(root, wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{tmp_path / 'site'}:{root}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    right, library = done.stdout.splitlines()
+    assert right == "(True, '')" and library == str(tmp_path / "site" / "nvfp4_gemm" / "libcustom_kernel.so")
+
+
+def test_the_package_has_the_librarys_version(root):
+    number = re.search(r"#define CUSTOM_KERNEL_VERSION 0x(\w{8})u", (root / "submission/custom_kernel.h").read_text())
+    major, minor, patch = (int(part, 16) for part in re.fullmatch(r"(\w{4})(\w\w)(\w\w)", number[1]).groups())
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["version"] == f"{major}.{minor}.{patch}"
