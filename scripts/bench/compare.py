@@ -1,18 +1,19 @@
 """Times the GPU backend against baselines, side by side in one run on a CUDA device.
 
 Variants: `auto` (the library's own choice), names of the backend's config.h, and any of them with `+again` (the
-same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take the
-library given by --library NAME=FILE instead of this checkout's.  Baselines: baselines.py.
+same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take another
+checkout, built, with the shim that is in it (--checkout NAME=DIR), or another library alone (--library NAME=FILE, which
+no round accepts: nothing says what it was built from).  Baselines: baselines.py.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
---device cpu tries all of it without a GPU (with NVFP4_SIMULATE=1, on the simulator): its times say nothing.
+--device cpu times the CPU backend in the same way; its names are instruction sets, `avx2` for one.  With
+NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, and the samples say so.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -32,11 +33,13 @@ from eval.report import print_table
 from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
+from scripts.bench import provenance
 from scripts.bench.baselines import BASELINES, ROUNDED, UNGATED, Call, baseline, gated
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
+CPU_ISAS = ("portable", "avx2", "avx512")
 FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
 SEED = 1111
@@ -62,16 +65,42 @@ class Problem:
         return self.data[i][-1][..., 0]
 
 
-def load_shim(library: str) -> Callable[..., torch.Tensor]:
-    """custom_kernel of this checkout's shim on another library."""
-    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", ROOT / "submission" / "submission.py")
+def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:
+    """custom_kernel of a checkout's shim (this one's unless told) on another library."""
+    shim = checkout / "submission" / "submission.py"
+    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", shim)
     module = importlib.util.module_from_spec(spec)
+    before = os.environ.get("NVFP4_LIBRARY")
     os.environ["NVFP4_LIBRARY"] = library
     try:
         spec.loader.exec_module(module)
     finally:
-        del os.environ["NVFP4_LIBRARY"]
+        if before is None:
+            del os.environ["NVFP4_LIBRARY"]
+        else:
+            os.environ["NVFP4_LIBRARY"] = before
     return module.custom_kernel
+
+
+def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
+    """custom_kernel by the name in front of a variant's slash ("" is this checkout), and what each was built from."""
+    own = os.environ.get("NVFP4_LIBRARY")
+    kernels = {"": custom_kernel}
+    digests = {"": provenance.file_digest(Path(own)) if own else provenance.checkout_digest(ROOT)}
+    for name, place in (entry.split("=", 1) for entry in options.library):
+        kernels[name], digests[name] = load_shim(place), provenance.file_digest(Path(place))
+    for name, place in (entry.split("=", 1) for entry in options.checkout):
+        folder = Path(place).resolve()
+        kernels[name] = load_shim(str(folder / "build" / "libcustom_kernel.so"), folder)
+        digests[name] = provenance.checkout_digest(folder)
+    return kernels, digests
+
+
+def variant_digest(name: str, digests: dict[str, str]) -> str:
+    """What was timed: the sources of the variant's library, or the file that holds the baselines."""
+    if name in BASELINES:
+        return provenance.file_digest(Path(__file__).with_name("baselines.py"))
+    return digests[name.rpartition("/")[0]]
 
 
 def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]]) -> Call:
@@ -88,6 +117,7 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Ten
         for backend in BACKENDS:
             os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
             os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
+        os.environ["NVFP4_CPU_ISA"] = config if config in CPU_ISAS else ""
 
     call.prepare = prepare
     return call
@@ -126,6 +156,7 @@ class Timer:
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
         self.clock_mhz: list[int] = []
+        self.last_mhz: int | None = None  # during the last round, where it can be read
         if self._cuda:
             self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
             self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
@@ -146,42 +177,11 @@ class Timer:
             call(i)
         self._events[1].record()
         self._events[0].synchronize()
-        mhz = self._clock.read_mhz()  # while the calls run
+        self.last_mhz = self._clock.read_mhz()  # while the calls run
         torch.cuda.synchronize()
-        if mhz is not None:
-            self.clock_mhz.append(mhz)
+        if self.last_mhz is not None:
+            self.clock_mhz.append(self.last_mhz)
         return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
-
-
-def nvidia_smi(query: str) -> str:
-    """One answer of nvidia-smi, or why there is none."""
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"unknown ({type(error).__name__})"
-
-
-def environment(commit: str, clock_mhz: float | None, device: str) -> dict[str, object]:
-    """What a reader has to know of the machine and the code."""
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "submission").rglob("*")):
-        if path.is_file() and path.suffix in {".c", ".h", ".cu", ".cuh", ".py"}:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    return {
-        "chip": chip.name(torch.device(device)),
-        "driver": nvidia_smi("driver_version"),
-        "versions": versions,
-        "clocks": {
-            "sm_mhz_while_timing": clock_mhz,
-            "sm_mhz_max": nvidia_smi("clocks.max.sm"),
-            "memory_mhz": nvidia_smi("clocks.mem"),
-        },
-        "flags": "nvcc -O3 -lineinfo, sm_90a and sm_100a (submission/*/build.mk)",
-        "digests": {"submission": digest.hexdigest()},
-        "commit": commit,
-    }
 
 
 def run_shape(
@@ -215,7 +215,8 @@ def run_shape(
     while repeat < options.repeats and time.monotonic() - begin < options.seconds:
         for name in random.sample(list(calls), len(calls)):
             us = timer.round_us(calls[name], options.inputs)
-            samples.append({"shape": list(shape), "variant": name, "repeat": repeat, "us": us})
+            sample = {"shape": list(shape), "variant": name, "repeat": repeat, "us": us, "sm_mhz": timer.last_mhz}
+            samples.append(sample | options.origin | {"digest": options.digests[name]})
         repeat += 1
     for name, call in calls.items():
         getattr(call, "prepare", lambda: None)()
@@ -254,12 +255,13 @@ def report(
     print_table(f"{chip_name}: us a call, medians of interleaved rounds", header, rows)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Runs the comparison; prints the table and writes samples, environment and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
     parser.add_argument("--baselines", default=",".join(BASELINES), help="comma-separated; empty for none")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
+    parser.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
     parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
@@ -269,13 +271,12 @@ def main() -> int:
     parser.add_argument("--samples", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--env", type=Path, metavar="FILE.json")
     parser.add_argument("--json", type=Path, metavar="FILE.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print("compare.py: no CUDA device", file=sys.stderr)
         return 1
     torch.backends.cuda.matmul.allow_tf32 = False
-    named = (entry.split("=", 1) for entry in options.library)
-    options.kernels = {"": custom_kernel} | {name: load_shim(path) for name, path in named}
+    options.kernels, built_from = load_kernels(options)
     variants = [name for name in (*options.variants.split(","), *options.baselines.split(",")) if name]
     shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
     shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
@@ -283,13 +284,15 @@ def main() -> int:
     if not commit:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
         commit = git.stdout.strip()
+    options.digests = {name: variant_digest(name, built_from) for name in variants}
+    options.origin = provenance.of_samples(Path(__file__), options.device)
     timer, samples, left_out = Timer(options.device), [], {}
     for shape in shapes:
         of_shape, left = run_shape(shape, variants, options, timer)
         samples += of_shape
         left_out |= left
         torch.cuda.empty_cache()
-    env = environment(commit, median(timer.clock_mhz) if timer.clock_mhz else None, options.device)
+    env = provenance.environment(Path(__file__), options.device, commit, timer.clock_mhz, options.digests)
     if options.samples:
         options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     if options.env:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from reference.reference import ref_kernel
-from scripts.bench import baselines, compare, cpu, host
+from scripts.bench import baselines, compare, cpu, host, provenance
 
 SHAPE = (40, 72, 128)
 
@@ -148,7 +148,7 @@ class Clock:
     """Rounds of a second, for the time limit; a variant's times by name."""
 
     def __init__(self, monkeypatch, names):
-        self.now, self.order, self.names = 0.0, [], names
+        self.now, self.order, self.names, self.last_mhz = 0.0, [], names, 1980
         monkeypatch.setattr(compare.time, "monotonic", lambda: self.now)
 
     def round_us(self, call, count):
@@ -186,7 +186,10 @@ def shaped(monkeypatch):
         monkeypatch.setattr(compare, "ours", ours)
         monkeypatch.setattr(compare, "Problem", lambda m, n, k, inputs, device: small(inputs))
         clock = Clock(monkeypatch, names)
-        options = argparse.Namespace(inputs=2, device="cpu", kernels={}, repeats=repeats, seconds=seconds)
+        origin, digests = {"program": "p.py", "host": "h", "chip": "c"}, {name: f"of {name}" for name in variants}
+        options = argparse.Namespace(
+            inputs=2, device="cpu", kernels={}, repeats=repeats, seconds=seconds, origin=origin, digests=digests
+        )
         random.seed(1)
         samples, left_out = compare.run_shape(SHAPE, list(variants), options, clock)
         return SimpleNamespace(samples=samples, left_out=left_out, order=clock.order)
@@ -212,6 +215,9 @@ def test_rounds_of_all_variants_are_interleaved(shaped):
     ]
     assert [s["repeat"] for s in found.samples] == [i // 3 for i in range(12)]
     assert found.samples[0]["shape"] == list(SHAPE)
+    assert all(sample["digest"] == f"of {sample['variant']}" for sample in found.samples)
+    origin = {"program": "p.py", "host": "h", "chip": "c", "sm_mhz": 1980}
+    assert all(sample.items() >= origin.items() for sample in found.samples)
 
 
 def test_the_time_limit_ends_whole_rounds(shaped):
@@ -305,6 +311,7 @@ def test_its_files(command):
 
 def test_its_variants_and_baselines(command, monkeypatch):
     monkeypatch.setattr(compare, "load_shim", lambda path: f"shim of {path}")
+    monkeypatch.setattr(provenance, "file_digest", lambda path: f"digest of {path.name}")
     done = command("--device", "cpu", "--variants", "auto,old/auto", "--baselines", "", "--library", "old=a=b.so")
     (first, *_), options = done.seen, done.seen[0][2]
     assert [shape for shape, *_ in done.seen] == [
@@ -333,11 +340,11 @@ def test_an_answer_of_nvidia_smi_or_why_there_is_none(monkeypatch, tmp_path):
     tool.write_text('#!/bin/sh\necho " $*"\necho second\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert compare.nvidia_smi("clocks.mem") == "--query-gpu=clocks.mem --format=csv,noheader"
+    assert provenance.nvidia_smi("clocks.mem") == "--query-gpu=clocks.mem --format=csv,noheader"
     tool.write_text("#!/bin/sh\nexit 3\n")
-    assert compare.nvidia_smi("x") == "unknown (CalledProcessError)"
+    assert provenance.nvidia_smi("x") == "unknown (CalledProcessError)"
     monkeypatch.setenv("PATH", "")
-    assert compare.nvidia_smi("x") == "unknown (FileNotFoundError)"
+    assert provenance.nvidia_smi("x") == "unknown (FileNotFoundError)"
 
 
 # --- the CPU and the host ----------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What produced a sample: the program, the sources, the host, the chip and its clock.
+
+`rounds measure` and `rounds check` compare this with git: `digest` is of the files under submission/, so that anyone
+can compute it from a commit, and the program's is that of its file.  None of it says who is at the keyboard:
+shark_tank/RULES.md lists what cannot be verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from eval import chip
+from scripts.common.sources import SOURCE_SUFFIXES, source_digest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST_DIGITS = 12  # of a sha256: enough to tell hosts apart, and no way back to the name
+
+
+def nvidia_smi(query: str) -> str:
+    """One answer of nvidia-smi, or why there is none."""
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"unknown ({type(error).__name__})"
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def checkout_digest(root: Path) -> str:
+    """The digest of a checkout's sources, as `scripts.common.sources` computes it from a commit."""
+    paths = sorted(p for p in (root / "submission").rglob("*") if p.is_file() and p.suffix in SOURCE_SUFFIXES)
+    return source_digest((path.relative_to(root).as_posix(), path.read_bytes()) for path in paths)
+
+
+def host() -> str:
+    """A name for this machine that tells it from others and says nothing else."""
+    identity = Path("/etc/machine-id")
+    text = platform.node() + (identity.read_text() if identity.is_file() else "")
+    return f"{platform.machine()}-{hashlib.sha256(text.encode()).hexdigest()[:HOST_DIGITS]}"
+
+
+def chip_name(device: str) -> str:
+    """The chip that is timed; on the simulator its time is no chip's."""
+    if os.environ.get("NVFP4_SIMULATE") == "1":
+        return "PTX simulator"
+    return chip.name(torch.device(device))
+
+
+def of_samples(program: Path, device: str) -> dict[str, str]:
+    """What every sample of a run says of its origin; the digest and the clock are the sample's own."""
+    return {"program": program.relative_to(ROOT).as_posix(), "host": host(), "chip": chip_name(device)}
+
+
+def environment(
+    program: Path, device: str, commit: str, clocks_mhz: Iterable[int], digests: dict[str, str]
+) -> dict[str, object]:
+    """What a reader has to know of the machine and the code; `digests` holds one of each variant that was timed."""
+    clocks = sorted(clocks_mhz)
+    cuda = device == "cuda"
+    return {
+        "chip": chip_name(device),
+        "capability": "{}.{}".format(*torch.cuda.get_device_capability()) if cuda else None,
+        "driver": nvidia_smi("driver_version") if cuda else "none",
+        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
+        "clocks": {
+            "sm_mhz_while_timing": clocks[len(clocks) // 2] if clocks else None,
+            "sm_mhz_least": clocks[0] if clocks else None,
+            "sm_mhz_max": nvidia_smi("clocks.max.sm") if cuda else "unknown",
+            "memory_mhz": nvidia_smi("clocks.mem") if cuda else "unknown",
+        },
+        "flags": "Makefile and submission/*/build.mk of each checkout",
+        "host": host(),
+        "program": {"path": program.relative_to(ROOT).as_posix(), "sha256": file_digest(program)},
+        "digests": digests,
+        "commit": commit,
+    }
