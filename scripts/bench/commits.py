@@ -46,7 +46,7 @@ def ledger_variants(head: str) -> list[str]:
 
 
 def commits_of(variants: list[str]) -> list[str]:
-    """The commits in front of the variants' slashes, each once."""
+    """The commits before the variants' slashes, each once."""
     return list(dict.fromkeys(name.partition("/")[0] for name in variants if "/" in name))
 
 

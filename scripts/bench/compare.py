@@ -83,7 +83,7 @@ def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor
 
 
 def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
-    """custom_kernel by the name in front of a variant's slash ("" is this checkout), and what each was built from."""
+    """custom_kernel by what stands before a variant's slash ("" is this checkout), and what each was built from."""
     own = os.environ.get("NVFP4_LIBRARY")
     kernels = {"": custom_kernel}
     digests = {"": provenance.file_digest(Path(own)) if own else provenance.checkout_digest(ROOT)}
