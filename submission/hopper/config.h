@@ -24,18 +24,7 @@
 #define OUTPUT_PAD_BYTES     16     /* between rows of the staged output: stmatrix without bank conflicts */
 
 /* name, warpgroups, slabs a warpgroup, tokens, CTAs a cluster (they share the tokens), stages */
-#define HOPPER_CONFIGS(X)                                                                                      \
-    X(f64x128c4, 2, 1, 128, 4, 5)                                                                              \
-    X(f64x128c2, 2, 1, 128, 2, 5)                                                                              \
-    X(f64x128c1, 2, 1, 128, 1, 5)                                                                              \
-    X(f64x128c4s2, 2, 1, 128, 4, 2)                                                                            \
-    X(f64x128c4s3, 2, 1, 128, 4, 3)                                                                            \
-    X(f128x128c4, 2, 2, 128, 4, 4)                                                                             \
-    X(f128x128c2, 2, 2, 128, 2, 4)                                                                             \
-    X(f96x128c4, 3, 1, 128, 4, 4)                                                                              \
-    X(f96x128c2, 3, 1, 128, 2, 4)                                                                              \
-    X(f96x64c4, 3, 1, 64, 4, 6)                                                                                \
-    X(f96x64c2, 3, 1, 64, 2, 6)
+#define HOPPER_CONFIGS(X) X(f64x128c1, 2, 1, 128, 1, 5)
 
 struct hopper_config {
     const char *name;
