@@ -60,6 +60,10 @@ class Problem:
         self.dequantized = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.dequantized, self.stacked, strict=True)]
         self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
 
+    def arguments(self, i: int, scales: str) -> tuple[torch.Tensor, ...]:
+        """Input i as custom_kernel takes it: all ten tensors, or seven, with the scale factors in rows only."""
+        return self.data[i] if scales == "blocked" else (*self.data[i][:6], self.data[i][-1])
+
     def output(self, i: int) -> torch.Tensor:
         """The tensor c of input i, as (M, N)."""
         return self.data[i][-1][..., 0]
@@ -103,15 +107,17 @@ def variant_digest(name: str, digests: dict[str, str]) -> str:
     return digests[name.rpartition("/")[0]]
 
 
-def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]]) -> Call:
+def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]], scales: str) -> Call:
     """A variant of the library: its configuration is an environment variable the library reads in each call."""
     library, _, variant = name.rpartition("/")
     kernel = kernels[library]
     config, *suffixes = variant.split("+")
     dependent = "0" if "plain" in suffixes else "1"
 
+    arguments = [problem.arguments(i, scales) for i in range(len(problem.data))]
+
     def call(i: int) -> None:
-        kernel(problem.data[i])
+        kernel(arguments[i])
 
     def prepare() -> None:
         for backend in BACKENDS:
@@ -197,7 +203,9 @@ def run_shape(
     left_out: dict[str, str] = {}
     for name in variants:
         try:
-            call = baseline(problem, name) if name in BASELINES else ours(problem, name, options.kernels)
+            call = (
+                baseline(problem, name) if name in BASELINES else ours(problem, name, options.kernels, options.scales)
+            )
             getattr(call, "prepare", lambda: None)()
             wrong = check(problem, name, call, wants)
         except Exception as error:  # a baseline that cannot run is a line of the report, not the end of it
@@ -262,6 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--baselines", default=",".join(BASELINES), help="comma-separated; empty for none")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
     parser.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
+    parser.add_argument("--scales", choices=("blocked", "rows"), default="blocked", help="layout of our scale factors")
     parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")

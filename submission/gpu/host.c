@@ -289,20 +289,24 @@ int32_t gpu_launch(const struct problem *problem, const struct launch *launch, v
     return CUSTOM_KERNEL_OK;
 }
 
+static int64_t at_most(int64_t x, int64_t limit) {
+    return x < limit ? x : limit;
+}
+
 int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
                                   struct permute_scales_params params, const char *pdl_variable) {
     params.groups = problem->k / NVFP4_GROUP_ELEMS;
     params.batches = problem->l;
     params.scale_layout = problem->scale_layout;
-    int64_t most_words = 0; /* a row's scale factors of one tile, of the largest tensor */
+    int64_t most_tile_rows = 0;
     for (int i = 0; i < params.count; i++) {
-        int64_t words = problem->l * round_up(params.tensors[i].rows, SCALE_TILE_ROWS) * params.tiles_k;
-        most_words = words > most_words ? words : most_words;
+        int64_t tile_rows = scale_tile_rows(params.tensors[i].rows);
+        most_tile_rows = tile_rows > most_tile_rows ? tile_rows : most_tile_rows;
     }
-    int64_t ctas = ceil_div(most_words, PERMUTE_SCALES_THREADS);
     struct launch launch = {
         .kernel = kernel,
-        .grid = {ctas < PERMUTE_SCALES_MAX_CTAS ? ctas : PERMUTE_SCALES_MAX_CTAS, 1, 1},
+        .grid = {ceil_div(params.tiles_k, PERMUTE_SCALES_CTA_TILES), at_most(most_tile_rows, MAX_GRID_YZ),
+                 at_most(problem->l * params.count, MAX_GRID_YZ)},
         .threads = PERMUTE_SCALES_THREADS,
         .cluster = 1,
         .pdl_variable = pdl_variable,

@@ -6,29 +6,41 @@
 #include "permute_scales.h"
 #include "ptx.cuh"
 
-/* A thread a word of a tile, the four scale factors of a row; zeros past the last row and the end of K.  Any
- * grid along x is right. */
+/* A CTA takes PERMUTE_SCALES_CTA_TILES tiles that follow each other along K: rows of scale factors are read in
+ * pieces of so many words, where one word at a time would fetch every sector of 32 bytes eight times.  A thread
+ * takes a word, the four scale factors of a row, of each of PERMUTE_SCALES_TILES tiles; zeros past the last row
+ * and the end of K.  Grid: x along K, as many CTAs as there are tiles for; y along the rows and z over batches
+ * and tensors, of any size. */
 static __global__ void __launch_bounds__(PERMUTE_SCALES_THREADS)
     permute_scales_kernel(const __grid_constant__ permute_scales_params p) {
     griddepcontrol_wait(); /* the scratch memory may still be in use, and the inputs in the making */
     griddepcontrol_launch_dependents();
-    int64_t threads = (int64_t)gridDim.x * PERMUTE_SCALES_THREADS;
-    int64_t first = (int64_t)blockIdx.x * PERMUTE_SCALES_THREADS + threadIdx.x;
-    for (int tensor = 0; tensor < p.count; tensor++) {
-        const uint8_t *from = p.tensors[tensor].from;
-        uint32_t *to = (uint32_t *)p.tensors[tensor].to;
+    int64_t word = threadIdx.x % SCALE_TILE_WORDS;
+    int64_t first_tile =
+        (int64_t)blockIdx.x * PERMUTE_SCALES_CTA_TILES + threadIdx.x / SCALE_TILE_WORDS * PERMUTE_SCALES_TILES;
+    for (uint32_t slice = blockIdx.z; slice < p.batches * p.count; slice += gridDim.z) {
+        uint32_t batch = slice / p.count, tensor = slice % p.count;
         int64_t rows = p.tensors[tensor].rows, tile_rows = scale_tile_rows(rows);
-        int64_t batch_bytes = scale_batch_bytes(p.scale_layout, rows, p.groups);
-        for (int64_t i = first; i < p.batches * tile_rows * p.tiles_k * SCALE_TILE_WORDS; i += threads) {
-            int64_t tile = i / SCALE_TILE_WORDS, word = i % SCALE_TILE_WORDS;
-            int64_t group = tile % p.tiles_k * SCALE_TILE_GROUPS, batch = tile / p.tiles_k / tile_rows;
-            int64_t row = tile / p.tiles_k % tile_rows * SCALE_TILE_ROWS + scale_word_row(word);
-            uint32_t value = 0;
-            if (row < rows && group < p.groups) {
-                value = *(const uint32_t *)(from + batch * batch_bytes +
-                                            scale_offset(p.scale_layout, row, group, p.groups));
+        const uint8_t *from =
+            p.tensors[tensor].from + batch * scale_batch_bytes(p.scale_layout, rows, p.groups);
+        for (int64_t tile_row = blockIdx.y; tile_row < tile_rows; tile_row += gridDim.y) {
+            int64_t row = tile_row * SCALE_TILE_ROWS + scale_word_row(word);
+            uint32_t *to = (uint32_t *)p.tensors[tensor].to +
+                           (batch * tile_rows + tile_row) * p.tiles_k * SCALE_TILE_WORDS + word;
+            uint32_t values[PERMUTE_SCALES_TILES];
+#pragma unroll
+            for (int i = 0; i < PERMUTE_SCALES_TILES; i++) {
+                int64_t group = (first_tile + i) * SCALE_TILE_GROUPS;
+                values[i] = row < rows && group < p.groups
+                                ? *(const uint32_t *)(from + scale_offset(p.scale_layout, row, group, p.groups))
+                                : 0;
             }
-            to[i] = value;
+#pragma unroll
+            for (int i = 0; i < PERMUTE_SCALES_TILES; i++) {
+                if (first_tile + i < p.tiles_k) {
+                    to[(first_tile + i) * SCALE_TILE_WORDS] = values[i];
+                }
+            }
         }
     }
 }

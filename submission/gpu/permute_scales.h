@@ -6,9 +6,10 @@
 
 #include "../core/scale_layout.h"
 
-#define PERMUTE_SCALES_THREADS  256
-#define PERMUTE_SCALES_TENSORS  3
-#define PERMUTE_SCALES_MAX_CTAS (1 << 16) /* its threads take as many words as there are */
+#define PERMUTE_SCALES_TENSORS   3
+#define PERMUTE_SCALES_TILES     2 /* that a thread takes, along K: on an H200 faster than 1, 4 and 8 */
+#define PERMUTE_SCALES_THREADS   (2 * SCALE_TILE_WORDS) /* a word of a tile each, and twice as many */
+#define PERMUTE_SCALES_CTA_TILES (PERMUTE_SCALES_THREADS / SCALE_TILE_WORDS * PERMUTE_SCALES_TILES)
 
 /* The tensors share K, their layout and the number of batches.  Passed by value. */
 struct permute_scales_params {

@@ -110,13 +110,20 @@ def test_a_variant_is_a_library_and_what_it_reads(problem, monkeypatch, name, li
     for backend in ("HOPPER", "BLACKWELL"):
         monkeypatch.setenv(f"NVFP4_{backend}_CONFIG", "x")
         monkeypatch.setenv(f"NVFP4_{backend}_DEPENDENT_LAUNCH", "x")
-    call = compare.ours(problem, name, kernels)
+    call = compare.ours(problem, name, kernels, "blocked")
     assert os.environ["NVFP4_HOPPER_CONFIG"] == "x"  # only when it is its turn
     call.prepare()
     assert (os.environ["NVFP4_HOPPER_CONFIG"], os.environ["NVFP4_HOPPER_DEPENDENT_LAUNCH"]) == (config, dependent)
     assert (os.environ["NVFP4_BLACKWELL_CONFIG"], os.environ["NVFP4_BLACKWELL_DEPENDENT_LAUNCH"]) == (config, dependent)
     call(1)
     assert [(key, data is problem.data[1]) for key, data in called] == [(library, True)]
+
+
+def test_rows_of_scale_factors_are_seven_tensors(problem):
+    called = []
+    compare.ours(problem, "auto", {"": called.append}, "rows")(1)
+    (data,) = called
+    assert len(data) == 7 and all(a is b for a, b in zip(data, (*problem.data[1][:6], problem.data[1][9]), strict=True))
 
 
 def test_another_library_has_a_shim_of_its_own(library_path, monkeypatch):
@@ -164,7 +171,7 @@ def shaped(monkeypatch):
     def run(*variants, repeats=3, seconds=1000.0):
         names, made = {}, {}
 
-        def ours(problem, name, kernels):
+        def ours(problem, name, kernels, scales):
             if name == "raises":
                 raise ValueError("no " + "x" * 400)
             made[name] = call = right(problem, [ref_kernel(data).clone() for data in problem.data])
@@ -190,6 +197,7 @@ def shaped(monkeypatch):
         options = argparse.Namespace(
             inputs=2, device="cpu", kernels={}, repeats=repeats, seconds=seconds, origin=origin, digests=digests
         )
+        options.scales = "blocked"
         random.seed(1)
         samples, left_out = compare.run_shape(SHAPE, list(variants), options, clock)
         return SimpleNamespace(samples=samples, left_out=left_out, order=clock.order)

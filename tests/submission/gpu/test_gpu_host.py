@@ -274,8 +274,9 @@ def with_tile(monkeypatch, name, tile):
     monkeypatch.setenv(f"NVFP4_{name.upper()}_CONFIG", tile)
 
 
-def permute_ctas(words):
-    return min(up(words, 256), 1 << 16)
+def permute_launch(tiles_k, most_rows, slices):
+    """Two times 128 threads, a row of a tile each, and two tiles along K a thread."""
+    return [up(tiles_k, 4), up(most_rows, 128), slices, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]
 
 
 PROBLEMS = [(300, 500, 1088, 3), (1, 1, 1024, 1), (128, 192, 960, 2), (257, 97, 2048, 1)]
@@ -298,7 +299,7 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
         threads = min(units, 1024)
         launches = [[m, up(units, threads), batches, threads, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
         if permutes:
-            launches += [[permute_ctas(scale_bytes // 4), 1, 1, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
+            launches += [permute_launch(padded_k // 64, n, 2 * batches)]
         grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
         resources = tiles.table[HOPPER]["resources"][tile]
         gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, splits, 1, 1, 1, 1]
@@ -332,8 +333,7 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
             places = [SCRATCH, SCRATCH + sfa_bytes, SCRATCH + sfa_bytes + sfb_bytes]
             assert fake.log("malloc") == [["malloc", sfa_bytes + 2 * sfb_bytes, 1001, QUEUE]]
             assert fake.log("free") == [["free", 1, QUEUE]] and fake.kinds()[-2] == "free"
-            words = max(sfa_bytes, sfb_bytes) // 4
-            launches = [[permute_ctas(words), 1, 1, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
+            launches = [permute_launch(tiles_k, max(m, n), 3 * batches)]
         else:
             assert fake.log("malloc", "free", "pool_create") == []
         resources = tiles.table[BLACKWELL]["resources"][tile]
@@ -369,9 +369,17 @@ def test_dependent_launch_is_on_unless_the_environment_says_0(fake, monkeypatch,
 
 
 @BACKENDS
-def test_a_large_permutation_takes_no_more_ctas_than_65536(fake, name):
-    assert fake.call(name, m=128, n=1 << 20, k=4096, batches=8, layout=ROWS)[0] == OK
-    assert fake.log("launch")[-2][2:5] == [65536, 1, 1]
+def test_a_large_permutation_keeps_to_the_grids_limits(fake, name):
+    count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size of the output that may be so large
+    for size, batches, grid in (
+        (128 * 65535, 1, [16, 65535, count]),
+        (128 * 65535 + 1, 1, [16, 65535, count]),
+        (1, 65535 // count, [16, 1, 65535 // count * count]),
+        (1, 65535 // count + 1, [16, 1, 65535]),
+    ):
+        shape = {"m": 1, "n": 1, "k": 4096, "batches": batches} | {rows: size}
+        assert fake.call(name, **shape, layout=ROWS)[0] == OK
+        assert fake.log("launch")[-2][2:5] == grid
 
 
 @BACKENDS
