@@ -1,0 +1,99 @@
+"""What a worker answers, taken strictly: the one place where bytes from the submission's process become values.
+
+Whatever is not exactly what was asked for raises Garbled, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from eval.output.text import clean, shortened
+
+MESSAGE_BYTES = 1 << 20  # a message's most; long texts are shortened by the worker
+_INTEGER_DIGITS = 19  # of 2^63
+# Times in us: below, no clock can tell; above, eleven days.
+_LONGEST_US = 1e12
+
+
+class Garbled(ValueError):
+    """An answer that is not what was asked for."""
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise Garbled(f"{text} is no number")
+
+
+def _integer(text: str) -> int:
+    if len(text) > _INTEGER_DIGITS + 1:
+        raise Garbled(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Garbled(f"{shortened(text, 40)} is not finite")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Garbled("a name comes twice")
+    return found
+
+
+def strict_json(raw: bytes) -> Any:
+    """A value of JSON: UTF-8, finite numbers of ordinary length, names once, moderate depth. Raises Garbled."""
+    if len(raw) > MESSAGE_BYTES:
+        raise Garbled(f"{len(raw)} bytes; expected at most {MESSAGE_BYTES}")
+    try:
+        return json.loads(
+            raw.decode(),
+            parse_constant=_refuse_constant,
+            parse_int=_integer,
+            parse_float=_finite,
+            object_pairs_hook=_once,
+        )
+    except Garbled:
+        raise
+    except RecursionError:
+        raise Garbled("nested beyond measure") from None
+    except ValueError as error:
+        raise Garbled(shortened(clean(str(error)), 200)) from None
+
+
+def tagged(raw: bytes, kinds: frozenset[str]) -> tuple[str, Any]:
+    """A message {kind: content} of one of these kinds. Raises Garbled."""
+    value = strict_json(raw)
+    if type(value) is not dict or len(value) != 1:
+        raise Garbled("expected an object with one name")
+    ((kind, content),) = value.items()
+    if kind not in kinds:
+        raise Garbled(f"'{shortened(clean(kind), 40)}' is unknown")
+    return kind, content
+
+
+def text_in(content: Any) -> str:
+    """A text, clean and of moderate length. Raises Garbled."""
+    if type(content) is not str:
+        raise Garbled(f"a {type(content).__name__} for a text")
+    return shortened(clean(content))
+
+
+def time_us(content: Any) -> float:
+    """A time in us, positive and finite. Raises Garbled."""
+    if type(content) not in (int, float):
+        raise Garbled(f"a {type(content).__name__} for a time")
+    if not 0 < content <= _LONGEST_US:
+        raise Garbled(f"a time of {content:g} us")
+    return float(content)
+
+
+def times_us(content: Any, count: int) -> list[float]:
+    """`count` times in us. Raises Garbled."""
+    if type(content) is not list or len(content) != count:
+        raise Garbled(f"expected {count} times")
+    return [time_us(value) for value in content]

@@ -1,0 +1,48 @@
+"""Text that others wrote, made fit to be shown: nothing in it can move a cursor, change colours or hide itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+
+# Control, format (bidirectional overrides, zero width), surrogate, private and unassigned characters, and the two
+# separators that some terminals break lines at.
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_KEPT = {"\n", "\t"}
+_SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
+_NUL_RUN = re.compile("\0{2,}")
+LOG_BYTES_READ = 1 << 16
+ERROR_CHARACTERS = 4000
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    if character in _KEPT or unicodedata.category(character) not in _UNSAFE:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def clean(text: str) -> str:
+    """The text with every character that a terminal would act on, or that is not text, written as an escape."""
+    text = _NUL_RUN.sub("\0", text.replace("\r\n", "\n"))
+    return _SUSPECT.sub(_escaped, text)
+
+
+def shortened(text: str, limit: int = ERROR_CHARACTERS) -> str:
+    """At most about `limit` characters: the beginning and, of what is longer, the end as well."""
+    if len(text) <= limit:
+        return text
+    part = limit // 2
+    return f"{text[:part]} [... {len(text) - 2 * part} characters ...] {text[-part:]}"
+
+
+def tail_of(descriptor: int, limit: int = LOG_BYTES_READ) -> str:
+    """The last bytes of an open file as clean text, whole lines where it is longer, however large it claims to be."""
+    size = os.fstat(descriptor).st_size
+    begin = max(0, size - limit)
+    text = os.pread(descriptor, limit, begin).decode(errors="replace")
+    if begin and "\n" in text:
+        text = text.partition("\n")[2]
+    return clean(text)

@@ -1,0 +1,103 @@
+"""What keeps a submission in its process: entered by the worker in one call, before the submission is imported.
+
+Works for root and for ordinary users, on Linux, without a package. What the kernel lacks is left out and told.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval.sandbox import kernel, landlock, privileges, processes, seccomp
+
+# Devices that a submission may write to; terminals are not among them.
+_DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
+_CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
+# Where compilers keep what they built: the user's own choice stands, else a folder of this run.
+_CACHES = ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "NVFP4_CACHE", "XDG_CACHE_HOME")
+# CUDA's own holds machine code that the harness's process would load too, so it is never shared.
+_CUDA_CACHE = "CUDA_CACHE_PATH"
+
+
+@dataclass
+class State:
+    """What of the sandbox holds, part by part, and what is lacking, in words."""
+
+    parts: dict[str, str] = field(default_factory=dict)
+    lacking: list[str] = field(default_factory=list)
+
+    def apply(self, part: str, action: Callable[[], str]) -> bool:
+        """Takes one step; a kernel that refuses it is told of. Whether it holds."""
+        try:
+            self.parts[part] = action()
+        except (OSError, ValueError) as error:
+            self.lacking.append(f"{part}: {getattr(error, 'strerror', None) or error}")
+            return False
+        return True
+
+    def text(self) -> str:
+        """One line for a report."""
+        held = "; ".join(f"{part} ({what})" for part, what in self.parts.items())
+        if not self.lacking:
+            return held
+        return f"{held or 'nothing'}; LACKING: {'; '.join(self.lacking)}"
+
+
+def prepare_caches(scratch: Path) -> list[Path]:
+    """Points temporary files and compilers' caches into `scratch`; the folders that may be written."""
+    writable = [scratch]
+    for name in (*_CACHES, _CUDA_CACHE, "TMPDIR"):
+        if name in _CACHES and os.environ.get(name):
+            writable.append(Path(os.environ[name]))
+            writable[-1].mkdir(parents=True, exist_ok=True)
+            continue
+        folder = scratch / name.lower()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ[name] = str(folder)
+    return writable
+
+
+def enter(scratch: Path, device_type: str) -> State:
+    """Puts this process into the sandbox, for good; `scratch` is the folder it may write to.
+
+    Linux restricts threads one by one, so this has to come while there is only one.
+    """
+    state = State()
+    if sys.platform != "linux":
+        state.lacking.append(f"everything: not built for {sys.platform}")
+        return state
+    writable = prepare_caches(scratch)
+    devices = _DEVICES + (_CUDA_DEVICES if device_type == "cuda" else ())
+    writable += [path for name in devices for path in Path("/dev").glob(name)]
+    protected = processes.protected_from(os.getpid())
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads > 1:
+        state.lacking.append(f"{threads - 1} threads were there before the sandbox")
+    state.apply("limits", lambda: privileges.limit_resources(device_type == "cpu"))
+    state.apply("capabilities", privileges.drop_capabilities)
+    scoped = False
+    if state.apply("no new privileges", privileges.forbid_new_privileges):
+
+        def close_files() -> str:
+            nonlocal scoped
+            # CUDA lends memory to other processes through abstract sockets.
+            held, lacking = landlock.restrict(writable, scope_sockets=device_type != "cuda")
+            state.lacking += lacking
+            scoped = "signals" in held
+            return held
+
+        state.apply("Landlock", close_files)
+        state.apply("seccomp", lambda: seccomp.restrict(protected, scoped))
+    return state
+
+
+def shield() -> None:
+    """Keeps an ordinary user's other processes out of this one's memory, files and environment.
+
+    For the harness's own process; against root the sandbox's dropped capabilities do it.
+    """
+    if sys.platform == "linux":
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

@@ -1,0 +1,99 @@
+"""Landlock: writes only where they are allowed, signals and abstract sockets only within the sandbox.
+
+Constants and structures are those of linux/landlock.h. A process under Landlock can trace, or look into the memory of,
+only processes that are under it as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from eval.sandbox import kernel
+
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+
+_WRITE_FILE = 1 << 1
+# Remove directories and files, make devices, directories, files, sockets, FIFOs and links: bits 4 to 12.
+_CHANGE_FOLDERS = 0x1FF << 4
+_REFER = 1 << 13  # ABI 2: move between folders
+_TRUNCATE = 1 << 14  # ABI 3
+_IOCTL_DEV = 1 << 15  # ABI 5
+_SCOPE_ABSTRACT_SOCKETS = 1 << 0  # ABI 6
+_SCOPE_SIGNALS = 1 << 1
+_ABI_REFER, _ABI_TRUNCATE, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 5, 6
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def abi() -> int:
+    """The kernel's version of Landlock. Raises Refused where there is none."""
+    return kernel.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
+
+
+def _handled(version: int) -> int:
+    access = _WRITE_FILE | _CHANGE_FOLDERS
+    for since, bit in ((_ABI_REFER, _REFER), (_ABI_TRUNCATE, _TRUNCATE), (_ABI_IOCTL, _IOCTL_DEV)):
+        access |= bit if version >= since else 0
+    return access
+
+
+def _allow(ruleset: int, path: Path, handled: int) -> None:
+    """Lets everything below a folder, or one file or device, be written; what is not there needs no rule."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        access = handled if folder else handled & (_WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
+        rule = _PathBeneath(allowed_access=access, parent_fd=descriptor)
+        kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(descriptor)
+
+
+def restrict(writable: Iterable[Path], scope_sockets: bool) -> tuple[str, list[str]]:
+    """Puts this thread, and all that it starts, under Landlock; what holds now, and what this kernel's version lacks.
+
+    no_new_privs has to be on.  Raises Refused where the kernel has no Landlock or it is switched off.
+    """
+    version = abi()
+    handled = _handled(version)
+    attributes = _Ruleset(handled_access_fs=handled)
+    held, lacking = ["writes"], []
+    if version >= _ABI_SCOPE:
+        attributes.scoped = _SCOPE_SIGNALS | (_SCOPE_ABSTRACT_SOCKETS if scope_sockets else 0)
+        held += ["signals", "abstract sockets"] if scope_sockets else ["signals"]
+    else:
+        lacking.append(f"signals and abstract sockets (Landlock ABI {_ABI_SCOPE})")
+    for since, what in ((_ABI_TRUNCATE, "truncation"), (_ABI_IOCTL, "ioctl of devices")):
+        if version >= since:
+            held.append(what)
+        else:
+            lacking.append(f"{what} (Landlock ABI {since})")
+    size = ctypes.sizeof(_Ruleset) if version >= _ABI_SCOPE else _Ruleset.handled_access_fs.size
+    ruleset = kernel.call("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
+    try:
+        for path in writable:
+            _allow(ruleset, path, handled)
+        kernel.call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return f"ABI {version}: {', '.join(held)}", lacking

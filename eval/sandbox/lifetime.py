@@ -1,0 +1,168 @@
+"""How the harness ends: by signals in time and in one line, with no process and no folder left; and what it hides.
+
+Imports nothing that takes long: signals are handled from the first moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+# A shell's exit code for a program that a signal ended is this and the signal's number.
+EXIT_SIGNAL = 128
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# How long the main thread may take to unwind before the process ends without it: less than the five seconds promised.
+UNWIND_S = 3.0
+
+
+class Interrupted(BaseException):
+    """A signal asked the harness to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+_folder: Path | None = None
+_folder_lock = threading.Lock()
+
+
+def run_folder() -> Path:
+    """A folder of this run, made at the first call; `remove_run_folder` takes it away."""
+    global _folder
+    with _folder_lock:
+        if _folder is None:
+            _folder = Path(tempfile.mkdtemp(prefix="eval-"))
+        return _folder
+
+
+def remove_run_folder() -> None:
+    """Removes the run's folder, whatever a submission has put there."""
+    global _folder
+    with _folder_lock:
+        if _folder is not None:
+            shutil.rmtree(_folder, ignore_errors=True)
+            if _folder.exists():  # folders that were made unreadable
+                for path in (_folder, *_folder.rglob("*")):
+                    with contextlib.suppress(OSError):
+                        if path.is_dir() and not path.is_symlink():
+                            path.chmod(0o700)
+                shutil.rmtree(_folder, ignore_errors=True)
+            _folder = None
+
+
+def _say(number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"eval.py: ended by {signal.Signals(number).name}\n".encode())
+
+
+def _end_by_force(number: int) -> None:
+    """Ends the process where it stands. Keepers see their lifelines close and end the workers."""
+    remove_run_folder()
+    _say(number)
+    os._exit(EXIT_SIGNAL + number)
+
+
+@contextlib.contextmanager
+def _handled_signals() -> Iterator[None]:
+    """The first ending signal raises Interrupted in the main thread, later ones do nothing; either is bounded."""
+    came: list[int] = []
+    done = threading.Event()
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not came:
+            came.append(number)
+            raise Interrupted(number)
+
+    def watch() -> None:
+        # The main thread may sit in a call that lets no handler run: the wake-up descriptor tells without it.
+        while number := os.read(read, 1):
+            if number[0] in ENDING_SIGNALS:
+                if not done.wait(UNWIND_S):
+                    _end_by_force(number[0])
+                return
+
+    # One that was ignored stays so: nohup, and a shell's background jobs.
+    wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in wanted}
+    wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(write)
+        thread.join()
+        os.close(read)
+
+
+def run_to_the_end(run: Callable[[], int]) -> int:
+    """`run`'s exit code; or, where a signal ended it, one line and 128 plus its number. Nothing is left behind.
+
+    For a program's main thread; elsewhere signals are left alone.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    try:
+        with _handled_signals() if main else contextlib.nullcontext():
+            try:
+                return run()
+            finally:
+                remove_run_folder()
+    except Interrupted as interrupted:
+        _say(interrupted.number)
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stdout.flush()
+        # Not through the interpreter's end, which waits for what libraries started.
+        os._exit(EXIT_SIGNAL + interrupted.number)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Processes started in the block begin with ending signals blocked; those that come are handled after it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# Fields of /proc/self/stat after the name (proc(5) counts from 1, the name is the second).
+_ARGUMENTS_AT, _ENVIRONMENT_AT = 48 - 3, 50 - 3
+
+
+def hide_command_line(hidden_variables: tuple[str, ...]) -> None:
+    """Blanks this process's arguments, and those variables' values, where /proc shows them to other processes.
+
+    Python has its own copies of both.
+    """
+    stat = Path("/proc/self/stat")
+    if sys.platform != "linux" or not stat.is_file():
+        return
+    fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+    start, end, environment, environment_end = map(int, fields[_ARGUMENTS_AT : _ENVIRONMENT_AT + 2])
+    if not (0 < start < end and 0 < environment < environment_end):
+        return
+    given = ctypes.string_at(start, end - start).rstrip(b"\0").split(b"\0")
+    shown = sum(len(word) + 1 for word in given[: len(given) - len(sys.argv) + 1])
+    ctypes.memset(start + shown, 0, end - start - shown)
+    at = environment
+    for entry in ctypes.string_at(environment, environment_end - environment).split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name.decode(errors="replace") in hidden_variables:
+            ctypes.memset(at + len(name) + 1, 0, len(value))
+        at += len(entry) + 1

@@ -1,0 +1,84 @@
+"""Giving up privileges: every capability, whatever an exec could bring back, and being last to go when memory ends."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import resource
+from pathlib import Path
+
+from eval.sandbox import kernel
+
+_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+
+# Files, also in /dev/shm: a compiler's cache or a shared tensor fits, a sparse file of a terabyte does not.
+FILE_BYTES = 16 << 30
+# Threads and processes beyond those the user has already (root is exempt in the kernel).
+MORE_PROCESSES = 8192
+# What ends first when the machine runs out of memory (proc(5), oom_score_adj).
+_FIRST_TO_END = "1000"
+
+
+def drop_capabilities() -> str:
+    """Empties every capability set of this thread and of what it may execute."""
+    for capability in itertools.count():
+        try:
+            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+        except kernel.Refused as refused:
+            if refused.errno == 1:  # EPERM: an ordinary user has none to drop
+                break
+            if capability == 0:
+                raise
+            break  # EINVAL: past the last one
+    try:
+        kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
+    finally:
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        kernel.call("capset", header, (ctypes.c_uint32 * 6)())
+    return "none"
+
+
+def forbid_new_privileges() -> str:
+    """No program that is executed from now on gains privileges."""
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    return "on"
+
+
+def _lower(kind: int, value: int) -> None:
+    """Lowers a limit, hard and soft, never raising one."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _threads_of_user() -> int:
+    """Threads that run as this user, which is what RLIMIT_NPROC counts."""
+    uid, count = os.getuid(), 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if entry.stat().st_uid == uid:
+                    count += len(list((entry / "task").iterdir()))
+            except OSError:  # it ended meanwhile
+                continue
+    return count
+
+
+def limit_resources(on_cpu: bool) -> str:
+    """Bounds on files, processes, core dumps and, on a CPU, memory; says which.
+
+    CUDA maps address space far beyond the machine's memory, so there only the order of ending is set.
+    """
+    with open("/proc/self/oom_score_adj", "w") as adjust:  # noqa: PTH123  (before Landlock closes /proc)
+        adjust.write(_FIRST_TO_END)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
+    _lower(resource.RLIMIT_NPROC, _threads_of_user() + MORE_PROCESSES)
+    said = f"files {FILE_BYTES >> 30} GiB, {MORE_PROCESSES} more processes"
+    if on_cpu:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        _lower(resource.RLIMIT_DATA, memory)
+        said += f", data {memory >> 30} GiB"
+    return said

@@ -1,0 +1,54 @@
+"""Processes as /proc shows them: who descends from whom, and which ones are the harness's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PROC = Path("/proc")
+MOST_PROTECTED = 400  # a filter has room for some thousand instructions
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 if it has none or is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])  # the name may hold anything, parentheses too
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`, zombies included."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            children.setdefault(parent_of(int(entry.name)), []).append(int(entry.name))
+    found, stack = [], [pid]
+    while stack:
+        below = children.get(stack.pop(), [])
+        found += below
+        stack += below
+    return found
+
+
+def ancestors(pid: int) -> list[int]:
+    """The processes above `pid`, nearest first."""
+    found = []
+    while pid := parent_of(pid):
+        found.append(pid)
+    return found
+
+
+def protected_from(pid: int) -> list[int]:
+    """What a process may not signal or slow: its ancestors with their threads, and (negative) their groups."""
+    threads, groups = [], []
+    for above in ancestors(pid):
+        threads.append(above)
+        try:
+            tasks = [int(task.name) for task in (_PROC / str(above) / "task").iterdir()]
+            threads += [task for task in tasks if task != above]
+            groups.append(-os.getpgid(above))
+        except OSError:  # gone, or not ours to look at
+            continue
+    return [*dict.fromkeys(group for group in groups if group < -1), *threads][:MOST_PROTECTED]

@@ -1,0 +1,126 @@
+"""Enters the sandbox, or not, and tries everything, most of it on the process that is its parent; says how it went."""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from multiprocessing import shared_memory
+from pathlib import Path
+
+from eval import sandbox
+from eval.sandbox import kernel, landlock, seccomp
+
+how, scratch, elsewhere, listening = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+victim = os.getppid()
+
+
+def refuse(*_, **__):
+    raise kernel.Refused(38, "not in this kernel")
+
+
+if how == "without Landlock":
+    landlock.restrict = refuse
+if how == "without seccomp":
+    seccomp.restrict = refuse
+if how == "an old Landlock":
+    landlock.abi = lambda: 1
+state = sandbox.State() if how == "outside" else sandbox.enter(scratch, "cuda" if how == "on CUDA" else "cpu")
+
+
+def opened(path, mode):
+    with Path(path).open(mode):
+        pass
+
+
+def connect():
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect("\0" + listening)
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def system_call(name, *arguments):
+    if libc.syscall(kernel.number(name), *map(ctypes.c_long, arguments)) < 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def trace():
+    child = subprocess.Popen(["sleep", "9"])
+    try:
+        system_call("ptrace", 0x4206, child.pid, 0, 0)  # PTRACE_SEIZE
+    finally:
+        child.kill()
+        child.wait()
+
+
+COMPILE = 'echo "int x;" > $TMPDIR/a.c && cd $TMPDIR && cc -shared -o a.so a.c'
+TRIED = {
+    "read its environment": lambda: Path(f"/proc/{victim}/environ").read_bytes(),
+    "open its memory": lambda: opened(f"/proc/{victim}/mem", "r+b"),
+    "look at its descriptors": lambda: Path(f"/proc/{victim}/fd/0").readlink(),
+    "write to its descriptors": lambda: opened(f"/proc/{victim}/fd/1", "w"),
+    "read its maps": lambda: Path(f"/proc/{victim}/maps").read_text(),
+    "signal it": lambda: os.kill(victim, 0),
+    "signal its group": lambda: os.killpg(os.getpgid(victim), 0),
+    "signal everything": lambda: os.kill(-1, 0),
+    "signal its thread": lambda: system_call("tgkill", victim, victim, 0),
+    "signal it by descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(victim), 0),
+    "limit it": lambda: resource.prlimit(victim, resource.RLIMIT_CORE),
+    "slow it": lambda: os.setpriority(os.PRIO_PROCESS, victim, os.getpriority(os.PRIO_PROCESS, victim)),
+    "move it": lambda: os.sched_setaffinity(victim, os.sched_getaffinity(victim)),
+    "trace a child": trace,
+    "compare processes": lambda: system_call("kcmp", os.getpid(), os.getpid(), 2, 0, 0),
+    "read by process_vm_readv": lambda: system_call("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0),
+    "connect to an abstract socket": connect,
+    "write elsewhere": lambda: (elsewhere / "new").write_text(""),
+    "change a file elsewhere": lambda: opened(elsewhere / "there", "r+"),
+    "remove a file elsewhere": lambda: (elsewhere / "gone").unlink(),
+    "make a folder elsewhere": lambda: (elsewhere / "folder").mkdir(),
+    "link elsewhere": lambda: (elsewhere / "link").symlink_to("/"),
+    "write a core": lambda: 1 / resource.getrlimit(resource.RLIMIT_CORE)[1],
+    "make a file of a terabyte": lambda: os.truncate(scratch / "file", 1 << 40),
+}
+WORKS = {
+    "write in the scratch folder": lambda: (scratch / "new").write_text("x"),
+    "write to a temporary file": lambda: opened(tempfile.mkstemp()[1], "w"),
+    "write to /dev/null": lambda: opened("/dev/null", "w"),
+    "share memory": lambda: shared_memory.SharedMemory(create=True, size=9).unlink(),
+    "have semaphores": lambda: multiprocessing.get_context("spawn").Lock(),
+    "end its own child": lambda: (child := subprocess.Popen(["sleep", "9"]), child.kill(), child.wait()),
+    "signal itself": lambda: os.kill(os.getpid(), 0),
+    "signal its own group": lambda: os.killpg(os.getpgid(0), 0),
+    "move itself": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "read files": lambda: Path("/etc/passwd").read_text(),
+    "compile": lambda: subprocess.run(["sh", "-c", COMPILE], check=True, capture_output=True),
+}
+os.setsid()
+(scratch / "file").write_text("")
+said = {}
+for name, action in {**TRIED, **WORKS}.items():
+    try:
+        action()
+        said[name] = ""
+    except (OSError, ValueError, ZeroDivisionError, subprocess.CalledProcessError) as error:
+        said[name] = f"{type(error).__name__}: {error}"
+print(
+    json.dumps(
+        {
+            "parts": state.parts,
+            "lacking": state.lacking,
+            "text": state.text(),
+            "tried": list(TRIED),
+            "works": list(WORKS),
+            "said": said,
+            "caches": {
+                x: os.environ.get(x) for x in ("TMPDIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
+            },
+        }
+    )
+)

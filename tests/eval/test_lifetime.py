@@ -1,0 +1,178 @@
+"""How the harness ends: signals, what a submission leaves behind, and what /proc shows of the harness."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="by Linux's sub-reapers and signals")
+
+# A harness in small: a keeper with a worker that starts a daemon and then does as it is told.
+PROGRAM = """
+import multiprocessing, os, signal, subprocess, sys, time
+from eval.sandbox import keeper, lifetime
+
+def work(lifeline, connection, how):
+    keeper.keep(lifeline, [connection])
+    # Out of the worker's session and adopted at once: a daemon.
+    subprocess.run("setsid sh -c 'setsid sleep 1000 & echo $! > %s/daemon' &" % sys.argv[2], shell=True)
+    while not os.path.exists(sys.argv[2] + "/daemon") or not open(sys.argv[2] + "/daemon").read():
+        time.sleep(0.01)
+    connection.send_bytes(str(os.getpid()).encode())
+    if how == "a signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "an exit":
+        os._exit(7)
+    if how == "a family":  # that goes on growing
+        for _ in range(4):
+            os.fork()
+        while True:
+            if os.fork() == 0:
+                time.sleep(0.1)
+                os._exit(0)
+            time.sleep(0.001)
+    time.sleep(1000)
+
+def main():
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    read, write = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(read, theirs, sys.argv[1]))
+    with lifetime.signals_held():
+        process.start()
+    theirs.close()
+    read.close()
+    worker = int(mine.recv_bytes())
+    print(worker, process.pid, lifetime.run_folder(), open(sys.argv[2] + "/daemon").read().strip(), flush=True)
+    if sys.argv[1] in ("a word", "a family"):
+        time.sleep(0.1)
+        write.close()
+    if sys.argv[1] in ("nothing", "a call without end"):
+        if sys.argv[1] == "a call without end":
+            # The handler's C part runs in another thread; this one sleeps on and its Python part never comes.
+            signal.pthread_sigmask(signal.SIG_BLOCK, lifetime.ENDING_SIGNALS)
+        time.sleep(1000)
+    process.join()
+    print(process.exitcode, flush=True)
+    return 5
+
+if __name__ == "__main__":
+    sys.exit(lifetime.run_to_the_end(main))
+"""
+
+
+class Run:
+    """The program under way: its worker, keeper, folder and daemon, which all have to be gone in the end."""
+
+    def __init__(self, root, folder, how):
+        path = folder / "program.py"
+        path.write_text(PROGRAM)
+        self.process = subprocess.Popen(
+            [sys.executable, path, how, folder],
+            env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        worker, keeper, folder, daemon = self.process.stdout.readline().split()
+        self.pids, self.folder = [int(worker), int(keeper), int(daemon)], Path(folder)
+
+    def ended(self):
+        """The exit code, what else was printed, and what is left."""
+        out, err = self.process.communicate(timeout=20)
+        deadline = time.monotonic() + 5
+        while (left := [pid for pid in self.pids if alive(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.process.returncode, out, err, left
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("a signal", -signal.SIGSEGV), ("an exit", 7), ("a word", -signal.SIGKILL), ("a family", -signal.SIGKILL)],
+)
+def test_what_a_worker_started_ends_with_it(root, tmp_path, how, code):
+    run = Run(root, tmp_path, how)
+    assert run.ended() == (5, f"{code}\n", "", [])
+    assert not run.folder.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_ends_it_in_time_in_one_line_with_nothing_left(root, tmp_path, number, times):
+    run = Run(root, tmp_path, "nothing")
+    begin = time.monotonic()
+    for _ in range(times):
+        run.process.send_signal(number)
+    assert run.ended() == (128 + number, "", f"eval.py: ended by {number.name}\n", [])
+    assert time.monotonic() - begin < 5
+    assert not run.folder.exists()
+
+
+def test_a_call_that_lets_no_handler_run_is_ended_too(root, tmp_path):
+    run = Run(root, tmp_path, "a call without end")
+    begin = time.monotonic()
+    run.process.send_signal(signal.SIGTERM)
+    assert run.ended() == (143, "", "eval.py: ended by SIGTERM\n", [])
+    assert time.monotonic() - begin < 5
+    assert not run.folder.exists()
+
+
+def test_when_the_harness_is_killed_its_workers_end(root, tmp_path):
+    run = Run(root, tmp_path, "nothing")
+    run.process.kill()
+    assert run.ended() == (-signal.SIGKILL, "", "", [])
+
+
+def test_a_signal_that_was_ignored_stays_so(root, tmp_path):
+    program = (
+        "import os, signal; from eval.sandbox import lifetime\n"
+        "lifetime.run_to_the_end(lambda: (os.kill(os.getpid(), signal.SIGHUP), print('goes on'))[0])"
+    )
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(root)}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and "goes on" in done.stdout, done.stderr
+
+
+def test_what_others_see_of_the_command_line_and_the_secret(root, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys; from pathlib import Path; from eval.sandbox import lifetime\n"
+        "lifetime.hide_command_line(('POPCORN_SEED',))\n"
+        "seen = Path('/proc/self/cmdline').read_bytes() + Path('/proc/self/environ').read_bytes()\n"
+        "print(b'benchmark' in seen, b'4711' in seen, b'KEPT=1234' in seen, sys.argv[1:], os.environ['POPCORN_SEED'])"
+    )
+    done = subprocess.run(
+        [sys.executable, program, "benchmark", "cases.txt"],
+        env={**os.environ, "PYTHONPATH": str(root), "POPCORN_SEED": "4711", "KEPT": "1234"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "False False True ['benchmark', 'cases.txt'] 4711\n", done.stderr
+
+
+def test_the_runs_folder_is_removed_however_it_was_left(tmp_path, monkeypatch):
+    from eval.sandbox import lifetime
+
+    monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
+    folder = lifetime.run_folder()
+    assert folder == lifetime.run_folder() and folder.parent == tmp_path
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").write_text("")
+    (folder / "a" / "link").symlink_to(tmp_path)
+    (folder / "a" / "b").chmod(0)
+    lifetime.remove_run_folder()
+    assert list(tmp_path.iterdir()) == []
+    assert lifetime.run_folder() != folder
+    lifetime.remove_run_folder()

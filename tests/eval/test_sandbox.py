@@ -1,0 +1,156 @@
+"""The sandbox: what a submission cannot reach from inside, as root and as an ordinary user, and what it still can."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
+
+INSIDE = (Path(__file__).parent / "programs" / "attempts.py").read_text()
+# What an ordinary user may not do to a process that has shielded itself, sandbox or no sandbox, and what the kernel
+# may allow no one here.
+NEEDS_PTRACE = {"read its environment", "open its memory", "look at its descriptors", "write to its descriptors"}
+OWN_LIMITS = {"write a core", "make a file of a terabyte"}
+BY_LANDLOCK_ALONE = {
+    "connect to an abstract socket", "write elsewhere", "change a file elsewhere", "remove a file elsewhere",
+    "make a folder elsewhere", "link elsewhere",
+}  # fmt: skip
+
+
+def attempt(root, how, user=None):
+    """What a process said of its attempts inside the sandbox, under a user of its own where one is named."""
+    with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listener:
+        folder = Path(name)
+        listener.bind(f"\0{folder.name}")
+        listener.listen()
+        scratch, elsewhere = folder / "scratch", folder / "elsewhere"
+        for path in (scratch, elsewhere):
+            path.mkdir()
+            path.chmod(0o777)
+        folder.chmod(0o755)
+        (elsewhere / "there").write_text("")
+        (elsewhere / "gone").write_text("")
+        (elsewhere / "there").chmod(0o666)
+        environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_DIR")}
+        environment |= {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+        # Another user may not reach a Python of ours; one of the system's will do.
+        python = "/usr/bin/python3" if user else sys.executable
+        done = subprocess.run(
+            [python, "-c", PARENT, INSIDE, how, scratch, elsewhere, folder.name],
+            env=environment, user=user, capture_output=True, text=True, cwd="/",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+# The harness's part: shields itself and starts the worker.
+PARENT = """
+import subprocess, sys
+from eval import sandbox
+sandbox.shield()
+sys.exit(subprocess.run([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.DEVNULL).returncode)
+"""
+
+
+@pytest.fixture(scope="module")
+def outside(root):
+    return attempt(root, "outside")
+
+
+@pytest.fixture(scope="module")
+def inside(root):
+    return attempt(root, "inside")
+
+
+@pytest.fixture(scope="module")
+def ordinary(root):
+    if os.getuid() != 0:
+        pytest.skip("needs root, to be someone else")
+    try:
+        return attempt(root, "inside", pwd.getpwnam("nobody").pw_uid)
+    except (KeyError, OSError, AssertionError) as error:
+        pytest.skip(f"no other user can run Python here: {error}")
+
+
+def lacks_landlock(seen):
+    return any("Landlock" in what for what in seen["lacking"])
+
+
+def test_everything_tried_works_outside(outside):
+    """Else a refusal inside would show nothing."""
+    refused = {name for name in outside["tried"] if outside["said"][name]}
+    # An ordinary user's shielded process is out of reach as it is; a limit may stand already.
+    assert refused <= (NEEDS_PTRACE | {"read its maps"} if os.getuid() else set()) | OWN_LIMITS, outside["said"]
+
+
+def refused_inside(seen):
+    if lacks_landlock(seen):
+        pytest.skip(seen["text"])
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    assert works == set(), works
+    broken = {name: seen["said"][name] for name in seen["works"] if seen["said"][name]}
+    assert broken == {}
+
+
+def test_nothing_of_it_works_inside_and_honest_work_does(inside):
+    refused_inside(inside)
+
+
+def test_nor_for_an_ordinary_user(ordinary):
+    refused_inside(ordinary)
+
+
+def test_a_part_that_the_kernel_lacks_is_told_and_the_others_hold(root):
+    seen = attempt(root, "without Landlock")
+    assert seen["lacking"] == ["Landlock: not in this kernel"] and "LACKING: Landlock" in seen["text"]
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    # Root's files and its own /proc entry of limits stay; processes are out of reach all the same.
+    assert works == BY_LANDLOCK_ALONE, works
+    seen = attempt(root, "without seccomp")
+    assert seen["lacking"] == ["seccomp: not in this kernel"]
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    assert not works & (NEEDS_PTRACE | BY_LANDLOCK_ALONE | {"signal it", "signal its group"}), works
+    assert "trace a child" in works
+
+
+def test_an_older_landlock_says_what_it_does_not_do(root, inside):
+    if lacks_landlock(inside):
+        pytest.skip(inside["text"])
+    seen = attempt(root, "an old Landlock")
+    assert "signals and abstract sockets (Landlock ABI 6)" in seen["lacking"]
+    assert seen["parts"]["Landlock"] == "ABI 1: writes"
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    assert works == {"connect to an abstract socket"}, works
+
+
+def test_on_cuda_memory_can_be_lent_through_sockets(root, inside):
+    if lacks_landlock(inside):
+        pytest.skip(inside["text"])
+    seen = attempt(root, "on CUDA")
+    works = {name for name in seen["tried"] if not seen["said"][name]}
+    assert works == {"connect to an abstract socket"}, works
+    assert "abstract sockets" not in seen["parts"]["Landlock"]
+
+
+def test_temporary_files_and_caches_lie_in_the_scratch_folder(inside):
+    assert {Path(path).parent.name for path in inside["caches"].values()} == {"scratch"}
+    assert len(set(inside["caches"].values())) == len(inside["caches"])
+
+
+def test_a_cache_that_the_user_chose_stands_but_for_cudas(root, tmp_path, monkeypatch):
+    from eval import sandbox
+
+    monkeypatch.setattr(os, "environ", {"TRITON_CACHE_DIR": str(tmp_path / "mine"), "CUDA_CACHE_PATH": "/x"})
+    writable = sandbox.prepare_caches(tmp_path / "scratch")
+    assert writable == [tmp_path / "scratch", tmp_path / "mine"]
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "mine")
+    assert os.environ["CUDA_CACHE_PATH"] == str(tmp_path / "scratch" / "cuda_cache_path")
