@@ -161,7 +161,6 @@ class Timer:
 
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
-        self.clock_mhz: list[int] = []
         self.last_mhz: int | None = None  # during the last round, where it can be read
         if self._cuda:
             self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
@@ -185,8 +184,6 @@ class Timer:
         self._events[0].synchronize()
         self.last_mhz = self._clock.read_mhz()  # while the calls run
         torch.cuda.synchronize()
-        if self.last_mhz is not None:
-            self.clock_mhz.append(self.last_mhz)
         return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
 
 
@@ -301,7 +298,9 @@ def main(arguments: list[str] | None = None) -> int:
         samples += of_shape
         left_out |= left
         torch.cuda.empty_cache()
-    env = provenance.environment(Path(__file__), options.device, commit, timer.clock_mhz, options.digests)
+    clocks = [sample["sm_mhz"] for sample in samples if sample.get("sm_mhz") is not None]
+    timed = {name: options.digests[name] for name in dict.fromkeys(sample["variant"] for sample in samples)}
+    env = provenance.environment(Path(__file__), options.device, commit, clocks, timed)
     if options.samples:
         options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     if options.env:

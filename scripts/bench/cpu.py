@@ -4,6 +4,9 @@ Two ratios, each a median over interleaved repeats (above 1: the library is fast
   same job       torch from the same NVFP4 inputs: dequantize, two fp32 matmuls, silu * mul
   matmuls alone  torch's two fp32 matmuls on operands dequantized beforehand
 Every timed output is checked; inputs are fresh random data, several sets in rotation.
+
+For a round of the CPU backend, --samples FILE --env FILE times variants of the library instead, as compare.py does with
+--device cpu: `auto`, an instruction set, or either of another checkout (--checkout base=DIR --variants base/auto,auto).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from eval.cases import read_cases
 from eval.report import print_table
 from reference import nvfp4
 from reference.reference import compare, generate_input, ref_kernel
+from scripts.bench import compare as variants
 from submission.submission import backends, custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,12 +73,17 @@ def measure(m: int, n: int, k: int, seed: int, repeats: int) -> dict[str, float]
     return result
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Prints the table; --json FILE keeps it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options, words = parser.parse_known_args(arguments)
+    if "--samples" in words:
+        own = ["--device", "cpu", "--baselines", "", "--inputs", str(INPUT_SETS), "--repeats", str(options.repeats)]
+        return variants.main([*own, *words])
+    if words:
+        parser.error(f"unknown: {' '.join(words)} (variants are timed for a round, with --samples and --env)")
     detail = next(backend.detail for backend in backends() if backend.name == "cpu")
     environment = f"library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
     rows = []

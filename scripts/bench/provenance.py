@@ -13,6 +13,7 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median_low
 
 import torch
 
@@ -74,7 +75,7 @@ def environment(
         "driver": nvidia_smi("driver_version") if cuda else "none",
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
         "clocks": {
-            "sm_mhz_while_timing": clocks[len(clocks) // 2] if clocks else None,
+            "sm_mhz_while_timing": median_low(clocks) if clocks else None,
             "sm_mhz_least": clocks[0] if clocks else None,
             "sm_mhz_max": nvidia_smi("clocks.max.sm") if cuda else "unknown",
             "memory_mhz": nvidia_smi("clocks.mem") if cuda else "unknown",

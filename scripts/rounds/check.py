@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.history.data import png_digest, series_digest, shape_series
-from scripts.rounds import render, simulation, stats
+from scripts.rounds import origin, render, simulation, stats
 from scripts.rounds.figures import link_problems, prose_problems
 from scripts.rounds.model import (
     FINAL,
     SECTIONS,
     TODO,
-    TRANSITIONS,
     RoundError,
     Tank,
     benchmark_shapes,
@@ -24,6 +23,7 @@ from scripts.rounds.model import (
     prediction_problems,
     read_bytes,
     schema_problems,
+    transitions,
 )
 
 # Sections that must be written before the measurement; the others before the round ends.
@@ -117,10 +117,12 @@ def state_problems(data: dict[str, Any]) -> list[str]:
     problems += [
         f"history: {old} to {new} is not allowed"
         for old, new in itertools.pairwise(states)
-        if new not in TRANSITIONS[old]
+        if new not in transitions(data)[old]
     ]
     if ("measured" in states) != (data["measurement"] is not None):
         problems.append("a measurement and the state measured come together")
+    if "reconstructed" in data and (data["prediction"] or (data["measurement"] or {}).get("prediction_commit")):
+        problems.append("a reconstructed round has no prediction: its outcome was known")
     if (data["verdict"] is not None) != any(state in FINAL for state in states):
         problems.append("a verdict and a final state come together")
     if data["verdict"] and data["verdict"]["state"] not in states:
@@ -154,6 +156,9 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     for name, number in (("parent", data["parent"]), ("rule.noise_round", data["rule"]["noise_round"])):
         if number is not None and (number not in numbers or number >= data["number"]):
             problems.append(f"{name} is {number}, expected an earlier round")
+    noise = data["rule"]["noise_round"]
+    if noise in numbers and data["measurement"]:
+        problems += origin.noise_problems(data, tank.get(noise), tank.env(data["measurement"]["run"]))
     if data.get("superseded_by") is not None and data["superseded_by"] not in numbers:
         problems.append(f"superseded_by {data['superseded_by']} does not exist")
     expected = ("noise-floor-v1",) if data["kind"] == "noise-floor" else ("faster-v1", "unmeasured-v1")
@@ -169,8 +174,8 @@ def measurement_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     stored = data["measurement"]
     if stored is None:
         return []
-    run = stored["run"]
-    if digest(read_bytes(tank.samples_path(run))) != stored["samples_sha256"]:
+    run, content = stored["run"], read_bytes(tank.samples_path(stored["run"]))
+    if digest(content) != stored["samples_sha256"]:
         return [f"runs/{run}/samples.jsonl.gz: digest differs from measurement.samples_sha256"]
     if digest(read_bytes(tank.runs_dir / run / "env.json")) != stored["env_sha256"]:
         return [f"runs/{run}/env.json: digest differs from measurement.env_sha256"]
@@ -178,6 +183,7 @@ def measurement_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     problems = [f"runs/{run}/env.json: {problem}" for problem in env_problems(env)]
     if not problems and chip_name(env) != stored["chip"]:
         problems.append(f"measurement.chip is {stored['chip']}, env.json says {chip_name(env)}")
+    problems += origin.origin_problems(tank, data, env, content, run)
     found = stats.compare(tank.samples(run), data["base"]["variant"], data["candidate"]["variant"], stored["seed"])
     if stored["seed"] != stats.SEED:
         problems.append(f"measurement.seed is {stored['seed']}, fixed at {stats.SEED}")
@@ -214,6 +220,8 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
         commit = data[side]["commit"]
         if tank.commit(commit or "") is None:
             problems.append(f"{side}.commit {commit} is not in this repository")
+    if "reconstructed" in data:
+        return problems + reconstruction_problems(tank, data)
     commit = tank.prediction_commit(data)
     if commit is None:
         return [*problems, "no commit holds this prediction, as it stands, before a measurement"]
@@ -232,6 +240,18 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     return problems
 
 
+def reconstruction_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
+    """Only what git and a later round stand on can be written down after the fact: a new idea is predicted."""
+    made = tank.commit(data["reconstructed"]["from"])
+    if made is None:
+        return [f"reconstructed.from {data['reconstructed']['from']} is not in this repository"]
+    later = [other for other in tank.all() if other["measurement"] and "reconstructed" not in other]
+    bases = [tank.commit(other["base"]["commit"] or "") for other in later]
+    if not any(base and tank.is_ancestor(made, base) for base in bases):
+        return [f"reconstructed.from {made[:9]}: no measured round builds on it; a new idea is predicted"]
+    return []
+
+
 def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
     """Everything about one round."""
     data = tank.load(folder)
@@ -241,7 +261,7 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
     if render.round_id(data) != folder.name:
         return [f"number and slug give {render.round_id(data)}"]
     problems = state_problems(data) + relation_problems(tank, data)
-    if "inherited" not in data and data["state"] not in ("draft", "blocked"):
+    if not {"inherited", "reconstructed"} & data.keys() and data["state"] not in ("draft", "blocked"):
         problems += prediction_problems(data, benchmark_shapes(tank.root))
     try:
         problems += measurement_problems(tank, data) + simulation.simulation_problems(tank, data)
@@ -264,6 +284,10 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
         problems += [f"{folder.name}: {problem}" for problem in round_problems(tank, folder, history)]
     numbers = [folder.name[:4] for folder in tank.round_dirs()]
     problems += [f"round number {n} is used twice" for n in sorted({n for n in numbers if numbers.count(n) > 1})]
+    slugs = [folder.name[5:] for folder in tank.round_dirs()]
+    problems += [f"slug {s!r} is used twice" for s in sorted({s for s in slugs if slugs.count(s) > 1})]
+    if history:
+        problems += origin.older_problems(tank)
     used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation") if data.get(kind)}
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import gzip
-import json
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,63 +11,37 @@ from typing import Any
 from scripts.rounds import check as rounds_check
 from scripts.rounds import render as rounds_render
 from scripts.rounds import rerun as rounds_rerun
-from scripts.rounds import simulation as rounds_simulation
-from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import (
     FINAL,
-    TRANSITIONS,
     VIEWPOINTS,
     RoundError,
     Tank,
     benchmark_shapes,
-    chip_name,
-    digest,
-    env_problems,
-    parse_samples,
     prediction_problems,
-    read_bytes,
-    write_json,
 )
+from scripts.rounds.steps import advance, measure, render, simulate, today, write_round
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BUILD = "make build"
-
-
-def advance(data: dict[str, Any], state: str) -> None:
-    """Move a round to a state; RoundError when the rules do not allow that step."""
-    if state not in TRANSITIONS[data["state"]]:
-        allowed = ", ".join(TRANSITIONS[data["state"]]) or "nothing"
-        raise RoundError(f"round {data['number']}: cannot go from {data['state']} to {state}; allowed: {allowed}")
-    data["state"] = state
-    data["history"].append({"state": state, "date": datetime.datetime.now(datetime.UTC).date().isoformat()})
-
-
-def write_round(tank: Tank, data: dict[str, Any]) -> None:
-    """Save round.json, then bring round.md and the tables up to date."""
-    tank.save(data)
-    render(tank)
-
-
-def render(tank: Tank) -> None:
-    """Regenerate every generated block; the text around them is not touched."""
-    for path, text in rounds_check.expected_texts(tank).items():
-        path.write_text(text)
-    if rounds_check.plot_problems(tank):
-        # Only now: matplotlib takes long to import, and is not needed to run rounds whose plot is current.
-        from scripts.history import site
-
-        site.write_progress(tank, tank.dir / "progress.png")
+WRITING = ("new", "predict", "measure", "simulate", "close")  # what they refuse leaves nothing behind
 
 
 def new(tank: Tank, args: argparse.Namespace) -> None:
     """Create a draft."""
-    taken = [int(folder.name[:4]) for folder in tank.round_dirs()]
+    taken = {int(folder.name[:4]): folder.name for folder in tank.round_dirs()}
     number = args.number or max(taken, default=0) + 1
     if number in taken:
         raise RoundError(f"round {number} exists: {tank.find(number).name}")
+    if args.slug in (name[5:] for name in taken.values()):
+        raise RoundError(f"slug {args.slug!r} is taken; a second try of an idea has a name of its own")
+    if args.base == args.candidate:
+        raise RoundError(f"base and candidate are one variant, {args.base!r}")
     for other in filter(None, (args.parent, args.noise_round)):
         if other != number:
             tank.find(other)
+    noise = tank.get(args.noise_round) if args.noise_round else None
+    if noise and noise["kind"] == "noise-floor" and noise["backend"] != args.backend:
+        raise RoundError(f"--noise-round {args.noise_round}: its noise floor is of backend {noise['backend']}")
     kind = "noise-floor" if args.noise_floor else "change"
     rule = "noise-floor-v1" if args.noise_floor else "unmeasured-v1" if args.unmeasured else "faster-v1"
     data: dict[str, Any] = {
@@ -92,15 +64,14 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
         "verdict": None,
         "cost": {"lines": None, "registers": None, "shared_bytes": None},
         "reopen_if": "",
-        "history": [{"state": "draft", "date": datetime.datetime.now(datetime.UTC).date().isoformat()}],
+        "history": [{"state": "draft", "date": today()}],
     }
+    if args.reconstructed:
+        before, _, why = args.reconstructed.partition(":")
+        data["reconstructed"] = {"from": tank.commit(before.strip()) or before, "why": why.strip()}
     folder = tank.rounds_dir / rounds_render.round_id(data)
     folder.mkdir(parents=True)
-    try:
-        tank.save(data)
-    except RoundError:
-        folder.rmdir()
-        raise
+    tank.save(data)
     (folder / "round.md").write_text(rounds_render.new_round_md(data))
     render(tank)
     print(f"{tank.relative(folder)}: fill round.md, then `rounds.py predict {number} ...`")
@@ -125,6 +96,8 @@ def _viewpoint(text: str) -> dict[str, Any]:
 def predict(tank: Tank, args: argparse.Namespace) -> None:
     """Fill and validate the prediction; the round is then to be committed before any measurement."""
     data = tank.get(args.number)
+    if "reconstructed" in data:
+        raise RoundError(f"round {args.number} is reconstructed: what was known before it cannot be predicted")
     if data["measurement"]:
         raise RoundError(f"round {args.number} is measured; its prediction is closed")
     prediction = data["prediction"] or {"shapes": {}, "viewpoints": {}}
@@ -149,110 +122,6 @@ def predict(tank: Tank, args: argparse.Namespace) -> None:
         advance(data, "predicted")
     write_round(tank, data)
     print(f"round {args.number}: predicted. Commit it now: the measurement is refused until git has it.")
-
-
-def store_run(tank: Tank, samples: Path, env_path: Path, name: str | None) -> str:
-    """Put a run's samples and environment under shark_tank/runs once; returns the run's name."""
-    content, env_bytes = read_bytes(samples), read_bytes(env_path)
-    try:
-        env = json.loads(env_bytes)
-    except json.JSONDecodeError as error:
-        raise RoundError(f"{env_path}: {error}") from error
-    problems = env_problems(env)
-    if problems:
-        raise RoundError(f"{env_path}: " + "; ".join(problems))
-    parse_samples(content, str(samples))
-    wanted = digest(content)
-    for stored in sorted(tank.runs_dir.glob("*/samples.jsonl.gz")):
-        if digest(read_bytes(stored)) == wanted:
-            if name not in (None, stored.parent.name):
-                raise RoundError(f"--run {name}: these samples are already stored as {stored.parent.name}")
-            if tank.env(stored.parent.name) != env:
-                raise RoundError(f"{env_path}: not the env.json stored with these samples in {stored.parent.name}")
-            return stored.parent.name
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    run = name or f"{day}-{wanted[:8]}"
-    folder = tank.runs_dir / run
-    if folder.exists():
-        raise RoundError(f"run {run} exists with other samples; give another --run")
-    folder.mkdir(parents=True)
-    (folder / "samples.jsonl.gz").write_bytes(gzip.compress(content, mtime=0))
-    write_json(folder / "env.json", env)
-    return run
-
-
-def measure(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in raw samples: ratios, verdict by the rule fixed in advance, generated blocks."""
-    data = tank.get(args.number)
-    if data["state"] != "predicted":
-        raise RoundError(f"round {args.number} is {data['state']}; only a predicted round can be measured")
-    for side in ("base", "candidate"):
-        given = getattr(args, side)
-        if given and given != data[side]["variant"]:
-            raise RoundError(
-                f"--{side} {given}: the committed prediction is about {data[side]['variant']!r}; commit a changed "
-                "prediction first"
-            )
-    commit = tank.prediction_commit(data)
-    if commit is None:
-        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then measure")
-    noise = None
-    if data["rule"]["name"] == "unmeasured-v1":
-        raise RoundError(f"round {args.number} is to end without times; measure the idea in a new round")
-    if data["rule"]["name"] == "faster-v1":
-        noise = rounds_check.noise_measurement(tank, data)
-    run = store_run(tank, args.samples, args.env, args.run)
-    env = tank.env(run)
-    found = rounds_stats.compare(tank.samples(run), data["base"]["variant"], data["candidate"]["variant"])
-    missing = [shape for shape in benchmark_shapes(tank.root) if shape not in found["shapes"]]
-    if missing:
-        raise RoundError(f"samples lack the benchmark shapes {', '.join(missing)}")
-    if noise and noise["chip"] != chip_name(env):
-        raise RoundError(f"chip {chip_name(env)!r}: the noise floor is of {noise['chip']!r}")
-    data["measurement"] = {
-        "run": run,
-        "samples_sha256": digest(read_bytes(tank.samples_path(run))),
-        "env_sha256": digest((tank.runs_dir / run / "env.json").read_bytes()),
-        "chip": chip_name(env),
-        "prediction_commit": commit,
-        **found,
-    }
-    data["evidence"] = f"measured:{chip_name(env)}"
-    default = tank.commit(str(env.get("commit", ""))) or tank.commit("HEAD")
-    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
-        if given and not tank.commit(given):
-            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
-        data[side]["commit"] = tank.commit(given or data[side]["commit"] or "") or default
-    if args.command:
-        data["command"] = args.command
-        data["build"] = args.build
-    advance(data, "measured")
-    state, reason = rounds_check.judge(data, noise)
-    data["verdict"] = {"state": state, "reason": reason, "why": args.why or ""}
-    advance(data, state)
-    write_round(tank, data)
-    print(f"round {args.number}: {state}: {reason}")
-    print("Now fill Verdict, Cost and reopen_if, run `rounds.py render` and `rounds.py check`, and commit.")
-
-
-def simulate(tank: Tank, args: argparse.Namespace) -> None:
-    """Take in the simulator's counts (scripts/cost_model/counters.py); `close` then ends the round."""
-    data = tank.get(args.number)
-    if data["state"] != "predicted" or data["rule"]["name"] != "unmeasured-v1":
-        raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
-    commit = tank.prediction_commit(data)
-    if commit is None:
-        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
-    rounds_simulation.store(tank, args.counters, args.run)
-    data["simulation"] = rounds_simulation.simulation_of(tank, data, args.run, commit)
-    data["evidence"] = "simulated"
-    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
-        found = tank.commit(given or "HEAD")
-        if found is None:
-            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
-        data[side]["commit"] = found
-    write_round(tank, data)
-    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
 
 
 def close(tank: Tank, args: argparse.Namespace) -> None:
@@ -311,6 +180,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
+    sub.add_argument(
+        "--reconstructed",
+        metavar="'COMMIT: why'",
+        help="written down after the fact: the commit that made the change, and why there was no round",
+    )
     sub.add_argument("--unmeasured", action="store_true", help="no chip: to be judged on the simulator's counts")
 
     sub = command("predict", predict)
@@ -353,8 +227,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     args = parser().parse_args(argv)
+    tank = Tank(args.root)
     try:
-        args.run_command(Tank(args.root), args)
+        with tank.unchanged_on_refusal() if args.command_name in WRITING else contextlib.nullcontext():
+            args.run_command(tank, args)
     except (RoundError, ValueError) as error:
         print(f"rounds: {error}", file=sys.stderr)
         return 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import math
+import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,8 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 FINAL = ("adopted", "rejected", "inconclusive", "blocked", "superseded")
 VIEWPOINTS = ("performance", "practicality", "theory")
+# A round that was made long ago and written down later had no prediction: its result was known.
+RECONSTRUCTED_TRANSITIONS = TRANSITIONS | {"draft": ("measured",)}
 # What may not change once the prediction is committed.
 FROZEN = ("prediction", "rule", "backend", "kind")
 ENV_KEYS = ("chip", "driver", "versions", "clocks", "flags", "digests")
@@ -41,6 +46,11 @@ SECTIONS = (
     "What would reopen it",
 )
 TODO = "TODO"
+
+
+def transitions(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The steps that a round may take."""
+    return RECONSTRUCTED_TRANSITIONS if "reconstructed" in data else TRANSITIONS
 
 
 class RoundError(Exception):
@@ -95,6 +105,23 @@ class Tank:
     def relative(self, path: Path) -> str:
         """A path as the reader sees it, from the root."""
         return str(path.resolve().relative_to(self.root))
+
+    @contextlib.contextmanager
+    def unchanged_on_refusal(self) -> Iterator[None]:
+        """Puts every file of the record back as it was when the block raises; what it added goes."""
+        before = {path: path.read_bytes() for path in self.dir.rglob("*") if path.is_file()}
+        folders = {path for path in self.dir.rglob("*") if path.is_dir()}
+        try:
+            yield
+        except BaseException:
+            for path in [path for path in self.dir.rglob("*") if path.is_dir() and path not in folders]:
+                shutil.rmtree(path, ignore_errors=True)
+            for path in [path for path in self.dir.rglob("*") if path.is_file() and path not in before]:
+                path.unlink()
+            for path, content in before.items():
+                if not path.is_file() or path.read_bytes() != content:
+                    path.write_bytes(content)
+            raise
 
     # --- runs -----------------------------------------------------------------------------------------
     def samples_path(self, run: str) -> Path:

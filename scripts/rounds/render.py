@@ -150,6 +150,9 @@ def _status(data: dict[str, Any]) -> str:
         )
     else:
         lines.append(f"Base: {side('base')}. Candidate: {side('candidate')}. Rule: {data['rule']['name']}.")
+    if "reconstructed" in data:
+        made = data["reconstructed"]
+        lines.append(f"**Reconstructed from git, measured later**: {made['from'][:9]} made the change. {made['why']}")
     lines.append("Words of its day: [glossary](../../../GLOSSARY.md#words-of-older-pages).")
     return "\n".join(lines)
 
@@ -162,6 +165,8 @@ def _prediction(data: dict[str, Any]) -> str:
             if found
             else "No published expectation in figures."
         )
+    if "reconstructed" in data:
+        return "None: written down after the fact, when the outcome was known. It counts in no calibration."
     prediction = data["prediction"]
     if not prediction:
         return "None yet."
@@ -196,7 +201,7 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
         return simulation.block(data)
     if not found:
         return "None yet."
-    predicted = data["prediction"]["shapes"]
+    predicted = data["prediction"]["shapes"] if data["prediction"] else {}
     rows = []
     for shape in sorted(found["shapes"], key=shape_key):
         entry = found["shapes"][shape]
@@ -216,10 +221,11 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
         ["geomean", f"{mean['base_us']:.2f}", f"{mean['candidate_us']:.2f}", estimate_text(mean), _predicted_text(data)]
     )
     band = f" Noise floor: {noise_band(noise)[0]:.4f} to {noise_band(noise)[1]:.4f}." if noise else ""
+    ahead = f" Prediction committed in {found['prediction_commit'][:9]}." if found["prediction_commit"] else ""
     return (
         f"{found['chip']}, run [{found['run']}](../../runs/{found['run']}), medians of "
         f"{min(e['samples'] for e in found['shapes'].values())} interleaved repeats, 95 % bootstrap intervals "
-        f"({found['draws']} draws). Prediction committed in {found['prediction_commit'][:9]}.{band}\n\n"
+        f"({found['draws']} draws).{ahead}{band}\n\n"
         + table(["M N K", "base, us", "candidate, us", "ratio", "predicted"], rows, 4)
     )
 

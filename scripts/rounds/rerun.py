@@ -1,15 +1,20 @@
-"""Measure a recorded round again: build both commits in worktrees, run its command, apply its rule."""
+"""Measure a recorded round again: build both commits in worktrees, run its command, apply its rule.
+
+Commands of old rounds say `python3`; they get the Python that runs this, which is the one that set-up chose.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.rounds import check, stats
+from scripts.rounds import check, origin, stats
 from scripts.rounds.model import RoundError, Tank, chip_name, env_problems, parse_samples
 
 HOLDS, DIFFERS = 0, 3
@@ -34,9 +39,52 @@ def _remove(tank: Tank, folder: Path) -> None:
     tank.git("worktree", "prune")
 
 
-def _run(command: str, folder: Path, what: str) -> None:
+def _own_python(folder: Path) -> dict[str, str]:
+    """The environment in which `python3`, `python` and make's PYTHON are the Python that runs this."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("python3", "python"):  # scripts: a link would not find a virtual environment's packages
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        script.chmod(0o755)
+    return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "PYTHON": sys.executable}
+
+
+CHIP_HERE = """
+import torch
+if torch.cuda.is_available():
+    print(torch.cuda.get_device_name(), *torch.cuda.get_device_capability())
+"""
+
+
+def chip_here() -> tuple[str, str | None] | None:
+    """Name and compute capability of the CUDA device that torch sees, None without one; RoundError without torch."""
+    done = subprocess.run([sys.executable, "-c", CHIP_HERE], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RoundError(f"{sys.executable} cannot ask for the chip ({why}); set PYTHON to one that has torch")
+    if not done.stdout.strip():
+        return None
+    name, major, minor = done.stdout.strip().rsplit(" ", 2)
+    return name, f"{major}.{minor}"
+
+
+def _require_chip(data: dict[str, Any]) -> None:
+    """RoundError where this machine cannot run the round's backend, before anything is built."""
+    if data["backend"] == "cpu":
+        return
+    found, recorded = chip_here(), data["measurement"]["chip"]
+    if found is None:
+        raise RoundError(
+            f"round {data['number']} was measured on {recorded}; {sys.executable} sees no CUDA device here"
+        )
+    problems = origin.chip_problems(data["backend"], {"chip": found[0], "capability": found[1]})
+    if problems:
+        raise RoundError(f"round {data['number']} was measured on {recorded}: {problems[0]}")
+
+
+def _run(command: str, folder: Path, what: str, environment: dict[str, str]) -> None:
     print(f"{what}: {command}", flush=True)
-    status = subprocess.run(command, shell=True, cwd=folder, check=False).returncode
+    status = subprocess.run(command, shell=True, cwd=folder, env=environment, check=False).returncode
     if status != 0:
         raise RoundError(f"{what} failed with exit status {status}: {command}")
 
@@ -52,17 +100,21 @@ def rerun(tank: Tank, number: int) -> int:
     if not data.get("command"):
         raise RoundError(f"round {number} records no command; give `measure --command`")
     noise = None if data["kind"] == "noise-floor" else check.noise_measurement(tank, data)
+    _require_chip(data)
     work = tank.root / "build" / "rerun" / f"{number:04d}"
     work.mkdir(parents=True, exist_ok=True)
     folders = {side: work / side for side in ("base", "candidate")}
     samples, env_path = work / "samples.jsonl", work / "env.json"
     samples.unlink(missing_ok=True)
     env_path.unlink(missing_ok=True)
+    environment = _own_python(work / "bin")
     try:
         for side, folder in folders.items():
             _worktree(tank, data[side]["commit"], folder)
-            _run(data.get("build", "make build"), folder, f"build {side} ({data[side]['commit'][:9]})")
-        _run(_fill(data, folders, samples, env_path), folders["candidate"], "measure")
+            what = f"build {side} ({data[side]['commit'][:9]})"
+            _run(data.get("build", "make build"), folder, what, environment)
+        command = _fill(data, folders, samples, env_path, tank.root)
+        _run(command, folders["candidate"], "measure", environment)
     finally:
         for folder in folders.values():
             _remove(tank, folder)
@@ -71,8 +123,10 @@ def rerun(tank: Tank, number: int) -> int:
     return _report(data, noise, samples, env_path)
 
 
-def _fill(data: dict[str, Any], folders: dict[str, Path], samples: Path, env_path: Path) -> str:
+def _fill(data: dict[str, Any], folders: dict[str, Path], samples: Path, env_path: Path, root: Path) -> str:
     values = {
+        "root": root,
+        "python": sys.executable,
         "base_dir": folders["base"],
         "candidate_dir": folders["candidate"],
         "base": data["base"]["variant"],

@@ -14,6 +14,7 @@ import torch
 
 from reference.reference import ref_kernel
 from scripts.bench import baselines, compare, cpu, host, provenance
+from scripts.rounds import origin
 
 SHAPE = (40, 72, 128)
 
@@ -400,6 +401,27 @@ def test_the_cpu_bench_writes_its_figures(monkeypatch, tmp_path, capsys):
     assert rows[-1] == ["geometric mean", "", "", "", "2.00", "2.00"]
     said = capsys.readouterr().out
     assert "same job: 2.00 (target 3); matmuls alone: 2.00 (target 1)" in said and "torch" in said
+
+
+def test_the_cpu_bench_writes_samples_of_variants_for_a_round(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(compare, "print_table", lambda *table: None)
+    files = [word for name in ("samples", "env") for word in (f"--{name}", str(tmp_path / name))]
+    words = ["--variants", "auto,portable", "--shapes", "40x72x128", "--repeats", "2", *files]
+    assert cpu.main(words) == 0
+    rows = [json.loads(line) for line in (tmp_path / "samples").read_text().splitlines()]
+    assert sorted((row["variant"], row["repeat"]) for row in rows) == [
+        ("auto", 0), ("auto", 1), ("portable", 0), ("portable", 1),
+    ]  # fmt: skip
+    env = json.loads((tmp_path / "env").read_text())
+    assert env["capability"] is None and set(env["digests"]) == {"auto", "portable"}
+    assert {row["chip"] for row in rows} == {env["chip"]} and {row["digest"] for row in rows} == {
+        *env["digests"].values()
+    }
+    assert origin.chip_problems("cpu", env) == [] and origin.env_problems(env) == []
+    assert origin.line_problems((tmp_path / "samples").read_bytes(), env) == []
+    with pytest.raises(SystemExit):
+        cpu.main(["--variants", "auto"])
+    assert "unknown: --variants auto" in capsys.readouterr().err
 
 
 def test_the_host_bench_takes_the_work_in_c_off(monkeypatch, tmp_path, capsys):

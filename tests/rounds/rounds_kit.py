@@ -1,11 +1,13 @@
 """A record of its own in a temporary repository, for the tests of the rounds and of the history."""
 
+import hashlib
 import json
 import random
 import shutil
 import subprocess
 from pathlib import Path
 
+from scripts.common.sources import source_digest
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands as rounds
 from scripts.rounds.model import Tank, write_json
@@ -13,13 +15,27 @@ from scripts.rounds.model import Tank, write_json
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
 TIMES = {"v0": 1.0, "v0-again": 1.0, "deep": 0.9, "same": 0.9999, "mixed": 0.9, "cublas_one_gemm": 0.8}
+PROGRAM = "scripts/bench/compare.py"
+PROGRAM_TEXT = "print('times variants')\n"
+KERNELS = ("v0", "deep", "same", "mixed")  # each a commit of a tank, tagged by its name
+
+
+def kernel_digest(variant):
+    """The digest of the sources that a variant of TIMES was built from."""
+    kernel = variant.removesuffix("-again")
+    return source_digest([("submission/kernel.c", f"{kernel}\n".encode())])
+
+
 ENV = {
     "chip": "NVIDIA H200",
+    "capability": "9.0",
     "driver": "test",
     "versions": {},
-    "clocks": {},
+    "clocks": {"sm_mhz_while_timing": 1980},
     "flags": "",
-    "digests": {},
+    "host": "x86_64-0123456789ab",
+    "program": {"path": PROGRAM, "sha256": hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()},
+    "digests": {variant: kernel_digest(variant) for variant in TIMES},
 }
 
 
@@ -39,7 +55,7 @@ def commit(root, subject="step"):
     return git(root, "rev-parse", "HEAD")
 
 
-def sample_lines(seed=1, repeats=20, spread=0.002, factors=None):
+def sample_lines(seed=1, repeats=20, spread=0.002, factors=None, chip=ENV["chip"]):
     """Interleaved samples of TIMES' variants; `mixed` is 5 % slower on one shape. The noise is seeded."""
     rng = random.Random(seed)
     lines = []
@@ -49,13 +65,18 @@ def sample_lines(seed=1, repeats=20, spread=0.002, factors=None):
                 worse = 1.05 / factor if variant == "mixed" and index == 2 else 1.0
                 us = 40.0 * (1 + index) * factor * worse * rng.gauss(1.0, spread)
                 extents = [int(part) for part in shape.split("x")]
-                lines.append(json.dumps({"shape": extents, "variant": variant, "repeat": repeat, "us": round(us, 3)}))
+                line = {"shape": extents, "variant": variant, "repeat": repeat, "us": round(us, 3), "sm_mhz": 1980}
+                line |= {"program": PROGRAM, "digest": kernel_digest(variant), "host": ENV["host"], "chip": chip}
+                lines.append(json.dumps(line))
     return "\n".join(lines) + "\n"
 
 
 def make_tank(root):
-    """A repository of its own with the inherited rounds and one commit."""
+    """A repository of its own with the inherited rounds, a commit for each of KERNELS, and the program that times."""
     root.mkdir()
+    for path, text in ((PROGRAM, PROGRAM_TEXT), ("submission/kernel.c", "")):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(text)
     shutil.copytree(ROOT / "eval" / "cases", root / "eval" / "cases")
     (root / "shark_tank").mkdir()
     for name in ("README.md", "LEARNINGS.md", "targets.json"):
@@ -68,6 +89,10 @@ def make_tank(root):
         "# Learnings\n\n- Check first ([0003](rounds/0003-is-the-kernel-right/round.md)).\n"
     )
     git(root, "init", "-q")
+    for kernel in KERNELS:
+        (root / "submission" / "kernel.c").write_text(f"{kernel}\n")
+        commit(root, kernel)
+        git(root, "tag", kernel)
     tank = Tank(root)
     rounds.render(tank)
     commit(root, "start")
@@ -75,6 +100,11 @@ def make_tank(root):
 
 
 def run(tank, *args):
+    """A command; a measurement names the commits of its variants where it does not say others."""
+    if args[0] == "measure" and "--base-commit" not in args:
+        data = tank.get(args[1])
+        for side in ("base", "candidate"):
+            args += (f"--{side}-commit", data[side]["variant"].removesuffix("-again"))
     return rounds.main(["--root", str(tank.root), *map(str, args)])
 
 
@@ -97,11 +127,16 @@ def new_predicted(tank, slug, base, candidate, *more, interval="0.85:0.95"):
     return number
 
 
+def env_of(tank, **changes):
+    """env.json of a run taken at HEAD."""
+    return ENV | {"commit": git(tank.root, "rev-parse", "HEAD")} | changes
+
+
 def write_run(tank, **kwargs):
     """Raw samples and env.json outside the repository, as a GPU machine hands them over."""
     samples, env = tank.root.parent / "samples.jsonl", tank.root.parent / "env.json"
     samples.write_text(sample_lines(**kwargs))
-    write_json(env, ENV)
+    write_json(env, env_of(tank))
     return samples, env
 
 

@@ -2,12 +2,14 @@
 
 import gzip
 import shutil
+import sys
 
 import pytest
 
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands as rounds
 from scripts.rounds import render as rounds_render
+from scripts.rounds import rerun
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, read_bytes, write_json
 from tests.rounds.rounds_kit import (
@@ -15,6 +17,7 @@ from tests.rounds.rounds_kit import (
     ROOT,
     commit,
     edit,
+    env_of,
     finish,
     git,
     make_tank,
@@ -140,8 +143,8 @@ def test_measure_is_refused_until_the_prediction_is_committed(tank, capsys):
 
 def test_measure_wants_another_chip_to_have_its_own_noise_floor(measured, capsys):
     number = new_predicted(measured, "other-chip", "v0", "deep", "--noise-round", 4)
-    samples, env = write_run(measured, seed=2)
-    write_json(env, ENV | {"chip": "NVIDIA H100"})
+    samples, env = write_run(measured, seed=2, chip="NVIDIA H100")
+    write_json(env, env_of(measured, chip="NVIDIA H100"))
     assert run(measured, "measure", number, "--samples", samples, "--env", env) == 1
     assert "noise floor is of 'H200'" in capsys.readouterr().err
 
@@ -182,6 +185,7 @@ def test_prediction_committed_after_the_measurement_is_found(measured):
     """The samples are already in git when the prediction is written: the record must not pass."""
     number = new_predicted(measured, "hindsight", "v0", "deep", "--noise-round", 4)
     samples, env = write_run(measured)
+    write_json(env, measured.env("shared"))
     assert run(measured, "measure", number, "--samples", samples, "--env", env) == 0
     finish(measured, number)
     assert "which does not come after the prediction" in problems_of(measured)
@@ -217,7 +221,7 @@ def test_altered_samples_are_found(measured):
 
 
 def test_altered_env_is_found(measured):
-    write_json(measured.runs_dir / "shared" / "env.json", ENV | {"driver": "other"})
+    write_json(measured.runs_dir / "shared" / "env.json", env_of(measured, driver="other"))
     assert "digest differs from measurement.env_sha256" in problems_of(measured)
 
 
@@ -317,7 +321,8 @@ def test_without_full_history_the_check_says_what_it_left_out(measured, tmp_path
 
 # --- rerun --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("factor", "status", "words"), [(0.9, 0, "the verdict holds"), (1.1, 3, "does not hold")])
-def test_rerun_builds_both_commits_and_judges_again(measured, capsys, factor, status, words):
+def test_rerun_builds_both_commits_and_judges_again(measured, capsys, monkeypatch, factor, status, words):
+    monkeypatch.setattr(rerun, "chip_here", lambda: ("NVIDIA H200", "9.0"))
     (measured.root / "samples.src").write_text(sample_lines(seed=5, factors={"v0": 1.0, "deep": factor}))
     write_json(measured.root / "env.src", ENV)
     head = commit(measured.root)
@@ -335,6 +340,46 @@ def test_rerun_builds_both_commits_and_judges_again(measured, capsys, factor, st
     assert exit_.value.code == status
     assert words in capsys.readouterr().out
     assert git(measured.root, "worktree", "list").count("\n") == 0
+
+
+def test_rerun_runs_old_commands_with_the_python_that_runs_it(measured, monkeypatch, capfd):
+    monkeypatch.setattr(rerun, "chip_here", lambda: ("NVIDIA H200", "9.0"))
+    show = "-c 'import sys; print(sys.prefix, sys.executable)'"
+    edit(measured, 5, lambda data: data.update(build=f"python3 {show}; $PYTHON {show}", command=f"python {show}"))
+    assert run(measured, "rerun", 5) == 1
+    said = capfd.readouterr()
+    assert "the recorded command wrote no samples.jsonl" in said.err
+    shown = [line.split() for line in said.out.splitlines() if line.startswith(sys.prefix)]
+    assert [prefix for prefix, _ in shown] == [sys.prefix] * 5
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, "sees no CUDA device here"),
+        (("NVIDIA GeForce RTX 5090", "12.0"), "which the backend hopper does not run on"),
+        (("NVIDIA B200", "10.0"), "which the backend hopper does not run on"),
+    ],
+)
+def test_rerun_asks_for_the_chip_before_it_builds(measured, monkeypatch, capsys, found, words):
+    monkeypatch.setattr(rerun, "chip_here", lambda: found)
+    edit(measured, 5, lambda data: data.update(build="touch ../../../built", command="true"))
+    assert run(measured, "rerun", 5) == 1
+    assert (
+        f"was measured on H200{';' if found is None else ':'} " in (said := capsys.readouterr().err) and words in said
+    )
+    assert not (measured.root / "build").exists()
+
+
+def test_rerun_without_torch_names_the_python(measured, monkeypatch, tmp_path, capsys):
+    bare = tmp_path / "python-without-torch"
+    bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr(rerun.sys, "executable", str(bare))
+    edit(measured, 5, lambda data: data.update(command="true"))
+    assert run(measured, "rerun", 5) == 1
+    said = capsys.readouterr().err
+    assert str(bare) in said and "No module named 'torch'" in said and "set PYTHON" in said
 
 
 def test_rerun_without_a_recorded_command_says_so(measured, capsys):

@@ -292,6 +292,6 @@ def test_a_repetition_says_where_its_environment_lacks_something(hopper, tmp_pat
 def test_the_places_of_a_command_are_filled_and_quoted(hopper, tmp_path):
     hopper["command"] = "{base_dir} {candidate_dir} {base} {candidate} {samples} {env} {other}"
     folders = {"base": tmp_path / "a b", "candidate": tmp_path / "c"}
-    filled = rerun._fill(hopper, folders, tmp_path / "s", tmp_path / "e")
+    filled = rerun._fill(hopper, folders, tmp_path / "s", tmp_path / "e", tmp_path)
     base, candidate = hopper["base"]["variant"], hopper["candidate"]["variant"]
     assert filled == f"'{tmp_path}/a b' {tmp_path}/c {base} {candidate} {tmp_path}/s {tmp_path}/e {{other}}"

@@ -1,0 +1,184 @@
+"""The steps of a round that write measurements and counts to the record, and what every step ends with."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from scripts.rounds import check as rounds_check
+from scripts.rounds import origin
+from scripts.rounds import simulation as rounds_simulation
+from scripts.rounds import stats as rounds_stats
+from scripts.rounds.model import (
+    RoundError,
+    Tank,
+    benchmark_shapes,
+    chip_name,
+    digest,
+    env_problems,
+    parse_samples,
+    read_bytes,
+    transitions,
+    write_json,
+)
+
+
+def today() -> str:
+    """The date of a step."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def advance(data: dict[str, Any], state: str) -> None:
+    """Move a round to a state; RoundError when the rules do not allow that step."""
+    following = transitions(data)[data["state"]]
+    if state not in following:
+        allowed = ", ".join(following) or "nothing"
+        raise RoundError(f"round {data['number']}: cannot go from {data['state']} to {state}; allowed: {allowed}")
+    data["state"] = state
+    data["history"].append({"state": state, "date": today()})
+
+
+def write_round(tank: Tank, data: dict[str, Any]) -> None:
+    """Save round.json, then bring round.md and the tables up to date."""
+    tank.save(data)
+    render(tank)
+
+
+def render(tank: Tank) -> None:
+    """Regenerate every generated block; the text around them is not touched."""
+    for path, text in rounds_check.expected_texts(tank).items():
+        path.write_text(text)
+    if rounds_check.plot_problems(tank):
+        # Only now: matplotlib takes long to import, and is not needed to run rounds whose plot is current.
+        from scripts.history import site
+
+        site.write_progress(tank, tank.dir / "progress.png")
+
+
+def read_run(samples: Path, env_path: Path) -> tuple[bytes, dict[str, Any]]:
+    """A run as a GPU machine hands it over: raw samples and environment, both of the form asked for."""
+    content, env_bytes = read_bytes(samples), read_bytes(env_path)
+    try:
+        env = json.loads(env_bytes)
+    except json.JSONDecodeError as error:
+        raise RoundError(f"{env_path}: {error}") from error
+    problems = env_problems(env)
+    if problems:
+        raise RoundError(f"{env_path}: " + "; ".join(problems))
+    parse_samples(content, str(samples))
+    return content, env
+
+
+def store_run(tank: Tank, content: bytes, env: dict[str, Any], name: str | None) -> str:
+    """Put a run's samples and environment under shark_tank/runs once; returns the run's name."""
+    wanted = digest(content)
+    for stored in sorted(tank.runs_dir.glob("*/samples.jsonl.gz")):
+        if digest(read_bytes(stored)) == wanted:
+            if name not in (None, stored.parent.name):
+                raise RoundError(f"--run {name}: these samples are already stored as {stored.parent.name}")
+            if tank.env(stored.parent.name) != env:
+                raise RoundError(f"env: not the env.json stored with these samples in {stored.parent.name}")
+            return stored.parent.name
+    run = name or f"{today()}-{wanted[:8]}"
+    folder = tank.runs_dir / run
+    if folder.exists():
+        raise RoundError(f"run {run} exists with other samples; give another --run")
+    folder.mkdir(parents=True)
+    (folder / "samples.jsonl.gz").write_bytes(gzip.compress(content, mtime=0))
+    write_json(folder / "env.json", env)
+    return run
+
+
+def _may_be_measured(tank: Tank, args: argparse.Namespace, data: dict[str, Any]) -> str | None:
+    """The commit of the round's prediction, None for a reconstructed round; RoundError where it may not be measured."""
+    before = "draft" if "reconstructed" in data else "predicted"
+    if data["state"] != before:
+        raise RoundError(f"round {args.number} is {data['state']}; only a {before} round can be measured")
+    for side in ("base", "candidate"):
+        given = getattr(args, side)
+        if given and given != data[side]["variant"]:
+            raise RoundError(
+                f"--{side} {given}: the committed prediction is about {data[side]['variant']!r}; commit a changed "
+                "prediction first"
+            )
+    if data["rule"]["name"] == "unmeasured-v1":
+        raise RoundError(f"round {args.number} is to end without times; measure the idea in a new round")
+    if "reconstructed" in data:
+        return None
+    commit = tank.prediction_commit(data)
+    if commit is None:
+        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then measure")
+    return commit
+
+
+def _name_commits(tank: Tank, args: argparse.Namespace, data: dict[str, Any], env: dict[str, Any]) -> None:
+    """Commits of base and candidate: given, or named before the variant's slash, or that of env.json."""
+    taken = tank.commit(str(env.get("commit", ""))) or tank.commit("HEAD")
+    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
+        if given and not tank.commit(given):
+            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
+        before, slash, _ = data[side]["variant"].partition("/")
+        named = tank.commit(before) if slash else None
+        data[side]["commit"] = tank.commit(given or data[side]["commit"] or "") or named or taken
+
+
+def measure(tank: Tank, args: argparse.Namespace) -> None:
+    """Take in raw samples: ratios, verdict by the rule fixed in advance, generated blocks."""
+    data = tank.get(args.number)
+    commit = _may_be_measured(tank, args, data)
+    noise = tank.get(data["rule"]["noise_round"]) if data["rule"]["name"] == "faster-v1" else None
+    band = rounds_check.noise_measurement(tank, data) if noise else None
+    content, env = read_run(args.samples, args.env)
+    found = rounds_stats.compare(
+        parse_samples(content, str(args.samples)), data["base"]["variant"], data["candidate"]["variant"]
+    )
+    missing = [shape for shape in benchmark_shapes(tank.root) if shape not in found["shapes"]]
+    if missing:
+        raise RoundError(f"samples lack the benchmark shapes {', '.join(missing)}")
+    _name_commits(tank, args, data, env)
+    run = store_run(tank, content, env, args.run)
+    other_floor = origin.noise_problems(data, noise, env) if noise else []
+    origin.require(other_floor + origin.origin_problems(tank, data, env, content, run))
+    data["measurement"] = {
+        "run": run,
+        "samples_sha256": digest(content),
+        "env_sha256": digest((tank.runs_dir / run / "env.json").read_bytes()),
+        "chip": chip_name(env),
+        "prediction_commit": commit,
+        **found,
+    }
+    data["evidence"] = f"measured:{chip_name(env)}"
+    if args.command:
+        data["command"] = args.command
+        data["build"] = args.build
+    advance(data, "measured")
+    state, reason = rounds_check.judge(data, band)
+    data["verdict"] = {"state": state, "reason": reason, "why": args.why or ""}
+    advance(data, state)
+    write_round(tank, data)
+    print(f"round {args.number}: {state}: {reason}")
+    print("Now fill Verdict, Cost and reopen_if, run `rounds.py render` and `rounds.py check`, and commit.")
+
+
+def simulate(tank: Tank, args: argparse.Namespace) -> None:
+    """Take in the simulator's counts (scripts/cost_model/counters.py); `close` then ends the round."""
+    data = tank.get(args.number)
+    if data["state"] != "predicted" or data["rule"]["name"] != "unmeasured-v1":
+        raise RoundError(f"round {args.number}: only a predicted round of rule unmeasured-v1 takes counts")
+    commit = tank.prediction_commit(data)
+    if commit is None:
+        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
+    rounds_simulation.store(tank, args.counters, args.run)
+    data["simulation"] = rounds_simulation.simulation_of(tank, data, args.run, commit)
+    data["evidence"] = "simulated"
+    for side, given in (("base", args.base_commit), ("candidate", args.candidate_commit)):
+        found = tank.commit(given or "HEAD")
+        if found is None:
+            raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
+        data[side]["commit"] = found
+    write_round(tank, data)
+    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
