@@ -26,7 +26,14 @@ class Area:
 AREAS: dict[str, Area] = {
     "core": Area(
         ("submission/core/*.[ch]", "submission/custom_kernel.h"),
-        ("test_abi.py", "test_abi_limits.py", "test_backend_choice.py", "test_shim.py", "test_cpu_threads.py"),
+        (
+            "test_abi.py",
+            "test_abi_limits.py",
+            "test_backend_choice.py",
+            "test_shim.py",
+            "test_cpu_threads.py",
+            "test_gpu_launches.py",  # rounding up, and what else the GPUs' host code takes from there
+        ),
         (LIBRARY,),
     ),
     "cpu": Area(
@@ -46,7 +53,8 @@ AREAS: dict[str, Area] = {
         ),
         (
             "test_tile_selection.py",
-            "test_gpu_host.py",
+            "test_gpu_devices.py",
+            "test_gpu_launches.py",
             "test_hopper.py",
             "test_blackwell_host.py",
             "test_gpu_refusals.py",

@@ -1,0 +1,46 @@
+"""The library's objects with the fake CUDA runtime, made once a session."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, Fake
+
+
+@pytest.fixture(scope="session")
+def library_on_a_fake_runtime(root, tmp_path_factory):
+    """The library's objects with the fake runtime."""
+    build = root / os.environ.get("BUILD", "build")
+    sources = [
+        path for part in ("core", "cpu", "gpu", HOPPER, BLACKWELL) for path in (root / "submission" / part).glob("*.c*")
+    ]
+    objects = [(build / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
+    objects = [path for path in objects if path.is_file()]
+    if {HOPPER, BLACKWELL} - {path.parent.name for path in objects}:
+        pytest.skip("the GPU backends are not built here")
+    nvcc = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
+    if nvcc.returncode != 0:
+        pytest.skip(nvcc.stderr.strip())
+    folder = tmp_path_factory.mktemp("fake_cudart")
+    (folder / "empty.cu").touch()
+    dry = subprocess.run([nvcc.stdout.strip(), "--dryrun", "-c", folder / "empty.cu"], capture_output=True, text=True)
+    include = Path(re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.M)[1]) / "include"
+    flags = ["-D_GNU_SOURCE", "-isystem", include, "-std=c11", "-fPIC", "-pthread", "-Wall", "-Werror"]
+    flags += ["-shared", "-Wl,-Bsymbolic"]  # or the CUDA runtime of a torch in this process takes the fake one's place
+    source = root / "tests" / "submission" / "c" / "fake_cudart.c"
+    subprocess.run(["gcc", *flags, "-o", folder / "fake.so", source, *objects, "-lm"], check=True)
+    return folder / "fake.so"
+
+
+@pytest.fixture
+def fake(library_on_a_fake_runtime, tmp_path, monkeypatch):
+    for name in ("HOPPER", "BLACKWELL"):
+        for what in ("CONFIG", "DEPENDENT_LAUNCH"):
+            monkeypatch.delenv(f"NVFP4_{name}_{what}", raising=False)
+    monkeypatch.delenv("NVFP4_BACKEND", raising=False)
+    return Fake(library_on_a_fake_runtime, tmp_path)

@@ -1,0 +1,216 @@
+"""Which device a GPU backend takes, and how it ends where the CUDA runtime fails."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import pytest
+
+from tests.submission.cpu_kit import BLOCKED, DEVICE, OK, OUT_OF_MEMORY, ROWS, UNAVAILABLE, UNSUPPORTED, Args
+from tests.submission.gpu.fake_gpu import (
+    ADDRESS,
+    BACKENDS,
+    BLACKWELL,
+    BROKEN,
+    CHIPS,
+    HOPPER,
+    LAYOUTS,
+    MEMORY_ALLOCATION,
+)
+
+# --- devices ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [(90, HOPPER), (100, BLACKWELL), (80, None), (89, None), (91, None), (101, None), (120, None)],
+)
+def test_each_backend_runs_on_its_own_chips(fake, capability, name):
+    fake.devices([(capability, 77)])
+    for backend, needed in ((HOPPER, "9.0"), (BLACKWELL, "10.0( or 10.3)?")):
+        available, detail = fake.query(backend)
+        told = rf"CUDA device 0, compute capability {capability // 10}\.{capability % 10}, 77 SMs"
+        assert available == (backend == name)
+        assert re.fullmatch(told if backend == name else rf"{told}; it needs {needed}", detail), detail
+        status, message = fake.call(backend, device=0)
+        assert status == (OK if backend == name else UNAVAILABLE), message
+        if backend != name:
+            assert message.endswith(f"cannot run here: {detail}")
+
+
+@BACKENDS
+def test_the_query_finds_the_first_of_several_devices_that_will_do(fake, name):
+    capability, sms = CHIPS[name]
+    fake.devices([(80, 1), (capability, sms), (capability, 5)])
+    assert fake.query(name) == (
+        1,
+        f"CUDA device 1, compute capability {capability // 10}.{capability % 10}, {sms} SMs",
+    )
+    fake.devices([(80, 1), (70, 2)])
+    available, detail = fake.query(name)
+    assert not available
+    assert detail.startswith("CUDA device 1, compute capability 7.0, 2 SMs; it needs ")
+
+
+@BACKENDS
+def test_a_machine_without_devices_or_driver_is_told(fake, name):
+    fake.devices([])
+    assert fake.query(name) == (0, "no CUDA device (no error)")
+    status, message = fake.call(name, device=0)
+    assert status == UNAVAILABLE
+    assert message.endswith("cannot run here: CUDA device 0: it broke")
+    fake.devices([CHIPS[name]])
+    fake.fail("cudaGetDeviceCount")
+    fake.core.fake_clear_log()
+    assert fake.query(name) == (0, "no CUDA device (it broke)")
+    assert ["get_last_error", BROKEN] in fake.log("get_last_error"), "a later call is not blamed for it"
+
+
+@BACKENDS
+@pytest.mark.parametrize("successes", [0, 1, 2])
+def test_a_device_that_cannot_be_asked_is_unavailable(fake, name, successes):
+    fake.devices([CHIPS[name]])
+    fake.fail("cudaDeviceGetAttribute", successes=successes)
+    status, message = fake.call(name, device=0)
+    assert status == UNAVAILABLE
+    assert fake.log() == [["failed", "cudaDeviceGetAttribute"]] * 2 or successes
+    fake.fail("cudaDeviceGetAttribute", successes=successes)
+    assert fake.query(name)[0] == 0
+    assert "CUDA device 0" in message
+
+
+def test_the_device_decides_without_a_name(fake):
+    for device, kernel in ((0, "hopper"), (1, "blackwell")):
+        args = Args(ctypes.sizeof(Args), 0, device, BLOCKED, 300, 500, 320, 3, **ADDRESS)
+        fake.core.fake_clear_log()
+        assert fake.core.custom_kernel(ctypes.byref(args)) == OK
+        dequantizes = any(line[2:5] == [300, 1, 3] for line in fake.log("launch"))
+        assert dequantizes == (kernel == "hopper"), "Hopper dequantizes A first"
+    fake.devices([(80, 1)])
+    args = Args(ctypes.sizeof(Args), 0, 0, BLOCKED, 300, 500, 320, 3, **ADDRESS)
+    assert fake.core.custom_kernel(ctypes.byref(args)) == UNAVAILABLE
+    assert (
+        fake.core.custom_kernel_message()
+        .decode()
+        .endswith("can run on CUDA device 0: CUDA device 0, compute capability 8.0, 1 SMs; it needs 9.0")
+    )
+
+
+@BACKENDS
+def test_the_callers_current_device_is_left_or_made_current_again(fake, name):
+    fake.devices([CHIPS[name]] * 3)
+    fake.number("current").value = 2
+    assert fake.call(name, device=2)[0] == OK
+    assert fake.log("set_device") == []
+    assert fake.call(name, device=1)[0] == OK
+    log = fake.log()
+    assert log[0] == ["set_device", 1] and log[-1] == ["set_device", 2]
+    assert fake.log("set_device") == [["set_device", 1], ["set_device", 2]]
+    fake.fail("cudaLaunchKernelExC")
+    assert fake.call(name, device=0)[0] == DEVICE
+    assert fake.log("set_device") == [["set_device", 0], ["set_device", 2]]
+    assert fake.number("current").value == 2
+
+
+@BACKENDS
+def test_sixty_four_devices_can_be_told_apart(fake, name):
+    fake.devices([CHIPS[name]] * 70)
+    assert fake.call(name, device=63)[0] == OK
+    status, message = fake.call(name, device=64)
+    assert status == UNSUPPORTED
+    assert message == "device is 64; expected at most 63"
+    assert fake.log() == []
+
+
+@BACKENDS
+@LAYOUTS
+def test_each_device_has_its_own_pool_and_its_own_permission_for_shared_memory(fake, name, layout):
+    fake.devices([CHIPS[name]] * 3)
+    for device in (0, 2, 0, 1, 2):
+        first = device not in getattr(fake, "met", set())
+        fake.met = {*getattr(fake, "met", ()), device}
+        assert fake.call(name, device=device, layout=layout)[0] == OK
+        needs_scratch = name == HOPPER or layout == ROWS
+        keep_all = 2**64 - 1
+        pool = [["pool_create", 1, 0, 1, device], ["pool_set", 1000 + device, 1, keep_all]]
+        assert fake.log("pool_create", "pool_set") == (pool if first and needs_scratch else [])
+        assert [line[2] for line in fake.log("malloc")] == ([1000 + device] if needs_scratch else [])
+        assert len(fake.log("allow")) == ((7 if name == BLACKWELL else 1) if first else 0)
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+FUNCTIONS = {
+    "cudaGetDevice": {HOPPER, BLACKWELL},
+    "cudaSetDevice": {HOPPER, BLACKWELL},
+    "cudaMemPoolCreate": {HOPPER, BLACKWELL},
+    "cudaMemPoolSetAttribute": {HOPPER, BLACKWELL},
+    "cudaMallocFromPoolAsync": {HOPPER, BLACKWELL},
+    "cudaGetDriverEntryPointByVersion": {HOPPER, BLACKWELL},
+    "cudaFuncSetAttribute": {HOPPER, BLACKWELL},
+    "cudaLaunchKernelExC": {HOPPER, BLACKWELL},
+    "cudaFreeAsync": {HOPPER, BLACKWELL},
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize(("error", "status"), [(BROKEN, DEVICE), (MEMORY_ALLOCATION, OUT_OF_MEMORY)])
+def test_a_failed_call_of_the_runtime_ends_the_call_and_leaves_nothing_behind(fake, name, function, error, status):
+    fake.number("current").value = 1 if name == HOPPER else 0
+    device = 1 - fake.number("current").value
+    fake.fail(function, error)
+    got, message = fake.call(name, device=device, layout=ROWS)
+    assert got == status
+    said = "cudaErrorMemoryAllocation (out of memory)" if error == MEMORY_ALLOCATION else "cudaErrorFake (it broke)"
+    assert re.fullmatch(rf"{function}\(.*\): {re.escape(said)}", message), message
+    assert ["get_last_error", error] in fake.log("get_last_error"), "the error is taken from the runtime"
+    assert len(fake.log("malloc")) == len(fake.log("free")), "scratch memory is given back"
+    assert fake.number("current").value == 1 - device, "the caller's device is current"
+    if function not in ("cudaLaunchKernelExC", "cudaFreeAsync"):
+        assert fake.log("launch") == []
+    fake.fail()
+    assert fake.call(name, device=device, layout=ROWS)[0] == OK, "the next call goes well"
+    assert fake.log("launch")
+
+
+@BACKENDS
+def test_of_two_failures_the_first_is_told(fake, name):
+    fake.fail("cudaLaunchKernelExC", MEMORY_ALLOCATION)
+    status, message = fake.call(name, layout=ROWS)
+    assert (status, message.split("(")[0]) == (OUT_OF_MEMORY, "cudaLaunchKernelExC")
+    fake.number("current").value = 1 if name == HOPPER else 0
+    fake.fail("cudaSetDevice", successes=1)
+    status, message = fake.call(name, layout=ROWS)
+    assert status == DEVICE
+    assert message.startswith("cudaSetDevice"), "the caller's device could not be made current again"
+
+
+@BACKENDS
+@pytest.mark.parametrize("successes", [1, 2])
+def test_a_later_launch_that_fails_ends_the_call(fake, name, successes):
+    fake.fail("cudaLaunchKernelExC", successes=successes)
+    launches = 3 if name == HOPPER else 2
+    status, _ = fake.call(name, layout=ROWS)
+    assert status == (DEVICE if successes < launches else OK)
+    assert len(fake.log("launch")) == min(successes, launches)
+    assert len(fake.log("free")) == 1
+
+
+@BACKENDS
+def test_a_refused_tensor_map_is_told_by_its_tensor(fake, name):
+    tensors = ("a", "b1", "b2") if name == HOPPER else ("a", "b1", "b2", "sfa", "sfb1", "sfb2")
+    for successes, tensor in enumerate(tensors):
+        fake.fail("cuTensorMapEncodeTiled", successes=successes)
+        assert fake.call(name) == (DEVICE, f"cuTensorMapEncodeTiled of {tensor} failed with CUresult 1")
+        assert fake.log("launch") == []
+    fake.fail()
+    assert fake.call(name)[0] == OK
+
+
+def test_a_failed_question_for_sms_ends_the_call(fake):
+    fake.fail("cudaDeviceGetAttribute", successes=3)  # those of the choice of a backend
+    status, message = fake.call(HOPPER)
+    assert status == DEVICE
+    assert message.startswith("cudaDeviceGetAttribute(")

@@ -1,0 +1,296 @@
+"""What a GPU backend launches: grids, tiles, tensor maps, limits."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from tests.submission.cpu_kit import ARGUMENT, INPUTS, OK, ROWS, UNAVAILABLE, UNSUPPORTED, Args
+from tests.submission.gpu.fake_gpu import (
+    ADDRESS,
+    BACKENDS,
+    BLACKWELL,
+    CHIPS,
+    CLUSTERS,
+    HOPPER,
+    LAYOUTS,
+    NUMBERS,
+    QUEUE,
+    SCRATCH,
+    round_up,
+    template_numbers,
+    tiles_of,
+    up,
+    with_tile,
+)
+
+# --- launches -----------------------------------------------------------------------------------------
+
+
+def permute_launch(tiles_k, most_rows, slices):
+    """Two times 128 threads, a row of a tile each, and two tiles along K a thread."""
+    return [up(tiles_k, 4), up(most_rows, 128), slices, 256, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]
+
+
+PROBLEMS = [(300, 500, 1088, 3), (1, 1, 1024, 1), (128, 192, 960, 2), (257, 97, 2048, 1)]
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", PROBLEMS)
+def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
+    m, n, k, batches = shape
+    for tile, (warpgroups, m_blocks, tile_m, stages, splits) in tiles_of(tiles, HOPPER).items():
+        with_tile(monkeypatch, HOPPER, tile)
+        assert fake.call(HOPPER, None, *shape, layout)[0] == OK
+        tile_n = 32 * m_blocks * warpgroups
+        padded_k = round_up(k, 128)
+        permutes = layout == ROWS or padded_k != k
+        a_bytes = round_up(batches * m * padded_k * 2, 256)
+        scale_bytes = round_up(batches * round_up(n, 128) * padded_k // 16, 256) if permutes else 0
+        assert fake.log("malloc") == [["malloc", a_bytes + 2 * scale_bytes, 1000, QUEUE]]
+        units = padded_k // 128 * 16
+        threads = min(units, 1024)
+        launches = [[m, up(units, threads), batches, threads, 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
+        if permutes:
+            launches += [permute_launch(padded_k // 64, n, 2 * batches)]
+        grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
+        resources = tiles.table[HOPPER]["resources"][tile]
+        gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, splits, 1, 1, 1, 1]
+        assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
+        kernels = [line[1] for line in fake.log("launch")]
+        assert template_numbers(kernels[-1], 5) == (warpgroups, m_blocks, tile_m, stages, splits)
+        assert len(set(kernels)) == len(kernels)
+        maps = [line[1:] for line in fake.log("encode")]
+        b_map = [n, batches, k // 2, k // 2 * n, 64, tile_n, 1, 1, 1, 1, 0, 0, 3, 0]
+        assert maps == [
+            [6, 3, SCRATCH, padded_k, m, batches, 2 * padded_k, 2 * padded_k * m, 64, tile_m, 1, 1, 1, 1, 0, 3, 3, 0],
+            *([0, 3, ADDRESS[b], k // 2, *b_map] for b in ("b1", "b2")),
+        ]
+        assert fake.kinds()[-1] == "free" and fake.log("free") == [["free", 1, QUEUE]]
+        assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", PROBLEMS)
+def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
+    m, n, k, batches = shape
+    for tile, (columns, stages, ctas, tail, splits) in tiles_of(tiles, BLACKWELL).items():
+        with_tile(monkeypatch, BLACKWELL, tile)
+        status, message = fake.call(BLACKWELL, None, *shape, layout)
+        assert status == OK, message
+        tiles_k = k // 64
+        sfa_tiles, sfb_tiles = up(m, 128) * tiles_k, up(n, 128) * tiles_k
+        sfa_bytes, sfb_bytes = (round_up(batches * count * 512, 256) for count in (sfa_tiles, sfb_tiles))
+        launches, places = [], [ADDRESS[name] for name in ("sfa", "sfb1", "sfb2")]
+        if layout == ROWS:
+            places = [SCRATCH, SCRATCH + sfa_bytes, SCRATCH + sfa_bytes + sfb_bytes]
+            assert fake.log("malloc") == [["malloc", sfa_bytes + 2 * sfb_bytes, 1001, QUEUE]]
+            assert fake.log("free") == [["free", 1, QUEUE]] and fake.kinds()[-2] == "free"
+            launches = [permute_launch(tiles_k, max(m, n), 3 * batches)]
+        else:
+            assert fake.log("malloc", "free", "pool_create") == []
+        resources = tiles.table[BLACKWELL]["resources"][tile]
+        grid = [round_up(up(m, 128), ctas) * splits, up(n, columns), batches]
+        gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, ctas * splits, 1, 1, 1, 1]
+        assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
+        assert template_numbers(fake.log("launch")[-1][1], 5) == (columns, stages, ctas, tail, splits)
+        maps = [line[1:] for line in fake.log("encode")]
+        fp4 = [("a", m, 128), ("b1", n, columns // ctas), ("b2", n, columns // ctas)]
+        scales = list(zip(places, (sfa_tiles, sfb_tiles, sfb_tiles), strict=True))
+        half_k = k // 2
+        assert maps == [
+            *(
+                [0, 3, ADDRESS[x], half_k, rows, batches, half_k, half_k * rows, 128, box, 1, 1, 1, 1, 0, 3, 3, 0]
+                for x, rows, box in fp4
+            ),
+            *(
+                [1, 3, place, 256, count, batches, 512, 512 * count, 256, 4, 1, 1, 1, 1, 0, 0, 3, 0]
+                for place, count in scales
+            ),
+        ]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("value", "on"), [(None, 1), ("", 1), ("1", 1), ("0", 0), ("00", 1), ("no", 1)])
+def test_dependent_launch_is_on_unless_the_environment_says_0(fake, monkeypatch, name, value, on):
+    if value is not None:
+        monkeypatch.setenv(f"NVFP4_{name.upper()}_DEPENDENT_LAUNCH", value)
+    assert fake.call(name, layout=ROWS)[0] == OK
+    launches = fake.log("launch")
+    assert len(launches) == (3 if name == HOPPER else 2)
+    assert {line[-2] for line in launches} == {on}
+
+
+@BACKENDS
+def test_a_large_permutation_keeps_to_the_grids_limits(fake, name):
+    count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size of the output that may be so large
+    for size, batches, grid in (
+        (128 * 65535, 1, [16, 65535, count]),
+        (128 * 65535 + 1, 1, [16, 65535, count]),
+        (1, 65535 // count, [16, 1, 65535 // count * count]),
+        (1, 65535 // count + 1, [16, 1, 65535]),
+    ):
+        shape = {"m": 1, "n": 1, "k": 4096, "batches": batches} | {rows: size}
+        assert fake.call(name, **shape, layout=ROWS)[0] == OK
+        assert fake.log("launch")[-2][2:5] == grid
+
+
+@BACKENDS
+def test_the_entry_point_is_asked_for_once(fake, name):
+    assert fake.call(name)[0] == OK
+    assert fake.log("entry_point") == [["entry_point", "cuTensorMapEncodeTiled", 12000, 0]]
+    assert fake.call(name)[0] == OK
+    assert fake.log("entry_point", "allow", "clusters") == []
+
+
+@BACKENDS
+def test_a_driver_without_tensor_maps_is_told(fake, name):
+    fake.number("no_entry").value = 1
+    assert fake.call(name) == (UNAVAILABLE, "the CUDA driver has no cuTensorMapEncodeTiled")
+    assert fake.log("launch") == []
+
+
+# --- tile selection -----------------------------------------------------------------------------------
+
+
+@BACKENDS
+def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
+    for sms in (CHIPS[name][1], 16):
+        fake.devices([(CHIPS[name][0], sms)] * 2)
+        for cluster in CLUSTERS:
+            fake.clusters[cluster] = -1  # Blackwell: the driver does not say, so SMs are counted
+        device = 0 if sms == 16 else 1
+        for shape in ((256, 4096, 7168, 1), (512, 3072, 7168, 1), (100, 100, 64, 1), (4096, 4096, 512, 2)):
+            assert fake.call(name, device, *shape)[0] == OK
+            selected = tiles.selected(name, sms, *shape)
+            row = tiles_of(tiles, name)[selected["tile"]]
+            launched = fake.log("launch")[-1]
+            assert template_numbers(launched[1], 5) == row
+            assert launched[2] * launched[3] * launched[4] == selected["ctas"]
+
+
+def test_the_driver_tells_how_many_clusters_run_at_once_and_is_asked_once_a_device(fake, tiles):
+    shape = (256, 3072, 32768, 1)
+    fake.devices([CHIPS[BLACKWELL]] * 2)
+    table = tiles_of(tiles, BLACKWELL)
+    resources = tiles.table[BLACKWELL]["resources"]
+    assert fake.call(BLACKWELL, 0, *shape)[0] == OK
+    asked = fake.log("clusters")
+    assert [line[2:] for line in asked] == [
+        [ctas * splits, ctas * splits, resources[tile]["threads"], resources[tile]["shared_bytes"], -1]
+        for tile, (_, _, ctas, _, splits) in table.items()
+    ]
+    assert [template_numbers(line[1], 5) for line in asked] == list(table.values())
+    assert template_numbers(fake.log("launch")[-1][1], 5) == table["m256n192k4"]
+    assert fake.call(BLACKWELL, 0, *shape)[0] == OK
+    assert fake.log("clusters") == []
+    # Another device, where no cluster of eight runs.
+    fake.clusters[8] = 0
+    assert fake.call(BLACKWELL, 1, *shape)[0] == OK
+    assert len(fake.log("clusters")) == len(table)
+    assert template_numbers(fake.log("launch")[-1][1], 5) != table["m256n192k4"]
+    # None of eight runs is an answer, too: it is not asked for again.
+    assert fake.call(BLACKWELL, 1, *shape)[0] == OK
+    assert fake.log("clusters") == []
+
+
+@BACKENDS
+@pytest.mark.parametrize("value", ["x", "M256N64", "f64x128", "m256n6", "m256n64k", "m128n64 ", "x" * 99])
+def test_a_tile_nobody_knows_is_told_with_the_names_there_are(fake, tiles, monkeypatch, name, value):
+    with_tile(monkeypatch, name, value)
+    status, message = fake.call(name)
+    assert status == ARGUMENT
+    names = ", ".join(tiles_of(tiles, name))
+    assert message == f"NVFP4_{name.upper()}_CONFIG is '{value[:64]}'; expected one of {names}"
+    assert fake.log("launch", "malloc") == []
+
+
+@BACKENDS
+def test_an_empty_name_of_a_tile_means_the_librarys_choice(fake, monkeypatch, name):
+    assert fake.call(name)[0] == OK
+    chosen = fake.log("launch")[-1]
+    with_tile(monkeypatch, name, "")
+    assert fake.call(name)[0] == OK
+    assert fake.log("launch")[-1] == chosen
+
+
+@pytest.mark.parametrize("tile", ["m256n128k2", "m256n192k2", "m256n192k4"])
+def test_a_k_too_short_for_its_splits_is_told(fake, tiles, monkeypatch, tile):
+    splits = tiles_of(tiles, BLACKWELL)[tile][4]
+    with_tile(monkeypatch, BLACKWELL, tile)
+    least = (splits - 1) * 256 + 64
+    assert fake.call(BLACKWELL, k=least)[0] == OK
+    status, message = fake.call(BLACKWELL, k=least - 64)
+    assert status == UNSUPPORTED
+    assert message == (
+        f"k is {least - 64}; expected at least {least} on the blackwell backend with tile {tile}, "
+        f"which splits K among {splits}"
+    )
+    assert fake.log("launch") == []
+
+
+# --- limits -------------------------------------------------------------------------------------------
+
+MOST = (2**31 - 1) // 8
+LARGE = (1, 1, 64, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "tile", "what", "most", "extents"),
+    [
+        (HOPPER, "m64n96", "m", 65535 * 64, lambda x: (x, 1, 64, 1)),
+        (HOPPER, "m256n64", "m", 65535 * 256, lambda x: (x, 1, 64, 1)),
+        (HOPPER, "m128n64", "n", MOST, lambda x: (1, x, 64, 1)),
+        (HOPPER, "m128n64", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
+        (HOPPER, "m128n64", "l", 65535, lambda x: (1, 1, 64, x)),
+        (BLACKWELL, "m128n64", "m", MOST, lambda x: (x, 1, 64, 1)),
+        (BLACKWELL, "m128n64", "n", 65535 * 64, lambda x: (1, x, 64, 1)),
+        (BLACKWELL, "m256n192k2", "n", 65535 * 192, lambda x: (1, x, 512, 1)),
+        (BLACKWELL, "m128n64", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
+        (BLACKWELL, "m128n64", "l", 65535, lambda x: (1, 1, 64, x)),
+    ],
+)
+def test_each_extent_has_its_limit(fake, monkeypatch, name, tile, what, most, extents):
+    with_tile(monkeypatch, name, tile)
+    status, message = fake.call(name, None, *extents(most))
+    assert status == OK, message
+    beyond = most + (64 if what == "k" else 1)
+    status, message = fake.call(name, None, *extents(beyond))
+    told = MOST if what == "k" else most
+    assert (status, message) == (
+        UNSUPPORTED,
+        f"{what} is {beyond}; expected at most {told} on the {name} backend with tile {tile}",
+    )
+    assert fake.log("launch", "malloc") == []
+
+
+@pytest.mark.parametrize("scales", ["sfa", "sfb1"])
+def test_blackwells_scale_tiles_have_their_limit(fake, monkeypatch, scales):
+    with_tile(monkeypatch, BLACKWELL, "m128n128")
+    rows = "m" if scales == "sfa" else "n"
+
+    def call(tiles_k):
+        extents = {"m": 1, "n": 1, "k": 64 * tiles_k, "batches": 1, rows: 128 * 16384}
+        return fake.call(BLACKWELL, **extents)
+
+    assert call(MOST // 16384)[0] == OK
+    status, message = call(MOST // 16384 + 1)
+    assert status == UNSUPPORTED
+    assert message == (
+        f"the number of scale tiles of {scales}, ceil({rows} / 128) * k / 64, is {(MOST // 16384 + 1) * 16384}; "
+        f"expected at most {MOST} on the blackwell backend with tile m128n128"
+    )
+
+
+def test_hoppers_a_in_fp16_has_its_limit(fake, monkeypatch):
+    """2^59 bytes of fp4 are 2^62 of fp16 with K padded."""
+    with_tile(monkeypatch, HOPPER, "m256n64")
+    k, batches = 1 << 26, 1 << 11
+    places = {**dict.fromkeys(INPUTS, 16), "a": 1 << 63, "c": 1 << 61}
+    for m, status in (((1 << 23) - 1, OK), (1 << 23, UNSUPPORTED)):
+        args = Args(ctypes.sizeof(Args), NUMBERS[HOPPER], 0, ROWS, m, 1, k, batches, **places)
+        assert fake.core.custom_kernel(ctypes.byref(args)) == status, fake.core.custom_kernel_message()
+    assert fake.core.custom_kernel_message().decode() == (
+        f"the size of a in bytes is {2**59}; expected at most {2**59 - 1} on the hopper backend with tile m256n64"
+    )
