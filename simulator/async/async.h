@@ -121,7 +121,7 @@ struct groups *groups_make(struct worker *worker);
 void groups_free(struct groups *groups);
 void groups_reset(struct warp *warp);
 /* The clock index of a family's completions; value: the group that the next commit closes. */
-struct epoch group_epoch(const struct run *run, enum group_family family, bool read);
+struct epoch group_epoch(struct run *run, enum group_family family, bool read);
 void group_add(struct run *run, enum group_family family);
 /* Called by the operations as they get on. */
 void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage);

@@ -28,11 +28,11 @@ uint32_t group_current(const struct warp *warp, enum group_family family) {
     return family_of(warp, family)->open;
 }
 
-struct epoch group_epoch(const struct run *run, enum group_family family, bool read) {
+struct epoch group_epoch(struct run *run, enum group_family family, bool read) {
     struct family *f = family_of(run->warp, family);
     uint32_t *clock_index = read ? &f->read_clock_index : &f->clock_index;
     if (*clock_index == 0) {
-        *clock_index = new_clock_index(run->cluster);
+        *clock_index = new_clock_index(run);
     }
     return (struct epoch){*clock_index, f->open, run->warp->clock, run->warp->number, run->insn};
 }

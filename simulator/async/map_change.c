@@ -9,20 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAPS 64 /* of a cluster; the oldest is forgotten */
-#define USES 4  /* kinds of completion that copies of one map have: barriers and groups */
-
 struct moment {
     const struct insn *insn; /* NULL: never */
     uint32_t clock_index, value;
 };
 
 struct map_changes {
-    uint32_t count;
+    uint32_t count, room;
+    uint64_t low, high; /* all their addresses lie between */
     struct map {
         uint64_t address;
-        struct moment change, fence, use[USES];
-    } map[MAPS];
+        struct moment change, fence;
+        struct moment *use; /* the last one of each barrier or group that copies of the map complete on */
+        uint32_t uses, use_room;
+    } *map;
 };
 
 static struct moment now(const struct run *run) {
@@ -39,16 +39,23 @@ static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
         cluster->map_changes = run_take(cluster->worker, 1, sizeof *cluster->map_changes);
     }
     struct map_changes *all = cluster->map_changes;
-    for (uint32_t i = 0; all != NULL && i < MAPS && i < all->count; i++) {
-        if (all->map[i].address == address) {
-            return &all->map[i];
+    for (uint32_t i = all == NULL ? 0 : all->count; i > 0; i--) {
+        if (all->map[i - 1].address == address) {
+            return &all->map[i - 1];
         }
     }
     if (!make) {
         return NULL;
     }
-    struct map *map = &all->map[all->count++ % MAPS];
-    *map = (struct map){.address = address};
+    if (all->count == all->room) {
+        uint32_t room = all->room == 0 ? 16 : 2 * all->room;
+        all->map = run_grow(cluster->worker, all->map, all->room, room, sizeof *all->map);
+        all->room = room;
+    }
+    struct map *map = &all->map[all->count++]; /* of an earlier cluster: its list of uses is used again */
+    all->low = all->count == 1 || address < all->low ? address : all->low;
+    all->high = all->count == 1 || address > all->high ? address : all->high;
+    *map = (struct map){.address = address, .use = map->use, .use_room = map->use_room};
     return map;
 }
 
@@ -58,8 +65,18 @@ void map_changes_reset(struct cluster *cluster) {
     }
 }
 
+void map_changes_free(struct map_changes *all) {
+    for (uint32_t i = 0; all != NULL && i < all->room; i++) {
+        free(all->map[i].use);
+    }
+    if (all != NULL) {
+        free(all->map);
+    }
+    free(all);
+}
+
 static void change(struct run *run, struct map *map) {
-    for (int i = 0; map != NULL && i < USES; i++) {
+    for (uint32_t i = 0; map != NULL && i < map->uses; i++) {
         if (!reached(run, &map->use[i])) {
             (void)sim_report_pair(
                 run, SIM_ERROR, "tensor-map-in-use", -1, map->use[i].insn,
@@ -68,7 +85,9 @@ static void change(struct run *run, struct map *map) {
         }
     }
     if (map != NULL) {
-        *map = (struct map){.address = map->address, .change = now(run)};
+        map->uses = 0;
+        map->fence = (struct moment){.insn = NULL};
+        map->change = now(run);
         warp_tick(run->warp);
     }
 }
@@ -79,7 +98,10 @@ void map_changed(struct run *run, uint64_t address) {
 
 void map_stored(struct run *run, uint64_t address) {
     const struct map_changes *all = run->cluster->map_changes;
-    for (uint32_t i = 0; i < MAPS && i < all->count; i++) {
+    if (all->count == 0 || address < all->low || address - all->high >= SIM_TENSOR_MAP_BYTES) {
+        return;
+    }
+    for (uint32_t i = 0; i < all->count; i++) {
         if (address - all->map[i].address < SIM_TENSOR_MAP_BYTES) {
             change(run, find(run->cluster, all->map[i].address, false));
         }
@@ -114,10 +136,15 @@ void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
             "between");
     }
     struct moment use = {run->insn, epoch->clock_index, epoch->value};
-    for (int i = 0; i < USES; i++) {
-        if (i + 1 == USES || map->use[i].insn == NULL || map->use[i].clock_index == use.clock_index) {
-            map->use[i] = use;
-            return;
-        }
+    uint32_t at = 0;
+    while (at < map->uses && map->use[at].clock_index != use.clock_index) {
+        at++;
     }
+    if (at == map->use_room) {
+        uint32_t room = map->use_room == 0 ? 4 : 2 * map->use_room;
+        map->use = run_grow(run->worker, map->use, map->use_room, room, sizeof *map->use);
+        map->use_room = room;
+    }
+    map->uses += at == map->uses;
+    map->use[at] = use;
 }

@@ -5,6 +5,7 @@
 #include "async.h"
 
 void map_changes_reset(struct cluster *cluster);
+void map_changes_free(struct map_changes *all);
 /* The running warp changes the map at an address. */
 void map_changed(struct run *run, uint64_t address);
 /* An ordinary store, which changes a map if its address is one's that is known. */

@@ -3,16 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SYNC_LOCATIONS 64
-#define VECTORS        4
+#define VECTORS          4
+#define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* of a cluster's flags at most */
+#define FIRST_FLAGS      64
+#define MOST_FLAGS       (1u << 16)
 
-/* Flags in memory that strong accesses of this cluster use; the oldest is forgotten. */
+/* Flags in memory that strong accesses of this cluster use, by a hash of their address. */
 struct sync_table {
     struct sync_entry {
         uint64_t address;
-        struct clockv *clock;
-    } entry[SYNC_LOCATIONS];
-    uint32_t next;
+        struct clockv *clock; /* NULL: free */
+    } *entry;
+    uint32_t count, room; /* room: a power of two, more than half of it free */
+    bool lost;            /* there were more than are followed */
     struct clockv *relaxed;
 };
 
@@ -42,14 +45,32 @@ void clock_release(struct cluster *cluster, struct clockv *clock) {
     cluster->clock_free = clock;
 }
 
+static uint32_t take_indices(struct cluster *cluster, uint32_t count) {
+    uint32_t first = cluster->nclock_indices;
+    cluster->nclock_indices += count;
+    if (cluster->most_clock_indices < cluster->nclock_indices) {
+        cluster->most_clock_indices = cluster->nclock_indices;
+    }
+    return first;
+}
+
 void clocks_reset(struct cluster *cluster) {
     cluster->clock_free = NULL;
     cluster->nexecution_indices = 0;
+    cluster->nclock_indices = 0;
+    (void)take_indices(cluster, 2 * cluster->nctas * cluster->launch->warps); /* warps, single lanes of them */
+    cluster->dependency_index = take_indices(cluster, 1);
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
     if (cluster->sync != NULL) {
-        memset(cluster->sync, 0, sizeof *cluster->sync);
+        struct sync_table *table = cluster->sync;
+        if (table->count > 0) {
+            memset(table->entry, 0, table->room * sizeof *table->entry);
+        }
+        table->count = 0;
+        table->lost = false;
+        table->relaxed = NULL;
     }
 }
 
@@ -58,15 +79,29 @@ void clocks_free(struct cluster *cluster) {
         next = clock->all_next;
         free(clock);
     }
+    if (cluster->sync != NULL) {
+        free(cluster->sync->entry);
+    }
     free(cluster->sync);
 }
 
+/* What no cluster has given an index is zero in every clock. */
+static size_t used_bytes(const struct cluster *cluster) {
+    return cluster->most_clock_indices * sizeof(uint32_t);
+}
+
 void clock_clear(const struct cluster *cluster, struct clockv *clock) {
-    memset(clock->acquired, 0, VECTORS * room_bytes(cluster));
+    uint32_t *const vectors[VECTORS] = {clock->acquired, clock->async, clock->per_lane, clock->causal};
+    for (int i = 0; i < VECTORS; i++) {
+        memset(vectors[i], 0, used_bytes(cluster));
+    }
 }
 
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
-    memcpy(to->acquired, from->acquired, VECTORS * room_bytes(cluster));
+    memcpy(to->acquired, from->acquired, used_bytes(cluster));
+    memcpy(to->async, from->async, used_bytes(cluster));
+    memcpy(to->per_lane, from->per_lane, used_bytes(cluster));
+    memcpy(to->causal, from->causal, used_bytes(cluster));
 }
 
 static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
@@ -86,17 +121,27 @@ void causal_join(const struct cluster *cluster, struct clockv *to, const struct 
     join(to->causal, from->causal, cluster->nclock_indices);
 }
 
-uint32_t new_clock_index(struct cluster *cluster) {
-    return cluster->nclock_indices < cluster->clock_capacity ? cluster->nclock_indices++ : 0;
-}
-
-uint32_t new_execution_indices(struct cluster *cluster, uint32_t count) {
-    uint32_t first = cluster->nclock_indices;
-    if (cluster->clock_capacity - first < count) {
+static uint32_t new_indices(struct run *run, uint32_t count) {
+    struct cluster *cluster = run->cluster;
+    if (cluster->clock_capacity - cluster->nclock_indices < count) {
+        (void)sim_report(run, SIM_INCOMPLETE, "checks-exhausted", -1,
+                         "more mbarriers, groups and threads with asynchronous operations than the checks can "
+                         "follow: %u in a cluster",
+                         cluster->clock_capacity);
         return 0;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        cluster->execution_indices[cluster->nexecution_indices++] = cluster->nclock_indices++;
+    return take_indices(cluster, count);
+}
+
+uint32_t new_clock_index(struct run *run) {
+    return new_indices(run, 1);
+}
+
+uint32_t new_execution_indices(struct run *run, uint32_t count) {
+    struct cluster *cluster = run->cluster;
+    uint32_t first = new_indices(run, count);
+    for (uint32_t i = 0; first != 0 && i < count; i++) {
+        cluster->execution_indices[cluster->nexecution_indices++] = first + i;
     }
     return first;
 }
@@ -136,7 +181,6 @@ void warp_tick(struct warp *warp) {
 }
 
 void warp_synced(struct run *run) {
-    run->warp->sync_epoch++;
     if (run->launch->checks) {
         run->warp->synced_time = run->warp->clock->acquired[run->warp->number];
         warp_tick(run->warp);
@@ -175,19 +219,54 @@ static struct sync_table *sync_table(struct cluster *cluster) {
     return cluster->sync;
 }
 
-static struct clockv *location(struct cluster *cluster, uint64_t address) {
-    struct sync_table *table = sync_table(cluster);
-    for (uint32_t i = 0; i < SYNC_LOCATIONS; i++) {
-        if (table->entry[i].clock != NULL && table->entry[i].address == address) {
-            return table->entry[i].clock;
+static struct sync_entry *entry_of(const struct sync_table *table, uint64_t address) {
+    const uint64_t golden = 0x9e3779b97f4a7c15u; /* Knuth's multiplicative hash */
+    uint32_t at = (uint32_t)(address * golden >> 32) & (table->room - 1);
+    while (table->entry[at].clock != NULL && table->entry[at].address != address) {
+        at = (at + 1) & (table->room - 1);
+    }
+    return &table->entry[at];
+}
+
+static void grow_table(struct cluster *cluster, struct sync_table *table) {
+    struct sync_table grown = *table;
+    grown.room = table->room == 0 ? 2 * FIRST_FLAGS : 2 * table->room;
+    grown.entry = run_take(cluster->worker, grown.room, sizeof *grown.entry);
+    for (uint32_t i = 0; i < table->room; i++) {
+        if (table->entry[i].clock != NULL) {
+            *entry_of(&grown, table->entry[i].address) = table->entry[i];
         }
     }
-    struct sync_entry *entry = &table->entry[table->next++ % SYNC_LOCATIONS];
+    free(table->entry);
+    *table = grown;
+}
+
+/* How many flags are followed: a clock is larger the more warps a cluster has. */
+static uint32_t most_flags(const struct cluster *cluster) {
+    size_t most = FLAG_CLOCK_BYTES / (VECTORS * room_bytes(cluster));
+    return most > MOST_FLAGS ? MOST_FLAGS : most < FIRST_FLAGS ? FIRST_FLAGS : (uint32_t)most;
+}
+
+bool flags_lost(const struct cluster *cluster) {
+    return cluster->sync != NULL && cluster->sync->lost;
+}
+
+/* NULL where there are too many flags to follow: then what this one orders is not known. */
+static struct clockv *location(struct cluster *cluster, uint64_t address) {
+    struct sync_table *table = sync_table(cluster);
+    if (2 * table->count >= table->room) {
+        grow_table(cluster, table);
+    }
+    struct sync_entry *entry = entry_of(table, address);
+    if (entry->clock == NULL && table->count == most_flags(cluster)) {
+        table->lost = true;
+        return NULL;
+    }
     if (entry->clock == NULL) {
         entry->clock = clock_make(cluster);
+        entry->address = address;
+        table->count++;
     }
-    clock_clear(cluster, entry->clock);
-    entry->address = address;
     return entry->clock;
 }
 
@@ -216,9 +295,9 @@ void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
         address |= SHARED_WINDOW;
     }
     struct clockv *clock = location(run->cluster, address);
-    if (release) {
+    if (clock != NULL && release) {
         clock_publish(run, clock);
-    } else {
+    } else if (clock != NULL) {
         clock_observe(run, clock);
     }
 }

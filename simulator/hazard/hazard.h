@@ -23,7 +23,8 @@ struct clockv {
     uint32_t *causal;
 };
 
-/* Every clock of the cluster becomes free again. */
+/* Every clock of the cluster becomes free again, and all indices but those of its warps and of
+ * griddepcontrol.wait. */
 void clocks_reset(struct cluster *cluster);
 void clocks_free(struct cluster *cluster);
 struct clockv *clock_make(struct cluster *cluster); /* zeros */
@@ -33,11 +34,11 @@ void clock_copy(const struct cluster *cluster, struct clockv *to, const struct c
 void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 /* Of `from`, only that it came first: no memory is ordered. */
 void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
-/* A new index, or 0 where the cluster has too many. */
-uint32_t new_clock_index(struct cluster *cluster);
+/* A new index.  Where the cluster has too many, that is reported as incomplete, the run ends, and it is 0. */
+uint32_t new_clock_index(struct run *run);
 /* The first of `count` new indices, or 0, of completions that signals without release pass on too: execution
  * ordering instructions (PTX ISA, tcgen05.fence). */
-uint32_t new_execution_indices(struct cluster *cluster, uint32_t count);
+uint32_t new_execution_indices(struct run *run, uint32_t count);
 /* Of `from`, only those indices: what a relaxed arrival tells. */
 void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
 
@@ -57,15 +58,16 @@ void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
  * is ordered.  A relaxed one only tells what came first, and all locations count as one for that. */
 void sync_location(struct run *run, uint32_t mask, bool ordered, bool release);
+/* Whether the cluster has used more flags than are followed, so that what seems a race may be ordered. */
+bool flags_lost(const struct cluster *cluster);
 
 enum access_flags {
     ACCESS_READ = 0,
     ACCESS_WRITE = 1,
-    ACCESS_ASYNC = 2,   /* by the async proxy */
-    ACCESS_ATOMIC = 4,  /* atomics do not race with each other */
-    ACCESS_BARRIER = 8, /* an mbarrier operation */
-    ACCESS_MIXED = 32,  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
-    ACCESS_COPY = 16    /* later than its issue, but in the generic proxy: cp.async */
+    ACCESS_ASYNC = 2,  /* by the async proxy */
+    ACCESS_ATOMIC = 4, /* atomics do not race with each other */
+    ACCESS_COPY = 8,   /* later than its issue, but in the generic proxy: cp.async */
+    ACCESS_MIXED = 16  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
 };
 
 struct shadow;

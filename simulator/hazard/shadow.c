@@ -1,4 +1,5 @@
 /* Who has read and written each 16 bytes of shared memory, as far as a later access may conflict. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "hazard.h"
@@ -9,14 +10,13 @@
 #define SEVERAL_LANES 0xff
 #define ALL_SEVERAL   0xffffffffu
 #define AHEAD         8 /* granules of a list are fetched so much earlier */
-#define RECORDS       6 /* remembered accesses of a granule; more readers than that push out the oldest */
+#define RECORDS       6 /* accesses that a granule itself remembers; the others are in its spill */
 
 struct shadow_record {
     uint32_t value, pc;
     uint16_t clock_index, bytes; /* a bit a byte of the granule */
-    uint16_t syncs;              /* the warp's count of synchronisations */
+    uint32_t lanes;              /* who touched each word, a byte each */
     uint8_t flags;
-    uint32_t lanes; /* who touched each word, a byte each */
 };
 
 /* What an access touches of a granule. */
@@ -31,12 +31,21 @@ static inline uint32_t lane_of(uint32_t lanes, int word) {
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
     uint8_t count;
+    uint32_t spill; /* 1 + number of its spill; 0: it has none */
     struct shadow_record records[RECORDS];
 };
 
+/* The older records of a granule that many use at once, as the consumers of a ring's stage do.  Nothing is
+ * forgotten: who is not remembered would race unseen. */
+struct spill {
+    struct shadow_record *records;
+    uint32_t count, room;
+};
+
 struct shadow {
-    uint32_t count;
+    uint32_t count, nspills, spill_room;
     struct granule *granules;
+    struct spill *spills;
 };
 
 void shadow_make(struct cta *cta) {
@@ -51,11 +60,17 @@ void shadow_make(struct cta *cta) {
 void shadow_reset(struct shadow *shadow) {
     for (uint32_t i = 0; i < shadow->count; i++) {
         shadow->granules[i].written = shadow->granules[i].count = 0;
+        shadow->granules[i].spill = 0;
     }
+    shadow->nspills = 0;
 }
 
 void shadow_free(struct shadow *shadow) {
     if (shadow != NULL) {
+        for (uint32_t i = 0; i < shadow->spill_room; i++) {
+            free(shadow->spills[i].records);
+        }
+        free(shadow->spills);
         free(shadow->granules);
         free(shadow);
     }
@@ -107,13 +122,19 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
 static void report_conflict(struct run *run, enum sim_verdict severity, const struct shadow_record *record,
                             const struct verdict *verdict) {
     const struct insn *other = &run->launch->module->code[record->pc];
-    sim_note(run->launch, severity, verdict->kind, run->cta, (int)run->warp->index, -1, run->insn, other,
-             verdict->message);
+    bool unknown = severity == SIM_ERROR && flags_lost(run->cluster);
+    char message[300];
+    (void)snprintf(message, sizeof message, "%s%s", verdict->message,
+                   unknown ? "; not judged: the kernel uses more flags in memory than the checks can follow, "
+                             "and one of those may order the two"
+                           : "");
+    sim_note(run->launch, unknown ? SIM_INCOMPLETE : severity, verdict->kind, run->cta, (int)run->warp->index,
+             -1, run->insn, other, message);
 }
 
 /* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
 static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
-    if (record->syncs != (uint16_t)run->warp->sync_epoch || !is_own_index(run->warp, record->clock_index)) {
+    if (!is_own_index(run->warp, record->clock_index) || record->value <= run->warp->synced_time) {
         return false;
     }
     for (int word = 0; word < WORDS; word++) {
@@ -128,7 +149,7 @@ static bool lanes_race(const struct run *run, const struct shadow_record *record
 
 /* One lane starts an asynchronous operation on what all lanes have just used. */
 static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
-    return record->clock_index == run->warp->number && record->syncs == (uint16_t)run->warp->sync_epoch &&
+    return record->clock_index == run->warp->number && record->value > run->warp->synced_time &&
            run->mask != run->warp->live;
 }
 
@@ -147,7 +168,7 @@ static void check_conflict(struct run *run, const struct shadow_record *record, 
     if (epoch->clock->acquired[record->clock_index] < record->value) {
         struct verdict verdict = unordered(record->flags, flags);
         report_conflict(run, SIM_ERROR, record, &verdict);
-    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & (ACCESS_ASYNC | ACCESS_BARRIER)) &&
+    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & ACCESS_ASYNC) &&
                epoch->clock->async[record->clock_index] < record->value) {
         report_conflict(run, SIM_ERROR, record, &fence);
     } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
@@ -158,16 +179,42 @@ static void check_conflict(struct run *run, const struct shadow_record *record, 
     }
 }
 
-/* Room for one more: readers are forgotten before writers, the oldest first. */
-static uint32_t make_room(struct shadow_record *records, uint32_t count) {
+/* A granule's spill, made at its first use. */
+static struct spill *spill_of(struct run *run, struct shadow *shadow, struct granule *granule) {
+    if (granule->spill != 0) {
+        return &shadow->spills[granule->spill - 1];
+    }
+    if (shadow->nspills == shadow->spill_room) {
+        uint32_t room = shadow->spill_room == 0 ? 16 : 2 * shadow->spill_room;
+        shadow->spills =
+            run_grow(run->worker, shadow->spills, shadow->spill_room, room, sizeof *shadow->spills);
+        shadow->spill_room = room;
+    }
+    struct spill *spill = &shadow->spills[shadow->nspills++];
+    spill->count = 0; /* another granule's of an earlier cluster: its memory is used again */
+    granule->spill = shadow->nspills;
+    return spill;
+}
+
+/* Room for one more in the granule: its oldest reader, else its oldest writer, goes to the spill. */
+static uint32_t make_room(struct run *run, struct shadow *shadow, struct granule *granule, uint32_t count) {
+    struct shadow_record *records = granule->records;
     if (count < RECORDS) {
         return count;
     }
-    uint32_t victim = 0;
-    while (victim + 1 < RECORDS && (records[victim].flags & ACCESS_WRITE)) {
-        victim++;
+    uint32_t leaves = 0;
+    while (leaves < RECORDS && (records[leaves].flags & ACCESS_WRITE)) {
+        leaves++;
     }
-    memmove(&records[victim], &records[victim + 1], (RECORDS - victim - 1) * sizeof *records);
+    leaves = leaves == RECORDS ? 0 : leaves;
+    struct spill *spill = spill_of(run, shadow, granule);
+    if (spill->count == spill->room) {
+        uint32_t room = spill->room == 0 ? RECORDS : 2 * spill->room;
+        spill->records = run_grow(run->worker, spill->records, spill->room, room, sizeof *spill->records);
+        spill->room = room;
+    }
+    spill->records[spill->count++] = records[leaves];
+    memmove(&records[leaves], &records[leaves + 1], (RECORDS - leaves - 1) * sizeof *records);
     return count - 1;
 }
 
@@ -177,47 +224,45 @@ static void put_record(struct shadow_record *record, const struct run *run, cons
     record->pc = (uint32_t)(epoch->insn - run->launch->module->code);
     record->clock_index = (uint16_t)epoch->clock_index;
     record->bytes = (uint16_t)touch->bytes;
-    record->syncs = (uint16_t)run->warp->sync_epoch;
     record->flags = (uint8_t)flags;
     record->lanes = touch->lanes;
 }
 
+static void check_writers(struct run *run, const struct shadow_record *records, uint32_t count,
+                          const struct touch *touch, unsigned flags, const struct epoch *epoch) {
+    for (uint32_t i = 0; i < count; i++) {
+        if ((records[i].flags & ACCESS_WRITE) && (records[i].bytes & touch->bytes)) {
+            check_conflict(run, &records[i], touch, flags, epoch);
+        }
+    }
+}
+
 /* An asynchronous read that takes the place of an earlier one of its index, as the tensor cores' do. */
-static bool read_again(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
-                       const struct epoch *epoch) {
+static bool read_again(struct run *run, const struct shadow *shadow, struct granule *granule,
+                       const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     uint32_t last = granule->count - 1u;
     const struct shadow_record *own = &granule->records[last];
     if (granule->count == 0 || flags != ACCESS_ASYNC || own->flags != ACCESS_ASYNC ||
         own->clock_index != epoch->clock_index || (own->bytes & ~touch->bytes) != 0) {
         return false;
     }
-    for (uint32_t i = 0; i < last; i++) {
-        const struct shadow_record *record = &granule->records[i];
-        if ((record->flags & ACCESS_WRITE) && (record->bytes & touch->bytes)) {
-            check_conflict(run, record, touch, flags, epoch);
-        }
+    if (granule->spill != 0) {
+        const struct spill *spill = &shadow->spills[granule->spill - 1];
+        check_writers(run, spill->records, spill->count, touch, flags, epoch);
     }
+    check_writers(run, granule->records, last, touch, flags, epoch);
     put_record(&granule->records[last], run, touch, flags, epoch);
     return true;
 }
 
-static void check_granule(struct run *run, struct granule *granule, const struct touch *touch, unsigned flags,
-                          const struct epoch *epoch) {
-    if (read_again(run, granule, touch, flags, epoch)) {
-        return;
-    }
-    struct shadow_record *records = granule->records;
-    uint32_t count = granule->count, kept = 0;
+/* Checks an access against records, and drops those that it makes needless; how many stay. */
+static inline uint32_t meet(struct run *run, struct shadow_record *records, uint32_t count,
+                            const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     bool write = flags & ACCESS_WRITE;
-    if (write) {
-        granule->written |= (uint16_t)touch->bytes;
-    } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)granule->written) != 0) {
-        sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
-                 NULL, "reads shared memory that nothing has written");
-    }
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct shadow_record record = records[i];
-        bool both_atomic = record.flags & flags & (ACCESS_ATOMIC | ACCESS_BARRIER);
+        bool both_atomic = record.flags & flags & ACCESS_ATOMIC;
         bool conflict = (record.bytes & touch->bytes) && (write || record.flags & ACCESS_WRITE) && !both_atomic;
         if (conflict) {
             check_conflict(run, &record, touch, flags, epoch);
@@ -235,8 +280,27 @@ static void check_granule(struct run *run, struct granule *granule, const struct
             kept++;
         }
     }
-    kept = make_room(records, kept);
-    put_record(&records[kept], run, touch, flags, epoch);
+    return kept;
+}
+
+static void check_granule(struct run *run, struct shadow *shadow, struct granule *granule,
+                          const struct touch *touch, unsigned flags, const struct epoch *epoch) {
+    if (read_again(run, shadow, granule, touch, flags, epoch)) {
+        return;
+    }
+    if (flags & ACCESS_WRITE) {
+        granule->written |= (uint16_t)touch->bytes;
+    } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)granule->written) != 0) {
+        sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
+                 NULL, "reads shared memory that nothing has written");
+    }
+    if (granule->spill != 0) {
+        struct spill *spill = &shadow->spills[granule->spill - 1];
+        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch);
+    }
+    uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch);
+    kept = make_room(run, shadow, granule, kept);
+    put_record(&granule->records[kept], run, touch, flags, epoch);
     granule->count = (uint8_t)(kept + 1);
 }
 
@@ -246,7 +310,7 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
         struct touch touch = {((1u << size) - 1) << first, ALL_SEVERAL};
-        check_granule(run, &cta->shadow->granules[granule], &touch, flags, epoch);
+        check_granule(run, cta->shadow, &cta->shadow->granules[granule], &touch, flags, epoch);
         at += size;
     }
     return NEXT;
@@ -260,7 +324,7 @@ void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, 
         if (i + AHEAD < count) {
             __builtin_prefetch(&granules[offsets[i + AHEAD] >> GRANULE_SHIFT], 1);
         }
-        check_granule(run, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, epoch);
+        check_granule(run, cta->shadow, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, epoch);
     }
 }
 
@@ -292,7 +356,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
         if (granule != last) {
             if (touch.bytes != 0) {
-                check_granule(run, &cta->shadow->granules[last], &touch, flags, &epoch);
+                check_granule(run, cta->shadow, &cta->shadow->granules[last], &touch, flags, &epoch);
             }
             last = granule;
             touch.bytes = 0;
@@ -300,20 +364,30 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
     }
     if (touch.bytes != 0) {
-        check_granule(run, &cta->shadow->granules[last], &touch, flags, &epoch);
+        check_granule(run, cta->shadow, &cta->shadow->granules[last], &touch, flags, &epoch);
     }
     return NEXT;
+}
+
+static const struct shadow_record *unacquired(const struct shadow_record *records, uint32_t count,
+                                              const uint32_t *acquired) {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct shadow_record *record = &records[i];
+        if ((record->flags & ACCESS_WRITE) && (record->flags & ACCESS_ASYNC) &&
+            acquired[record->clock_index] < record->value) {
+            return record;
+        }
+    }
+    return NULL;
 }
 
 const struct insn *hazard_unacquired_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
                                            const uint32_t *acquired) {
     const struct granule *granule = &cta->shadow->granules[offset >> GRANULE_SHIFT];
-    for (uint32_t i = 0; i < granule->count; i++) {
-        const struct shadow_record *record = &granule->records[i];
-        if ((record->flags & ACCESS_WRITE) && (record->flags & ACCESS_ASYNC) &&
-            acquired[record->clock_index] < record->value) {
-            return &launch->module->code[record->pc];
-        }
+    const struct shadow_record *record = unacquired(granule->records, granule->count, acquired);
+    if (record == NULL && granule->spill != 0) {
+        const struct spill *spill = &cta->shadow->spills[granule->spill - 1];
+        record = unacquired(spill->records, spill->count, acquired);
     }
-    return NULL;
+    return record == NULL ? NULL : &launch->module->code[record->pc];
 }

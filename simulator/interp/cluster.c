@@ -52,8 +52,10 @@ void cluster_make(struct worker *worker) {
     cluster->worker = worker;
     cluster->launch = launch;
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    /* A index for a warp's time and its kinds of groups, then barriers as they are made. */
-    cluster->clock_capacity = (cluster->nctas * launch->warps * 6 + cluster->nctas * 96 + 1 + 7) / 8 * 8;
+    /* Of a warp: its time and that of a single lane, groups of cp.async and bulk copies (read and complete), a
+     * quarter of a warpgroup's wgmma, tcgen05's pipe, ld and st.  Then the mbarriers. */
+    const uint32_t of_warp = 11, of_cta = 96;
+    cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 1;
     cluster->execution_indices = run_take(worker, cluster->clock_capacity, sizeof *cluster->execution_indices);
     cluster->ctas = run_take(worker, cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; i < cluster->nctas; i++) {
@@ -72,6 +74,7 @@ void cluster_free(struct cluster *cluster) {
             free(warp->split_store);
             free(warp->reg_pending);
             free(warp->reg_written);
+            free(warp->in_flight);
             groups_free(warp->groups);
         }
         free(cta->warps);
@@ -82,7 +85,7 @@ void cluster_free(struct cluster *cluster) {
         tensor_free(cta);
     }
     clocks_free(cluster);
-    free(cluster->map_changes);
+    map_changes_free(cluster->map_changes);
     free(cluster->execution_indices);
     free(cluster->ctas);
     free(cluster);
@@ -212,7 +215,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->cluster_arrivals = warp->cluster_seen = warp->sync_epoch = warp->synced_time = 0;
+    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
@@ -264,10 +267,8 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->idle = 0;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
-    cluster->nclock_indices = 2 * cluster->nctas * launch->warps; /* a warp's time, and that of a lane of it */
     clocks_reset(cluster);
     map_changes_reset(cluster);
-    cluster->dependency_index = launch->checks ? new_clock_index(cluster) : 0;
     if (launch->checks) {
         cluster->cluster_gathered = clock_make(cluster);
         cluster->cluster_released = clock_make(cluster);

@@ -9,7 +9,7 @@ enum next pending_registers(struct run *run, const struct insn *insn) {
         if (operand.base != BASE_REGS) {
             continue;
         }
-        uint16_t pending = *pending_row(run->warp, run->split->function, operand);
+        uint32_t pending = *pending_row(run->warp, run->split->function, operand);
         bool written = i < insn->ndst;
         if (pending == 0 || (!written && pending < PENDING_WRITE)) {
             continue;

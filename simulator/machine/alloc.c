@@ -23,3 +23,12 @@ void *run_take(struct worker *worker, size_t count, size_t size) {
 void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes) {
     return checked(worker, aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
 }
+
+void *run_grow(struct worker *worker, void *taken, size_t count, size_t room, size_t size) {
+    void *grown = run_take(worker, room, size);
+    if (count > 0) {
+        memcpy(grown, taken, count * size);
+    }
+    free(taken);
+    return grown;
+}

@@ -19,11 +19,11 @@
 #define RANK_MASK       0xffffffu
 #define MAX_SHARED      (227 * 1024)
 #define NAMED_BARRIERS  16
-#define IN_FLIGHT       64         /* wgmma and tcgen05.ld of a warp */
 #define GROUP_OF_LOAD   UINT32_MAX /* what a tcgen05.ld in flight has for a group */
 /* In a warp's reg_pending: how many pending operations read and write a register. */
 #define PENDING_READ  1
-#define PENDING_WRITE 256
+#define PENDING_WRITE 65536
+#define MAX_PENDING   (PENDING_WRITE - 1) /* so many operations of a warp are told apart */
 
 /* Windows of the generic address space; global addresses are the host's own. */
 #define SHARED_WINDOW ((uint64_t)1 << 56)
@@ -93,19 +93,18 @@ struct warp {
     /* wgmma, cp.async and bulk groups: see async/groups.h */
     struct groups *groups;
     /* By row of registers: how many pending operations use it, and wgmma.fence's count when it was written. */
-    uint16_t *reg_pending;
+    uint32_t *reg_pending;
     uint32_t *reg_written, fence_epoch;
-    struct in_flight {
+    struct in_flight { /* wgmma and tcgen05.ld of the warp */
         const struct insn *insn;
         const struct function *function;
         uint32_t group, clock_index, number;
-    } in_flight[IN_FLIGHT];
-    uint32_t npending;
+    } *in_flight;
+    uint32_t npending, pending_room;
     struct clockv *clock;
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
     uint32_t cluster_seen;     /* its generation before that */
-    uint32_t synced_time;      /* the clock's own value then */
-    uint32_t sync_epoch;       /* times the whole warp has synchronised */
+    uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
 };
 
 struct named_barrier {
@@ -149,6 +148,7 @@ struct cluster {
     uint64_t random;
     uint32_t events;                                 /* grows with everything that may end a wait */
     uint32_t nclock_indices, clock_capacity;         /* of vector clocks */
+    uint32_t most_clock_indices;                     /* of any cluster so far that was in this place */
     uint32_t dependency_index;                       /* of griddepcontrol.wait */
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
@@ -259,7 +259,7 @@ static inline uint64_t lane_u64(const struct run *run, struct operand operand, i
 }
 
 /* Of a register: how many pending operations of the warp use it. */
-static inline uint16_t *pending_row(struct warp *warp, const struct function *function,
+static inline uint32_t *pending_row(struct warp *warp, const struct function *function,
                                     struct operand operand) {
     const uint32_t *reg_base = warp->cta->cluster->launch->reg_base;
     return &warp->reg_pending[(reg_base[function->index] + operand.off) / ROW32];
@@ -300,6 +300,8 @@ static inline uint64_t operand_address(const struct run *run, const struct insn 
  * returns SIM_NO_MEMORY.  What is taken has to be known to a structure that cluster_free releases. */
 void *run_take(struct worker *worker, size_t count, size_t size); /* zeroed */
 void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes);
+/* A list of `room` in the place of one of `count`, the rest zeroed. */
+void *run_grow(struct worker *worker, void *taken, size_t count, size_t room, size_t size);
 /* Ends the launch as SIM_NO_MEMORY at the workers' next turn. */
 void launch_no_memory(struct launch *launch);
 
@@ -315,12 +317,14 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
 
-/* ---- splits and waits (machine/split.c), random choices (machine/random.c) ---- */
+/* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 
 /* Suspends the running split; its instruction is executed again after the wait: `return wait_for(...)`. */
 enum next wait_for(struct run *run, struct wait wait);
 /* Lanes of the running split become one of their own. */
 void add_split(struct run *run, uint32_t mask, uint32_t pc);
+/* Room for one more operation that the running warp has in flight. */
+struct in_flight *pending_new(struct run *run);
 /* Takes splits[at] off the warp. */
 void drop_split(struct warp *warp, uint32_t at);
 /* The next of 64 random bits; the state is the seed. */

@@ -143,8 +143,7 @@ static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write, access_c
 /* Registers of a tcgen05.ld count as written by a pending operation until wait::ld. */
 static void mark_rows(struct warp *warp, const struct function *function, const struct insn *insn, int sign) {
     for (int r = 0; r < insn->ndst; r++) {
-        uint16_t *row = pending_row(warp, function, insn->op[r]);
-        *row = (uint16_t)(*row + sign * PENDING_WRITE);
+        *pending_row(warp, function, insn->op[r]) += (uint32_t)(sign * PENDING_WRITE);
     }
 }
 
@@ -188,6 +187,10 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
         return tensor_refuse(run, "tensor-memory", &why);
     }
     struct stream *stream = load ? &warp->loads : &warp->stores;
+    if (load && run->warp->npending == MAX_PENDING) {
+        return sim_report(run, SIM_INCOMPLETE, "tcgen05-register", -1, "more than %d tcgen05.ld without a wait",
+                          MAX_PENDING);
+    }
     if (run->launch->checks) {
         if (!stream_open(run, stream, true)) {
             return FAIL;
@@ -206,9 +209,8 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     for (int r = 0; !load && r < count; r++) {
         memcpy(op->data + (size_t)r * ROW32, row(run, insn->op[r]), ROW32);
     }
-    if (load && run->warp->npending < IN_FLIGHT) {
-        run->warp->in_flight[run->warp->npending++] =
-            (struct in_flight){insn, run->split->function, GROUP_OF_LOAD, 0, 0};
+    if (load) {
+        *pending_new(run) = (struct in_flight){insn, run->split->function, GROUP_OF_LOAD, 0, 0};
         mark_rows(run->warp, run->split->function, insn, 1);
     }
     async_issue(run, op);

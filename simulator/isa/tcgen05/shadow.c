@@ -17,14 +17,9 @@ static const char *const names[] = {
 
 bool stream_open(struct run *run, struct stream *stream, bool fenced) {
     if (stream->clock_index == 0) {
-        stream->clock_index = new_execution_indices(run->cluster, fenced ? 2 : 1);
-        if (stream->clock_index == 0) {
-            (void)sim_report(run, SIM_INCOMPLETE, "tensor-memory", -1,
-                             "more tcgen05 threads and mbarriers than the checks can follow");
-            return false;
-        }
+        stream->clock_index = new_execution_indices(run, fenced ? 2 : 1);
     }
-    return true;
+    return stream->clock_index != 0;
 }
 
 static bool of_pipe(unsigned kind) {
@@ -148,12 +143,60 @@ static void uninitialised(struct run *run, const struct cta *cta, const struct t
 }
 
 static struct tmem_record record_of(struct run *run, const struct tmem_use *access) {
-    return (struct tmem_record){access->value, (uint32_t)(run->insn - run->launch->module->code), access->tag,
-                                (uint16_t)access->clock_index, (uint8_t)access->kind};
+    return (struct tmem_record){access->value,         (uint32_t)(run->insn - run->launch->module->code),
+                                access->tag,           (uint16_t)access->clock_index,
+                                (uint8_t)access->kind, false};
 }
 
 static bool same_record(const struct tmem_record *a, const struct tmem_record *b) {
     return a->clock_index == b->clock_index && a->value == b->value && a->kind == b->kind && a->pc == b->pc;
+}
+
+/* Neighbours have mostly the same history: a record just checked is not checked again. */
+static void check_readers(struct run *run, const struct cta *cta, const struct tensor_warp *warp,
+                          const struct tmem_record *read, uint32_t count, const struct tmem_use *access,
+                          struct tmem_record *checked) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (read[i].kind && !same_record(&read[i], checked)) {
+            check(run, cta, warp, &read[i], access);
+            *checked = read[i];
+        }
+    }
+}
+
+/* The list of the reads that a cell has no room for. */
+static struct reads *more_reads(struct run *run, struct tensor *tensor, struct cell *cell) {
+    if (tensor->more == NULL) {
+        tensor->more = run_take(run->worker, CELL_ROWS * TMEM_COLUMNS, sizeof *tensor->more);
+    }
+    struct reads *more = &tensor->more[cell - tensor->cells[0]];
+    if (!cell->write.crowded) {
+        cell->write.crowded = true;
+        more->count = 0;
+    }
+    return more;
+}
+
+/* A read takes the place of an earlier one of its clock index, or a new one. */
+static void add_read(struct run *run, struct tensor *tensor, struct cell *cell, const struct tmem_record *now) {
+    for (int i = 0; i < CELL_READS; i++) {
+        if (!cell->read[i].kind || cell->read[i].clock_index == now->clock_index) {
+            cell->read[i] = *now;
+            return;
+        }
+    }
+    struct reads *more = more_reads(run, tensor, cell);
+    uint32_t at = 0;
+    while (at < more->count && more->record[at].clock_index != now->clock_index) {
+        at++;
+    }
+    if (at == more->room) {
+        uint32_t room = more->room == 0 ? 4 : 2 * more->room;
+        more->record = run_grow(run->worker, more->record, more->room, room, sizeof *more->record);
+        more->room = room;
+    }
+    more->count += at == more->count;
+    more->record[at] = *now;
 }
 
 void use_region(struct run *run, struct cta *cta, const struct tmem_region *region,
@@ -182,60 +225,67 @@ void use_region(struct run *run, struct cta *cta, const struct tmem_region *regi
                 check(run, cta, warp, &cell->write, access);
                 checked = cell->write;
             }
-            for (int r = 0; r < CELL_READS; r++) {
-                if (access->write && cell->read[r].kind && !same_record(&cell->read[r], &checked)) {
-                    check(run, cta, warp, &cell->read[r], access);
-                    checked = cell->read[r];
-                }
-            }
-            if (access->write) {
-                cell->write = now;
-                memset(cell->read, 0, sizeof cell->read);
+            if (!access->write) {
+                add_read(run, tensor, cell, &now);
                 continue;
             }
-            int at = 0;
-            while (at < CELL_READS - 1 && cell->read[at].kind &&
-                   cell->read[at].clock_index != now.clock_index) {
-                at++;
+            check_readers(run, cta, warp, cell->read, CELL_READS, access, &checked);
+            if (cell->write.crowded) {
+                const struct reads *more = more_reads(run, tensor, cell);
+                check_readers(run, cta, warp, more->record, more->count, access, &checked);
             }
-            cell->read[at] = now;
+            cell->write = now;
+            memset(cell->read, 0, sizeof cell->read);
         }
     }
 }
 
+/* What is wrong about freeing a cell's columns now: review, error, or nothing. */
+static enum sim_verdict freed_early(const struct run *run, const struct tensor_warp *warp,
+                                    const struct tmem_record *record) {
+    bool access = record->kind == USE_LD || record->kind == USE_ST;
+    bool fenced = !record->kind || warp->ordered[record->clock_index + access] >= record->value;
+    bool own_load = record->clock_index == warp->loads.clock_index;
+    bool own_store = record->clock_index == warp->stores.clock_index;
+    bool over = fenced || run->warp->clock->acquired[record->clock_index] >= record->value ||
+                (own_load && record->value <= warp->loads.waited) ||
+                (own_store && record->value <= warp->stores.waited);
+    return !over ? SIM_ERROR : !fenced && !own_load && !own_store ? SIM_REVIEW : SIM_CLEAN;
+}
+
+/* One finding a dealloc; whether there was one. */
+static bool report_freed(struct run *run, const struct cta *cta, const struct tmem_record *records,
+                         uint32_t count) {
+    const struct tensor_warp *warp = tensor_warp(run);
+    for (uint32_t i = 0; i < count; i++) {
+        enum sim_verdict verdict = freed_early(run, warp, &records[i]);
+        if (verdict != SIM_CLEAN) {
+            bool over = verdict == SIM_REVIEW;
+            char message[300];
+            (void)snprintf(message, sizeof message, "tcgen05.dealloc of columns that %s uses: %s",
+                           names[records[i].kind],
+                           over ? "tcgen05.fence::before_thread_sync or ::after_thread_sync is missing at the "
+                                  "barrier between them"
+                                : "its end has not been waited for");
+            sim_note(run->launch, verdict, over ? "missing-tcgen05-fence" : "tensor-memory-freed", cta,
+                     (int)run->warp->index, -1, run->insn, &run->launch->module->code[records[i].pc], message);
+            return true;
+        }
+    }
+    return false;
+}
+
 void use_freed(struct run *run, struct cta *cta, int column, int columns) {
     struct tensor *tensor = cta->tensor;
-    const struct tensor_warp *warp = tensor_warp(run);
     bool told = false;
     for (int row = 0; tensor->cells != NULL && row < CELL_ROWS; row++) {
         for (int i = column; i < column + columns; i++) {
             struct cell *cell = &tensor->cells[row][i];
-            struct tmem_record records[1 + CELL_READS];
-            records[0] = cell->write;
-            memcpy(records + 1, cell->read, sizeof cell->read);
-            for (int m = 0; m < 1 + CELL_READS && !told; m++) {
-                const struct tmem_record *record = &records[m];
-                bool access = record->kind == USE_LD || record->kind == USE_ST;
-                bool fenced = !record->kind || warp->ordered[record->clock_index + access] >= record->value;
-                bool own = record->clock_index == warp->loads.clock_index ||
-                           record->clock_index == warp->stores.clock_index;
-                bool over =
-                    fenced || run->warp->clock->acquired[record->clock_index] >= record->value ||
-                    (record->clock_index == warp->loads.clock_index && record->value <= warp->loads.waited) ||
-                    (record->clock_index == warp->stores.clock_index && record->value <= warp->stores.waited);
-                if (!over || (!fenced && !own)) {
-                    char message[300];
-                    (void)snprintf(
-                        message, sizeof message, "tcgen05.dealloc of columns that %s uses: %s",
-                        names[record->kind],
-                        over ? "tcgen05.fence::before_thread_sync or ::after_thread_sync is missing at the "
-                               "barrier between them"
-                             : "its end has not been waited for");
-                    sim_note(run->launch, over ? SIM_REVIEW : SIM_ERROR,
-                             over ? "missing-tcgen05-fence" : "tensor-memory-freed", cta, (int)run->warp->index,
-                             -1, run->insn, &run->launch->module->code[record->pc], message);
-                    told = true; /* one finding a dealloc */
-                }
+            told = told || report_freed(run, cta, &cell->write, 1) ||
+                   report_freed(run, cta, cell->read, CELL_READS);
+            if (cell->write.crowded) {
+                const struct reads *more = more_reads(run, tensor, cell);
+                told = told || report_freed(run, cta, more->record, more->count);
             }
             memset(cell, 0, sizeof *cell);
         }

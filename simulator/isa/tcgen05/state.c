@@ -55,6 +55,10 @@ void tensor_free(struct cta *cta) {
         for (int i = 0; i < MAX_WARPS; i++) {
             free(tensor->warps[i].ordered);
         }
+        for (int i = 0; tensor->more != NULL && i < CELL_ROWS * TMEM_COLUMNS; i++) {
+            free(tensor->more[i].record);
+        }
+        free(tensor->more);
         free(tensor->cells);
         free(tensor);
         cta->tensor = NULL;

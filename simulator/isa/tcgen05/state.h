@@ -21,12 +21,19 @@ struct tmem_record {
     uint32_t value, pc, tag;
     uint16_t clock_index;
     uint8_t kind;
+    bool crowded; /* of a cell's write: there is a list of further reads */
 };
 
-/* A column of 16 lanes: the last write and the reads since. */
+/* A column of 16 lanes: the last write and the reads since, the last one of each clock index.  What a cell has
+ * no room for is in its list. */
 enum { CELL_READS = 3, CELL_ROWS = TMEM_LANES / 16 };
 struct cell {
     struct tmem_record write, read[CELL_READS];
+};
+
+struct reads {
+    struct tmem_record *record;
+    uint32_t count, room;
 };
 
 /* Operations of one kind in flight from a warp, and the clock index in which their completion is told.  Of ld
@@ -50,6 +57,7 @@ struct tensor {
     bool used;
     struct tmem tmem;
     struct cell (*cells)[TMEM_COLUMNS]; /* CELL_ROWS of them; NULL without checks */
+    struct reads *more;                 /* each cell's list; NULL before one is needed */
     struct tensor_warp warps[MAX_WARPS];
 };
 

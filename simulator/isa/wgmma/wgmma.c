@@ -28,8 +28,8 @@ static uint32_t registers_used(const struct insn *insn) {
 static void mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
                            int sign) {
     for (uint32_t i = 0; i < registers_used(insn); i++) {
-        uint16_t *row = pending_row(warp, function, insn->op[i]);
-        *row = (uint16_t)(*row + sign * (i < insn->ndst ? PENDING_WRITE : PENDING_READ));
+        int one = i < insn->ndst ? PENDING_WRITE : PENDING_READ;
+        *pending_row(warp, function, insn->op[i]) += (uint32_t)(sign * one);
     }
 }
 
@@ -297,8 +297,8 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     if (run->cta->nwarps < warp->index / 4 * 4 + 4) {
         return sim_report(run, SIM_ERROR, "wgmma-warps", -1, "wgmma in a warpgroup of fewer than four warps");
     }
-    if (warp->npending == IN_FLIGHT) {
-        return sim_report(run, SIM_INCOMPLETE, "wgmma", -1, "more than %d wgmma in flight", IN_FLIGHT);
+    if (warp->npending >= WGMMA_AHEAD) {
+        return sim_report(run, SIM_INCOMPLETE, "wgmma", -1, "more than %d wgmma in flight", WGMMA_AHEAD);
     }
     uint32_t b_at = at + (insn->wgmma.a_registers != 0 ? 4u : 1u);
     if ((insn->wgmma.a_registers == 0 && !uniform(run, insn->op[at], mask, &a)) ||
@@ -331,7 +331,11 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             return FAIL;
         }
         if (run->launch->checks) {
-            group->clock_index = group->clock_index == 0 ? new_clock_index(run->cluster) : group->clock_index;
+            group->clock_index = group->clock_index == 0 ? new_clock_index(run) : group->clock_index;
+            if (group->clock_index == 0) {
+                async_drop(op);
+                return FAIL;
+            }
             mma->clock = clock_make(run->cluster);
         }
         *place = op;
@@ -350,7 +354,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     mma->regs[quarter] = run->base[BASE_REGS];
     mma->group[quarter] = group_current(warp, GROUP_WGMMA);
     group_add(run, GROUP_WGMMA);
-    warp->in_flight[warp->npending++] =
+    *pending_new(run) =
         (struct in_flight){insn, run->split->function, mma->group[quarter], group->clock_index, number + 1};
     mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {

@@ -115,22 +115,3 @@ def test_flags_with_release_and_acquire_are_told_apart_by_address():
     ]
     sim = run("mov.u64 %rd9, 0; mov.u64 %rd5, cell; cvta.shared.u64 %rd5, %rd5;", *generic)
     assert sim.verdict == "clean", sim.findings
-
-
-def test_a_flag_that_takes_a_forgotten_ones_place_orders_nothing():
-    """64 flags are followed; the 65th has not been released by anybody."""
-    lines = (
-        "setp.eq.u32 %p1, %r1, 0; add.u32 %r8, %r2, 16; mov.u32 %r6, 1; mov.u32 %r9, 0;"
-        " @%p1 st.shared.u64 [%r2+8], %rd9;",
-        "@%p1 st.shared.u32 [%r2+600], %r9; bar.sync 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra READ; @!%p1 bra END;",
-        "st.shared.u32 [%r2], %r1; L: mad.lo.u32 %r5, %r9, 8, %r8; st.release.cta.shared.u32 [%r5], %r6;",
-        "add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, COUNT; @%p3 bra L;"
-        " st.relaxed.cta.shared.u32 [%r2+8], %r6; bra END;",
-        "READ: setp.ne.u32 %p4, %r1, 32; @%p4 bra END; W: ld.relaxed.cta.shared.u32 %r5, [%r2+8];",
-        "setp.eq.u32 %p3, %r5, 0; @%p3 bra W; ld.acquire.cta.shared.u32 %r5, [%r2+FLAG]; ld.shared.u32 %r7, [%r2];",
-        "END:",
-    )
-    for flag, kinds in ((16 + 8 * 63, set()), (600, {"read-after-write-race"})):
-        text = [line.replace("COUNT", "64").replace("FLAG", str(flag)) for line in lines]
-        sim = run("mov.u64 %rd9, 0;", *text)
-        assert sim.kinds == kinds, (flag, sim.findings)

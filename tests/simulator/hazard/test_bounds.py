@@ -1,0 +1,242 @@
+"""What the checks remember, one past the room that they start with: nothing is forgotten, or the verdict says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scripts.common.ptxsim import HEADER
+from tests.simulator.hazard.test_shadow import LATE
+from tests.simulator.hazard.test_shadow import run as run_shadow
+from tests.simulator.hazard.test_wgmma import BEGIN as WGMMA_BEGIN
+from tests.simulator.hazard.test_wgmma import COMMIT, FENCE, MMA, WAIT
+from tests.simulator.hazard.test_wgmma import ROOM as WGMMA_ROOM
+from tests.simulator.sim_kit import MODES, Sim, body
+
+
+def some(count: int) -> list[int]:
+    """The first, one in the middle, the last."""
+    return sorted({0, count // 2, count - 1})
+
+
+@pytest.mark.parametrize("readers", [5, 6, 7, 8, 13, 30])
+@pytest.mark.parametrize("mode", ["eager", "random"])
+def test_each_of_many_readers_has_to_come_before_a_write(readers, mode):
+    """As the consumers of a ring's stage: all read 16 bytes, all but one signal to the writer."""
+    for silent in (*some(readers), readers + 1):
+        sim = run_shadow(
+            "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.sync 0;",
+            f"setp.eq.u32 %p2, %r3, {readers}; setp.eq.u32 %p3, %r3, {silent}; @%p2 bra SIGNAL; //",
+            "ld.shared.u32 %r5, [%r2]; //READ",
+            f"SIGNAL: @%p3 bra END; bar.sync 1, {32 * (readers + (silent > readers))}; {LATE}",
+            "@%p2 st.shared.u32 [%r2], %r1; //WRITE",
+            "END:",
+            block=32 * (readers + 1),
+            mode=mode,
+        )
+        assert sim.kinds == ({"write-after-read-race"} if silent < readers else set()), (silent, sim.findings)
+
+
+def test_each_of_many_writers_of_a_granule_is_remembered():
+    """Sixteen warps write a byte each of one granule; a warp that has waited for all but one of them reads."""
+    for silent in some(16):
+        sim = run_shadow(
+            "add.u32 %r5, %r2, %r3; setp.eq.u32 %p1, %r4, 0; setp.eq.u32 %p2, %r3, 16;",
+            f"setp.eq.u32 %p3, %r3, {silent}; @%p2 bra READ; @%p1 st.shared.u8 [%r5], %r1; @%p3 bra END;",
+            f"bar.sync 1, 512; bra END; READ: bar.sync 1, 512; {LATE} ld.shared.v4.u32 {{%r5, %r6, %r7, %r8}}, [%r2];",
+            "END:",
+            block=32 * 17,
+        )
+        assert sim.kinds == {"read-after-write-race"}, (silent, sim.findings)
+
+
+FLAGS = (
+    "setp.eq.u32 %p1, %r1, 0; mov.u32 %r6, 1; mov.u32 %r9, 0; ld.param.u64 %rd2, [flags];",
+    "@%p1 st.shared.u32 [%r2+64], %r9; bar.sync 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra READ; @!%p1 bra END;",
+    "st.shared.u32 [%r2], %r1; L: mad.wide.u32 %rd3, %r9, 4, %rd2; st.release.gpu.global.u32 [%rd3], %r6;",
+    "add.u32 %r9, %r9, 1; ld.param.u32 %r8, [count]; setp.lt.u32 %p3, %r9, %r8; @%p3 bra L;"
+    " st.relaxed.cta.shared.u32 [%r2+64], %r6; bra END;",
+    "READ: setp.ne.u32 %p4, %r1, 32; @%p4 bra END; W: ld.relaxed.cta.shared.u32 %r5, [%r2+64];",
+    "setp.eq.u32 %p3, %r5, 0; @%p3 bra W; ld.param.u32 %r8, [flag]; mad.wide.u32 %rd3, %r8, 4, %rd2;",
+    "ld.acquire.gpu.global.u32 %r5, [%rd3]; ld.shared.u32 %r7, [%r2];",
+    "END:",
+)
+
+
+@pytest.mark.parametrize("count", [65, 1000])
+def test_every_flag_that_was_released_orders_its_reader(count):
+    text = body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, cell;",
+        *FLAGS,
+        params=".param .u64 flags, .param .u32 count, .param .u32 flag",
+        registers=".shared .align 128 .b8 cell[128];",
+    )
+    for flag, kinds in [(flag, set()) for flag in some(count)] + [(count, {"read-after-write-race"})]:
+        sim = Sim(text)
+        sim.launch("k", sim.buffer(np.zeros(count + 1, np.uint32)), count, flag, block=64)
+        assert sim.kinds == kinds, (flag, sim.findings)
+
+
+def test_a_race_is_not_judged_where_there_are_more_flags_than_are_followed():
+    text = body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, cell;",
+        *FLAGS,
+        params=".param .u64 flags, .param .u32 count, .param .u32 flag",
+        registers=".shared .align 128 .b8 cell[128];",
+    )
+    count = 40_000
+    sim = Sim(text)
+    sim.launch("k", sim.buffer(np.zeros(count, np.uint32)), count, count - 1, block=64)
+    assert (sim.kinds, sim.verdict) == ({"read-after-write-race"}, "incomplete"), sim.findings
+    assert "not judged: the kernel uses more flags" in sim.findings[0]["message"]
+
+
+MAPS = """
+mov.u32 %r1, 0; mov.u32 %r2, tile; mov.u32 %r3, bar; ld.param.u64 %rd1, [maps]; ld.param.u64 %rd2, [data];
+mov.u32 %r4, 0;
+I: mad.lo.u32 %r5, %r4, 8, %r3; mbarrier.init.shared.b64 [%r5], 1; add.u32 %r4, %r4, 1;
+setp.lt.u32 %p1, %r4, BARRIERS; @%p1 bra I; fence.mbarrier_init.release.cluster; mov.u32 %r4, 0;
+L: rem.u32 %r5, %r4, BARRIERS; mad.lo.u32 %r5, %r5, 8, %r3; rem.u32 %r6, %r4, MAPS; mad.wide.u32 %rd3, %r6, 128, %rd1;
+mad.lo.u32 %r6, %r4, 128, %r2;
+mbarrier.expect_tx.relaxed.cta.shared.b64 [%r5], 64;
+cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd3, {%r1}], [%r5];
+add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, LOADS; @%p1 bra L;
+mov.u32 %r4, 0;
+A: mad.lo.u32 %r5, %r4, 8, %r3; mbarrier.arrive.shared.b64 _, [%r5];
+add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, BARRIERS; @%p1 bra A; mov.u32 %r4, 0;
+W: setp.eq.u32 %p2, %r4, SILENT; @%p2 bra N; mad.lo.u32 %r5, %r4, 8, %r3;
+T: mbarrier.try_wait.parity.shared.b64 %p3, [%r5], 0; @!%p3 bra T;
+N: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, BARRIERS; @%p1 bra W;
+mad.wide.u32 %rd3, CHANGED, 128, %rd1; mov.u32 %r7, CHANGED; mad.wide.u32 %rd3, %r7, 128, %rd1;
+tensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd2;
+"""
+
+
+def run_maps(maps: int, barriers: int, loads: int, silent: int, changed: int) -> Sim:
+    text = MAPS.replace("mad.wide.u32 %rd3, CHANGED, 128, %rd1;", "")
+    for name, value in {
+        "BARRIERS": barriers, "MAPS": maps, "LOADS": loads, "SILENT": silent, "CHANGED": changed
+    }.items():  # fmt: skip
+        text = text.replace(name, str(value))
+    room = f".shared .align 128 .b8 tile[{128 * loads}]; .shared .align 8 .b8 bar[{8 * barriers}];"
+    sim = Sim(body(text, params=".param .u64 maps, .param .u64 data", registers=room))
+    data = sim.buffer(np.arange(16, dtype=np.uint32))
+    encoded = sim.tensor_map(data, 2, [16])
+    sim.launch("k", sim.buffer(np.frombuffer(encoded * maps, np.uint8)), data, block=1)
+    return sim
+
+
+def test_a_map_in_use_is_remembered_beside_many_others():
+    maps = 66
+    for changed in some(maps):
+        sim = run_maps(maps, 1, maps, 0, changed)
+        assert sim.kinds == {"tensor-map-in-use"}, (changed, sim.findings)
+    assert run_maps(maps, 1, maps, 1, 0).verdict == "clean"
+
+
+def test_every_barrier_that_copies_of_a_map_complete_on_has_to_be_waited_for():
+    barriers = 9
+    for silent in range(barriers):
+        sim = run_maps(1, barriers, barriers, silent, 0)
+        assert sim.kinds == {"tensor-map-in-use"}, (silent, sim.findings)
+    assert run_maps(1, barriers, barriers, barriers, 0).verdict == "clean"
+
+
+def tensor(*lines: str, block: int, mode: str = "eager") -> Sim:
+    text = (
+        HEADER.replace("sm_90a", "sm_100a")
+        + ".visible .entry k()\n{\n.reg .pred %p<8>; .reg .b32 %r<16>, %v<80>;\n.shared .align 4 .b32 slot;\n"
+        "mov.u32 %r1, %tid.x; shr.u32 %r3, %r1, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;\n"
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;\n"
+        "A: bar.sync 0; ld.shared.u32 %r2, [slot]; and.b32 %r4, %r3, 3; shl.b32 %r4, %r4, 21; add.u32 %r5, %r2, %r4;\n"
+        + "\n".join(lines)
+        + "\n@%p1 bra E; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 128; E: ret;\n}\n"
+    )
+    sim = Sim(text, mode)
+    sim.launch("k", block=block)
+    return sim
+
+
+@pytest.mark.parametrize("readers", [3, 4, 5, 7])
+def test_each_of_many_readers_of_tensor_memory_has_to_come_before_a_write(readers):
+    """Warps 0, 4, 8, ... read the same column; the last one of them writes it."""
+    for silent in (*some(readers), readers):
+        sim = tensor(
+            "setp.gt.u32 %p5, %r3, 3; @%p5 bra S; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r1};"
+            " tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync;",
+            "S: bar.sync 0; tcgen05.fence::after_thread_sync;",
+            f"shr.u32 %r6, %r3, 2; setp.ne.u32 %p2, %r4, 0; setp.eq.u32 %p3, %r6, {readers};"
+            f" setp.eq.u32 %p4, %r6, {silent};",
+            "@%p2 bra DONE; @%p3 bra WRITE; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r5];",
+            "@%p4 bra LATE; tcgen05.wait::ld.sync.aligned; tcgen05.fence::before_thread_sync;"
+            f" bar.arrive 1, {32 * (readers + (silent == readers))}; bra DONE;",
+            f"WRITE: bar.sync 1, {32 * (readers + (silent == readers))}; tcgen05.fence::after_thread_sync;"
+            " tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r1}; tcgen05.wait::st.sync.aligned; bra DONE;",
+            "LATE: tcgen05.wait::ld.sync.aligned; DONE: tcgen05.fence::before_thread_sync; bar.sync 0;"
+            " tcgen05.fence::after_thread_sync;",
+            block=32 * (4 * readers + 1),
+        )
+        assert sim.kinds == ({"tensor-memory-race"} if silent < readers else set()), (silent, sim.findings)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_register_of_each_load_in_flight_is_watched(mode):
+    loads = "".join(f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v{i}}}, [%r5];" for i in range(66))
+    begin = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r1}; tcgen05.wait::st.sync.aligned;"
+    for used in (0, 64, 65):
+        sim = tensor(begin, loads, f"add.u32 %r6, %v{used}, 1; tcgen05.wait::ld.sync.aligned;", block=32, mode=mode)
+        assert sim.kinds == {"tcgen05-register"}, (used, sim.findings)
+    sim = tensor(begin, loads, "tcgen05.wait::ld.sync.aligned; add.u32 %r6, %v65, 1;", block=32, mode=mode)
+    assert sim.verdict == "clean", sim.findings
+
+
+def test_more_wgmma_in_flight_than_are_followed_are_said():
+    for count, verdict in ((64, "clean"), (65, "incomplete")):
+        lines = (FENCE, (MMA + COMMIT) * count, WAIT)
+        sim = Sim(body(WGMMA_BEGIN, *lines, registers=WGMMA_ROOM), "late")
+        sim.launch("k", sim.buffer(np.zeros(4, np.uint32)), block=128)
+        assert sim.verdict == verdict, sim.findings
+    assert "more than 64 wgmma in flight" in sim.findings[0]["message"]
+
+
+def test_more_groups_in_flight_than_are_followed_are_said():
+    begin = "setp.ne.u32 %p1, %r1, 0; @%p1 bra END; st.shared.u64 [%r2], %rd1; st.shared.u64 [%r2+8], %rd1;"
+    store = "L: cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16; cp.async.bulk.commit_group;"
+    for count, verdict in ((255, "clean"), (257, "incomplete")):
+        loop = f"add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, {count}; @%p2 bra L; cp.async.bulk.wait_group 0; END:"
+        sim = run_shadow(begin, "fence.proxy.async; mov.u32 %r9, 0;", store, loop, mode="late")
+        assert sim.verdict == verdict, sim.findings
+    assert "more than 256 groups in flight" in sim.findings[0]["message"]
+
+
+def test_more_mbarriers_than_the_checks_can_follow_are_said():
+    begin = "setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r9, 0; mov.u32 %r8, bars;"
+    init = "L: mad.lo.u32 %r5, %r9, 8, %r8; mbarrier.init.shared.b64 [%r5], 1; add.u32 %r9, %r9, 1;"
+    for count, verdict in ((96, "clean"), (300, "incomplete")):
+        loop = f"setp.lt.u32 %p2, %r9, {count}; @%p2 bra L; END:"
+        text = body("mov.u32 %r1, %tid.x;", begin, init, loop, registers=".shared .align 8 .b8 bars[4096];")
+        sim = Sim(text)
+        sim.launch("k", 0)
+        assert sim.verdict == verdict, sim.findings
+    assert sim.kinds == {"checks-exhausted"}
+
+
+def test_threads_that_use_everything_leave_room_for_the_barriers():
+    """32 warps with cp.async groups and bulk groups beside 96 mbarriers: each has its index."""
+    lines = (
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; shr.u32 %r3, %r1, 5; and.b32 %r4, %r1, 31; ld.param.u64 %rd1, [p];"
+        "mov.u32 %r8, bars; setp.ne.u32 %p1, %r1, 0; mov.u32 %r9, 0; @%p1 bra M;",
+        "L: mad.lo.u32 %r5, %r9, 8, %r8; mbarrier.init.shared.b64 [%r5], 1; add.u32 %r9, %r9, 1;"
+        " setp.lt.u32 %p2, %r9, 96; @%p2 bra L;",
+        "M: setp.ne.u32 %p3, %r4, 0; @%p3 bra END; mad.lo.u32 %r6, %r3, 32, %r2;",
+        "cp.async.cg.shared.global [%r6], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 0;"
+        " fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1+64], [%r6], 16;"
+        " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+        "cp.async.cg.shared.global [%r6+16], [%rd1], 16; cp.async.commit_group; ld.shared.u32 %r7, [%r6+16]; //EARLY",
+        "cp.async.wait_group 0; END:",
+    )
+    room = ".shared .align 128 .b8 cell[1024]; .shared .align 8 .b8 bars[1024];"
+    sim = Sim(body(*lines, registers=room))
+    sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), block=1024)
+    assert sim.kinds == {"read-before-completion"}, sim.findings
+    assert sim.findings[0]["times"] == 32
