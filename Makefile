@@ -1,4 +1,4 @@
-# The two commands are `make run` and `make test`; `make help` lists the rest.
+# The two commands are `make run` and `make test`; `make help` lists the rest.  Programs are run by ./nvfp4.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -9,6 +9,11 @@ LIBRARY := $(BUILD)/libcustom_kernel.so
 SANITIZE ?=
 # Set to 0 to build no GPU backend.
 GPU ?= 1
+# Set to 1 to see every command of the build; a line a file otherwise.
+V ?=
+Q := $(if $(filter 1,$(V)),,@)
+# $(call step,WHAT,FILE): that line, where the command itself is not shown.
+step = $(if $(Q),@echo '  $(1)	$(2)')
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -21,6 +26,25 @@ LDLIBS += -lm
 ifneq ($(SANITIZE),)
 override CFLAGS += -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 override LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+
+# --- what a build needs, told before anything is fetched or built ---------------------------------------------
+NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render
+# Targets whose recipe sets up, then builds with a make of its own.
+SETS_UP := run test bench compare sanitize mutate bring-up
+WANTED := $(or $(MAKECMDGOALS),help)
+ifneq ($(filter-out $(NO_BUILD),$(WANTED)),)
+ifeq ($(shell command -v $(firstword $(CC))),)
+$(error no C compiler '$(CC)' in PATH: install gcc, or give another with CC=)
+endif
+ifeq ($(shell mkdir -p '$(BUILD)' 2> /dev/null && test -w '$(BUILD)' && echo yes),)
+$(error cannot write $(abspath $(BUILD)): give BUILD= a folder of your own, and NVFP4_VENV= one for the Python environment)
+endif
+endif
+# As many jobs as processors, where nothing else was asked for and all goals are files.
+JOBS := $(shell nproc 2> /dev/null || echo 1)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out build library simulator test-programs $(BUILD)/%,$(WANTED)),0)
+MAKEFLAGS += -j$(JOBS)
 endif
 
 # --- which parts can be built here --------------------------------------------------------------------
@@ -39,7 +63,7 @@ endif
 
 NVCC_LOG := $(BUILD)/nvcc.txt
 ifeq ($(GPU),1)
-ifneq ($(filter-out help clean format lint bundle lint-submission submit,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(filter-out $(NO_BUILD) $(SETS_UP),$(WANTED)),)
 override NVCC := $(shell mkdir -p $(BUILD); NVCC="$(NVCC)" scripts/find_nvcc.sh $(PYTHON) 2>$(NVCC_LOG))
 NVCC_REASON := $(shell cat $(NVCC_LOG) 2>/dev/null)
 endif
@@ -69,39 +93,50 @@ $(FLAGS_STAMP): FORCE
 
 $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call step,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(LIBRARY): $(OBJS)
-	$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
 -include $(OBJS:.o=.d)
 -include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
 $(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
-	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
 abi-fuzz: $(BUILD)/abi_fuzz
 
-.PHONY: FORCE abi-fuzz help setup build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
+.PHONY: FORCE abi-fuzz help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
 FORCE:
 
-help: ## list the targets (the default)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## start: list the targets (the default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## [a-z]+: / { group = text = $$2; sub(/:.*/, "", group); sub(/^[a-z]+: /, "", text); \
+	  said[group] = said[group] sprintf("  make %-16s %s\n", $$1, text) } \
+	  END { split("start build measure submit rounds develop", order, " "); \
+	  for (i = 1; i in order; i++) printf "%s\n%s", order[i], said[order[i]] }' $(MAKEFILE_LIST)
+	@echo 'variables: BUILD=folder NVFP4_VENV=folder PYTHON=python CC=compiler NVCC=nvcc GPU=0 V=1 SANITIZE=address,undefined'
+	@echo '  (ENVIRONMENT.md has all of them; ./nvfp4 lists the programs)'
 
 library: $(LIBRARY)
 
-build: library $(TILE_TABLE) ## build the C library with every backend that can be built here
+build: library $(TILE_TABLE) ## build: the C library with every backend that can be built here, and build/tile_table
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
 	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(BLACKWELL_103), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
 
-setup: ## find or make a Python with torch
-	@scripts/setup.sh run > /dev/null
+setup: ## start: find or make a Python with torch, with the development tools of scripts/dev.lock
+	@scripts/setup.sh test
 
-run: build ## set up, build, run the ten tests and the four benchmarks on the best backend
-	@python=$$(scripts/setup.sh run) && \
-	$$python eval/eval.py test eval/cases/test.txt && \
-	$$python eval/eval.py benchmark eval/cases/benchmark.txt
+# First whatever may be missing, then the build.
+BUILDS := $(MAKE) --no-print-directory -j$(JOBS) build
+READY := python=$$(scripts/setup.sh run) && $(BUILDS)
+TEST_READY := python=$$(scripts/setup.sh test) && $(BUILDS)
+
+run: ## start: set up, build, run the ten tests and the four benchmarks on the best backend
+	+@$(READY) && ./nvfp4 eval test && ./nvfp4 eval benchmark
 
 # What tests run beside the library: built before them, because several of them run at a time.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
@@ -114,80 +149,82 @@ test-programs: $(TEST_PROGRAMS)
 # Waiting OpenMP threads sleep.
 PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
-test: ## set up, build, pass every test
-	@$(MAKE) --no-print-directory -j$$(nproc) build test-programs
-	@python=$$(scripts/setup.sh test) && \
-	{ $$python -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
-	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive $$python -m pytest $$parallel $(PYTEST_ARGS)
+test: ## start: set up, build, pass every test
+	+@$(TEST_READY) test-programs && \
+	{ "$$python" -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
+	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
 
-mutate: build test-programs ## plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.mutate $(MUTATE_ARGS)
+lock: ## develop: write scripts/dev.lock anew: the newest versions that the group `dev` allows, with their hashes
+	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \
+	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
 
-bench: build ## time the CPU backend against torch, and the host cost of a call
-	@python=$$(scripts/setup.sh run) && \
-	$$python -m scripts.bench.cpu && \
-	$$python -m scripts.bench.host
+mutate: ## develop: plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
+	+@$(TEST_READY) test-programs && "$$python" -m scripts.mutate $(MUTATE_ARGS)
+
+bench: ## measure: time the CPU backend against torch, and the host cost of a call
+	+@$(READY) && ./nvfp4 bench cpu && ./nvfp4 bench host
 
 TARGET ?= auto
-bundle: ## write build/submission.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.bundle --target $(TARGET) $(BUNDLE_ARGS)
+bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)
+	@scripts/setup.sh run > /dev/null && ./nvfp4 bundle --target $(TARGET) $(BUNDLE_ARGS)
 
-FILE ?= $(BUILD)/submission.py
-lint-submission: ## check any submission against the leaderboard's rules (FILE=)
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.lint $(FILE)
+FILE ?= $(BUILD)/submission_b200.py
+lint-submission: ## submit: check any submission against the leaderboard's rules (FILE=)
+	@scripts/setup.sh run > /dev/null && ./nvfp4 lint $(FILE)
 
-submit: ## send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.release.submit $(FILE) $(SUBMIT_ARGS)
+submit: ## submit: send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
+	@scripts/setup.sh run > /dev/null && ./nvfp4 submit $(FILE) $(SUBMIT_ARGS)
 
 R ?=
-rounds-check: ## check the optimisation rounds: order in git, digests, figures, verdicts
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds check
+rounds-check: ## rounds: check the optimisation rounds: order in git, digests, figures, verdicts
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds check
 
-rounds-render: ## regenerate the tables, blocks and plot of shark_tank/
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds render
+rounds-render: ## rounds: regenerate the tables, blocks and plot of shark_tank/
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds render
 
-rerun: ## R=N: build both commits of a round, measure again, say whether its verdict holds
+rerun: ## rounds: R=N: build both commits of a round, measure again, say whether its verdict holds
 	@test -n "$(R)" || { echo 'rerun: give R=N, the number of a measured round'; exit 2; }
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.rounds rerun $(R)
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds rerun $(R)
 
-history: ## render the rounds as one page, build/history/index.html, with plots
-	@python=$$(scripts/setup.sh test) && $$python -m scripts.history
+history: ## rounds: render them as one page, build/history/index.html, with plots
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.history
 
-compare: build ## on a CUDA device: time the GPU backend against cuBLAS and Triton
-	@python=$$(scripts/setup.sh run) && $$python -m scripts.bench.check_gpu && $$python -m scripts.bench.compare $(COMPARE_ARGS)
+compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and Triton
+	+@$(READY) && ./nvfp4 bench check_gpu && ./nvfp4 bench compare $(COMPARE_ARGS)
 
-cost-model: build simulator ## count on the simulator again, and predict the Blackwell kernel's times from that (minutes)
+cost-model: build simulator ## measure: count on the simulator again, predict the Blackwell kernel's times from that (minutes)
 	@python=$$(scripts/setup.sh test) && \
-	$$python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json && \
-	$$python -m scripts.cost_model && $$python -m scripts.evidence.readme
+	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json && \
+	"$$python" -m scripts.cost_model && "$$python" -m scripts.evidence.readme
 
 BRING_UP_ARGS ?=
-bring-up: ## on a B200 or H200: build, check, time, compare, write build/bring_up.json to send back
-	@python=$$(scripts/setup.sh run) && $$python -m scripts.bring_up $(BRING_UP_ARGS)
+bring-up: ## measure: on a B200 or H200: build, check, time, compare, write build/bring_up.json to send back
+	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bring_up $(BRING_UP_ARGS)
 
-blackwell-table: build $(SIM_LIBRARY) ## simulate the Blackwell backend: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) $$python -m scripts.evidence.blackwell_table $(BLACKWELL_TABLE_ARGS)
+blackwell-table: build $(SIM_LIBRARY) ## measure: simulate the Blackwell backend: problems x configurations x modes (hours)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.blackwell_table $(BLACKWELL_TABLE_ARGS)
 
 MICRO_ARGS ?=
-micro: $(BUILD)/micro ## on an sm_90a device: measure what a model of its time needs (seconds), write build/micro.json
-	@python=$$(scripts/setup.sh run) && $$python -m scripts.bench.micro $(MICRO_ARGS)
+micro: $(BUILD)/micro ## measure: on an sm_90a device: what a model of its time needs (seconds), write build/micro.json
+	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bench.micro $(MICRO_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
-sanitize: build ## on a CUDA device: compute-sanitizer on every configuration of the GPU backend
-	@python=$$(scripts/setup.sh run) && \
+sanitize: ## measure: on a CUDA device: compute-sanitizer on every configuration of the GPU backend
+	+@$(READY) && \
 	for tool in $(SANITIZERS); do echo "$$tool" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
-	    $$python -m scripts.bench.check_gpu --only rings --configs all || exit 1; done
+	    "$$python" -m scripts.bench.check_gpu --only rings --configs all || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
-format: ## format C, CUDA and Python
-	@python=$$(scripts/setup.sh test) && bin=$$(dirname $$python) && \
-	PATH=$$bin:$$PATH clang-format -i $(C_FILES) && PATH=$$bin:$$PATH ruff format . && PATH=$$bin:$$PATH ruff check --fix .
+format: ## develop: format C, CUDA and Python
+	@python=$$(scripts/setup.sh test) && bin=$$(dirname "$$python") && \
+	PATH="$$bin:$$PATH" clang-format -i $(C_FILES) && PATH="$$bin:$$PATH" ruff format . && PATH="$$bin:$$PATH" ruff check --fix .
 
-lint: ## check formatting and lint, changing nothing
-	@python=$$(scripts/setup.sh test) && bin=$$(dirname $$python) && \
-	PATH=$$bin:$$PATH clang-format --dry-run -Werror $(C_FILES) && PATH=$$bin:$$PATH ruff format --check . && \
-	PATH=$$bin:$$PATH ruff check .
+lint: ## develop: check formatting and lint, changing nothing
+	@python=$$(scripts/setup.sh test) && bin=$$(dirname "$$python") && \
+	PATH="$$bin:$$PATH" clang-format --dry-run -Werror $(C_FILES) && PATH="$$bin:$$PATH" ruff format --check . && \
+	PATH="$$bin:$$PATH" ruff check .
 
-clean: ## remove what was built (the virtual environment stays)
+clean: ## develop: remove what was built (the virtual environment stays)
 	rm -rf $(BUILD)

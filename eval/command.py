@@ -1,4 +1,4 @@
-"""Judges a submission: eval.py MODE CASES_FILE [--submission FILE] [--json FILE].
+"""Judges a submission: eval.py MODE [CASES_FILE] [--submission FILE] [--json FILE].
 
 MODE is test (is it right), benchmark (how fast), leaderboard (the same with the leaderboard's time limits) or
 profile. With POPCORN_FD set, results go there as the leaderboard's `key: value` lines; without it they are printed
@@ -22,10 +22,10 @@ import torch
 
 from eval import chip, protocol, report
 from eval.cases import Case, CasesError, read_cases
+from eval.device import device_for
 from eval.protocol import DescriptorError, Protocol
 from eval.stats import relative_spread, summarise
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
-from reference.reference import default_device
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -161,16 +161,23 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("mode", choices=RUNNERS)
-    parser.add_argument("cases", type=Path, help="one case a line: m: 256; n: 4096; k: 7168; l: 1; seed: 1111")
+    parser.add_argument(
+        "cases",
+        type=Path,
+        nargs="?",
+        help="one case a line: m: 256; n: 4096; k: 7168; l: 1; seed: 1111 (default: the leaderboard's for the mode)",
+    )
     parser.add_argument("--submission", type=Path, default=ROOT / "submission" / "submission.py", metavar="FILE")
-    parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if there is one")
+    parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if it can run there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
     options = parser.parse_args(arguments)
+    usual = "test.txt" if options.mode == "test" else "benchmark.txt"
+    options.cases = options.cases or ROOT / "eval" / "cases" / usual
     if not options.submission.is_file():
         parser.error(f"--submission: {options.submission} does not exist")
     if options.json and not options.json.resolve().parent.is_dir():
         parser.error(f"--json: {options.json.parent} is no folder")
-    options.device = options.device or device_option(default_device().type)
+    options.device = options.device or device_option(device_for(options.submission).type)
     try:
         options.secret = protocol.secret_seed()
     except ValueError as error:

@@ -20,16 +20,18 @@ $(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)
 
 PTXSIM := $(BUILD)/ptxsim
 $(PTXSIM): $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
-	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 -include $(SIM_OBJS:.o=.d) $(BUILD)/simulator/cli/ptxsim.d
 
 # The library alone, for the tests and for programs of others.
 SIM_SHARED := $(BUILD)/libptxsim.so
 $(SIM_SHARED): $(SIM_OBJS)
-	$(CC) $(LDFLAGS) -o $@ $^ -lm
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 
 .PHONY: simulator
-simulator: $(PTXSIM) $(SIM_SHARED) ## build the PTX simulator (build/ptxsim)
+simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
 
 # The library whose GPU backends run on the simulator: the same host code, kernels as PTX, our CUDA runtime.
 # nvfp4/ is the only folder that knows this project's library.
@@ -42,18 +44,22 @@ SIM_CORE := $(BUILD)/simulator/nvfp4/custom_kernel.o
 $(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call step,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
 $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
-	$(CC) $(LDFLAGS) -o $@ $^ -lm
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 # For programs of others: link this in the place of cudart and libcuda.
 $(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
-	rm -f $@ && ar rcs $@ $^
+	$(call step,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
 -include $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
 
 simulator: $(SIM_LIBRARY)
@@ -61,13 +67,15 @@ endif
 
 # The fuzz driver takes the objects themselves, as the one of the ABI does.
 $(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx/ptx_fuzz.o $(SIM_OBJS)
-	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 
 # tensorcore behind batch calls, for the tests of what stands alone.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
 TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensorcore/batch.o
 $(TENSOR_TEST_LIBRARY): $(TENSOR_TEST_OBJS) $(TENSORCORE_OBJS)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 -include $(TENSOR_TEST_OBJS:.o=.d)
 
 .PHONY: tensor-test-library
@@ -78,4 +86,5 @@ comma := ,
 SIM_NO_MEMORY := $(BUILD)/ptxsim_no_memory
 NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)
 $(SIM_NO_MEMORY): $(BUILD)/tests/simulator/machine/no_memory.o $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
-	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm

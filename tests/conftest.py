@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.common import tile_table
+from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,7 +67,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def library_path(root: Path) -> Path:
     """The library `make build` made."""
-    path = Path(os.environ.get("NVFP4_LIBRARY", root / "build" / "libcustom_kernel.so"))
+    path = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel.so"))
     if not path.is_file():
         pytest.fail(f"{path} does not exist; run `make build` first")
     return path

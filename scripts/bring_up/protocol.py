@@ -24,6 +24,7 @@ from eval.report import print_table, progress
 from eval.stats import relative_spread
 from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
 from scripts.common import tile_table
+from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT = "bring-up-1"
@@ -325,8 +326,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bring_up", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bring_up.json", help="the report")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bring_up", help="for the steps' whole logs")
+    parser.add_argument("--json", type=Path, default=BUILD / "bring_up.json", help="the report")
+    parser.add_argument("--folder", type=Path, default=BUILD / "bring_up", help="for the steps' whole logs")
     parser.add_argument("--minutes", type=float, default=45.0, help="for all of it; what does not fit is skipped")
     parser.add_argument("--configs", default="", help="comma-separated; default: all of the backend")
     parser.add_argument(

@@ -6,13 +6,12 @@ submission/tile_table/main.c says what the program prints.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / os.environ.get("BUILD", "build") / "tile_table"
+from scripts.common.toolchain import BUILD
+
+PROGRAM = BUILD / "tile_table"
 
 
 def printed(*arguments: str) -> dict[str, Any]:

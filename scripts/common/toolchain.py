@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / (os.environ.get("BUILD") or "build")  # where make builds
 
 
 class NoCompiler(Exception):
@@ -26,9 +27,9 @@ def nvcc() -> str:
 @cache
 def built(name: str) -> Path:
     """A file that make makes, in BUILD (default build); under `make test` it is there already."""
-    target = f"{os.environ.get('BUILD', 'build')}/{name}"
-    if "NVFP4_TESTS_BUILT" not in os.environ or not (ROOT / target).exists():
-        done = subprocess.run(["make", "-s", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    target = os.environ.get("BUILD") or "build"
+    if "NVFP4_TESTS_BUILT" not in os.environ or not (BUILD / name).exists():
+        done = subprocess.run(["make", "-s", f"{target}/{name}"], cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(done.stdout + done.stderr)
-    return ROOT / target
+    return BUILD / name

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import tile_table
+from scripts.common.toolchain import BUILD
 from scripts.rounds.model import benchmark_shapes, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = ROOT / "build" / "libcustom_kernel_sim.so"
+LIBRARY = BUILD / "libcustom_kernel_sim.so"
 SHORTEST_K = 256  # a stage
 SMS = {"blackwell": 148, "hopper": 132}
 MODES = ("late", "random:1")

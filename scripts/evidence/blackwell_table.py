@@ -23,6 +23,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.common.toolchain import BUILD
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/results/BLACKWELL.md"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
@@ -216,7 +218,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)
-    library = Path(os.environ.get("NVFP4_LIBRARY", ROOT / "build/libcustom_kernel_sim.so"))
+    library = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel_sim.so"))
     rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
     begin = time.monotonic()
     with ThreadPoolExecutor(options.workers) as pool:

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.common.toolchain import BUILD
+
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("hopper", "blackwell")
 DRIVER = """
@@ -46,10 +48,9 @@ def shapes() -> list[tuple[int, int, int]]:
 
 def measure(backend: str, mode: str) -> list[tuple[float, float]]:
     """Seconds, and user CPU seconds, of each shape's call."""
-    build = ROOT / os.environ.get("BUILD", "build")
     environment = dict(
         os.environ,
-        NVFP4_LIBRARY=str(build / "libcustom_kernel_sim.so"),
+        NVFP4_LIBRARY=str(BUILD / "libcustom_kernel_sim.so"),
         NVFP4_BACKEND=backend,
         NVFP4_SIMULATE="1",
         NVFP4_SIMULATE_MODE=mode,

@@ -86,6 +86,7 @@ AREAS: dict[str, Area] = {
         (
             "test_eval_figures.py",
             "test_eval_parts.py",
+            "test_eval_device.py",
             "test_eval_units.py",
             "test_eval_protocol.py",
             "test_eval_guards.py",
@@ -100,6 +101,7 @@ AREAS: dict[str, Area] = {
             "test_bundle_loader.py",
             "test_bundle_build.py",
             "test_bundle.py",
+            "test_wheel.py",
         ),
     ),
     "rounds": Area(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
 from scripts.release.lint import Finding, lint
 
@@ -303,12 +304,13 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "submission.py")
+    parser.add_argument("--output", type=Path, help="default: submission_TARGET.py in BUILD")
     parser.add_argument("--check", action="store_true", help="run the harness's tests before writing")
     parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
     parser.add_argument("--no-compile", action="store_true", help="do not try a first import before writing")
     options = parser.parse_args(arguments)
     target = choose_target() if options.target == "auto" else options.target
+    options.output = options.output or BUILD / f"submission_{target}.py"
     try:
         bundle = make_bundle(target)
     except BundleError as error:

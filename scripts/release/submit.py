@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.common.toolchain import BUILD
 from scripts.release.lint import DIRECTIVE, lint
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("popcorn-cli", "popcorn")  # its names by package and by installer
+CPU_BUNDLE = "CPU"  # the directive of a bundle for one's own machine
 MODES = ("test", "benchmark", "leaderboard")
 NOT_INSTALLED = 3
 # What popcorn-cli prints for a run that did not pass, most telling first.
@@ -113,7 +114,7 @@ def read_verdict(output: str, status: int, mode: str, local: bool) -> Verdict:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Submit a file with popcorn-cli and read its verdict.")
-    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "build" / "submission.py")
+    parser.add_argument("file", nargs="?", type=Path, default=BUILD / "submission_b200.py")
     parser.add_argument("--mode", choices=MODES, default="test")
     parser.add_argument("--gpu", help="the leaderboard's name of the GPU (default: the file's directive)")
     parser.add_argument("--local", action="store_true", help="run on one's own cloud account")
@@ -122,7 +123,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         content = options.file.read_bytes()
     except OSError as error:
-        parser.error(f"cannot read {options.file}: {error.strerror}; `make bundle` writes build/submission.py")
+        parser.error(
+            f"cannot read {options.file}: {error.strerror}; `make bundle TARGET=b200` writes submission_b200.py"
+        )
     findings, notes = lint(content)
     for finding in findings:
         print(f"{options.file}:{finding.line}:{finding.column}: {finding.rule}: {finding.message}")
@@ -133,6 +136,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     named = directives(content.decode("utf-8"))
     gpu = options.gpu or named.get("gpu") or named["gpus"].split()[0]
+    if gpu.upper() == CPU_BUNDLE:
+        print(f"submit: {options.file} is for a CPU, which no board has; nothing sent", file=sys.stderr)
+        return 1
     program = next((name for name in PROGRAMS if shutil.which(name)), None)
     command = command_line(program or PROGRAMS[0], options.file, named["leaderboard"], gpu, options.mode, options.local)
     print(shlex.join(command), flush=True)

@@ -13,7 +13,8 @@ OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BUILD)/submission/black
 $(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(BUILD)/submission/blackwell/kernels.o: submission/blackwell/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_100a,code=sm_100a $(BLACKWELL_103) -Werror all-warnings \
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_100a,code=sm_100a $(BLACKWELL_103) -Werror all-warnings \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 endif
 endif

@@ -1,5 +1,6 @@
 /* The entry points of custom_kernel.h: validate, choose a backend, run it. */
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,19 +77,25 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
         *chosen = &cpu_backend;
         return CUSTOM_KERNEL_OK;
     }
-    char detail[DETAIL_BYTES] = "no GPU backend is built into this library";
+    char reasons[BACKENDS * DETAIL_BYTES] = "";
     for (int i = 0; i < BACKENDS; i++) {
-        if (backends[i].backend == NULL || backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
+        if (backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
             continue;
         }
-        if (backends[i].backend->available(device, NULL, 0)) {
-            *chosen = backends[i].backend;
-            return CUSTOM_KERNEL_OK;
+        char detail[DETAIL_BYTES] = "not built";
+        if (backends[i].backend != NULL) {
+            if (backends[i].backend->available(device, NULL, 0)) {
+                *chosen = backends[i].backend;
+                return CUSTOM_KERNEL_OK;
+            }
+            (void)backends[i].backend->available(device, detail, sizeof detail);
         }
-        (void)backends[i].backend->available(device, detail, sizeof detail);
+        size_t used = strlen(reasons);
+        (void)snprintf(reasons + used, sizeof reasons - used, "%s: %s; ", backends[i].name, detail);
     }
-    return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE, "no backend can run on CUDA device %d: %s", device,
-                       detail);
+    return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE,
+                       "no backend can run on CUDA device %d: %scpu: takes tensors in host memory", device,
+                       reasons);
 }
 
 int32_t custom_kernel(const struct custom_kernel_args *args) {

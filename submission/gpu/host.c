@@ -24,12 +24,26 @@ int32_t gpu_error(const char *what, cudaError_t error) {
                        "%s: %s (%s)", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* Appends "; it needs 10.0 or 10.3" to `detail`. */
+/* The data-centre chips of a compute capability (NVIDIA, "CUDA GPU Compute Capability"). */
+static const char *chips_of(int capability) {
+    switch (capability) {
+    case 90:
+        return "H100, H200";
+    case 100:
+        return "B200";
+    case 103:
+        return "B300";
+    default:
+        return "unknown chips";
+    }
+}
+
+/* Appends "; it needs 10.0 (B200) or 10.3 (B300)" to `detail`. */
 static void add_needed(const int *capabilities, int count, char *detail, size_t detail_bytes) {
     for (int i = 0; i < count; i++) {
         size_t used = strlen(detail);
-        (void)snprintf(detail + used, detail_bytes - used, "%s %d.%d", i == 0 ? "; it needs" : " or",
-                       capabilities[i] / 10, capabilities[i] % 10);
+        (void)snprintf(detail + used, detail_bytes - used, "%s %d.%d (%s)", i == 0 ? "; it needs" : " or",
+                       capabilities[i] / 10, capabilities[i] % 10, chips_of(capabilities[i]));
     }
 }
 

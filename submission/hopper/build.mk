@@ -8,7 +8,8 @@ OBJS += $(BUILD)/submission/hopper/tile_selection.o $(BUILD)/submission/hopper/h
 $(BUILD)/submission/hopper/hopper_backend.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(BUILD)/submission/hopper/kernels.o: submission/hopper/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Werror all-warnings \
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Werror all-warnings \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 endif
 endif

@@ -2,5 +2,6 @@
 TILE_TABLE := $(BUILD)/tile_table
 TILE_TABLE_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard submission/tile_table/*.c submission/*/tile_selection.c))
 $(TILE_TABLE): $(TILE_TABLE_OBJS)
-	$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^
 -include $(TILE_TABLE_OBJS:.o=.d)

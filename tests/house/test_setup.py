@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from types import SimpleNamespace
 
 import pytest
+
+from scripts.download_size import describe, size_of
 
 WORKS = 'echo "$@" >> "$0.log"; exit 0'
 MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter"
@@ -84,6 +88,7 @@ case "$*" in
 *version_info*) exit {old} ;;
 *find_spec*) shift 2; for name; do grep -qx "$name" "$modules" || exit 1; done ;;
 *tomllib*) exec {real} "$@" ;;
+*download_size.py*) echo "fetching" >&2; exit {reachable} ;;
 "-m venv"*) for last; do :; done
   mkdir -p "$last/bin" && cp "$0" "$last/bin/python"
   case "$*" in *--system-site-packages*) cp "$modules" "$last/bin/python.modules" ;;
@@ -91,14 +96,14 @@ case "$*" in
 "-m pip"*) {pip} ;;
 esac
 """
-INSTALLS = """for last; do :; done; [ "$last" != /dev/stdin ] || last=$(cat)
+INSTALLS = """for last; do :; done; last=$(cat "$last")
   case "$last" in *torch*) echo torch >> "$modules" ;; esac
   case "$last" in *pytest*) for name in {modules}; do echo $name >> "$modules"; done ;; esac"""
-OFFLINE = 'cat > /dev/null; echo "ERROR: connection broken" >&2; exit 1'
+OFFLINE = 'echo "ERROR: connection broken" >&2; exit 1'
 # An index that lacks one of the requirements: all at once fails, one at a time all but that one.
-LACKING = """for last; do :; done
-  case "$last" in /dev/stdin | kernelguard*) cat > /dev/null; echo "ERROR: no kernelguard" >&2; exit 1 ;; esac
-  name=$(echo "$last" | sed 's/[>=;].*//; s/pytest-xdist/xdist/; s/-/_/g'); echo $name >> "$modules" """
+LACKING = """for last; do :; done; read name rest < "$last"
+  case "$last $name" in *dev.lock* | *kernelguard*) echo "ERROR: no kernelguard" >&2; exit 1 ;; esac
+  name=$(echo "$name" | sed 's/=.*//; s/pytest-xdist/xdist/; s/-/_/g'); echo $name >> "$modules" """
 
 
 @pytest.fixture
@@ -106,20 +111,22 @@ def setup(root, tmp_path):
     """setup.sh of a checkout of its own; run(tier, modules at hand) gives its answer and the commands of pip."""
     checkout = tmp_path / "checkout"
     (checkout / "scripts").mkdir(parents=True)
-    shutil.copy(root / "scripts" / "setup.sh", checkout / "scripts")
+    for name in ("setup.sh", "download_size.py", "dev.lock"):
+        shutil.copy(root / "scripts" / name, checkout / "scripts")
     shutil.copy(root / "pyproject.toml", checkout)
     log = tmp_path / "log"
 
-    def run(tier, modules, pip=INSTALLS, old=0, venv=None):
+    def run(tier, modules, pip=INSTALLS, old=0, venv=None, reachable=0, **environment):
         at_hand = tmp_path / "bin" / "python3"
-        text = PYTHON.format(log=log, old=old, real=sys.executable, pip=pip.replace("{modules}", MODULES))
+        pip = pip.replace("{modules}", MODULES)
+        text = PYTHON.format(log=log, old=old, real=sys.executable, pip=pip, reachable=reachable)
         for path, held in ((at_hand, modules), *([(checkout / ".venv/bin/python", venv)] if venv is not None else [])):
             program(path, text)
             path.with_name(f"{path.name}.modules").write_text("\n".join(held.split()) + "\n")
         log.write_text("")
         done = subprocess.run(
             [checkout / "scripts" / "setup.sh", tier],
-            env={"PATH": os.environ["PATH"], "PYTHON": str(at_hand)},
+            env={"PATH": os.environ["PATH"], "PYTHON": str(at_hand)} | environment,
             capture_output=True,
             text=True,
         )
@@ -127,6 +134,7 @@ def setup(root, tmp_path):
         path = done.stdout.strip().replace(str(at_hand), "AT_HAND").replace(str(checkout / ".venv/bin/python"), "VENV")
         return SimpleNamespace(status=done.returncode, python=path, said=done.stderr, calls=calls)
 
+    run.checkout, run.folder = checkout, tmp_path
     return run
 
 
@@ -147,20 +155,75 @@ def test_a_python_that_is_too_old_is_refused(setup):
     assert done.status == 1 and done.python == "" and "is not Python 3.11 or later; set PYTHON to one" in done.said
 
 
-def test_without_torch_it_is_installed_into_a_venv(setup):
+def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_fetched(setup):
     done = setup("run", "numpy")
     assert (done.status, done.python) == (0, "VENV")
     assert done.calls[0].startswith("-m venv /") and "--system-site-packages" not in done.calls[0]
-    assert done.calls[1].endswith("-m pip install --quiet --disable-pip-version-check -r /dev/stdin")
-    assert len(done.calls) == 2 and "setup: installing into .venv: torch==" in done.said and "pytest>=" not in done.said
+    listed = setup.checkout / ".venv" / "requirements.txt"
+    assert done.calls[1] == f"-m pip install --quiet --disable-pip-version-check -r {listed}"
+    assert "torch==" in listed.read_text() and "pytest" not in listed.read_text()
+    assert len(done.calls) == 2 and "setup: no torch in " in done.said and "\nfetching\n" in done.said
+
+
+def test_without_torch_or_an_index_nothing_is_left_and_the_cures_are_told(setup):
+    done = setup("run", "numpy", reachable=1)
+    assert done.status == 1 and done.python == "" and not (setup.checkout / ".venv").exists()
+    assert "torch could not be installed; set PYTHON to a Python that has it" in done.said
+    assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not asked for what it cannot fetch"
+
+
+def test_looking_for_a_python_changes_nothing(setup):
+    done = setup("find", "numpy")
+    assert (done.status, done.python, done.calls) == (1, "", [])
+    assert "`make setup` installs it there, or set PYTHON to a Python that has it" in done.said
+    assert setup("find", "torch").python == "AT_HAND"
+
+
+def test_the_environment_has_its_place_by_a_variable(setup):
+    place = setup.folder / "a place" / "env"
+    done = setup("run", "numpy", NVFP4_VENV=str(place))
+    assert (done.status, done.python) == (0, f"{place}/bin/python")
+    assert not (setup.checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("held", "taken"),
+    [
+        ({"python3": "old", "python3.11": "", "python3.13": ""}, "python3.13"),
+        ({"python3": "old", "python3.11": "torch", "python3.13": ""}, "python3.11"),
+        ({"python3": "", "python3.12": ""}, "python3"),
+        ({"python3": "old"}, None),
+    ],
+)
+def test_a_newer_python_is_found_by_itself(root, tmp_path, held, taken):
+    for name, has in held.items():
+        answers = f'*version_info*) exit {int(has == "old")} ;; *" torch"*) exit {int(has != "torch")} ;;'
+        program(tmp_path / "bin" / name, f'case "$*" in {answers} esac\nexit 1')
+    for tool in ("dirname", "sh"):
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
+    done = subprocess.run(
+        [root / "scripts" / "setup.sh", "find"],
+        env={"PATH": str(tmp_path / "bin"), "NVFP4_VENV": str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+    )
+    if taken is None:
+        assert done.returncode == 1 and "is Python 3.11 or later; set PYTHON to one" in done.stderr
+    elif "torch" in held.values():
+        assert done.stdout.strip() == str(tmp_path / "bin" / taken)
+    else:
+        assert done.returncode == 1 and f"no torch in {tmp_path / 'bin' / taken} or " in done.stderr
+
+
+LOCKED = "-m pip install --quiet --disable-pip-version-check --require-hashes -r {}"
 
 
 @pytest.mark.parametrize("missing", MODULES.split()[1:])
-def test_every_package_of_the_tests_is_asked_for(setup, missing):
+def test_every_package_of_the_tests_is_asked_for_as_the_lock_has_it(setup, missing):
     done = setup("test", " ".join(name for name in MODULES.split() if name != missing))
     assert (done.status, done.python) == (0, "VENV")
     assert "--system-site-packages" in done.calls[0] and len(done.calls) == 2
-    assert done.calls[1].endswith("-m pip install --quiet --disable-pip-version-check -r /dev/stdin")
+    assert done.calls[1] == LOCKED.format(setup.checkout / "scripts" / "dev.lock")
 
 
 def test_a_venv_that_is_there_is_added_to(setup):
@@ -180,4 +243,49 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
     done = setup("test", "torch", pip=LACKING)
     assert (done.status, done.python) == (0, "VENV")
     assert "setup: could not install kernelguard==" in done.said and "could not install pytest" not in done.said
-    assert any(call.endswith("pytest>=8") for call in done.calls)
+    assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
+
+
+def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_hashes(root):
+    requirements = pytest.importorskip("packaging.requirements")
+    wanted = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+    locked = {}
+    for block in re.split(r"\n(?=\S)", (root / "scripts" / "dev.lock").read_text().strip()):
+        name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
+        locked.setdefault(name, []).append(version)
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), name
+    for requirement in map(requirements.Requirement, wanted):
+        versions = locked.get(requirement.name, [])
+        assert versions and all(version in requirement.specifier for version in versions), f"{requirement}: `make lock`"
+
+
+# --- what is to be fetched ----------------------------------------------------------------------------------------
+
+
+def test_what_will_be_fetched_is_told_the_largest_first():
+    said = describe([("a 1", 2_400_000), ("torch 2", 192_000_000), ("tiny 3", 999), ("b 4", None)], 7_000_000_000)
+    assert said.startswith(
+        "fetching 4 packages, 194 MB, and 1 whose sizes are not told: torch 2 (192 MB), a 1 (2 MB), b 4"
+    )
+    assert said.endswith("and 7000 MB are free")
+
+
+def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
+    (tmp_path / "a wheel").write_bytes(b"12345")
+    assert size_of((tmp_path / "a wheel").as_uri()) == 5
+    assert size_of((tmp_path / "none").as_uri()) is None
+
+
+def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):
+    pytest.importorskip("pip")
+    (tmp_path / "list").write_text("torch==2.13.0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.download_size", tmp_path / "list", tmp_path],
+        cwd=root,
+        env={"PATH": os.environ["PATH"], "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+        | {"PIP_IGNORE_INSTALLED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1 and "the package index does not answer; is there a network?" in done.stderr

@@ -162,4 +162,11 @@ def test_a_file_with_findings_is_not_sent(submit):
 def test_a_missing_file_is_wrong_usage(root, tmp_path):
     command = [sys.executable, "-m", "scripts.release.submit", str(tmp_path / "none.py")]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 2 and "`make bundle`" in done.stderr
+    assert done.returncode == 2 and "`make bundle TARGET=b200`" in done.stderr
+
+
+def test_a_bundle_for_a_cpu_is_not_sent_whoever_names_the_gpu(submit):
+    for arguments, text in (((), SUBMISSION.replace("B200", "CPU")), (("--gpu", "cpu"), SUBMISSION)):
+        done = submit(*arguments, "--dry-run", popcorn="echo '✅ a'", text=text)
+        assert done.returncode == 1 and "is for a CPU, which no board has; nothing sent" in done.stderr
+    assert not submit.sent.exists()

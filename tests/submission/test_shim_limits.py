@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from reference.reference import check_against_oracle, generate_input
+from scripts.common.toolchain import BUILD
 from submission import submission as shim
 from submission.submission import custom_kernel
 
@@ -268,7 +269,7 @@ def test_the_environment_names_the_library(root, monkeypatch, simulate, name, li
             monkeypatch.delenv(variable, raising=False)
         else:
             monkeypatch.setenv(variable, value)
-    assert str(shim._library_path()) == (library or str(root / "build" / name))
+    assert str(shim._library_path()) == (library or str(BUILD / name))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.common.toolchain import BUILD
+
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = ROOT / "build" / "micro"
+PROGRAM = BUILD / "micro"
 SECONDS = 180  # the program ends itself before
 
 
@@ -51,7 +53,7 @@ def main() -> int:
     """Runs the program, prints its rows, writes the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "micro.json", metavar="FILE")
+    parser.add_argument("--json", type=Path, default=BUILD / "micro.json", metavar="FILE")
     options = parser.parse_args()
     if not PROGRAM.is_file():
         print("micro: build/micro is not built; run `make micro` where nvcc is", file=sys.stderr)

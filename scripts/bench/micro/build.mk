@@ -3,14 +3,18 @@ MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rate
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
 ifneq ($(filter hopper,$(GPU_PARTS)),)
 $(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)
-	$(NVCC) -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
+	$(call step,LINK,$@)
+	$(Q)$(NVCC) -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^
 $(BUILD)/micro_sim: $(MICRO:%=$(BUILD)/micro_objects/sim/%.o) $(BUILD)/libcudart_sim.a
-	$(CXX) -o $@ $^ -lpthread -lm
+	$(call step,LINK,$@)
+	$(Q)$(CXX) -o $@ $^ -lpthread -lm
 $(BUILD)/micro_objects/card/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=sm_90a -MF $(@:.o=.d) -c -o $@ $<
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=sm_90a -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/micro_objects/sim/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
 -include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)
 endif

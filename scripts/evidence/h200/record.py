@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scripts.common.toolchain import BUILD
 from scripts.evidence.h200.hopper_cases import COMMITTED_SAMPLE, cases, sample, simulate, ulps
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,7 +95,7 @@ def record_features(folder: Path) -> tuple[dict[str, list], dict[str, str], byte
 
     def command(number: int) -> list[str]:
         parts.append(folder / f"words{number}")
-        return [str(ROOT / "build/features_h200"), "--from", str(number), "--words", str(parts[-1])]
+        return [str(BUILD / "features_h200"), "--from", str(number), "--words", str(parts[-1])]
 
     def name(number: int, said: str) -> str:
         return said.splitlines()[-1].partition(":")[0] if said else f"number {number}"
@@ -108,7 +109,7 @@ def refusals() -> tuple[dict[str, str], dict[str, str]]:
     """What the card said of the features it has to refuse; those it took."""
     said, taken = {}, {}
     for name in REFUSED:
-        done = subprocess.run([ROOT / "build/features_h200", name], capture_output=True, text=True, check=False)
+        done = subprocess.run([BUILD / "features_h200", name], capture_output=True, text=True, check=False)
         (said if done.returncode else taken)[name] = done.stderr.strip() or "was not refused"
     return said, taken
 
@@ -191,9 +192,7 @@ def simulated_words() -> dict[str, np.ndarray]:
     """The words of each feature on the simulator."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "words"
-        done = subprocess.run(
-            [ROOT / "build/features_sim", "--words", path], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([BUILD / "features_sim", "--words", path], capture_output=True, text=True, check=True)
         words = np.fromfile(path, np.uint32).reshape(-1, OUT_WORDS)
     return dict(zip((line.split()[0] for line in done.stdout.splitlines()), words, strict=True))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import torch
 
 from reference.reference import check_against_oracle, generate_input
 from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
-from scripts.common.toolchain import nvcc
+from scripts.common.toolchain import BUILD, nvcc
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle
@@ -52,7 +51,7 @@ CONFIGS = {
 @cache
 def entries() -> dict[str, str]:
     """Each configuration's kernel as a module of its own."""
-    ptx = ROOT / os.environ.get("BUILD", "build") / "blackwell_kernels.ptx"
+    ptx = BUILD / "blackwell_kernels.ptx"
     ptx.parent.mkdir(exist_ok=True)
     arch = "-gencode=arch=compute_100a,code=compute_100a"
     command = [nvcc(), "-std=c++17", "-O3", "-lineinfo", arch, "-ptx", "-o", ptx]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.common.ptxsim import ROOT
-from scripts.common.toolchain import built, nvcc
+from scripts.common.toolchain import BUILD, built, nvcc
 
 DRIVER = """
 import json, sys
@@ -56,8 +56,7 @@ def run(
 
 @cache
 def kernel_text() -> str:
-    folder = ROOT / "build"
-    ptx = folder / "hopper_kernels.ptx"
+    ptx = BUILD / "hopper_kernels.ptx"
     command = [
         nvcc(),
         "-std=c++17",

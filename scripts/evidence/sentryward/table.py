@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
-from scripts.common.toolchain import nvcc
+from scripts.common.toolchain import BUILD, nvcc
 from scripts.evidence.mutants.blackwell import Kernel as Blackwell
 from scripts.evidence.mutants.blackwell import entries as blackwell_entries
 from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
@@ -68,7 +68,7 @@ def simulate(case: Case, folder: Path) -> dict:
     (folder / "case.ptx").write_text(case.text)
     begin, reports = time.monotonic(), []
     for mode in MODES:
-        command = [ROOT / "build/ptxsim", folder / "case.ptx", case.entry, "--grid", str(case.grid), "--cluster"]
+        command = [BUILD / "ptxsim", folder / "case.ptx", case.entry, "--grid", str(case.grid), "--cluster"]
         command += [str(case.cluster), "--block", str(case.block), "--mode", mode, "--json", "--", *case.buffers]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         reports.append(json.loads(done.stdout))

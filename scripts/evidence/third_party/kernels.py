@@ -28,7 +28,7 @@ import torch
 
 from reference import nvfp4
 from reference.reference import generate_input, oracle
-from scripts.common.toolchain import nvcc
+from scripts.common.toolchain import built, nvcc
 from scripts.evidence.third_party.render import render
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -222,7 +222,7 @@ def compile_trial(trial: Trial, checkout: Path, folder: Path, compiler: str) -> 
     command = [compiler, "-std=c++17", "-O3", "-w", "-lineinfo", gencode, "--no-compress", "-I", str(folder)]
     command += ["--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", "-c", "-o", str(folder / "trial.o")]
     subprocess.run([*command, str(folder / "trial.cu")], check=True, capture_output=True, text=True)
-    library = ROOT / os.environ.get("BUILD", "build") / "libcudart_sim.a"
+    library = built("libcudart_sim.a")
     link = ["g++", "-shared", "-o", str(target), str(folder / "trial.o"), str(library), "-lpthread", "-lm"]
     subprocess.run(link, check=True, capture_output=True, text=True)
     return target
@@ -316,7 +316,7 @@ def main() -> None:
     rows = json.loads(options.json.read_text()) if options.json.exists() else []
     if not options.render:
         compiler = nvcc()
-        subprocess.run(["make", "-s", "build/libcudart_sim.a"], cwd=ROOT, check=True)
+        built("libcudart_sim.a")
         checkouts = {name: Path(path).resolve() for name, path in (item.split("=", 1) for item in options.checkouts)}
         for index, trial in enumerate(TRIALS):
             key = f"{trial.repository}:{trial.file}:{trial.name}:{'x'.join(map(str, trial.shape))}"

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from scripts.bench.micro.__main__ import rows_of, sources_digest
+from scripts.common.toolchain import BUILD
 
 QUICK_GROUPS = ("synchronisation", "clusters")
 
@@ -18,7 +19,7 @@ def recorded(root):
 
 
 def test_the_program_runs_clean_on_the_simulator_and_asks_what_the_card_was_asked(root, recorded):
-    program = root / "build" / "micro_sim"
+    program = BUILD / "micro_sim"
     if not program.is_file():
         pytest.skip("build/micro_sim is not built here")
     done = subprocess.run([program, *QUICK_GROUPS], capture_output=True, text=True, timeout=120)

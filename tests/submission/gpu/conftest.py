@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from scripts.common.toolchain import BUILD
 from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, Fake
 
 
 @pytest.fixture(scope="session")
 def library_on_a_fake_runtime(root, tmp_path_factory):
     """The library's objects with the fake runtime."""
-    build = root / os.environ.get("BUILD", "build")
     sources = [
         path for part in ("core", "cpu", "gpu", HOPPER, BLACKWELL) for path in (root / "submission" / part).glob("*.c*")
     ]
-    objects = [(build / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
+    objects = [(BUILD / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
     objects = [path for path in objects if path.is_file()]
     if {HOPPER, BLACKWELL} - {path.parent.name for path in objects}:
         pytest.skip("the GPU backends are not built here")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.common.toolchain import BUILD
+
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TMEM_COLUMNS = 512
 MAX_REGISTERS = 255
@@ -113,7 +115,7 @@ def test_a_b200_and_a_b300_are_accepted(devices, capability):
 @pytest.mark.parametrize("capability", [(9, 0), (10, 1), (11, 0), (12, 0)])
 def test_other_chips_are_refused_with_what_is_needed(devices, capability):
     major, minor = capability
-    said = f"0 0 CUDA device 0, compute capability {major}.{minor}, 148 SMs; it needs 10.0 or 10.3\n"
+    said = f"0 0 CUDA device 0, compute capability {major}.{minor}, 148 SMs; it needs 10.0 (B200) or 10.3 (B300)\n"
     assert devices(*capability) == said
 
 
@@ -132,7 +134,7 @@ def embedded_code(library: bytes) -> list[tuple[int, int]]:
 
 
 def test_the_library_holds_machine_code_for_both_chips(nvcc, root):
-    library = root / os.environ.get("BUILD", "build") / "libcustom_kernel.so"
+    library = BUILD / "libcustom_kernel.so"
     if "NVFP4_TESTS_BUILT" not in os.environ or not library.exists():
         subprocess.run(["make", "-s", "library"], cwd=root, check=True)
     code = embedded_code(library.read_bytes())
