@@ -3,16 +3,27 @@
 import importlib.util
 import sys
 
+from eval.protocol import FD_VARIABLE, SEED_VARIABLE, note_descriptor
+from eval.sandbox import lifetime
+
 NO_TORCH = 2  # wrong usage: the wrong Python
 
-if __name__ == "__main__":
+
+def run() -> int:
+    """The command line, whose imports take seconds: signals are handled already."""
     if importlib.util.find_spec("torch") is None:
         print(
             f"eval.py: {sys.executable} has no torch; `./nvfp4 eval MODE` takes a Python that has it, and `make setup` "
             "makes one",
             file=sys.stderr,
         )
-        sys.exit(NO_TORCH)
+        return NO_TORCH
+    lifetime.hide_command_line((SEED_VARIABLE, FD_VARIABLE))
     from eval.command import main
 
-    sys.exit(main(sys.argv[1:]))
+    return main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    note_descriptor()
+    sys.exit(lifetime.run_to_the_end(run))

@@ -6,7 +6,12 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from eval.output.text import clean, shortened
+
 KEYS = ("m", "n", "k", "l", "seed")
+MOST_DIGITS = 19  # of 2^63
+FILE_BYTES = 1 << 20
+SHOWN_CHARACTERS = 60  # of what is refused
 
 
 class CasesError(ValueError):
@@ -34,16 +39,23 @@ def mixed_seed(seed: int, secret: int | None) -> int:
     return seed if secret is None else seed + (seed + secret) * (seed + secret + 1) // 2
 
 
+def _shown(text: str) -> str:
+    return clean(shortened(text, SHOWN_CHARACTERS))
+
+
 def parse_case(line: str, secret: int | None = None) -> Case:
     """One line of a case file. Raises CasesError saying what is wrong with it."""
     values: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in line.split(";"))):
-        match = re.fullmatch(r"(\w+)\s*:\s*([+-]?\d+)", part)
+        match = re.fullmatch(r"(\w+)\s*:\s*([+-]?[0-9]+)", part)
         if not match:
-            raise CasesError(f"'{part}' is not `name: integer`")
-        if match[1] not in KEYS or match[1] in values:
-            raise CasesError(f"'{match[1]}' is {'repeated' if match[1] in values else 'unknown'}; expected {KEYS}")
-        values[match[1]] = int(match[2])
+            raise CasesError(f"'{_shown(part)}' is not `name: integer`")
+        name, digits = match[1], match[2].lstrip("+-0")
+        if name not in KEYS or name in values:
+            raise CasesError(f"'{_shown(name)}' is {'repeated' if name in values else 'unknown'}; expected {KEYS}")
+        if len(digits) > MOST_DIGITS:
+            raise CasesError(f"{name} has {len(digits)} digits; expected at most {MOST_DIGITS}")
+        values[name] = int(match[2])
     missing = [key for key in KEYS if key not in values]
     if missing:
         raise CasesError(f"no value for {', '.join(missing)}")
@@ -61,9 +73,13 @@ def parse_case(line: str, secret: int | None = None) -> Case:
 def read_cases(path: Path | str, secret: int | None = None) -> list[Case]:
     """Every case of a file. Raises CasesError naming the file and line."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(path).open("rb") as file:
+            raw = file.read(FILE_BYTES + 1)
+        lines = raw.decode("utf-8-sig").splitlines()  # some editors begin a file with a byte-order mark
+    except (OSError, ValueError) as error:
         raise CasesError(f"cannot read {path}: {error}") from error
+    if len(raw) > FILE_BYTES:
+        raise CasesError(f"{path} is no case file: longer than {FILE_BYTES} bytes")
     cases = []
     for number, line in enumerate(lines, 1):
         if line.strip():

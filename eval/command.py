@@ -3,28 +3,32 @@
 MODE is test (is it right), benchmark (how fast), leaderboard (the same with the leaderboard's time limits) or
 profile. With POPCORN_FD set, results go there as the leaderboard's `key: value` lines; without it they are printed
 for a person. Exit codes: 0 all right, 112 something failed, 113 bad case file, 2 wrong usage, 111 POPCORN_FD set to
-what is no open file descriptor.
+what is no open file descriptor that can be written to; 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import json
+import contextlib
+import math
 import os
-import platform
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, geometric_mean
+from typing import NoReturn
 
 import torch
 
-from eval import chip, protocol, report
+from eval import capacity, chip, protocol, report, sandbox
 from eval.cases import Case, CasesError, read_cases
 from eval.device import device_for
+from eval.output import outlets, record
+from eval.output.text import clean
 from eval.protocol import DescriptorError, Protocol
-from eval.stats import relative_spread, summarise
+from eval.stats import summarise
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +41,7 @@ RUNNERS: dict[str, Runner] = {
     "profile": run_profile,
 }
 NS_PER_US = 1000
+LONGEST_TIMEOUT_S = 86400.0
 
 
 def log_test(out: Protocol, index: int, result: Result) -> None:
@@ -65,65 +70,43 @@ def log_profile(out: Protocol, index: int, result: Result) -> None:
         out.log(f"benchmark.{index}.error", result.error)
 
 
-def as_json(mode: str, submission: Path, device: torch.device, results: list[Result]) -> dict[str, object]:
-    """Everything measured, for programs; times in us."""
-    chip_name = chip.name(device)
-    timed = all(result.passed and result.rounds_us for result in results)
-    return {
-        "mode": mode,
-        "submission": submission.name,
-        "device": device.type,
-        "chip": chip_name,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "geomean_median_us": geometric_mean(result.median_us for result in results) if timed else None,
-        "results": [case_json(result, chip_name) for result in results],
-    }
-
-
-def case_json(result: Result, chip_name: str) -> dict[str, object]:
-    """One case's part of the JSON."""
-    floor = chip.speed_of_light(result.case.shape, chip_name)
-    return {
-        **{key: getattr(result.case, key) for key in ("m", "n", "k", "l", "seed", "spec")},
-        "passed": result.passed,
-        "error": result.error,
-        "inputs": result.inputs,
-        "outputs_checked": result.checked,
-        "rounds_us": result.rounds_us,
-        "median_us": result.median_us if result.rounds_us else None,
-        "mean_us": fmean(result.rounds_us) if result.rounds_us else None,
-        "relative_spread": relative_spread(result.rounds_us) if result.rounds_us else None,
-        "single_us": result.single_us,
-        "sm_clock_mhz": result.clock_mhz,
-        "speed_of_light_us": floor.us if floor else None,
-        "speed_of_light_basis": floor.basis if floor else None,
-        "printed": result.printed,
-    }
-
-
 def evaluate(
-    mode: str, submission: Path, cases: list[Case], device: torch.device, out: Protocol | None
+    mode: str,
+    submission: Path,
+    cases: Sequence[Case],
+    device: torch.device,
+    out: Protocol | None,
+    limits: Limits | None = None,
+    fail_fast: bool = False,
+    keep: Callable[[list[Result]], None] = lambda results: None,
 ) -> list[Result]:
-    """Runs every case, writing protocol lines as they come or showing progress."""
-    limits = limits_for(device, mode)
-    run = RUNNERS[mode]
-    if out is None:
-        results = []
-        with report.progress(mode, len(cases)) as step:
-            for case in cases:
-                step(case.spec)
-                results.append(run(submission, case, device, limits))
-        return results
+    """Runs every case, or up to the first that fails, writing protocol lines as they come or showing progress.
+
+    `keep` is handed the results so far after each case.
+    """
+    limits = limits or limits_for(device, mode)
     kind = "test" if mode == "test" else "benchmark"
     log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
-    out.log(f"{kind}-count", len(cases))
-    results = []
-    for index, case in enumerate(cases):
-        out.log(f"{kind}.{index}.spec", case.spec)
-        results.append(run(submission, case, device, limits))
-        log(out, index, results[-1])
-    out.log("check", "pass" if all(result.passed for result in results) else "fail")
+    results: list[Result] = []
+    with report.progress(mode, len(cases)) if out is None else contextlib.nullcontext() as step:
+        if out is not None:
+            out.log(f"{kind}-count", len(cases))
+        for index, case in enumerate(cases):
+            if out is None:
+                step(clean(case.spec))
+            else:
+                out.log(f"{kind}.{index}.spec", case.spec)
+            begin = time.monotonic()
+            result = RUNNERS[mode](submission, case, device, limits)
+            result.seconds = time.monotonic() - begin
+            results.append(result)
+            if out is not None:
+                log(out, index, result)
+            keep(results)
+            if fail_fast and not result.passed:
+                break
+    if out is not None:
+        out.log("check", "pass" if all(result.passed for result in results) else "fail")
     return results
 
 
@@ -133,7 +116,7 @@ def print_report(mode: str, results: list[Result], chip_name: str) -> None:
         report.print_tests(results)
     elif mode == "profile":
         for result in results:
-            print(f"{report.shape_text(result)}\n{result.report}")
+            print(f"{report.shape_text(result)}\n{clean(result.report)}")
         report.print_failures(results)
     else:
         report.print_benchmarks(results, chip_name)
@@ -143,7 +126,7 @@ def device_option(text: str) -> torch.device:
     """--device as a device that is there, with its index. Raises argparse's error otherwise."""
     try:
         device = torch.device(text)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"'{text}' is no device torch knows; expected cpu or cuda") from error
     if device.type not in ("cpu", "cuda"):
         raise argparse.ArgumentTypeError(f"'{text}'; expected cpu or cuda")
@@ -155,11 +138,34 @@ def device_option(text: str) -> torch.device:
     return torch.device("cuda", device.index or 0)
 
 
+def seconds_option(text: str) -> float:
+    """--timeout as a time. Raises argparse's error otherwise."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"'{text}'; expected seconds, more than 0 and at most {LONGEST_TIMEOUT_S:g}")
+    return seconds
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells what is wrong with the command line in text that a terminal can be shown."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(clean(message))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.R_OK)
+    except (OSError, ValueError):  # a name no file can have
+        return False
+
+
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """The command line's options; ends the program with code 2 and a message if they are wrong."""
-    parser = argparse.ArgumentParser(
-        prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=RUNNERS)
     parser.add_argument(
         "cases",
@@ -170,40 +176,107 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--submission", type=Path, default=ROOT / "submission" / "submission.py", metavar="FILE")
     parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if it can run there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
+    parser.add_argument("--timeout", type=seconds_option, metavar="S", help="for each answer of the submission")
+    parser.add_argument("--fail-fast", action="store_true", help="end with the first case that fails")
     options = parser.parse_args(arguments)
     usual = "test.txt" if options.mode == "test" else "benchmark.txt"
     options.cases = options.cases or ROOT / "eval" / "cases" / usual
-    if not options.submission.is_file():
-        parser.error(f"--submission: {options.submission} does not exist")
-    if options.json and not options.json.resolve().parent.is_dir():
-        parser.error(f"--json: {options.json.parent} is no folder")
+    if not _is_file(options.submission):
+        parser.error(f"--submission: {options.submission} does not exist or cannot be read")
     options.device = options.device or device_option(device_for(options.submission).type)
     try:
         options.secret = protocol.secret_seed()
     except ValueError as error:
         parser.error(str(error))
+    options.record = None
+    if options.json:
+        if not options.json.parent.is_dir():
+            parser.error(f"--json: {options.json.parent} is no folder")
+        try:
+            options.record = outlets.RecordFile(options.json)
+        except outlets.OutletError as error:
+            parser.error(f"--json: {options.json}: {error.strerror or error}")
     return options
+
+
+def _tell(text: object) -> None:
+    """A line to standard error, which may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"eval.py: {clean(str(text))}", file=sys.stderr, flush=True)
+
+
+def _cases_that_fit(path: Path, secret: int | None, device: torch.device) -> list[Case]:
+    """Every case of a file. Raises CasesError, also for one that no submission could be given here."""
+    cases = read_cases(path, secret)
+    for case in cases:
+        if reason := capacity.does_not_fit(case, device):
+            raise CasesError(f"{path}: {case.spec}: {reason}")
+    return cases
 
 
 def main(arguments: list[str]) -> int:
     """Runs the command line; returns its exit code."""
+    closed = outlets.closed_streams()
     options = parse_arguments(arguments)
+    try:
+        return _judge(options, closed)
+    finally:
+        if options.record is not None:
+            options.record.close()
+
+
+def _judge(options: argparse.Namespace, closed: set[int]) -> int:
+    """The run that the options ask for; its exit code."""
     out = None
+    chip_name = chip.name(options.device)
     if protocol.FD_VARIABLE in os.environ:
         try:
             out = Protocol(os.environ[protocol.FD_VARIABLE])
         except DescriptorError as error:
-            print(f"eval.py: {error}", file=sys.stderr)
+            _tell(error)
             return protocol.EXIT_NO_DESCRIPTOR
+    else:
+        try:
+            outlets.prepare_stdout(closed)
+            outlets.say(report.header(options.mode, options.submission, options.device))
+        except outlets.OutletError as error:
+            _tell(error.strerror)
+            outlets.abandon_stdout()
+            return protocol.EXIT_USAGE
     try:
-        cases = read_cases(options.cases, options.secret)
+        cases = _cases_that_fit(options.cases, options.secret, options.device)
     except CasesError as error:
-        print(f"eval.py: {error}", file=sys.stderr)
+        _tell(error)
         return protocol.EXIT_BAD_CASES
-    results = evaluate(options.mode, options.submission.resolve(), cases, options.device, out)
+    limits = limits_for(options.device, options.mode)
+    if options.timeout:
+        limits = replace(limits, answer_s=options.timeout)
+    lost: list[str] = []
+
+    def keep(results: list[Result]) -> None:
+        if options.record is None:
+            return
+        written = record.run_record(options.mode, options.submission, options.device, "board", results, len(cases))
+        try:
+            last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
+            options.record.write(written, last)
+        except outlets.OutletError as error:
+            lost.append(f"--json: {error.strerror}; {outlets.rescue(written)}")
+
+    sandbox.shield()
+    results = evaluate(
+        options.mode, options.submission.resolve(), cases, options.device, out, limits, options.fail_fast, keep
+    )
+    for line in lost[-1:]:
+        _tell(line)
     if out is None:
-        print_report(options.mode, results, chip.name(options.device))
-    if options.json:
-        record = as_json(options.mode, options.submission, options.device, results)
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
+        try:
+            print_report(options.mode, results, chip_name)
+            outlets.say(report.footer(results))
+        except OSError as error:
+            _tell(f"standard output: {error.strerror}: the report is lost")
+            outlets.abandon_stdout()
+    elif out.broken is not None:
+        _tell(f"{protocol.FD_VARIABLE}: {out.broken.strerror}: results are lost")
+        return protocol.EXIT_NO_DESCRIPTOR
     return protocol.EXIT_OK if all(result.passed for result in results) else protocol.EXIT_FAILED

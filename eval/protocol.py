@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
+import select
 from collections.abc import Iterator
 from types import TracebackType
+
+from eval.output.text import clean, shortened
 
 FD_VARIABLE = "POPCORN_FD"
 SEED_VARIABLE = "POPCORN_SEED"
@@ -16,20 +21,56 @@ EXIT_NO_DESCRIPTOR = 111
 EXIT_FAILED = 112
 EXIT_BAD_CASES = 113
 
+SHOWN_CHARACTERS = 60  # of a value that is refused
+_SEED_DIGITS = 19  # of 2^63
+_LARGEST_DESCRIPTOR_DIGITS = 9
+
+_closed_at_start: str | None = None
+
 
 class DescriptorError(ValueError):
     """POPCORN_FD is set to something that cannot be written to."""
+
+
+def note_descriptor() -> None:
+    """Remembers a POPCORN_FD that is not open now, before anything else can be opened under its number."""
+    global _closed_at_start
+    text = os.environ.get(FD_VARIABLE, "")
+    if text.isdecimal() and len(text) <= _LARGEST_DESCRIPTOR_DIGITS:
+        try:
+            os.fstat(int(text))
+        except OSError:
+            _closed_at_start = text
+
+
+def _writable_descriptor(text: str) -> int:
+    """The number of a descriptor that can be written to. Raises ValueError or OSError saying why it cannot."""
+    if not re.fullmatch(rf"[0-9]{{1,{_LARGEST_DESCRIPTOR_DIGITS}}}", text):
+        raise ValueError("not the number of a file descriptor")
+    descriptor = int(text)
+    if text == _closed_at_start:
+        raise ValueError("not open")
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise ValueError("open for reading only")
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
+        raise ValueError("its other end is closed")
+    return descriptor
 
 
 class Protocol:
     """Writes results as they come. A value is one line: line breaks in it become ' / '."""
 
     def __init__(self, descriptor: str) -> None:
+        self.broken: OSError | None = None  # why lines were lost, if any were
         try:
-            self._file = os.fdopen(int(descriptor), "w", encoding="utf-8")
-            self._file.flush()
+            number = _writable_descriptor(descriptor)
+            self._file = os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace")
+            os.set_inheritable(number, False)
         except (ValueError, OSError) as error:
-            raise DescriptorError(f"{FD_VARIABLE} is '{descriptor}': {error}") from error
+            shown = clean(shortened(descriptor, SHOWN_CHARACTERS))
+            raise DescriptorError(f"{FD_VARIABLE} is '{shown}': {error}") from error
 
     def __enter__(self) -> Protocol:
         return self
@@ -37,23 +78,29 @@ class Protocol:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def log(self, key: str, value: object) -> None:
-        """Writes one line and flushes it, so that a crash loses nothing."""
-        self._file.write(f"{key}: {' / '.join(str(value).splitlines())}\n")
-        self._file.flush()
+        """Writes one line and flushes it, so that a crash loses nothing; a reader that is gone is remembered."""
+        if self.broken is not None:
+            return
+        try:
+            self._file.write(f"{key}: {clean(' / '.join(str(value).splitlines()))}\n")
+            self._file.flush()
+        except OSError as error:
+            self.broken = error
 
 
 def secret_seed() -> int | None:
-    """POPCORN_SEED, if set. Raises ValueError if it is no integer."""
+    """POPCORN_SEED, if set. Raises ValueError if it is no integer of ordinary length."""
     text = os.environ.get(SEED_VARIABLE)
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{SEED_VARIABLE} is '{text}'; expected an integer") from None
+    if not re.fullmatch(rf"\s*[+-]?[0-9]{{1,{_SEED_DIGITS}}}\s*", text):
+        shown = clean(shortened(text, SHOWN_CHARACTERS))
+        raise ValueError(f"{SEED_VARIABLE} is '{shown}'; expected an integer of at most {_SEED_DIGITS} digits")
+    return int(text)
 
 
 @contextlib.contextmanager

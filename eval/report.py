@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import geometric_mean, median
 
+import torch
+
 from eval import chip
+from eval.output import origin, record
+from eval.output.text import clean
 from eval.stats import relative_spread
 from eval.supervisor import Result
 
@@ -20,6 +26,8 @@ except ImportError:  # a machine with torch but no network
 
 
 PRINTED_LINES = 20  # the last ones a failed submission printed
+DIGEST_SHOWN = 12  # digits
+WORTHLESS_SPREAD = 0.1  # a relative spread above which a time says little
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -74,25 +82,71 @@ def shape_text(result: Result) -> str:
     return f"{m} {n} {k}" + (f" x {batches}" if batches > 1 else "")
 
 
+def header(mode: str, submission: Path, device: torch.device) -> str:
+    """What is judged, and on what."""
+    where = [chip.name(device)]
+    if found := origin.driver(device):
+        where.append(f"driver {found}")
+    if mhz := origin.clock_mhz(device):
+        where.append(f"{mhz:.0f} MHz now")
+    return clean(f"{mode} of {submission}\n  on {', '.join(where)}; torch {torch.__version__}")
+
+
+def footer(results: Sequence[Result]) -> str:
+    """What the submission ran with, and what kept it there."""
+    seen = record.of_results(results)
+    libraries = [f"{library['name']} (sha256 {library['sha256'][:DIGEST_SHOWN]})" for library in seen["libraries"]]
+    lines = [
+        f"backend: {seen['backend'] or 'not named by the submission'}; libraries of its own: "
+        + (", ".join(libraries) or "none seen"),
+        f"sandbox: {seen['sandbox'] or 'none'}",
+    ]
+    return clean("\n".join(lines))
+
+
+def error_text(ratio: float | None) -> str:
+    """An error over its tolerance."""
+    return "" if ratio is None else f"{ratio:.2g}" if math.isfinite(ratio) else "inf"
+
+
 def print_tests(results: Sequence[Result]) -> None:
     """A line a test, then each failure in full."""
-    rows = [[shape_text(result), str(result.case.seed), "pass" if result.passed else "FAIL"] for result in results]
-    print_table(f"{sum(result.passed for result in results)} of {len(results)} tests pass", ["M N K", "seed", ""], rows)
+    rows = [
+        [
+            shape_text(result),
+            str(result.case.seed),
+            time_text(result.seconds * 1e6) if result.seconds is not None else "",
+            error_text(result.worst_error),
+            "pass" if result.passed else "FAIL",
+        ]
+        for result in results
+    ]
+    title = f"{sum(result.passed for result in results)} of {len(results)} tests pass"
+    print_table(title, ["M N K", "seed", "took", "error / tolerance", ""], rows)
     print_failures(results)
 
 
 def print_failures(results: Sequence[Result]) -> None:
-    """What went wrong, if anything did."""
+    """What went wrong, if anything did; what went wrong alike once."""
+    alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if not result.passed:
-            print(f"FAIL {shape_text(result)}: {result.error}")
-            for line in result.printed.splitlines()[-PRINTED_LINES:]:
-                print(f"  submission: {line}")
+            alike.setdefault((result.error, result.printed), []).append(result)
+    for (error, printed), failed in alike.items():
+        shapes = list(dict.fromkeys(shape_text(result) for result in failed))
+        where = shapes[0] if len(failed) == 1 else f"{len(failed)} cases ({'; '.join(shapes)})"
+        print(f"FAIL {where}: {clean(error)}")
+        for line in clean(printed).splitlines()[-PRINTED_LINES:]:
+            print(f"  submission: {line}")
 
 
 def time_text(us: float) -> str:
     """A time with three significant digits in a unit that fits."""
-    return f"{us:.3g} us" if us < 1000 else f"{us / 1000:.3g} ms"
+    for unit in ("us", "ms"):
+        if float(f"{us:.3g}") < 1000:
+            return f"{us:.3g} {unit}"
+        us /= 1000
+    return f"{us:.3g} s" if float(f"{us:.3g}") < 1000 else f"{us:.0f} s"
 
 
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
@@ -123,6 +177,12 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     print(f"each round: all inputs back to back, with contents never seen before; {checked} outputs checked")
     bases = {floor.basis for result in results if (floor := chip.speed_of_light(result.case.shape, chip_name))}
     print("speed of light: " + ("; ".join(sorted(bases)) if bases else "not known for this chip"))
+    wild = [result for result in passed if relative_spread(result.rounds_us) > WORTHLESS_SPREAD]
+    if wild:
+        print(
+            f"WARNING: the times of {'; '.join(map(shape_text, wild))} are spread so widely (more than "
+            f"{100 * WORTHLESS_SPREAD:.0f} %) that they say little: is the machine busy?"
+        )
     clocks = [result.clock_mhz for result in results if result.clock_mhz]
     if clocks:
         print(f"SM clock right after a timed round: {min(clocks):.0f} to {max(clocks):.0f} MHz")

@@ -26,6 +26,7 @@ import torch
 
 from eval import chip
 from eval.cases import Case
+from eval.output.origin import Library
 from eval.protocol import hidden_from_children
 from eval.stats import summarise
 from eval.worker import Failure, Setup
@@ -92,6 +93,12 @@ class Result:
     clock_mhz: float | None = None
     report: str = ""
     printed: str = ""  # by the submission
+    seconds: float | None = None  # of the whole case
+    worst_error: float | None = None  # the largest error over its tolerance among the outputs checked
+    wrong: dict[str, Any] | None = None  # where the wrong elements lie
+    backend: str = ""  # by the submission's own word
+    sandbox: str = ""  # what of it holds
+    libraries: list[Library] = field(default_factory=list)  # beside the system's, Python's and torch's
 
     @property
     def passed(self) -> bool:

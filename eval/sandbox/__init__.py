@@ -16,10 +16,6 @@ from eval.sandbox import kernel, landlock, privileges, processes, seccomp
 # Devices that a submission may write to; terminals are not among them.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
 _CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
-# Where compilers keep what they built: the user's own choice stands, else a folder of this run.
-_CACHES = ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "NVFP4_CACHE", "XDG_CACHE_HOME")
-# CUDA's own holds machine code that the harness's process would load too, so it is never shared.
-_CUDA_CACHE = "CUDA_CACHE_PATH"
 
 
 @dataclass
@@ -47,16 +43,27 @@ class State:
 
 
 def prepare_caches(scratch: Path) -> list[Path]:
-    """Points temporary files and compilers' caches into `scratch`; the folders that may be written."""
+    """Points temporary files and compilers' caches into `scratch`; the folders that may be written.
+
+    Where the user chose a folder for a compiler's cache, that one stands. CUDA's own cache holds machine code that the
+    harness's process would load too: it is never shared.
+    """
+    chosen = {
+        "TRITON_CACHE_DIR": os.environ.get("TRITON_CACHE_DIR"),
+        "TORCH_EXTENSIONS_DIR": os.environ.get("TORCH_EXTENSIONS_DIR"),
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
+        "NVFP4_CACHE": os.environ.get("NVFP4_CACHE"),
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME"),
+        "CUDA_CACHE_PATH": None,
+        "TMPDIR": None,
+    }
     writable = [scratch]
-    for name in (*_CACHES, _CUDA_CACHE, "TMPDIR"):
-        if name in _CACHES and os.environ.get(name):
-            writable.append(Path(os.environ[name]))
-            writable[-1].mkdir(parents=True, exist_ok=True)
-            continue
-        folder = scratch / name.lower()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ[name] = str(folder)
+    for name, folder in chosen.items():
+        path = Path(folder) if folder else scratch / name.lower()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ.update({name: str(path)})
+        if folder:
+            writable.append(path)
     return writable
 
 

@@ -118,9 +118,7 @@ print(
             "tried": list(TRIED),
             "works": list(WORKS),
             "said": said,
-            "caches": {
-                x: os.environ.get(x) for x in ("TMPDIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
-            },
+            "environment": dict(os.environ),
         }
     )
 )

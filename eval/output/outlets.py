@@ -1,0 +1,126 @@
+"""Where results go: the standard streams and the JSON file, tried before anything runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+class OutletError(OSError):
+    """Something that cannot be written to."""
+
+
+def closed_streams() -> set[int]:
+    """Which of the three standard descriptors are closed; null devices take their places.
+
+    Else the next file that is opened would get such a number, and what libraries print would go into it.
+    """
+    closed = set()
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            closed.add(descriptor)
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115  (it is the stream from now on)
+    return closed
+
+
+def prepare_stdout(closed: set[int]) -> None:
+    """Raises OutletError if standard output cannot take a report; else lets nothing that is printed raise for its
+    characters."""
+    if sys.stdout is None or 1 in closed:
+        raise OutletError(errno.EBADF, "standard output is closed")
+    poll = select.poll()
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor is as good as any
+        poll.register(sys.stdout.fileno(), 0)
+        if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
+            raise OutletError(errno.EPIPE, "standard output is a pipe that no process reads")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: str) -> None:
+    """Prints a line of a report at once. Raises OutletError if it cannot."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        raise OutletError(error.errno, f"standard output: {error.strerror}") from error
+
+
+def abandon_stdout() -> None:
+    """Lets the interpreter end quietly after standard output broke."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def rescue(record: dict[str, Any]) -> str:
+    """Puts a record that its own file did not take into the folder for temporary ones; says where it is, if it is."""
+    path = Path(tempfile.gettempdir()) / f"eval-record-{os.getpid()}.json"
+    try:
+        path.write_text(json.dumps(record, indent=2) + "\n")
+    except OSError as error:
+        return f"{path}: {error.strerror}; the record is lost"
+    return f"the record is in {path}"
+
+
+class RecordFile:
+    """The file of --json, opened at the start and written as results come.
+
+    What it held stays until there is something to write; a file that got nothing is removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OutletError if nothing could be written there."""
+        self.path = path
+        self._made = not os.path.lexists(path)
+        self._written = False
+        try:
+            # Not blocking: a FIFO that no process reads is refused.
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        except (OSError, ValueError) as error:
+            raise OutletError(getattr(error, "errno", None), getattr(error, "strerror", None) or str(error)) from error
+        os.set_blocking(self._file, True)
+        self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)
+
+    def write(self, record: dict[str, Any], last: bool) -> None:
+        """Puts the record there in place of the one before; where that is no regular file, the last one alone.
+
+        Raises OutletError.
+        """
+        if not (self._regular or last):
+            return
+        raw = (json.dumps(record, indent=2) + "\n").encode()
+        try:
+            if self._regular:
+                os.lseek(self._file, 0, os.SEEK_SET)
+            for begin in range(0, len(raw), 1 << 16):
+                chunk = raw[begin : begin + (1 << 16)]
+                while chunk:
+                    chunk = chunk[os.write(self._file, chunk) :]
+            if self._regular:
+                os.ftruncate(self._file, len(raw))
+            self._written = True
+        except OSError as error:
+            raise OutletError(error.errno, f"{self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+        if self._made and self._regular and not self._written:
+            self.path.unlink(missing_ok=True)

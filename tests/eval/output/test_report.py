@@ -1,0 +1,240 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval import chip, command, report
+from eval.cases import parse_case
+from eval.output.origin import Library
+from eval.supervisor import Limits, Result
+
+SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"
+CASE = parse_case(SPEC)
+CPU = torch.device("cpu")
+ROUNDS = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 5.0]
+B200 = "NVIDIA B200"
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0.1234, "0.123 us"),
+        (1, "1 us"),
+        (12.345, "12.3 us"),
+        (999.4, "999 us"),
+        (999.6, "1 ms"),
+        (1000, "1 ms"),
+        (123456, "123 ms"),
+        (999_400, "999 ms"),
+        (999_600, "1 s"),
+        (1_234_567, "1.23 s"),
+        (999_400_000, "999 s"),
+        (1_234_567_000, "1235 s"),
+    ],
+)
+def test_times_have_three_digits_and_a_unit_that_fits(us, text):
+    assert report.time_text(us) == text
+
+
+def test_a_shape_tells_its_batches_if_there_are_several():
+    assert report.shape_text(Result(CASE)) == "256 4096 7168"
+    assert report.shape_text(Result(parse_case("m: 1; n: 2; k: 64; l: 2; seed: 1"))) == "1 2 64 x 2"
+
+
+def test_a_table_is_aligned(capsys):
+    report.print_table("Title", ["name", "n"], [["a", "1000"], ["longer", "7"]])
+    assert capsys.readouterr().out == "Title\nname       n\n------  ----\na       1000\nlonger     7\n"
+
+
+def test_a_failure_shows_the_last_twenty_lines_it_printed(capsys):
+    printed = "\n".join(f"line {i}" for i in range(25))
+    report.print_failures([Result(CASE), Result(CASE, error="it broke", printed=printed)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["FAIL 256 4096 7168: it broke", *(f"  submission: line {i}" for i in range(5, 25))]
+
+
+def test_tests_are_listed_with_their_seed_time_and_worst_error(capsys):
+    right = Result(CASE, seconds=2.5, worst_error=0.423)
+    report.print_tests([right, Result(CASE, error="it broke", seconds=0.03, worst_error=math.inf)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 of 2 tests pass"
+    assert lines[1].split() == ["M", "N", "K", "seed", "took", "error", "/", "tolerance"]
+    assert lines[3].split()[3:] == ["1111", "2.5", "s", "0.42", "pass"]
+    assert lines[4].split()[3:] == ["1111", "30", "ms", "inf", "FAIL"]
+    assert lines[5] == "FAIL 256 4096 7168: it broke"
+
+
+def test_what_fails_alike_is_told_once(capsys):
+    other = parse_case("m: 1; n: 2; k: 64; l: 1; seed: 1")
+    report.print_failures(
+        [
+            Result(CASE, error="it broke", printed="why"),
+            Result(other, error="wrong"),
+            Result(CASE, error="it broke", printed="why"),
+            Result(other, error="it broke", printed="why"),
+            Result(CASE, error="it broke", printed="another reason"),
+        ]
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "FAIL 3 cases (256 4096 7168; 1 2 64): it broke",
+        "  submission: why",
+        "FAIL 1 2 64: wrong",
+        "FAIL 256 4096 7168: it broke",
+        "  submission: another reason",
+    ]
+
+
+def test_no_control_character_of_a_submission_reaches_the_terminal(capsys):
+    spoiled = Result(CASE, error="\x1b[2Jall pass\r\x9b0m", printed="\x1b]0;title\x07\u202egnp.exe\n\ud800")
+    report.print_failures([spoiled])
+    report.print_tests([spoiled])
+    command.print_report("profile", [Result(CASE, report="\x1b[31m")], "some CPU")
+    assert not re.search(r"[^\x20-\x7e\n]", capsys.readouterr().out)
+
+
+def rows_of(capsys, results, name):
+    report.print_benchmarks(results, name)
+    lines = capsys.readouterr().out.splitlines()
+    return lines
+
+
+def test_a_benchmarks_row_by_hand(capsys):
+    first = Result(
+        CASE, rounds_us=[10.0, 20.0, 60.0], single_us=[1.0, 2.0, 9.0], inputs=50, checked=4, clock_mhz=1500.0
+    )
+    second = Result(parse_case("m: 512; n: 4096; k: 7168; l: 1; seed: 1"), rounds_us=[5.0], inputs=3, checked=2)
+    second.clock_mhz = 1700.4
+    lines = rows_of(capsys, [first, second], B200)
+    assert lines[0] == f"{B200}: median time of a call, distinct inputs in rotation"
+    columns = [[cell for cell in line.split("  ") if cell.strip()] for line in lines]
+    assert [cell.strip() for cell in columns[3]] == [
+        "256 4096 7168",
+        "20 us",
+        "62.5 %",
+        "2 us",
+        "4.71 us",
+        "4.25",
+        "3 x 50",
+    ]
+    assert [cell.strip() for cell in columns[4]] == [
+        "512 4096 7168",
+        "5 us",
+        "0.0 %",
+        "the same",
+        "8.71 us",
+        "0.57",
+        "1 x 3",
+    ]
+    assert lines[5].split() == ["geometric", "mean", "10", "us"]
+    assert lines[6].endswith("; 6 outputs checked")
+    assert lines[7] == "speed of light: published with the task"
+    assert lines[8].startswith("WARNING: the times of 256 4096 7168 are spread so widely (more than 10 %)")
+    assert lines[9] == "SM clock right after a timed round: 1500 to 1700 MHz"
+    assert len(lines) == 10
+
+
+def test_times_that_lie_close_together_need_no_warning(capsys):
+    lines = rows_of(capsys, [Result(CASE, rounds_us=[10.0, 11.0, 12.0], inputs=1)], "some CPU")
+    assert not any("WARNING" in line for line in lines)
+
+
+def test_the_first_and_last_lines_say_what_ran_where(monkeypatch):
+    monkeypatch.setattr(chip, "name", lambda device: "some CPU")
+    monkeypatch.setattr(report.origin, "driver", lambda device: "580.1")
+    monkeypatch.setattr(report.origin, "clock_mhz", lambda device: 2500.4)
+    head = report.header("test", Path("x/\x1bs.py"), CPU)
+    assert head == f"test of x/\\x1bs.py\n  on some CPU, driver 580.1, 2500 MHz now; torch {torch.__version__}"
+    first = Result(CASE, backend="hopper", sandbox="all of it", libraries=[Library("libx.so", "0123456789abcdef")])
+    assert report.footer([first, first]).splitlines() == [
+        "backend: hopper; libraries of its own: libx.so (sha256 0123456789ab)",
+        "sandbox: all of it",
+    ]
+    assert report.footer([Result(CASE)]).splitlines() == [
+        "backend: not named by the submission; libraries of its own: none seen",
+        "sandbox: none",
+    ]
+
+
+def test_a_failed_benchmark_has_no_figures_and_there_is_no_mean(capsys):
+    lines = rows_of(capsys, [Result(CASE, rounds_us=[5.0], inputs=3), Result(CASE, error="it broke")], "some CPU")
+    assert lines[3].split() == [
+        "256",
+        "4096",
+        "7168",
+        "5",
+        "us",
+        "0.0",
+        "%",
+        "the",
+        "same",
+        "n/a",
+        "n/a",
+        "1",
+        "x",
+        "3",
+    ]
+    assert lines[4].split() == ["256", "4096", "7168", "FAIL"]
+    assert not any("geometric" in line or "SM clock" in line for line in lines)
+    assert "speed of light: not known for this chip" in lines
+    assert lines[-1] == "FAIL 256 4096 7168: it broke"
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [("test", "1 of 1 tests pass"), ("profile", "256 4096 7168\nthe profile"), ("leaderboard", "median time")],
+)
+def test_each_mode_prints_its_report(capsys, mode, text):
+    command.print_report(mode, [Result(CASE, rounds_us=ROUNDS, inputs=1, report="the profile")], "some CPU")
+    assert text in capsys.readouterr().out
+
+
+def test_a_failed_profile_is_told(capsys):
+    command.print_report("profile", [Result(CASE, error="it broke")], "some CPU")
+    assert "FAIL 256 4096 7168: it broke" in capsys.readouterr().out
+
+
+def test_a_terminal_sees_a_bar_that_moves_on_with_each_case(monkeypatch):
+    if report.Console is None:
+        pytest.skip("rich is not installed")
+    moves = []
+
+    class Bar:
+        def __init__(self, *columns, **options):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def add_task(self, title, total):
+            moves.append((title, total))
+            return 1
+
+        def update(self, task, description, advance):
+            moves.append((description, advance))
+
+    monkeypatch.setattr(report, "Progress", Bar)
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with report.progress("test", 2) as step:
+        step("first")
+        step("second")
+    assert moves == [("test", 2), ("test: first", 0), ("test: second", 1)]
+
+
+def test_the_median_of_a_result_is_its_rounds():
+    assert Result(CASE, rounds_us=[3.0, 1.0, 9.0, 2.0]).median_us == statistics.median([3.0, 1.0, 9.0, 2.0]) == 2.5
+    assert Result(CASE).passed and not Result(CASE, error="x").passed
+    assert Limits() == Limits(180.0, 10.0, 120.0, 200, 50, 10, None)

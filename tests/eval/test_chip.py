@@ -1,0 +1,135 @@
+"""What the harness knows of chips: work, floors, names, memory and clocks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval import chip
+
+CPU = torch.device("cpu")
+SHAPE, BATCHES = (256, 4096, 7168, 1), (64, 128, 256, 3)
+H100, H200, B200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA B200"
+
+
+def test_work_by_hand():
+    # 2 operations a product, of two matrices; A, B1, B2 at 4 bits and a byte for 16, C at 16 bits.
+    assert chip.work((2, 3, 64, 1)) == (4 * 2 * 3 * 64, 2 * 36 + 2 * 3 * 36 + 2 * 2 * 3)
+    assert chip.work(BATCHES) == (3 * 4 * 64 * 128 * 256, 3 * ((64 + 256) * (128 + 16) + 2 * 64 * 128))
+
+
+THIN = (1, 100_000, 64, 1)  # bound by memory
+THIN_BYTES = (1 + 200_000) * 36 + 200_000
+FLOPS = 4 * 256 * 4096 * 7168
+
+
+@pytest.mark.parametrize(
+    ("name", "flops", "bandwidth"), [(B200, 10e15, 8.0e12), (H200, 989.5e12, 4.8e12), (H100, 989.5e12, 3.35e12)]
+)
+def test_floors_by_hand(name, flops, bandwidth):
+    assert chip.speed_of_light(THIN, name).us == pytest.approx(THIN_BYTES / bandwidth * 1e6)
+    assert chip.impossible_us(THIN, name, 0) == pytest.approx(THIN_BYTES / bandwidth / 1.1 * 1e6)
+    large = (4096, 4096, 16384, 2)
+    assert chip.speed_of_light(large, name).us == pytest.approx(8 * 4096 * 4096 * 16384 / flops * 1e6)
+    assert chip.impossible_us(SHAPE, name, 64) == pytest.approx(
+        max(FLOPS / flops, chip.work(SHAPE)[1] / bandwidth) / 1.1 * 1e6
+    )
+    assert name.split()[1] in chip.speed_of_light(THIN, name).basis
+
+
+def test_published_figures_are_the_b200s_alone():
+    assert chip.speed_of_light(SHAPE, B200) == (4.708, "published with the task")
+    assert chip.B200_SPEED_OF_LIGHT_US == {
+        (256, 4096, 7168, 1): 4.708,
+        (512, 4096, 7168, 1): 8.714,
+        (256, 3072, 4096, 1): 2.125,
+        (512, 3072, 7168, 1): 6.535,
+    }
+    assert chip.speed_of_light(SHAPE, H200).us == pytest.approx(FLOPS / 989.5e12 * 1e6)
+    assert chip.speed_of_light((256, 4096, 7168, 2), B200).basis != "published with the task"
+
+
+def test_no_time_of_a_cpu_is_impossible_unless_it_beats_every_core_of_any():
+    # 1024 multiply-adds a clock at 6 GHz.
+    assert chip.impossible_us(SHAPE, "some CPU", 2) == pytest.approx(256 * 4096 * 7168 * 2 / (2 * 1024 * 6e9) * 1e6)
+    assert chip.impossible_us(SHAPE, "some CPU", 8) == pytest.approx(chip.impossible_us(SHAPE, "some CPU", 2) / 4)
+    assert chip.impossible_us(SHAPE, "some GPU", 0) == 0.0
+
+
+@pytest.mark.parametrize(("name", "found"), [(B200, "B200"), (H200, "H200"), (H100, "H100"), ("NVIDIA A100", None)])
+def test_a_chip_is_known_by_its_name(name, found):
+    peak = chip.peak(name)
+    assert (peak and peak.name) == found
+
+
+def test_a_cpus_name_comes_with_its_processors(monkeypatch, tmp_path):
+    lines = "processor : 0\nmodel name\t: Some CPU: 9000 \nmodel name\t: Another\n"
+    (tmp_path / "cpuinfo").write_text(lines)
+    monkeypatch.setattr(chip, "Path", lambda name: tmp_path / Path(name).name)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 2, 5})
+    assert chip.name(CPU) == "Some CPU: 9000, 3 processors"
+    (tmp_path / "cpuinfo").write_text("processor : 0\n")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert chip.name(CPU) == "unnamed CPU, 7 processors"
+    (tmp_path / "cpuinfo").unlink()
+    assert chip.name(CPU) == "unnamed CPU, 7 processors"
+
+
+def test_free_memory_is_what_can_be_had_now(monkeypatch):
+    pages = {"SC_AVPHYS_PAGES": 1000, "SC_PHYS_PAGES": 5000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert chip.free_memory(CPU) == 4096 * 1000
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (123, 456))
+    assert chip.free_memory(torch.device("cuda", 0)) == 123
+
+
+class Nvml:
+    """A library of management that knows one device."""
+
+    def __init__(self, status=0, known=b"GPU-1-2-3", readable=0):
+        self.status, self.known, self.readable = status, known, readable
+        self.asked = []
+
+    def nvmlInit_v2(self):
+        return self.status
+
+    def nvmlDeviceGetHandleByUUID(self, uuid, handle):
+        self.asked.append(uuid)
+        handle._obj.value = 77
+        return 0 if uuid == self.known else 6
+
+    def nvmlDeviceGetClockInfo(self, handle, kind, mhz):
+        self.asked.append((handle.value, kind))
+        mhz._obj.value = 1830
+        return self.readable
+
+
+def clock_of(monkeypatch, nvml, device="cuda"):
+    def load(name):
+        assert name == "libnvidia-ml.so.1"
+        if isinstance(nvml, Exception):
+            raise nvml
+        return nvml
+
+    monkeypatch.setattr(chip.ctypes, "CDLL", load)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: argparse.Namespace(uuid="1-2-3"))
+    return chip.Clock(torch.device(device, 0) if device == "cuda" else CPU)
+
+
+def test_the_sm_clock_is_read_by_the_devices_identity(monkeypatch):
+    nvml = Nvml()
+    assert clock_of(monkeypatch, nvml).read_mhz() == 1830
+    assert nvml.asked == [b"GPU-1-2-3", (77, 1)]  # NVML_CLOCK_SM
+
+
+@pytest.mark.parametrize("nvml", [Nvml(status=1), Nvml(known=b"GPU-9"), Nvml(readable=3), OSError("none")])
+def test_a_clock_that_cannot_be_read_is_none(monkeypatch, nvml):
+    assert clock_of(monkeypatch, nvml).read_mhz() is None
+
+
+def test_a_cpu_has_no_sm_clock(monkeypatch):
+    assert clock_of(monkeypatch, Nvml(), "cpu").read_mhz() is None

@@ -1,0 +1,147 @@
+"""The command line: options, the order of a run, its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval import command
+from eval.cases import parse_case
+from eval.supervisor import Result
+
+SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"
+CASE = parse_case(SPEC)
+CPU = torch.device("cpu")
+ROUNDS = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 5.0]
+
+
+class Lines:
+    """A protocol that keeps its lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def log(self, key, value):
+        self.lines.append((key, value))
+
+
+def test_each_mode_has_its_runner():
+    from eval import supervisor
+
+    assert {
+        "test": supervisor.run_test,
+        "benchmark": supervisor.run_benchmark,
+        "leaderboard": supervisor.run_benchmark,
+        "profile": supervisor.run_profile,
+    } == command.RUNNERS
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Runners that keep what they were asked: every second case fails."""
+    asked = []
+
+    def runner(submission, case, device, limits):
+        asked.append((submission, case.m, device, limits))
+        failed = case.m % 2 == 0
+        return Result(case, error="wrong" if failed else "", rounds_us=[] if failed else ROUNDS, report="R", inputs=2)
+
+    monkeypatch.setattr(command, "RUNNERS", dict.fromkeys(command.RUNNERS, runner))
+    return asked
+
+
+def cases(*extents):
+    return [parse_case(f"m: {m}; n: 1; k: 64; l: 1; seed: {m}") for m in extents]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "lines_of_passed"),
+    [("test", "test", 1), ("benchmark", "benchmark", 6), ("profile", "benchmark", 1)],
+)
+@pytest.mark.parametrize(("extents", "verdict"), [((1, 3), "pass"), ((1, 2), "fail"), ((2, 1), "fail")])
+def test_an_evaluation_logs_every_case_as_it_comes(runs, mode, kind, lines_of_passed, extents, verdict):
+    out = Lines()
+    results = command.evaluate(mode, Path("s.py"), cases(*extents), CPU, out)
+    assert [result.case.m for result in results] == list(extents)
+    assert [asked[:3] for asked in runs] == [(Path("s.py"), m, CPU) for m in extents]
+    keys = [key for key, _ in out.lines]
+    assert out.lines[0] == (f"{kind}-count", 2)
+    assert out.lines[-1] == ("check", verdict)
+    for i, m in enumerate(extents):
+        assert (f"{kind}.{i}.spec", f"m: {m}; n: 1; k: 64; l: 1; seed: {m}") in out.lines
+        own = [key for key in keys if key.startswith(f"{kind}.{i}.")]
+        assert len(own) == 1 + (lines_of_passed if m % 2 else 2)
+        assert own[0].endswith(".spec")
+
+
+@pytest.mark.parametrize("mode", list(command.RUNNERS))
+def test_an_evaluation_takes_the_modes_limits(runs, capsys, mode):
+    command.evaluate(mode, Path("s.py"), cases(1, 2), CPU, None)
+    assert {asked[3] for asked in runs} == {command.limits_for(CPU, mode)}
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == [f"{mode} {i}/2: m: {i}; n: 1; k: 64; l: 1; seed: {i}" for i in (1, 2)]
+
+
+@pytest.mark.parametrize(("text", "index"), [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
+def test_a_device_is_named_with_its_index(monkeypatch, text, index):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert command.device_option(text) == torch.device("cuda", index)
+    assert command.device_option("cpu:0") == command.device_option("cpu") == CPU
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "message"),
+    [
+        ("cuda", 0, "'cuda'; torch sees 0 CUDA devices here"),
+        ("cuda:2", 2, "'cuda:2'; torch sees 2 CUDA devices here"),
+        ("meta", 2, "'meta'; expected cpu or cuda"),
+        ("abacus", 2, "'abacus' is no device torch knows; expected cpu or cuda"),
+    ],
+)
+def test_a_device_that_is_not_there_is_told(monkeypatch, text, count, message):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    with pytest.raises(argparse.ArgumentTypeError) as error:
+        command.device_option(text)
+    assert str(error.value) == message
+
+
+@pytest.fixture
+def one_case(tmp_path):
+    path = tmp_path / "cases.txt"
+    path.write_text("m: 1; n: 1; k: 64; l: 1; seed: 1")
+    return path
+
+
+def test_the_command_lines_defaults(root, monkeypatch, one_case):
+    monkeypatch.delenv("POPCORN_SEED", raising=False)
+    monkeypatch.setattr(command, "device_for", lambda submission: CPU)
+    options = command.parse_arguments(["test", str(one_case)])
+    assert (options.mode, options.cases, options.json, options.secret) == ("test", one_case, None, None)
+    assert options.submission == root / "submission" / "submission.py"
+    assert options.device == CPU
+
+
+@pytest.mark.parametrize(("extent", "code"), [(1, 0), (2, 112)])
+def test_the_exit_code_tells_whether_every_case_passed(runs, monkeypatch, tmp_path, capsys, extent, code):
+    path, record = tmp_path / "c.txt", tmp_path / "out.json"
+    path.write_text("\n".join(f"m: {m}; n: 1; k: 64; l: 1; seed: 1" for m in (1, extent, 1)))
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    monkeypatch.setenv("POPCORN_SEED", "2")
+    assert command.main(["test", str(path), "--json", str(record), "--device", "cpu"]) == code
+    shown = capsys.readouterr().out
+    assert f"{2 + extent % 2} of 3 tests pass" in shown
+    written = json.loads(record.read_text())
+    assert [result["passed"] for result in written["results"]] == [True, extent == 1, True]
+    assert written["results"][0]["seed"] == 1 + 3 * 4 // 2
+    assert record.read_text().endswith("}\n")
+
+
+def test_a_bad_case_file_is_told_before_anything_runs(runs, monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    assert command.main(["test", str(tmp_path / "none.txt"), "--device", "cpu"]) == 113
+    assert "eval.py: cannot read" in capsys.readouterr().err
+    assert runs == []
