@@ -1,5 +1,6 @@
 """The NVFP4 dual GEMM for PyTorch.  Installed, this package is `nvfp4_gemm`; in a checkout it is `submission`."""
 
 from .submission import Backend, backends, custom_kernel
+from .torch_operator import dual_gemm
 
-__all__ = ["Backend", "backends", "custom_kernel"]
+__all__ = ["Backend", "backends", "custom_kernel", "dual_gemm"]

@@ -198,7 +198,12 @@ def _expected_metadata(m: int, n: int, half_k: int, batches: int, blocked: bool,
     return (*shapes[:others], *strides, *dtypes, *[device] * others)
 
 
-def custom_kernel(data: Sequence[torch.Tensor], queue: int = 0) -> torch.Tensor:
+def _current_queue(device: int) -> int:
+    """The queue of a call that names none: the default one, or what the package puts here (torch_operator.py)."""
+    return 0
+
+
+def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> torch.Tensor:
     """C = silu(A @ B1^T) * (A @ B2^T), written to the tuple's last tensor, which is returned.
 
     data: (a, b1, b2, sfa, sfb1, sfb2, sfa_permuted, sfb1_permuted, sfb2_permuted, c), of which the plain scale
@@ -207,7 +212,8 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int = 0) -> torch.Tensor:
       sfa, sfb1, sfb2 (rows, K/16, L) float8_e4m3fn, strides (K/16, 1, rows * K/16);
       *_permuted (32, 4, ceil(rows/128), 4, K/64, L) float8_e4m3fn over memory (L, rows/128, K/64, 32, 4, 4);
       c (M, N, L) float16, strides (N, 1, M * N).
-    All on one device, 16-byte aligned; K a multiple of 64.  queue: the CUDA queue's handle, 0 for the default.
+    All on one device, 16-byte aligned; K a multiple of 64.  queue: the CUDA queue's handle, 0 for the
+    default one; None for the current one where this file is part of its package, else the default one.
 
     Raises TypeError, ValueError or RuntimeError, naming the tensor; c is then untouched.
     """
@@ -260,7 +266,7 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int = 0) -> torch.Tensor:
             sfb1.data_ptr(),
             sfb2.data_ptr(),
             c.data_ptr(),
-            queue,
+            _current_queue(device) if queue is None else queue,
         )
     )
     if status != 0:

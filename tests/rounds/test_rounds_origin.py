@@ -253,7 +253,7 @@ def reconstructed(tank, made):
 def test_a_change_without_a_round_is_reconstructed_from_git(tank, capsys):
     assert reconstructed(tank, "v0") == 0
     views = ("--performance", "0.9: x", "--practicality", "0.9: x", "--theory", "0.9: x")
-    assert run(tank, "predict", 7, "--all", "0.9:1.0", *views) == 1  # nobody can, any more
+    assert run(tank, "predict", 7, "--all", "0.9:1.0", *views) == 1  # too late
     samples, env = write_run(tank, seed=3)
     assert run(tank, "measure", 7, "--samples", samples, "--env", env) == 0
     found = tank.get(7)

@@ -201,6 +201,7 @@ def library(monkeypatch):
     fake = FakeLibrary()
     monkeypatch.setattr(shim, "_call", fake.call)
     monkeypatch.setattr(shim, "_library", fake)
+    monkeypatch.setattr(shim, "_current_queue", lambda device: 0)  # of a device that is not there
     return fake
 
 

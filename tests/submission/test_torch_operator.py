@@ -1,0 +1,177 @@
+"""The operator of PyTorch on the CPU: results, fake tensors, compiling, exporting, and torch's own checks of it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import submission
+from reference.reference import check_against_oracle, generate_input
+from submission import dual_gemm, torch_operator
+
+M, N, K, L = 40, 72, 192, 2
+OP = torch.ops.nvfp4_gemm.dual_gemm
+
+
+@pytest.fixture(scope="module")
+def data():
+    """The leaderboard's ten tensors of a small problem of two batches, with its right output in the last."""
+    data = generate_input(M, N, K, L, 3, full=True, device="cpu")
+    submission.custom_kernel(data)
+    assert check_against_oracle(data, data[-1]) == (True, "")
+    return data
+
+
+def operands(data, blocked=False, dimensions=3, as_bytes=True):
+    """The operator's six tensors; of two dimensions: those of the first batch alone."""
+    tensors = [*data[:3], *(data[6:9] if blocked else data[3:6])]
+    if dimensions == 2:
+        tensors = [tensor[..., 0] for tensor in tensors]
+    return tuple(tensor.view(torch.uint8) for tensor in tensors) if as_bytes else tuple(tensors)
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("blocked", [False, True])
+def test_both_overloads_compute_what_the_shim_does(data, blocked, dimensions, as_bytes):
+    tensors = operands(data, blocked, dimensions, as_bytes)
+    want = data[-1] if dimensions == 3 else data[-1][..., 0]
+    before = [tensor.view(torch.uint8).clone() for tensor in tensors]
+    found = dual_gemm(*tensors)
+    assert torch.equal(found, want) and found.dtype == torch.float16
+    out = torch.full_like(found, float("nan"))
+    assert dual_gemm(*tensors, out=out) is out and torch.equal(out, want)
+    assert all(torch.equal(b, t.view(torch.uint8)) for b, t in zip(before, tensors, strict=True))
+
+
+def test_the_output_has_the_librarys_memory_order(data):
+    assert dual_gemm(*operands(data)).stride() == (N, 1, M * N)
+    assert dual_gemm(*operands(data, dimensions=2)).stride() == (N, 1)
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("overload", ["default", "out"])
+def test_torchs_own_checks_pass(data, overload, blocked):
+    # As bytes: torch cannot copy e2m1 tensors on a CPU, which its check of the schema does.
+    tensors = operands(data, blocked, dimensions=2)
+    out = {"c": torch.zeros(M, N, dtype=torch.half)} if overload == "out" else {}
+    assert set(torch.library.opcheck(getattr(OP, overload), tensors, out).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_fake_and_meta_tensors_tell_the_output(data, dimensions, as_bytes):
+    real = operands(data, True, dimensions, as_bytes)
+    want = dual_gemm(*real)
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(tensor) for tensor in real]
+        found = dual_gemm(*fake)
+        assert dual_gemm(*fake, out=torch.empty_like(found)).shape == want.shape
+    meta = dual_gemm(*(tensor.to("meta") for tensor in real))
+    for tensor in (found, meta):
+        assert (tensor.shape, tensor.stride(), tensor.dtype) == (want.shape, want.stride(), want.dtype)
+    assert found.device.type == "cpu" and meta.device.type == "meta"
+
+
+class Layer(torch.nn.Module):
+    """What a model does around the operator."""
+
+    def forward(self, *tensors, out=None):
+        return dual_gemm(*tensors, out=out) * 2
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_it_compiles_as_one_graph(data, as_bytes):
+    tensors = operands(data, as_bytes=as_bytes)
+    compiled = torch.compile(Layer(), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*tensors), data[-1] * 2)
+    out = torch.zeros_like(data[-1])
+    assert torch.equal(compiled(*tensors, out=out), data[-1] * 2) and torch.equal(out, data[-1])
+    wider = generate_input(M + 24, N, K, L, 4, full=True, device="cpu")
+    assert torch.equal(compiled(*operands(wider, as_bytes=as_bytes)), submission.custom_kernel(wider) * 2)
+
+
+def test_it_is_exported_with_any_number_of_rows(data):
+    tensors = operands(data)
+    rows = torch.export.Dim("rows", min=2, max=4096)
+    shapes = ({0: rows}, None, None, {0: rows}, None, None)
+    program = torch.export.export(Layer(), tensors, dynamic_shapes={"tensors": shapes})
+    assert any(node.target is OP.default for node in program.graph.nodes)
+    assert torch.equal(program.module()(*tensors), data[-1] * 2)
+    wider = generate_input(M + 24, N, K, L, 4, full=True, device="cpu")
+    assert torch.equal(program.module()(*operands(wider)), submission.custom_kernel(wider) * 2)
+
+
+def change(place, to):
+    return lambda tensors: [*tensors[:place], to(tensors[place]), *tensors[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("alter", "words"),
+    [
+        (change(0, lambda a: a[..., 0]), "b1 has 3 dimensions; a has 2"),
+        (change(0, lambda a: a[:, :40]), "K is 80; expected a multiple of 64"),
+        (change(1, lambda b: b[:8]), "b2 has 72 rows; b1 has 8"),
+        (change(2, lambda b: b[:, :32]), "b2 has shape"),
+        (change(2, lambda b: b[..., :1]), "b2 has shape"),
+        (change(3, lambda s: s[:8]), "sfa has 8 at dimension 0; expected 40"),
+        (change(4, lambda s: s[:, :4]), "sfb1 has 4 at dimension 1; expected 12"),
+        (change(3, lambda s: s[..., 0]), "sfa has 2 dimensions"),
+        (change(1, lambda b: b.view(torch.int8)), "dtype torch.int8"),
+        (change(5, lambda s: s.to("meta")), "tensors are on meta and cpu"),
+    ],
+)
+def test_wrong_tensors_are_refused_by_the_operator_and_its_fake(data, alter, words):
+    real = alter(operands(data))
+    with pytest.raises(RuntimeError) as error:
+        dual_gemm(*real)
+    assert words in str(error.value) or "on meta" in words
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(RuntimeError) as error:
+        dual_gemm(*(tensor if tensor.is_meta else mode.from_tensor(tensor) for tensor in real))
+    assert words in str(error.value) or "on meta" in words
+
+
+def test_a_wrong_output_is_refused_untouched(data):
+    tensors = operands(data)
+    for out in (torch.ones(M, N, L), torch.ones(M, N, dtype=torch.half), torch.ones(M, 8, L, dtype=torch.half)):
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            dual_gemm(*tensors, out=out)
+        assert torch.equal(out, torch.ones_like(out))
+        with FakeTensorMode() as mode, pytest.raises(RuntimeError):
+            dual_gemm(*map(mode.from_tensor, tensors), out=mode.from_tensor(out))
+
+
+def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
+    asked, calls = [], []
+    shim = submission.submission
+    monkeypatch.setattr(shim, "_current_queue", lambda device: asked.append(device) or 77)
+
+    def call(arguments):
+        calls.append(shim._ARGS.unpack(arguments)[-1])
+        return 0
+
+    monkeypatch.setattr(shim, "_call", call)
+    dual_gemm(*operands(data))
+    shim.custom_kernel(data)
+    shim.custom_kernel(data, 5)
+    shim.custom_kernel(data, queue=0)
+    assert (calls, asked) == ([77, 77, 5, 0], [-1, -1])
+    monkeypatch.setattr(torch_operator, "_raw_queue", lambda device: 1000 + device)
+    assert [torch_operator.current_queue(device) for device in (-1, 0, 3)] == [0, 1000, 1003]
+
+
+def test_the_shim_alone_runs_on_the_default_queue(library_path, monkeypatch):
+    """As in a bundle, which has no package around it."""
+    monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
+    spec = importlib.util.spec_from_file_location("alone", submission.submission.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module._current_queue(3) == 0
+    assert submission.submission._current_queue is torch_operator.current_queue
+
+
+def test_a_second_copy_of_the_package_shares_the_operator():
+    assert torch_operator._register() is None and OP.overloads() == ["default", "out"]
