@@ -1,9 +1,10 @@
 """Writes the one-file submission: the shim and the C and CUDA sources, compiled on first import.
 
-    python -m scripts.release.bundle [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
+    ./nvfp4 bundle [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
 
-What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written.  The same commit
-and target give the same bytes.  Exit status 0, 1 for findings, 2 for wrong usage.
+What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written; nor is what does not
+compile here, or gives a wrong result on a few small problems.  The same commit and target give the same bytes.
+Exit status 0, 1 for findings, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,25 @@ LOADER = "scripts/release/bundle_loader.py"
 SEAM = "_library_path"  # the function of the shim that the loader's replaces
 CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
 COMPILE_LIMIT_S = 120  # the leaderboard's
+# Run on a bundle with the checkout's modules at hand: prints the seconds of its first import, and where its results
+# were compared with the oracle.
+TRIAL = """
+import importlib.util, sys, time
+start = time.monotonic()
+spec = importlib.util.spec_from_file_location("submission", sys.argv[1])
+submission = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(submission)
+print(time.monotonic() - start)
+from reference.reference import check_against_oracle, generate_input
+devices = ["cpu"] + ["cuda"] * any(one.available for one in submission.backends() if one.name != "cpu")
+for device in devices:
+    for shape in ((128, 256, 256, 1), (40, 72, 192, 2)):
+        data = generate_input(*shape, 1, full=True, device=device)
+        right, why = check_against_oracle(data, submission.custom_kernel(data))
+        if not right:
+            sys.exit(f"wrong result for M N K L = {shape} on {device}: {why}")
+print(" and ".join(devices))
+"""
 
 # The flags of the Makefile that shape code; warnings are not errors on a machine that was never seen.
 C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-contract=off", "-D_GNU_SOURCE")
@@ -244,19 +263,18 @@ def locate(bundle: Bundle, output: Path, finding: Finding) -> str:
     return f"{place}:{line}:{finding.column}: {finding.rule}: {finding.message}"
 
 
-def compile_bundle(text: str, target: str) -> tuple[float | None, str]:
-    """Seconds that a first import takes, in an empty folder with an empty cache, and what it printed if it failed.
+def try_bundle(text: str) -> tuple[float | None, str]:
+    """Imports a bundle in an empty folder with an empty cache, and compares results of small problems.
 
-    None where the compiler is missing (with the reason) or the import fails.
+    Returns the seconds of the import and where it was right, or None and what went wrong.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
         path.write_text(text, encoding="utf-8")
-        environment = {**os.environ, "NVFP4_CACHE": str(Path(folder) / "cache")}
-        start = time.monotonic()
+        environment = {**os.environ, "NVFP4_CACHE": str(Path(folder) / "cache"), "PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
-                [sys.executable, str(path)],
+                [sys.executable, "-P", "-c", TRIAL, str(path)],
                 cwd=folder,
                 env=environment,
                 capture_output=True,
@@ -265,8 +283,11 @@ def compile_bundle(text: str, target: str) -> tuple[float | None, str]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return None, f"compiling took more than {COMPILE_LIMIT_S} s"
-        return (time.monotonic() - start, "") if done.returncode == 0 else (None, done.stderr.strip())
+            return None, f"compiling and a trial took more than {COMPILE_LIMIT_S} s"
+        if done.returncode != 0:
+            return None, done.stderr.strip()
+        seconds, devices = done.stdout.split("\n")[:2]
+        return float(seconds), devices
 
 
 def has_compiler(target: str) -> bool:
@@ -305,9 +326,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
     parser.add_argument("--output", type=Path, help="default: submission_TARGET.py in BUILD")
-    parser.add_argument("--check", action="store_true", help="run the harness's tests before writing")
+    parser.add_argument("--check", action="store_true", help="run the harness's ten tests, too")
     parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
-    parser.add_argument("--no-compile", action="store_true", help="do not try a first import before writing")
+    parser.add_argument("--no-compile", action="store_true", help="neither compile it nor try it")
     options = parser.parse_args(arguments)
     target = choose_target() if options.target == "auto" else options.target
     options.output = options.output or BUILD / f"submission_{target}.py"
@@ -323,12 +344,12 @@ def main(arguments: list[str] | None = None) -> int:
     compiled = "not compiled here"
     if not findings and not options.no_compile:
         if has_compiler(target):
-            seconds, output = compile_bundle(bundle.text, target)
+            seconds, said = try_bundle(bundle.text)
             if seconds is None:
-                print(f"{options.output}:1:1: compile: {output}")
-                findings.append(Finding(1, 1, "compile", output))
+                print(f"{options.output}:1:1: trial: {said}")
+                findings.append(Finding(1, 1, "trial", said))
             else:
-                compiled = f"first import {seconds:.1f} s"
+                compiled = f"first import {seconds:.1f} s, small problems right on {said}"
         else:
             notes.append(f"no compiler for target {target} here, so the file was not compiled")
     for note in notes:

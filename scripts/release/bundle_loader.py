@@ -6,6 +6,7 @@ sources by path.  It is a module of its own so that it is formatted, checked and
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -28,6 +29,11 @@ _NVCC_FLAGS: tuple[str, ...] = ()
 # --- constants of the target: end
 
 _CACHE_VARIABLE = "NVFP4_CACHE"
+_CHECKSUM_NAME = "sha256"  # of the library beside it
+_PRIVATE_UMASK = 0o077  # what this user makes is this user's, whatever the process's own umask
+_WRITABLE_BY_OTHERS = 0o022
+_LIBRARIES_KEPT = 16
+_SWEEP_AFTER_S = 3600  # a build ends long before, so an older one was killed
 _COMPILE_LIMIT_S = 120  # the leaderboard's
 _OUTPUT_SHOWN = 8000  # characters; the leaderboard cuts at 16 KB
 _PROBE = "#include <immintrin.h>\n__m512i probe;\n"
@@ -75,11 +81,22 @@ def _cache_root() -> Path:
     """This user's folder of built libraries; one that others can write to is refused."""
     chosen = os.environ.get(_CACHE_VARIABLE)
     root = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"nvfp4-dual-gemm-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = root.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise ImportError(f"{root} is not this user's alone; remove it or set {_CACHE_VARIABLE} to another folder")
+    advice = f"remove it or set {_CACHE_VARIABLE} to another folder"
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status, above = root.lstat(), root.absolute().parent.stat()
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+        raise ImportError(f"{root} cannot be used ({reason}); set {_CACHE_VARIABLE} to a folder of your own") from None
+    if not stat.S_ISDIR(status.st_mode) or not _mine_alone(status):
+        raise ImportError(f"{root} is not this user's alone; {advice}")
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        raise ImportError(f"{root} lies in a folder where anyone can replace it; {advice}")
     return root
+
+
+def _mine_alone(status: os.stat_result) -> bool:
+    return status.st_uid == os.getuid() and not status.st_mode & _WRITABLE_BY_OTHERS
 
 
 def _run_all(commands: list[list[str]], folder: Path, deadline: float) -> None:
@@ -167,23 +184,73 @@ def _build(folder: Path, compiler: str, nvcc: str | None) -> Path:
     return folder / LIBRARY_NAME
 
 
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_sound(entry: Path) -> bool:
+    """Whether a whole library lies there, as an import of this user's left it."""
+    library = entry / LIBRARY_NAME
+    try:
+        statuses = (entry.lstat(), library.lstat())
+        whole = (entry / _CHECKSUM_NAME).read_bytes().decode("latin-1") == _checksum(library)
+    except OSError:
+        return False
+    return whole and stat.S_ISREG(statuses[1].st_mode) and all(_mine_alone(status) for status in statuses)
+
+
+def _keep(library: Path, entry: Path) -> None:
+    """Puts a library that was built into the cache, in the place of a damaged one if one is there."""
+    finished = library.parent / "finished"
+    finished.mkdir()
+    (finished / _CHECKSUM_NAME).write_text(_checksum(library))
+    library.rename(finished / LIBRARY_NAME)
+    for name in (LIBRARY_NAME, _CHECKSUM_NAME):
+        with (finished / name).open("rb") as file:
+            os.fsync(file.fileno())  # or a crash of the machine could leave the name and not the bytes
+    if not _is_sound(entry):
+        with contextlib.suppress(OSError):  # none is there, or another process has just moved it away
+            entry.rename(library.parent / "damaged")
+    try:
+        finished.rename(entry)  # at once, so that no other process sees half a library
+    except OSError:
+        if not _is_sound(entry):
+            raise  # otherwise another process was first, with the same bytes of source
+
+
+def _sweep(root: Path, entry: Path) -> None:
+    """Removes what killed builds left, and all libraries but those used last."""
+
+    def used(path: Path) -> float:
+        try:
+            return path.lstat().st_mtime
+        except OSError:  # another process removed it
+            return 0.0
+
+    now = time.time()
+    folders = sorted((path for path in root.iterdir() if path != entry), key=used, reverse=True)
+    killed = [path for path in folders if path.name.startswith("build-") and now - used(path) > _SWEEP_AFTER_S]
+    old = [path for path in folders if not path.name.startswith("build-")][_LIBRARIES_KEPT - 1 :]
+    for path in (*killed, *old):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _library_path() -> Path:
     """The library compiled from the sources above: by an earlier import, or now."""
     compilers = find_compilers(bool(_NVCC_FLAGS))
-    root = _cache_root()
-    entry = root / _digest(compilers)
-    if not (entry / LIBRARY_NAME).is_file():
-        scratch = Path(tempfile.mkdtemp(prefix="build-", dir=root))
-        try:
-            library = _build(scratch, compilers[0], compilers[1] if _NVCC_FLAGS else None)
-            finished = scratch / "finished"
-            finished.mkdir()
-            library.rename(finished / LIBRARY_NAME)
+    umask = os.umask(_PRIVATE_UMASK)
+    try:
+        root = _cache_root()
+        entry = root / _digest(compilers)
+        if _is_sound(entry):
+            os.utime(entry)  # used now
+        else:
+            scratch = Path(tempfile.mkdtemp(prefix="build-", dir=root))
             try:
-                finished.rename(entry)  # at once, so that no other process sees half a library
-            except OSError:
-                if not (entry / LIBRARY_NAME).is_file():
-                    raise  # otherwise another process was first, with the same bytes of source
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+                _keep(_build(scratch, compilers[0], compilers[1] if _NVCC_FLAGS else None), entry)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+            _sweep(root, entry)
+    finally:
+        os.umask(umask)
     return entry / LIBRARY_NAME

@@ -210,14 +210,27 @@ def test_a_change_of_the_bundler_itself_is_an_uncommitted_change(small):
     assert bundle.describe_commit(small).endswith(" with uncommitted changes")
 
 
-def test_a_first_import_that_fails_or_hangs_is_told_apart(monkeypatch):
-    seconds, output = bundle.compile_bundle("import os, pathlib; assert list(pathlib.Path().iterdir())", "cpu")
-    assert seconds is not None and 0 < seconds < 30 and output == ""
-    assert bundle.compile_bundle("raise SystemExit(' so it is ')", "cpu") == (None, "so it is")
+RIGHT = """
+import pathlib
+from reference.reference import oracle
+assert [path.name for path in pathlib.Path().iterdir()] == ["submission.py"]
+def backends():
+    return []
+def custom_kernel(data):
+    return data[-1].copy_(oracle(data))
+"""
+
+
+def test_a_trial_tells_a_right_bundle_from_one_that_is_wrong_fails_or_hangs(monkeypatch):
+    seconds, devices = bundle.try_bundle(RIGHT)
+    assert seconds is not None and 0 < seconds < 30 and devices == "cpu"
+    seconds, said = bundle.try_bundle(RIGHT.replace("oracle(data))", "oracle(data)).zero_()"))
+    assert seconds is None and said.startswith("wrong result for M N K L = (128, 256, 256, 1) on cpu: ")
+    assert bundle.try_bundle("raise SystemExit(' so it is ')") == (None, "so it is")
     beside = "import os, pathlib; raise SystemExit(str(pathlib.Path(os.environ['NVFP4_CACHE']).parent.samefile('.')))"
-    assert bundle.compile_bundle(beside, "cpu") == (None, "True")
+    assert bundle.try_bundle(beside) == (None, "True")
     monkeypatch.setattr(bundle, "COMPILE_LIMIT_S", 0.2)
-    assert bundle.compile_bundle("import time; time.sleep(20)", "cpu") == (None, "compiling took more than 0.2 s")
+    assert bundle.try_bundle("import time; time.sleep(20)") == (None, "compiling and a trial took more than 0.2 s")
 
 
 class TestCommand:
@@ -227,11 +240,11 @@ class TestCommand:
     def run(self, monkeypatch, tmp_path, capsys):
         output = tmp_path / "deep" / "out.py"
 
-        def run(*arguments, compiler=True, compiled=(1.25, ""), harness=0, findings=(), notes=()):
+        def run(*arguments, compiler=True, compiled=(1.25, "cpu"), harness=0, findings=(), notes=()):
             called = []
             monkeypatch.setattr(bundle, "has_compiler", lambda target: compiler)
             monkeypatch.setattr(bundle, "lint", lambda content: (list(findings), list(notes)))
-            monkeypatch.setattr(bundle, "compile_bundle", lambda text, target: called.append("import") or compiled)
+            monkeypatch.setattr(bundle, "try_bundle", lambda text: called.append("import") or compiled)
             monkeypatch.setattr(bundle, "run_harness", lambda text, cases: called.append(f"{cases}") or harness)
             status = bundle.main(["--target", "cpu", "--output", str(output), *arguments])
             return SimpleNamespace(status=status, called=called, output=output, said=capsys.readouterr())
@@ -242,7 +255,10 @@ class TestCommand:
         done = run()
         size = done.output.stat().st_size
         assert (done.status, done.called) == (0, ["import"])
-        assert done.said.out == f"{done.output}: target cpu, {size} bytes, first import 1.2 s\n"
+        assert (
+            done.said.out
+            == f"{done.output}: target cpu, {size} bytes, first import 1.2 s, small problems right on cpu\n"
+        )
         assert done.said.err == "" and size == len(make_bundle("cpu").text.encode())
 
     def test_it_may_go_untried(self, run):
@@ -257,7 +273,7 @@ class TestCommand:
     def test_an_import_that_fails_is_a_finding(self, run):
         done = run("--check", compiled=(None, "boom"))
         assert (done.status, done.called) == (1, ["import"]) and not done.output.exists()
-        assert f"{done.output}:1:1: compile: boom" in done.said.out and "1 finding(s)" in done.said.err
+        assert f"{done.output}:1:1: trial: boom" in done.said.out and "1 finding(s)" in done.said.err
 
     def test_the_harness_has_the_last_word(self, run):
         done = run("--check")

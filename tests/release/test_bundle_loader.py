@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 import sys
 import time
 from types import SimpleNamespace
@@ -166,6 +168,24 @@ def test_a_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path, mode
             bundle_loader._cache_root()
 
 
+def test_a_cache_that_cannot_be_made_is_told_with_the_cure(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "cache", tmp_path / "file"):
+        monkeypatch.setenv("NVFP4_CACHE", str(place))
+        with pytest.raises(ImportError, match=r"cannot be used .*; set NVFP4_CACHE to a folder of your own"):
+            bundle_loader._cache_root()
+
+
+def test_a_cache_that_anyone_can_replace_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "open" / "cache"))
+    bundle_loader._cache_root()
+    (tmp_path / "open").chmod(0o1777)
+    bundle_loader._cache_root()  # only its owner can: the folder is sticky
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ImportError, match="lies in a folder where anyone can replace it"):
+        bundle_loader._cache_root()
+
+
 def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("NVFP4_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
@@ -218,16 +238,57 @@ class TestLibraryPath:
         assert bundle_loader._library_path().parent.name == bundle_loader._digest(["cc", "nvcc"])
         assert calls == [("cc", "nvcc")]
 
-    def test_a_folder_without_the_library_is_no_hit_and_no_place(self, cache, monkeypatch):
-        entry = cache / bundle_loader._digest(["cc"])
-        entry.mkdir(parents=True, mode=0o700)
-        cache.chmod(0o700)
-        (entry / "other").write_text("")
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda library: library.write_bytes(b""),
+            lambda library: library.write_text("libr"),
+            lambda library: library.write_text("lybrary"),
+            lambda library: library.unlink(),
+            lambda library: library.with_name("sha256").unlink(),
+            lambda library: library.with_name("sha256").write_bytes(b"\xff\x00"),
+            lambda library: library.chmod(0o666),
+            lambda library: library.parent.chmod(0o777),
+            lambda library: (library.rename(library.with_name("x")), library.symlink_to("x")),
+            lambda library: (shutil.rmtree(library.parent), library.parent.mkdir()),
+        ],
+    )
+    def test_what_is_damaged_or_open_to_others_is_built_anew(self, cache, monkeypatch, damage):
         calls = []
         monkeypatch.setattr(bundle_loader, "_build", self.build(calls))
-        with pytest.raises(OSError, match=r"not empty|exists"):
-            bundle_loader._library_path()
-        assert [path.name for path in cache.iterdir()] == [entry.name]
+        library = bundle_loader._library_path()
+        damage(library)
+        assert bundle_loader._library_path() == library and library.read_text() == "library"
+        assert bundle_loader._library_path() == library and len(calls) == 2, "and it stays"
+        assert [path.name for path in cache.iterdir()] == [library.parent.name]
+
+    @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+    def test_permissions_do_not_follow_the_umask(self, cache, monkeypatch, umask):
+        monkeypatch.setattr(bundle_loader, "_build", self.build([]))
+        before = os.umask(umask)
+        try:
+            library = bundle_loader._library_path()
+            assert os.umask(umask) == umask, "the process's own is put back"
+        finally:
+            os.umask(before)
+        modes = [path.stat().st_mode & 0o777 for path in (cache, library.parent, library)]
+        assert modes == [0o700, 0o700, 0o600]
+
+    def test_killed_builds_and_libraries_long_unused_are_swept(self, cache, monkeypatch):
+        monkeypatch.setattr(bundle_loader, "_build", self.build([]))
+        cache.mkdir(mode=0o700)
+        hour_old = time.time() - bundle_loader._SWEEP_AFTER_S - 1
+        for number in range(bundle_loader._LIBRARIES_KEPT + 2):
+            (cache / f"{number:032x}").mkdir()
+            os.utime(cache / f"{number:032x}", (hour_old + number, hour_old + number))
+        for name, age in (("build-killed", hour_old), ("build-running", time.time())):
+            (cache / name / "submission").mkdir(parents=True)
+            os.utime(cache / name, (age, age))
+        library = bundle_loader._library_path()
+        left = {path.name for path in cache.iterdir()}
+        assert "build-running" in left and "build-killed" not in left and library.is_file()
+        numbers = sorted(int(name, 16) for name in left - {"build-running", library.parent.name})
+        assert numbers == list(range(3, bundle_loader._LIBRARIES_KEPT + 2)), "those used last stay"
 
     def test_the_library_of_a_process_that_was_first_is_taken(self, cache, monkeypatch):
         entry = cache / bundle_loader._digest(["cc"])
@@ -235,6 +296,7 @@ class TestLibraryPath:
         def other():
             entry.mkdir()
             (entry / "libcustom_kernel.so").write_text("first")
+            (entry / "sha256").write_text(hashlib.sha256(b"first").hexdigest())
 
         monkeypatch.setattr(bundle_loader, "_build", self.build([], before=other))
         assert bundle_loader._library_path().read_text() == "first"
