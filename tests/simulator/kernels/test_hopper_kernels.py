@@ -47,7 +47,7 @@ print(json.dumps(wrong))
 
 def test_every_configuration_is_right_at_its_tails(tiles, tmp_path):
     """Odd and even numbers of stages of K, halves of one, batches, and rows beside a tile."""
-    shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 512, 1)]
+    shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 512, 2)]
     runs = [
         (config, shape, (i + j) % 2 == 0, j % 2 == 1)
         for i, config in enumerate(tiles.table["hopper"]["tiles"])

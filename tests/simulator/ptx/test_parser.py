@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.simulator.sim_kit import HEADER, PTX, PtxError, Sim, body, built
+from tests.simulator.sim_kit import HEADER, PTX, PtxError, Sim, aligned, body, built
 
 FIXTURES = sorted(PTX.glob("*.ptx"))
 
@@ -61,6 +61,26 @@ def test_broken_statements(statement):
 def test_broken_modules(text):
     with pytest.raises(PtxError, match=r"^line \d+: "):
         Sim(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("5", "line 4: '5' where a directive was expected"),
+        (f"{'x' * 100} 5", f"line 4: '{'x' * 60}' where a directive was expected"),
+        (".entry k(x) { ret; }", "line 4: a parameter without .param"),
+    ],
+)
+def test_a_module_that_breaks_off_is_told_by_its_place(text, message):
+    with pytest.raises(PtxError) as caught:
+        Sim(HEADER + text)
+    assert str(caught.value) == message
+
+
+def test_pragmas_are_read_and_change_nothing():
+    sim = Sim(body('.pragma "nounroll";', "ld.param.u64 %rd1, [p];", "st.global.u32 [%rd1], 7;"))
+    out = sim.register(aligned(1))
+    assert sim.launch("k", out) == 0 and out.tolist() == [7]
 
 
 def test_every_prefix_of_a_file_is_read_or_refused():

@@ -170,6 +170,7 @@ def test_special_registers():
         *(f"{name}.{axis}" for name in ("%clusterid", "%nclusterid") for axis in "xyz"),
         "%cluster_ctarank", "%cluster_nctarank", "%laneid", "%warpid", "%nwarpid",
         "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size",
+        "%total_smem_size", *(f"%reserved_smem_offset_{place}" for place in ("begin", "end", "cap")),
     ]  # fmt: skip
     block, grid, cluster = (4, 3, 5), (4, 6, 2), (2, 3, 1)
     threads, ctas = 60, 48
@@ -201,6 +202,7 @@ def test_special_registers():
                         rank, 6, lane, t // 32, 2,
                         1 << lane, (1 << lane) - 1, (2 << lane) - 1, (0xFFFFFFFF << lane + 1) & 0xFFFFFFFF,
                         (0xFFFFFFFF << lane) & 0xFFFFFFFF, 768,
+                        768, 0, 1024, 1024,
                     ]  # fmt: skip
                     got = out[x + grid[0] * (y + grid[1] * z), t].tolist()
                     differing = {
