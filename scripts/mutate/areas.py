@@ -10,6 +10,8 @@ SIMULATED = "build/libcustom_kernel_sim.so"
 SIMULATOR = ("build/ptxsim", "build/libptxsim.so", SIMULATED)
 TENSOR_LIBRARY = "build/libtensor_test.so"
 FEATURES = ("build/libcudart_sim.a", "build/features_sim")
+SIMULATOR_TESTS = ("tests/simulator/**/test_*.py",)
+SUBMISSION_TESTS = ("tests/submission/**/test_*.py", "tests/simulator/kernels/test_*.py")
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Area:
     tests: tuple[str, ...]
     targets: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    wider: tuple[str, ...] = ()  # asked last, on everything built again: the tests of the layers around it
 
 
 # Tests are named by file, or by a pattern below tests/: they are looked for in every folder there.
@@ -35,13 +38,19 @@ AREAS: dict[str, Area] = {
             "test_gpu_launches.py",  # rounding up, and what else the GPUs' host code takes from there
         ),
         (LIBRARY,),
+        wider=SUBMISSION_TESTS,
     ),
     "cpu": Area(
         ("submission/cpu/*.[ch]",),
         ("test_cpu_limits.py", "test_cpu_kernels.py", "test_cpu_threads.py", "test_abi.py"),
         (LIBRARY,),
+        wider=SUBMISSION_TESTS,
     ),
-    "shim": Area(("submission/submission.py",), ("test_shim.py", "test_shim_limits.py", "test_layouts.py")),
+    "shim": Area(
+        ("submission/submission.py",),
+        ("test_shim.py", "test_shim_limits.py", "test_layouts.py"),
+        wider=SUBMISSION_TESTS,
+    ),
     "host": Area(
         (
             "submission/gpu/*.c",
@@ -64,10 +73,11 @@ AREAS: dict[str, Area] = {
             "test_blackwell_kernels.py",
         ),
         (LIBRARY, SIMULATED),
+        wider=SUBMISSION_TESTS,
     ),
     "hopper": Area(
         ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/*.cuh"),
-        ("test_hopper_kernels.py", "test_hopper_recorded.py"),
+        ("test_permute_scales.py", "test_hopper_kernels.py", "test_hopper_recorded.py"),
         (SIMULATED,),
     ),
     "blackwell": Area(
@@ -116,6 +126,7 @@ AREAS: dict[str, Area] = {
             "test_rounds_figures.py",
             "test_rounds_rules.py",
             "test_rounds_order.py",
+            "test_rounds_origin.py",
             "test_rounds_simulation.py",
             "test_rounds.py",
         ),
@@ -135,6 +146,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",
             "test_bench.py",
+            "test_provenance.py",
             "test_check_gpu.py",
             "test_micro.py",
             "test_bring_up.py",
@@ -144,7 +156,10 @@ AREAS: dict[str, Area] = {
         ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_setup.py", "test_build.py")
     ),
     "sim-ptx": Area(
-        ("simulator/ptx/*.[ch]",), ("test_text.py", "test_parser.py", "test_scalar.py", "test_spellings.py"), SIMULATOR
+        ("simulator/ptx/*.[ch]",),
+        ("test_text.py", "test_parser.py", "test_scalar.py", "test_spellings.py"),
+        SIMULATOR,
+        wider=SIMULATOR_TESTS,
     ),
     "sim-scalar": Area(
         ("simulator/isa/scalar/*.[ch]",),
@@ -157,6 +172,7 @@ AREAS: dict[str, Area] = {
             "test_scalar.py",
         ),
         SIMULATOR,
+        wider=SIMULATOR_TESTS,
     ),
     "sim-memory": Area(
         ("simulator/isa/memory/*.[ch]", "simulator/isa/*.[ch]", "simulator/machine/*.[ch]"),
@@ -170,6 +186,7 @@ AREAS: dict[str, Area] = {
             "test_pipeline.py",
         ),
         SIMULATOR,
+        wider=SIMULATOR_TESTS,
     ),
     "sim-warp": Area(
         ("simulator/isa/warp/*.[ch]", "simulator/interp/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
@@ -184,16 +201,19 @@ AREAS: dict[str, Area] = {
             "test_pipeline.py",
         ),
         SIMULATOR,
+        wider=SIMULATOR_TESTS,
     ),
     "sim-async": Area(
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
         ("simulator/asynchronous/test_*.py", "test_missed_phase.py", "test_each_finding.py", "test_features.py"),
         (*SIMULATOR, *FEATURES),
+        wider=SIMULATOR_TESTS,
     ),
     "sim-hazard": Area(
         ("simulator/hazard/*.[ch]",),
         ("test_each_finding.py", "test_shadow.py", "simulator/hazard/test_*.py", "test_control.py"),
         SIMULATOR,
+        wider=SIMULATOR_TESTS,
     ),
     "sim-tensor": Area(
         ("simulator/tensorcore/**/*.[ch]", "simulator/isa/tcgen05/*.[ch]"),
@@ -209,6 +229,7 @@ AREAS: dict[str, Area] = {
             "kernels/test_kernel_ts.py",
         ),
         (*SIMULATOR, TENSOR_LIBRARY),
+        wider=SIMULATOR_TESTS,
     ),
     "sim-runtime": Area(
         (
@@ -220,6 +241,7 @@ AREAS: dict[str, Area] = {
         ),
         ("simulator/cudart/test_*.py", "test_json.py", "test_ptxsim.py", "test_library.py", "test_features.py"),
         (*SIMULATOR, *FEATURES),
+        wider=SIMULATOR_TESTS,
     ),
 }
 

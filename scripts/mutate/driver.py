@@ -18,7 +18,9 @@ from scripts.mutate.workspace import Run, Workspace, bytecode, first_failure
 JUDGED = Path(__file__).with_name("equivalent.toml")
 # Tests of a planted fault may take this many times as long as without it; what takes longer hangs.
 TIME_FACTOR, TIME_ADDED_S = 4.0, 60.0
+WIDER_LIMIT_S = 3600.0
 COUNTED = {"caught", "survived"}
+EVERYTHING = ("build", "test-programs")
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,9 @@ class Driver:
         """Plants faults in the order given until `count` of them counted or the time is up."""
         run = AreaRun(name)
         tests = named_tests(self.root, area.tests)
+        wider = [test for test in named_tests(self.root, area.wider) if test not in tests]
         for workspace in self.workspaces:
-            built = workspace.build(area.targets)
+            built = workspace.build((*area.targets, *(EVERYTHING if wider else ())))
             if built.returncode != 0:
                 run.problem = f"does not build here:\n{built.output[-2000:]}"
                 return run
@@ -138,7 +141,7 @@ class Driver:
             nonlocal running
             while (fault := take()) is not None:
                 try:
-                    result = self.plant(name, area, fault, workspace, clean, tests, base, by_hand)
+                    result = self.plant(name, area, fault, workspace, clean, tests, wider, base, by_hand)
                 except OSError as error:
                     with changed:
                         running -= 1
@@ -169,6 +172,7 @@ class Driver:
         workspace: Workspace,
         clean: str,
         tests: list[str],
+        wider: list[str],
         base: Run,
         by_hand: set[tuple[str, str, str]],
     ) -> Result:
@@ -195,6 +199,7 @@ class Driver:
                 return result("unbuildable")
             if code == bytecode(source, fault.path):
                 return result("equivalent")
+        asked_wider = False
         try:
             target.write_bytes(faulty)
             built = workspace.build(area.targets)
@@ -203,11 +208,16 @@ class Driver:
             if compiled and workspace.fingerprint(area.targets) == clean:
                 return result("equivalent")
             tested = workspace.test(tests, TIME_ADDED_S + TIME_FACTOR * base.seconds, area.environment)
-            if tested.returncode == 0:
-                return result("survived")
-            return result("caught", first_failure(tested.output) if tested.returncode is not None else "time limit")
+            if tested.returncode is None:
+                return result("caught", "time limit")
+            asked_wider = tested.returncode == 0 and bool(wider)
+            if asked_wider and workspace.build(EVERYTHING).returncode == 0:
+                tested = workspace.test(wider, WIDER_LIMIT_S, area.environment)
+            return result("survived") if not tested.returncode else result("caught", first_failure(tested.output))
         finally:
             target.write_bytes(source)
+            if asked_wider:  # what else was built with the fault in it is not to differ from the clean build
+                workspace.build(EVERYTHING)
 
 
 def read_results(path: Path) -> dict[str, Result]:

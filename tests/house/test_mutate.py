@@ -177,6 +177,21 @@ def test_equal_machine_code_and_what_does_not_build_do_not_count(toy):
     assert outcome["(void)names;", ";"] == "unbuildable"
 
 
+def test_what_an_areas_tests_miss_is_put_to_wider_ones(toy):
+    wider = "from toy import inside\n\n\ndef test_below():\n    assert not inside(1, 0, 2)\n"
+    (toy.root / "test_wider.py").write_text(wider)
+    (toy.workspaces[0].folder / "test_wider.py").write_text(wider)
+    with (toy.workspaces[0].folder / "Makefile").open("a") as file:
+        file.write("build:\n\tgrep -q 'low <= value <=' toy.py && echo clean >>made || echo faulty >>made\n")
+        file.write("test-programs:\n")
+    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN, ("./test_[tw]*.py",)))
+    by = {(result.after, result.outcome): result.by for result in run.results}
+    assert by["return value <= high", "caught"] == "test_wider.py::test_below"
+    assert by["return low <= value", "caught"] == "test_toy.py::test_inside"
+    made = (toy.workspaces[0].folder / "made").read_text().split()
+    assert len(made) >= 3 and set(made[::2]) == {"clean"} and set(made[1::2]) == {"faulty"}
+
+
 def test_failing_tests_are_a_problem_of_the_area(toy):
     (toy.workspaces[0].folder / "toy.py").write_text(SOURCE.replace("<=", "<"))
     run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
