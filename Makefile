@@ -5,6 +5,10 @@ SHELL := /bin/sh
 
 BUILD   ?= build
 LIBRARY := $(BUILD)/libcustom_kernel.so
+# CUSTOM_KERNEL_VERSION of the header, as 1.2.3; the library's name at run time has the major number.
+VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(..\)u/0x\1 0x\2 0x\3/p' submission/custom_kernel.h \
+             | xargs printf '%d.%d.%d')
+SONAME := libcustom_kernel.so.$(firstword $(subst ., ,$(VERSION)))
 # Set to e.g. address,undefined for an instrumented library (with another BUILD).
 SANITIZE ?=
 # Set to 0 to build no GPU backend.
@@ -43,7 +47,7 @@ endif
 endif
 # As many jobs as processors, where nothing else was asked for and all goals are files.
 JOBS := $(shell nproc 2> /dev/null || echo 1)
-ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out build library simulator test-programs $(BUILD)/%,$(WANTED)),0)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out build library install simulator test-programs $(BUILD)/%,$(WANTED)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 
@@ -96,10 +100,13 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(LIBRARY): $(OBJS)
+EXPORTS := submission/custom_kernel.map
+$(LIBRARY): $(OBJS) $(EXPORTS)
 	$(call step,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(OBJS) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script=$(EXPORTS) -o $@ $(OBJS) $(LDLIBS) && \
+	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
+include submission/install.mk
 -include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.

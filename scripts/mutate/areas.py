@@ -118,6 +118,7 @@ AREAS: dict[str, Area] = {
             "test_bundle_build.py",
             "test_bundle.py",
             "test_wheel.py",
+            "test_install.py",
         ),
     ),
     "rounds": Area(

@@ -67,6 +67,19 @@ def test_the_installed_package_computes_with_the_library_inside(root, wheel, tmp
     assert right == "(True, '')" and library == str(tmp_path / "site" / "nvfp4_gemm" / "libcustom_kernel.so")
 
 
+def test_the_example_runs_on_the_installed_package(root, wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    done = subprocess.run(
+        [sys.executable, root / "examples" / "torch_mlp.py"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"(cpu|cuda): worst error \d\.\de-\d\d of the largest output", done.stdout)
+
+
 def test_the_package_has_the_librarys_version(root):
     number = re.search(r"#define CUSTOM_KERNEL_VERSION 0x(\w{8})u", (root / "submission/custom_kernel.h").read_text())
     major, minor, patch = (int(part, 16) for part in re.fullmatch(r"(\w{4})(\w\w)(\w\w)", number[1]).groups())
