@@ -107,7 +107,7 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
+-include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
 
 # The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
 $(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
@@ -128,7 +128,7 @@ help: ## start: list the targets (the default)
 
 library: $(LIBRARY)
 
-build: library $(TILE_TABLE) ## build: the C library with every backend that can be built here, and build/tile_table
+build: library $(TILE_TABLE) $(TIMING_CORE) ## build: the C library with every backend that can be built here, and build/tile_table
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'

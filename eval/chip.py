@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import torch
+
+from eval.lending.cuda_runtime import Runtime
 
 # Published with the task, B200 at 1.5 GHz, us (task.md).
 B200_SPEED_OF_LIGHT_US = {
@@ -34,8 +38,31 @@ _PEAKS = (
     Peak("H200", 989.5e12, 4.8e12, "dense fp16 and HBM3e of NVIDIA's H200 datasheet"),
     Peak("H100", 989.5e12, 3.35e12, "dense fp16 and HBM3 of NVIDIA's H100 SXM datasheet"),
 )
-# Datasheet rates are at a boost clock that a cool chip can exceed (H200: 1.98 against 1.83 GHz).
-CLOCK_HEADROOM = 1.1
+# HW: the most multiply-adds a clock that an SM of each compute capability can spend on this problem: dense, in the
+# narrowest type that keeps its products exact. That is block-scaled fp4 where tensor cores have it (10.x, 11.x, 12.x);
+# on 9.0 fp16, because wgmma's 8-bit types take 32 of K at a time and a scale factor is good for 16; before that int8,
+# whose mma takes 16 of K (PTX ISA, mma and wgmma; rates from NVIDIA's datasheets over SMs and boost clock).
+SM_MULTIPLY_ADDS = {
+    (7, 0): 512,
+    (7, 2): 512,
+    (7, 5): 1024,
+    (8, 0): 2048,
+    (8, 6): 1024,
+    (8, 7): 2048,
+    (8, 9): 1024,
+    (9, 0): 2048,
+    (10, 0): 16384,
+    (10, 3): 24576,
+    (11, 0): 16384,
+    (12, 0): 2048,
+    (12, 1): 2048,
+}
+OLDEST_SM_MULTIPLY_ADDS = 512  # before 7.0: 128 lanes of dp4a
+NEWEST_SM_MULTIPLY_ADDS = 4 * 24576  # of what is not known yet
+MAX_SM_CLOCK_HZ = 4e9  # where the driver does not tell
+# Numbers of enum cudaDeviceAttr, CUDA runtime API.
+_CLOCK_KHZ, _SMS, _MEMORY_CLOCK_KHZ, _BUS_BITS, _MAJOR, _MINOR = 13, 16, 36, 37, 75, 76
+_DATA_RATE = 2  # transfers a clock of any memory a GPU has
 # HW: no core does more than 1024 int8 MACs a clock (Intel AMX: 16 x 16 x 64 in 16 clocks), nor clocks past 6 GHz.
 CPU_MACS_PER_CLOCK = 1024
 CPU_MAX_CLOCK_HZ = 6e9
@@ -83,15 +110,65 @@ def speed_of_light(shape: tuple[int, int, int, int], chip_name: str) -> Floor | 
     return Floor(max(flops / found.flops, traffic / found.bytes_per_second) * 1e6, found.source)
 
 
-def impossible_us(shape: tuple[int, int, int, int], chip_name: str, processors: int) -> float:
-    """A time no honest call on cold inputs can beat: peak rates with headroom on a known chip, 0 on an unknown GPU."""
-    found = peak(chip_name)
-    flops, traffic = work(shape)
-    if found is not None:
-        return max(flops / found.flops, traffic / found.bytes_per_second) / CLOCK_HEADROOM * 1e6
-    if processors:
-        return flops / 2 / (processors * CPU_MACS_PER_CLOCK * CPU_MAX_CLOCK_HZ) * 1e6
-    return 0.0
+class Attributes(NamedTuple):
+    """What a device can do at most, from what it is made of; a memory rate of 0 is not known."""
+
+    name: str
+    multiply_adds_per_second: float
+    bytes_per_second: float
+
+
+def sm_multiply_adds(capability: tuple[int, int]) -> int:
+    """The most multiply-adds a clock of an SM; for what is between two known chips, the larger of the two."""
+    if capability in SM_MULTIPLY_ADDS:
+        return SM_MULTIPLY_ADDS[capability]
+    if capability < min(SM_MULTIPLY_ADDS):
+        return OLDEST_SM_MULTIPLY_ADDS
+    return NEWEST_SM_MULTIPLY_ADDS
+
+
+def gpu_attributes(chip_name: str, attribute: Callable[[int], int]) -> Attributes:
+    """A GPU's, from its device attributes (`attribute` takes their numbers; 0 is not known)."""
+    clock_hz = attribute(_CLOCK_KHZ) * 1e3 or MAX_SM_CLOCK_HZ
+    macs = max(1, attribute(_SMS)) * sm_multiply_adds((attribute(_MAJOR), attribute(_MINOR)))
+    bandwidth = attribute(_BUS_BITS) / 8 * _DATA_RATE * attribute(_MEMORY_CLOCK_KHZ) * 1e3
+    return Attributes(chip_name, macs * clock_hz, bandwidth)
+
+
+def attributes(device: torch.device) -> Attributes:
+    """The device's own."""
+    if device.type == "cuda":
+        runtime = Runtime()
+        return gpu_attributes(name(device), lambda number: runtime.attribute(number, device.index or 0))
+    return Attributes(name(device), (os.cpu_count() or 1) * CPU_MACS_PER_CLOCK * CPU_MAX_CLOCK_HZ, 0.0)
+
+
+def impossible_us(shape: tuple[int, int, int, int], what: Attributes) -> float:
+    """A time no call on cold inputs can beat: every multiply-add at the peak rate, every input byte read once.
+
+    Outputs may stay in a cache, so they do not count.
+    """
+    m, n, k, batches = shape
+    read = (m + 2 * n) * (k // 2 + k // 16) * batches
+    by_memory = read / what.bytes_per_second if what.bytes_per_second else 0.0
+    return max(2 * m * n * k * batches / what.multiply_adds_per_second, by_memory) * 1e6
+
+
+class Impossible(Exception):
+    """A time that no such device can reach."""
+
+
+class Limit:
+    """The floor of a problem on a device."""
+
+    def __init__(self, shape: tuple[int, int, int, int], device: torch.device) -> None:
+        found = attributes(device)
+        self._name, self.us = found.name, impossible_us(shape, found)
+
+    def hold(self, us: float) -> None:
+        """Holds the time of a call against the floor. Raises Impossible."""
+        if us < self.us:
+            raise Impossible(f"{us:.3g} us is less than {self.us:.3g} us, which no {self._name} can beat")
 
 
 def free_memory(device: torch.device) -> int:
@@ -107,6 +184,7 @@ class Clock:
     _SM_CLOCK = 1  # NVML_CLOCK_SM
 
     def __init__(self, device: torch.device) -> None:
+        self._noted_mhz: list[int] = []
         self._handle = ctypes.c_void_p()
         self._nvml = None
         if device.type != "cuda":
@@ -125,3 +203,12 @@ class Clock:
             return None
         status = self._nvml.nvmlDeviceGetClockInfo(self._handle, self._SM_CLOCK, ctypes.byref(mhz))
         return mhz.value if status == 0 else None
+
+    def note(self) -> None:
+        """Reads the clock and keeps it."""
+        if mhz := self.read_mhz():
+            self._noted_mhz.append(mhz)
+
+    def median_mhz(self) -> float | None:
+        """The median of what was noted."""
+        return median(self._noted_mhz) if self._noted_mhz else None

@@ -71,15 +71,6 @@ class FunctionWatch:
         return None
 
 
-def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
-    """Two 64-bit sums over a tensor's memory, on its device: they change with any single byte."""
-    raw = tensor.detach().permute(sorted(range(tensor.ndim), key=lambda d: -tensor.stride(d)))
-    raw = raw.contiguous().view(torch.uint8).flatten()
-    words = torch.nn.functional.pad(raw, (0, -raw.numel() % 8)).view(torch.int64)
-    odd = torch.arange(words.numel(), device=words.device) * 2 + 1  # sees an exchange of words, too
-    return torch.stack((words.sum(), (words * odd).sum()))
-
-
 Extent = tuple[int, int]
 
 

@@ -1,9 +1,7 @@
-"""The worker: a spawned process that loads a submission, makes inputs, calls it and times it.
+"""The worker: a process of its own that loads a submission and calls it on what the parent lends it.
 
-It answers requests over a pipe with JSON and the bytes of outputs; the parent checks them, so no right answer is
-ever in the submission's process. Everything the worker relies on is bound before the submission is imported.
-What this cannot stop is a submission that takes the process apart from below (writing to its memory, say); the
-parent's own clock and the chip's physical limits bound what that could gain.
+It knows neither seeds nor cases nor the mode, and no right answer is ever in it. What it says is held against the
+parent's own clock and the parent's own copies of the outputs; its checks are for telling what went wrong in words.
 """
 
 from __future__ import annotations
@@ -12,25 +10,27 @@ import contextlib
 import ctypes
 import gc
 import importlib.util
-import json
 import os
 import secrets
 import signal
+import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from eval import task
-from eval.guards import FunctionWatch, extent, fingerprint, output_problem
-from eval.timing import Calls, TimingError, timer_for
-from reference.nvfp4 import as_bytes
-from reference.reference import generate_input
+from eval.channel import Channel
+from eval.guards import FunctionWatch, extent, output_problem
+from eval.lending.cuda import CudaBorrower
+from eval.lending.host import HostBorrower
+from eval.lending.layout import Layout, Shape
+from eval.output.text import shortened
+from eval.timing import CoreError, Timed
 
 # Extra untimed calls before a round, a random number up to this: a submission cannot count on its calls.
 MAX_EXTRA_CALLS = 3
@@ -48,7 +48,7 @@ class Setup(NamedTuple):
     """What a worker is started with."""
 
     submission: str
-    shape: tuple[int, int, int, int]
+    shape: Shape
     device: str
     log: str  # the file that takes what the submission prints
 
@@ -58,10 +58,8 @@ def _blamed(action: str) -> Iterator[None]:
     """Turns whatever the submission raises into a Failure."""
     try:
         yield
-    except Failure:
+    except (Failure, CoreError):
         raise
-    except TimingError as error:
-        raise Failure(str(error)) from error
     except BaseException as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise Failure(
@@ -86,138 +84,127 @@ def _load(path: str) -> Callable[[tuple[torch.Tensor, ...]], torch.Tensor]:
     return module.custom_kernel
 
 
-class Worker:
-    """One case of one submission. `send` takes messages for the parent."""
+def _nothing(data: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """The kernel of a null round, which measures what a round costs beside its calls."""
+    return data[-1]
 
-    def __init__(self, setup: Setup, send: Callable[[dict[str, Any]], None]) -> None:
-        self._send = send
+
+class Worker:
+    """One case of one submission; everything it relies on is bound before the submission is loaded."""
+
+    def __init__(self, setup: Setup, channel: Channel) -> None:
+        self._send = channel.send
         self._device = torch.device(setup.device)
+        self._submission = setup.submission
+        self._borrower = self._borrow(Layout(setup.shape), channel)
+        m, n, _, batches = setup.shape
+        count = len(self._borrower.inputs)
+        self._cs = [self._empty_output(m, n, batches) for _ in range(count)]
+        self._data = [(*tensors, c) for tensors, c in zip(self._borrower.inputs, self._cs, strict=True)]
+        self._spans = [extent(tensor) for tensors in self._borrower.inputs for tensor in tensors]
+        self._kept_spans = [extent(kept) for kept in self._borrower.kept]
+        self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
+        self._equal, self._sleep = torch.equal, time.sleep
+        self._kernel = _nothing
+        self._watch: FunctionWatch | None = None
+        self._seen = 0  # inputs that the submission has met
+
+    def _borrow(self, layout: Layout, channel: Channel) -> HostBorrower | CudaBorrower:
+        """Takes the parent's terms, the first message of all."""
+        raw, descriptors = channel.receive_with_descriptors(1)
+        terms = parse(raw)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
             torch.cuda.init()
-        self._shape = setup.shape
-        self._timer = timer_for(self._device)
-        self._staged: list[tuple[torch.Tensor, ...]] = []
-        self._inputs: list[tuple[torch.Tensor, ...]] = []
-        self._kept: list[torch.Tensor] = []  # outputs as they were on return
-        self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
-        self._equal, self._sleep = torch.equal, time.sleep
+            return CudaBorrower(layout, terms["count"], channel, terms, self._device)
+        return HostBorrower(layout, terms["count"], channel, terms, descriptors)
+
+    def _empty_output(self, m: int, n: int, batches: int) -> torch.Tensor:
+        memory = torch.empty((batches, m, n), dtype=torch.float16, device=self._device)
+        return memory.permute(1, 2, 0)
+
+    def load(self) -> None:
+        """Imports the submission."""
         self._watch = FunctionWatch()
-        self._kernel = _load(setup.submission)
+        self._kernel = _load(self._submission)
         self._check_watch()
 
     def _check_watch(self) -> None:
-        replaced = self._watch.replaced()
+        replaced = self._watch.replaced() if self._watch else None
         if replaced:
             raise Failure(f"the submission replaced {replaced}, which the harness relies on")
-
-    def _stage(self, seeds: list[int]) -> None:
-        """Makes inputs of these seeds ready to be published."""
-        fresh = [generate_input(*self._shape, seed, device=self._device) for seed in seeds]
-        self._staged = [data[:-1] for data in fresh]
-        for *staged, c in fresh[len(self._inputs) :]:
-            blank = [torch.empty_like(tensor) for tensor in staged]
-            for tensor in blank:
-                self._fill(as_bytes(tensor), 0)
-            self._inputs.append((*blank, c))
-            self._kept.append(torch.empty_like(c))
-
-    def _publish(self, i: int) -> None:
-        """Copies a staged input to where the last round's was: fresh contents behind old pointers."""
-        for old, new in zip(self._inputs[i][:-1], self._staged[i], strict=True):
-            self._copy(as_bytes(old), as_bytes(new))
-
-    @staticmethod
-    def _fingerprints(inputs: list[tuple[torch.Tensor, ...]]) -> torch.Tensor:
-        """One row for each tensor."""
-        return torch.stack([fingerprint(tensor) for data in inputs for tensor in data])
 
     def _extra_calls(self) -> None:
         """A few calls on the last round's inputs, whose outputs no one looks at."""
         with _blamed("custom_kernel failed"):
-            for _ in range(secrets.randbelow(MAX_EXTRA_CALLS + 1)):
-                self._kernel(self._inputs[secrets.randbelow(len(self._inputs))])
+            for _ in range(secrets.randbelow(MAX_EXTRA_CALLS + 1) if self._seen else 0):
+                self._kernel(self._data[secrets.randbelow(self._seen)])
 
-    def _round(self, seeds: list[int], make_calls: Callable[[Calls], Any], extra: bool = True) -> Any:
-        """One call for each seed, with every check that can be made here; what make_calls returned.
+    def round(self, count: int) -> None:
+        """One call for each of the first `count` inputs, which come with the parent's word.
 
-        The outputs are kept as they were right after the calls.
+        Sends {"ready": null} before the word and {"done": us} once the outputs lie in lent memory.
         """
-        count = len(seeds)
-        if extra:
-            self._extra_calls()
-        self._stage(seeds)
-        inputs = self._inputs[:count]
-        spans = [extent(tensor) for data in inputs for tensor in data[:-1]]
+        self._extra_calls()
+        outputs = self._calls(count, lambda data: self._borrower.round(self._kernel, data[0], data[1]))
+        self._check_outputs(outputs)
+
+    def _calls(self, count: int, make: Callable[[tuple[Callable[[Any], None], list[Any]]], Timed]) -> list[Any]:
+        """Has `make` make the calls and hands outputs over; the outputs, as the submission returned them."""
         outputs: list[torch.Tensor] = []
-        earlier = []
+        earlier: list[tuple[int, int]] = []
 
-        def call(i: int) -> None:
-            outputs.append(self._kernel(inputs[i]))
-
-        def returned(i: int) -> None:
-            problem = output_problem(outputs[i], inputs[i][-1], spans, earlier)
+        def returned(output: Any) -> None:
+            index = len(outputs)
+            problem = output_problem(output, self._cs[index], self._spans + self._kept_spans, earlier)
             if problem:
                 raise Failure(problem)
-            self._copy(self._kept[i], outputs[i])
-            earlier.append(extent(outputs[i]))
+            self._copy(self._borrower.kept[index], output.detach())
+            outputs.append(output)
+            earlier.append(extent(output))
 
-        for i, data in enumerate(inputs):
-            self._fill(data[-1], float("nan"))  # every element has to be written
-            self._fill(self._kept[i], float("nan"))
-        self._timer.prepare()
+        for c in self._cs[:count]:
+            self._fill(c, float("nan"))  # every element has to be written
+        self._borrower.prepare()
         gc.disable()
         try:
+            self._send({"ready": None})
             with _blamed("custom_kernel failed"):
-                measured = make_calls(
-                    Calls(self._publish, call, returned, count, lambda name: self._send({"mark": name}))
-                )
+                timed = make((returned, self._data[:count]))
         finally:
             gc.enable()
-        self._timer.synchronize()
-        self._sleep(SETTLE_S)
-        for output, kept in zip(outputs, self._kept, strict=False):
-            if not self._equal(output.view(torch.int16), kept.view(torch.int16)):
-                raise Failure("an output changed after the call had returned")
-        if not self._equal(self._fingerprints([data[:-1] for data in inputs]), self._fingerprints(self._staged)):
-            raise Failure("the submission modified its inputs")
+        self._send({"done": timed.total_us})
+        if self._kernel is not _nothing:
+            self._seen = max(self._seen, count)
+        if problem := self._borrower.problem(timed):
+            raise Failure(problem)
+        return outputs
+
+    def _check_outputs(self, outputs: list[torch.Tensor]) -> None:
+        """Whether outputs are still what they were when their calls had returned, and the process what it was."""
+        if self._kernel is not _nothing:
+            self._sleep(SETTLE_S)
+            for output, kept in zip(outputs, self._borrower.kept, strict=False):
+                if not self._equal(output.detach().view(torch.int16), kept.view(torch.int16)):
+                    raise Failure("an output changed after the call had returned")
         self._check_watch()
-        return measured
 
-    def check(self, seeds: list[int]) -> dict[str, Any]:
-        """One call for each seed, whose times do not count."""
-        self._round(seeds, self._timer.single_us, extra=False)
-        return {}
-
-    def time_round(self, seeds: list[int]) -> dict[str, Any]:
-        """One timed round over inputs of these seeds, back to back."""
-        return {"mean_us": self._round(seeds, self._timer.round_us)}
-
-    def time_single(self, seeds: list[int]) -> dict[str, Any]:
-        """Calls over inputs of these seeds, each timed with the device idle before it."""
-        return {"single_us": self._round(seeds, self._timer.single_us)}
-
-    def profile(self, seeds: list[int]) -> dict[str, Any]:
-        """torch's profile of the call for the first seed, as the table it prints."""
+    def profile(self) -> str:
+        """torch's profile of one call, made like a round of one, as the table it prints."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with torch.profiler.profile(activities=activities) as profiler:
+            self.round(1)
+        table = profiler.key_averages()
+        return table.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)
 
-        def profiled(calls: Calls) -> torch.profiler.profile:
-            calls.publish(0)
-            self._timer.synchronize()
-            with torch.profiler.profile(activities=activities) as profiler:
-                calls.call(0)
-                self._timer.synchronize()
-            calls.returned(0)
-            return profiler
 
-        averages = self._round(seeds[:1], profiled, extra=False).key_averages()
-        return {"report": averages.table(sort_by=f"self_{self._device.type}_time_total", row_limit=PROFILE_ROWS)}
+def parse(raw: bytes) -> dict[str, Any]:
+    """A message of the parent."""
+    import json
 
-    def output_bytes(self, index: int) -> memoryview:
-        """The output of a call of the last round, as (L, M, N) float16 in memory order."""
-        return memoryview(self._kept[index].permute(2, 0, 1).contiguous().cpu().numpy()).cast("B")
+    return json.loads(raw)
 
 
 def _isolate(log_path: str) -> None:
@@ -228,38 +215,45 @@ def _isolate(log_path: str) -> None:
     os.setsid()  # what the submission starts is ended with it
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    sys.argv = ["submission.py"]  # the mode is not its business
+    sys.argv = ["submission.py"]
     # The CuTe DSL must compile what it is given, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
 
 
-def main(setup: Setup, connection: Connection) -> None:
-    """Serves requests {"request": name, ...} until null comes.
+def serve(worker: Worker, channel: Channel) -> None:
+    """Answers requests until {"request": "end"} comes."""
+    while (request := parse(channel.receive()))["request"] != "end":
+        name, content = request["request"], None
+        if name == "load":
+            worker.load()
+        elif name == "round":
+            worker.round(request["count"])
+        elif name == "profile":
+            content = worker.profile()
+        channel.send({"ok": content})
 
-    Answers are {"ok": result} or {"fail": message}, after any number of {"mark": name}; an output's are its bytes.
-    """
+
+def main(setup: Setup, end: socket.socket) -> None:
+    """Serves requests; {"ok": content} answers each, {"fail": message} is the last answer of all."""
     _isolate(setup.log)
-
-    def send(message: dict[str, Any]) -> None:
-        connection.send_bytes(json.dumps(message).encode())
-
+    channel = Channel(end)
     try:
-        worker = Worker(setup, send)
-        send({"ok": {}})
-        while (request := json.loads(connection.recv_bytes())) is not None:
-            name = request.pop("request")
-            if name == "output":
-                connection.send_bytes(worker.output_bytes(**request))
-            else:
-                send({"ok": getattr(worker, name)(**request)})
+        worker = Worker(setup, channel)
+        channel.send({"ok": None})
+        serve(worker, channel)
     except Failure as failure:
-        send({"fail": str(failure)})
-    except EOFError:  # the parent is gone
+        _tell(channel, str(failure))
+    except (EOFError, BrokenPipeError):  # the parent is gone
         pass
     except BaseException as error:
         traceback.print_exc()
-        send({"fail": f"{type(error).__name__}: {error}"})
+        _tell(channel, f"{type(error).__name__}: {error}")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    connection.close()
+    channel.close()
+
+
+def _tell(channel: Channel, failure: str) -> None:
+    with contextlib.suppress(OSError):
+        channel.send({"fail": shortened(failure.encode(errors="backslashreplace").decode())})

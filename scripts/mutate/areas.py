@@ -92,7 +92,7 @@ AREAS: dict[str, Area] = {
     ),
     "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py")),
     "eval": Area(
-        ("eval/*.py", "eval/output/*.py", "eval/sandbox/*.py"),
+        ("eval/*.py", "eval/lending/*.py", "eval/output/*.py", "eval/sandbox/*.py", "eval/timing/*.[chp]*"),
         (
             "tests/eval/output/*.py",
             "test_statistics.py",
@@ -101,6 +101,7 @@ AREAS: dict[str, Area] = {
             "test_command.py",
             "test_protocol_lines.py",
             "test_eval_parts.py",
+            "test_rounds.py",
             "test_eval_device.py",
             "test_eval_units.py",
             "tests/eval/sandbox/*.py",

@@ -32,12 +32,8 @@ FLOPS = 4 * 256 * 4096 * 7168
 )
 def test_floors_by_hand(name, flops, bandwidth):
     assert chip.speed_of_light(THIN, name).us == pytest.approx(THIN_BYTES / bandwidth * 1e6)
-    assert chip.impossible_us(THIN, name, 0) == pytest.approx(THIN_BYTES / bandwidth / 1.1 * 1e6)
     large = (4096, 4096, 16384, 2)
     assert chip.speed_of_light(large, name).us == pytest.approx(8 * 4096 * 4096 * 16384 / flops * 1e6)
-    assert chip.impossible_us(SHAPE, name, 64) == pytest.approx(
-        max(FLOPS / flops, chip.work(SHAPE)[1] / bandwidth) / 1.1 * 1e6
-    )
     assert name.split()[1] in chip.speed_of_light(THIN, name).basis
 
 
@@ -53,11 +49,77 @@ def test_published_figures_are_the_b200s_alone():
     assert chip.speed_of_light((256, 4096, 7168, 2), B200).basis != "published with the task"
 
 
-def test_no_time_of_a_cpu_is_impossible_unless_it_beats_every_core_of_any():
+def made_of(sms, major, minor, clock_khz, bits=0, memory_khz=0):
+    """A GPU's attributes by their numbers in enum cudaDeviceAttr."""
+    return {13: clock_khz, 16: sms, 36: memory_khz, 37: bits, 75: major, 76: minor}.__getitem__
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "flops", "bandwidth"),
+    [
+        # Datasheet: 989.5 TFLOP/s of fp16 at 1830 MHz, 4.8 TB/s; the driver's clock is 1980 MHz.
+        (H200, made_of(132, 9, 0, 1830_000, 6144, 3_201_000), 989.5e12, 4.9e12),
+        (H100, made_of(132, 9, 0, 1830_000, 5120, 2_619_000), 989.5e12, 3.35e12),
+        (B200, made_of(148, 10, 0, 1965_000, 8192, 3_996_000), 9.5e15, 8.18e12),
+        ("NVIDIA A100-SXM4-80GB", made_of(108, 8, 0, 1410_000, 5120, 1_593_000), 624e12, 2.04e12),
+        ("NVIDIA GeForce RTX 4090", made_of(128, 8, 9, 2520_000, 384, 10_501_000), 660.6e12, 1.008e12),
+        ("NVIDIA GeForce RTX 5090", made_of(170, 12, 0, 2407_000, 512, 14_001_000), 1676e12, 1.79e12),
+    ],
+)
+def test_what_a_gpu_can_do_follows_from_what_it_is_made_of(name, device, flops, bandwidth):
+    found = chip.gpu_attributes(name, device)
+    assert found.name == name
+    assert 2 * found.multiply_adds_per_second == pytest.approx(flops, rel=0.01)
+    assert found.bytes_per_second == pytest.approx(bandwidth, rel=0.01)
+
+
+def test_no_chip_has_a_floor_of_zero():
+    for known in ((0, 0, 0, 0), (16, 6, 1, 1_500_000), (200, 13, 0, 2_000_000), (40, 7, 9, 0)):
+        sms, major, minor, clock = known
+        found = chip.gpu_attributes("some GPU", made_of(sms, major, minor, clock))
+        assert found.multiply_adds_per_second >= 512 * 1.5e9, known
+        assert chip.impossible_us((1, 1, 64, 1), found) > 0
+    assert chip.sm_multiply_adds((99, 0)) > max(chip.SM_MULTIPLY_ADDS.values()), "what is new may be faster"
+    assert chip.sm_multiply_adds((8, 8)) > max(chip.SM_MULTIPLY_ADDS.values())
+    assert chip.sm_multiply_adds((6, 1)) == 512
+
+
+def test_the_floor_is_the_larger_of_arithmetic_and_reading_every_input_once():
+    found = chip.Attributes("a chip", 1e12, 1e9)
+    assert chip.impossible_us(BATCHES, found) == pytest.approx(3 * (64 + 256) * (128 + 16) / 1e9 * 1e6)
+    assert chip.impossible_us(BATCHES, found._replace(bytes_per_second=1e15)) == pytest.approx(
+        2 * 3 * 64 * 128 * 256 / 1e12 * 1e6
+    )
+    assert chip.impossible_us(BATCHES, found._replace(bytes_per_second=0.0)) == pytest.approx(
+        2 * 3 * 64 * 128 * 256 / 1e12 * 1e6
+    )
+
+
+def test_the_floor_lies_below_the_speed_of_light_and_not_far_below():
+    for device, name in (
+        (made_of(132, 9, 0, 1980_000, 6144, 3_201_000), H200),
+        (made_of(148, 10, 0, 1965_000, 8192, 3_996_000), B200),
+    ):
+        floor, light = chip.impossible_us(SHAPE, chip.gpu_attributes(name, device)), chip.speed_of_light(SHAPE, name)
+        assert 0.85 * light.us < floor < light.us
+
+
+def test_a_time_below_the_floor_is_told(monkeypatch):
+    monkeypatch.setattr(chip, "attributes", lambda device: chip.Attributes("a chip", 1e12, 0.0))
+    limit = chip.Limit((100, 100, 64, 1), CPU)
+    assert limit.us == pytest.approx(1.28)
+    limit.hold(1.29)
+    with pytest.raises(chip.Impossible, match=r"^1\.27 us is less than 1\.28 us, which no a chip can beat$"):
+        limit.hold(1.27)
+
+
+def test_no_time_of_a_cpu_is_impossible_unless_it_beats_every_core_of_any(monkeypatch):
     # 1024 multiply-adds a clock at 6 GHz.
-    assert chip.impossible_us(SHAPE, "some CPU", 2) == pytest.approx(256 * 4096 * 7168 * 2 / (2 * 1024 * 6e9) * 1e6)
-    assert chip.impossible_us(SHAPE, "some CPU", 8) == pytest.approx(chip.impossible_us(SHAPE, "some CPU", 2) / 4)
-    assert chip.impossible_us(SHAPE, "some GPU", 0) == 0.0
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    two = chip.impossible_us(SHAPE, chip.attributes(CPU))
+    assert two == pytest.approx(256 * 4096 * 7168 * 2 / (2 * 1024 * 6e9) * 1e6)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert chip.impossible_us(SHAPE, chip.attributes(CPU)) == pytest.approx(two / 4)
 
 
 @pytest.mark.parametrize(("name", "found"), [(B200, "B200"), (H200, "H200"), (H100, "H100"), ("NVIDIA A100", None)])

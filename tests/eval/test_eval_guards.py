@@ -14,7 +14,7 @@ import eval.guards
 import eval.timing
 import eval.worker
 from eval.cases import parse_case
-from eval.guards import FunctionWatch, extent, fingerprint, output_problem
+from eval.guards import FunctionWatch, extent, output_problem
 from eval.supervisor import Limits, inputs_that_fit, run_benchmark, run_profile, run_test
 from reference.reference import generate_input
 
@@ -32,7 +32,7 @@ CAUGHT = {
     "wrong_later": "wrong result",
     "modifies_inputs": "the submission modified its inputs",
     "patches_timer": r"the submission replaced time.perf_counter_ns",
-    "patches_checker": r"the submission replaced .*check_implementation",
+    "patches_checker": r"the submission replaced .*check_implementation|wrong result",
     "patches_guard": r"the submission replaced eval.worker.output_problem",
     "nan_output": r"wrong result .* got nan",
     "wrong_shape": r"the output has shape \(256, 128\); expected \(256, 128, 1\)",
@@ -42,9 +42,15 @@ CAUGHT = {
     "output_in_input": "the output shares memory with an input",
     "rounds_twice": "wrong result",
     "one_gemm": "wrong result",
-    "moves_clock": "the submission replaced eval.timing.now_ns",
-    "turns_clock_back": "which no .* can beat",
-    "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms",
+    "moves_clock": "the submission replaced Core.round",
+    "turns_clock_back": r"the worker's answer is garbled.*\(a time of -1 us\)",
+    "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms \(tolerance .* ms\)",
+    "speaks_for_worker": r"the worker's clock shows .* ms for calls that took .* ms",
+    "done_too_early": "garbled.*'done' where '(ok|ready)' was due",
+    "computes_on_return": r"wrong result .* got 0",
+    "reads_ahead": "wrong result",
+    "foresees_inputs": "wrong result",
+    "zeroes_one_of_three": r"wrong result \(time_round, .* got 0",
     "searches_answers": "wrong result",
     "right_when_looked_at": "wrong result",
     "writes_everywhere": "the worker's answer is garbled",
@@ -56,6 +62,8 @@ CAUGHT = {
     "broken_import": "import failed: RuntimeError: nvcc failed",
 }
 PASSES = ("honest", "noisy", "remembers_contents")
+# What passes with the time that it took, not the one it claimed.
+CORRECTED = ("hides_some",)
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +73,13 @@ def results():
     def run(name):
         return run_benchmark(SUBMISSIONS[name], CASE, CPU, IMPATIENT if name == "hangs" else LIMITS)
 
-    names = [*CAUGHT, *PASSES]
+    names = [*CAUGHT, *PASSES, *CORRECTED]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names, pool.map(run, names), strict=True))
 
 
 def test_every_submission_has_its_verdict_listed():
-    assert {*SUBMISSIONS} == {*CAUGHT, *PASSES}
+    assert {*SUBMISSIONS} == {*CAUGHT, *PASSES, *CORRECTED}
 
 
 @pytest.mark.parametrize(("name", "reason"), CAUGHT.items())
@@ -90,12 +98,19 @@ def test_an_honest_submission_passes(results, name):
     assert min(result.rounds_us) > 0
 
 
+def test_a_time_that_is_too_short_by_a_little_is_not_believed(results):
+    result = results["hides_some"]
+    assert result.passed, result.error
+    assert result.doubted == len(result.rounds_us) >= 3
+    assert min(result.rounds_us) > 0.1e6 - result.tolerance_us
+
+
 def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
     assert "wrong result" in run_test(SUBMISSIONS["one_gemm"], CASE, CPU, LIMITS).error
 
 
 def test_a_time_no_chip_can_reach_fails(monkeypatch):
-    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, chip_name, processors: 1e12)
+    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, what: 1e12)
     assert "which no " in run_benchmark(SUBMISSIONS["honest"], CASE, CPU, LIMITS).error
 
 
@@ -103,21 +118,6 @@ def test_profile_reports_what_ran():
     result = run_profile(SUBMISSIONS["honest"], CASE, CPU, LIMITS)
     assert result.passed, result.error
     assert "aten::mm" in result.report
-
-
-def test_fingerprint_sees_any_byte_and_any_exchange():
-    codes = generate_input(4, 4, 64, 2, 5, device="cpu")[0]
-    before = fingerprint(codes)
-    raw = codes.view(torch.uint8)
-    assert torch.equal(fingerprint(codes), before)
-    for index in ((0, 0, 0), (3, 31, 1), (2, 7, 0)):
-        raw[index] ^= 1
-        assert not torch.equal(fingerprint(codes), before)
-        raw[index] ^= 1
-    words = torch.arange(16, dtype=torch.int64)
-    swapped = words.clone()
-    swapped[[3, 9]] = words[[9, 3]]
-    assert not torch.equal(fingerprint(words), fingerprint(swapped))
 
 
 def test_output_form_is_checked_beyond_shape_and_dtype():
@@ -145,16 +145,6 @@ def test_overlap_is_judged_by_elements_and_not_by_storage():
     assert "with the output of an earlier call" in output_problem(between, first, [], [extent(second)])
 
 
-def test_inputs_stand_in_memory_as_the_leaderboard_lays_them_out(monkeypatch):
-    monkeypatch.setattr(eval.worker, "_load", lambda path: lambda data: data[-1].fill_(0))
-    worker = eval.worker.Worker(eval.worker.Setup("", (40, 72, 128, 2), "cpu", ""), lambda message: None)
-    worker.check([5, 6])
-    for data, seed in zip(worker._inputs, (5, 6), strict=True):
-        for got, want in zip(data, generate_input(40, 72, 128, 2, seed, device="cpu"), strict=True):
-            assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
-            assert got is data[-1] or torch.equal(got.view(torch.uint8), want.view(torch.uint8))
-
-
 def test_inputs_are_as_many_as_memory_holds(monkeypatch):
     shape = (256, 4096, 7168, 1)  # some 41 MB of inputs and output, twice
     monkeypatch.setattr("eval.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
@@ -178,7 +168,7 @@ def test_exchanged_code_of_a_harness_function_is_seen():
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(eval.timing.CpuTimer, "single_us"), (eval.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
+    [(eval.timing.Core, "round"), (eval.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
 )
 def test_replaced_methods_constants_and_builtins_are_seen(monkeypatch, owner, name):
     watch = FunctionWatch()

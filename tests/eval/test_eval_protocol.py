@@ -172,7 +172,9 @@ def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_pat
     written = json.loads(record.read_text())
     results = written["results"]
     assert written["geomean_median_us"] == pytest.approx((results[0]["median_us"] * results[1]["median_us"]) ** 0.5)
-    # A checked pass over all inputs, then one output of each round.
-    assert all(result["outputs_checked"] == result["inputs"] + len(result["rounds_us"]) for result in results)
+    # A checked pass over all inputs, then every output of every round.
+    for result in results:
+        assert result["outputs_checked"] >= result["inputs"] * (1 + len(result["rounds_us"]))
+        assert result["outputs_checked"] % result["inputs"] == 0
     assert [result["passed"] for result in results] == [True, True]
     assert all(len(result["rounds_us"]) >= 3 for result in results)

@@ -123,13 +123,6 @@ def test_other_chips_get_the_larger_floor_and_unknown_ones_none():
     assert chip.speed_of_light((256, 4096, 7168, 1), "NVIDIA T4") is None
 
 
-def test_impossible_times_are_below_every_honest_one():
-    shape = (256, 4096, 7168, 1)
-    assert 0 < chip.impossible_us(shape, "NVIDIA H200", 0) < chip.speed_of_light(shape, "NVIDIA H200").us
-    assert 0 < chip.impossible_us(shape, "some CPU", 2) < 5000
-    assert chip.impossible_us(shape, "NVIDIA T4", 0) == 0
-
-
 def test_the_stop_rule_wants_rounds_time_and_precision():
     assert not _steady([1e6, 1e6], 1)
     assert _steady([1e6, 1e6, 1e6], 1)

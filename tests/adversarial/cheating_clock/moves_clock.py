@@ -1,12 +1,14 @@
-"""Cheats: moves the harness's own reference to the clock."""
+"""Cheats: replaces the function that times a round."""
 
-import sys
+import eval.timing
+from tests.adversarial.honest.honest import custom_kernel  # noqa: F401
 
-from tests.adversarial.honest.honest import custom_kernel as honest_kernel
+_real = eval.timing.Core.round
 
 
-def custom_kernel(data):
-    timing = sys.modules["eval.timing"]
-    real = timing.now_ns
-    timing.now_ns = lambda: real() - 10**9
-    return honest_kernel(data)
+def faster(core, *arguments):
+    timed = _real(core, *arguments)
+    return timed._replace(total_us=timed.total_us / 10)
+
+
+eval.timing.Core.round = faster

@@ -1,22 +1,23 @@
-"""Cheats: takes nine tenths off each call's time with the harness's own clock, and leaves no trace."""
+"""Cheats: takes nine tenths off each round's time, on the instance of the clock, which is not watched."""
 
-import sys
 import time
 
 from tests.adversarial.honest.honest import custom_kernel as honest_kernel
+from tests.adversarial.reach import found
 
 SLOW_S = 0.2
-_real = sys.modules["eval.timing"].now_ns
+_core = found("Worker")._borrower._core
+_real = _core.round
+
+
+def shaved(*arguments):
+    timed = _real(*arguments)
+    return timed._replace(total_us=timed.total_us / 10)
+
+
+_core.round = shaved
 
 
 def custom_kernel(data):
-    timing = sys.modules["eval.timing"]
     time.sleep(SLOW_S)
-    output = honest_kernel(data)
-
-    def once():
-        timing.now_ns = _real
-        return _real() - int(0.9e9 * SLOW_S)
-
-    timing.now_ns = once
-    return output
+    return honest_kernel(data)

@@ -1,13 +1,8 @@
-"""Cheats: knows the harness's clock and moves it back during a call, then puts the real one back."""
+"""Cheats: has the clock of its own worker run backwards; classes are watched, this instance is not."""
 
-import sys
+from tests.adversarial.honest.honest import custom_kernel  # noqa: F401
+from tests.adversarial.reach import found
 
-from tests.adversarial.honest.honest import custom_kernel as honest_kernel
-
-
-def custom_kernel(data):
-    output = honest_kernel(data)
-    timing = sys.modules["eval.timing"]
-    real = timing.now_ns
-    timing.now_ns = lambda: (setattr(timing, "now_ns", real), real() - 10**9)[1]
-    return output
+_core = found("Worker")._borrower._core
+_real = _core.round
+_core.round = lambda *arguments: _real(*arguments)._replace(total_us=-1.0)

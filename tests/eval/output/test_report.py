@@ -237,4 +237,4 @@ def test_a_terminal_sees_a_bar_that_moves_on_with_each_case(monkeypatch):
 def test_the_median_of_a_result_is_its_rounds():
     assert Result(CASE, rounds_us=[3.0, 1.0, 9.0, 2.0]).median_us == statistics.median([3.0, 1.0, 9.0, 2.0]) == 2.5
     assert Result(CASE).passed and not Result(CASE, error="x").passed
-    assert Limits() == Limits(180.0, 10.0, 120.0, 200, 50, 10, None)
+    assert Limits() == Limits(180.0, 10.0, 120.0, 200, 50, 10)

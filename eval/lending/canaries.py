@@ -1,0 +1,47 @@
+"""Canaries: parts of the inputs that are wrong until everything else is in place and the cache is flushed.
+
+What a submission computes from the inputs before that is wrong in every element of the output: each row of A has one
+segment of wrong codes, and so have some rows of B1 and B2, so that converted weights are wrong as well. No one can
+tell where without reading everything again. They are few, so that they leave the cache cold: some 16 KB an input.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import torch
+
+from eval.lending.layout import Layout
+
+SEGMENT_BYTES = 32  # a sector of the L2 cache; a row of codes is a multiple of it, since K is one of 64
+_WORD_BYTES = 8
+_WORDS = SEGMENT_BYTES // _WORD_BYTES
+WEIGHT_ROWS = 128  # of B1, and of B2, that have a canary
+SEED_LIMIT = 1 << 63
+
+
+class Canaries:
+    """The canaries of one round in memory (uint8) that holds `count` inputs."""
+
+    def __init__(self, layout: Layout, memory: torch.Tensor, count: int, seed: int | None = None) -> None:
+        device = memory.device
+        generator = torch.Generator(device).manual_seed(secrets.randbelow(SEED_LIMIT) if seed is None else seed)
+        starts = []
+        for index in range(count):
+            for tensor, (offset, rows, row_bytes) in enumerate(layout.code_rows()):
+                chosen = torch.arange(rows, device=device)
+                if tensor > 0 and rows > WEIGHT_ROWS:
+                    chosen = torch.randperm(rows, generator=generator, device=device)[:WEIGHT_ROWS]
+                segments = (len(chosen),)
+                segment = torch.randint(row_bytes // SEGMENT_BYTES, segments, generator=generator, device=device)
+                starts.append(index * layout.input_bytes + offset + chosen * row_bytes + segment * SEGMENT_BYTES)
+        words = torch.cat(starts) // _WORD_BYTES
+        self.places = (words.unsqueeze(-1) + torch.arange(_WORDS, device=device)).flatten()
+        whole = memory[: count * layout.input_bytes].view(torch.int64)
+        self._right = whole[self.places]
+        # As likely as the right ones: those of another row.
+        whole.scatter_(0, self.places, self._right.roll(_WORDS))
+
+    def complete(self, memory: torch.Tensor) -> None:
+        """Puts the right codes into memory that holds the inputs; queued on a GPU, never waiting for it."""
+        memory[: memory.numel() // _WORD_BYTES * _WORD_BYTES].view(torch.int64).scatter_(0, self.places, self._right)

@@ -1,0 +1,154 @@
+"""Lent memory on a GPU: allocated and filled by the parent, mapped into the worker by CUDA's interprocess calls.
+
+Inputs are whole only after the parent's own flush of the cache, when it puts the canaries right and records an event,
+which the worker's queue waits for before its first call. Both ends of the parent's clock are events of its own queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from eval.channel import Channel
+from eval.lending.canaries import Canaries
+from eval.lending.cuda_runtime import Runtime, as_tensor
+from eval.lending.layout import Layout, copy_in
+from eval.timing import WORD, Core, Cuda, Timed
+
+FLUSH_BYTES = 1 << 30  # several times any L2 cache
+# As many bytes as the leaderboard's wipe, some 15 ms: the calls of a round are queued before the first one starts,
+# so the host's part of a call does not count.
+FLUSH_FILLS = 64
+# Before a call on its own: enough to hide the host's part of one call.
+FLUSH_FILLS_SINGLE = 16
+# Device work that goes on this long after the default queue is done belongs to another queue.
+IDLE_TOLERANCE_US = 100.0
+IDLE_TOLERANCE = 0.1  # of the calls' time
+
+
+class CudaLender:
+    """The parent's side."""
+
+    def __init__(self, layout: Layout, count: int, device: torch.device, runtime: Runtime | None = None) -> None:
+        torch.cuda.set_device(device)
+        torch.cuda.init()
+        self._runtime = runtime or Runtime()
+        self._layout, self._device = layout, device
+        self._sizes = (count * layout.input_bytes, count * layout.output_bytes)
+        self._own = torch.empty(self._sizes[0], dtype=torch.uint8, device=device)  # what the worker never sees
+        self._taken = torch.empty(self._sizes[1], dtype=torch.uint8, device=device)
+        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
+        self._addresses = [self._runtime.allocate(size) for size in self._sizes]
+        lent = (as_tensor(at, size, device) for at, size in zip(self._addresses, self._sizes, strict=True))
+        self._inputs, self._outputs = lent
+        self._whole = self._runtime.event(shared=True)
+        self._began, self._ended = self._runtime.event(), self._runtime.event()
+        self._canaries: Canaries | None = None
+        self._count = 0
+        self.span_us = 0.0
+
+    def terms(self) -> tuple[dict[str, Any], list[int]]:
+        """What the worker is told of the memory, and the descriptors that go with it."""
+        inputs, outputs = (self._runtime.memory_handle(address) for address in self._addresses)
+        return {"inputs": inputs, "outputs": outputs, "event": self._runtime.event_handle(self._whole)}, []
+
+    def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+        """Makes inputs ready to be lent and puts NaNs where outputs are to come; the parent's own copy of the inputs,
+        whole once the round has begun."""
+        staged = copy_in(self._layout, self._own, inputs)
+        self._count = len(staged)
+        self._canaries = Canaries(self._layout, self._own, self._count)
+        for index in range(self._count):
+            self._layout.output(self._outputs, index).fill_(float("nan"))
+        torch.cuda.synchronize(self._device)
+        return staged
+
+    def begin(self, channel: Channel) -> None:
+        """Queues what makes the inputs whole, and says the word: the worker queues its calls meanwhile."""
+        assert self._canaries is not None
+        size = self._count * self._layout.input_bytes
+        self._inputs[:size].copy_(self._own[:size])
+        self._canaries.complete(self._own)
+        for fill in range(FLUSH_FILLS if self._count > 1 else FLUSH_FILLS_SINGLE):
+            self._flush.fill_(fill)
+        self._canaries.complete(self._inputs)
+        self._runtime.record(self._began)
+        self._runtime.record(self._whole)
+        channel.send_bytes(WORD)
+
+    def take(self, count: int) -> list[torch.Tensor]:
+        """Copies the outputs; `span_us` is the device's time from whole inputs until the outputs were here."""
+        size = count * self._layout.output_bytes
+        self._taken[:size].copy_(self._outputs[:size])
+        self._runtime.record(self._ended)
+        self._runtime.wait_for(self._ended)
+        self.span_us = self._runtime.elapsed_us(self._began, self._ended)
+        return [self._layout.output(self._taken, index) for index in range(count)]
+
+    def modified(self) -> bool:
+        """Whether the inputs of the last round are no longer what was lent."""
+        size = self._count * self._layout.input_bytes
+        return not torch.equal(self._inputs[:size], self._own[:size])
+
+    def close(self) -> None:
+        """Gives everything back."""
+        torch.cuda.synchronize(self._device)
+        for address in self._addresses:
+            self._runtime.free(address)
+        self._addresses = []
+        del self._own, self._taken, self._flush, self._inputs, self._outputs
+        torch.cuda.empty_cache()
+
+
+class CudaBorrower:
+    """The worker's side: inputs at addresses that stay; events, and every function of a round, bound at once."""
+
+    def __init__(
+        self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], device: torch.device,
+        runtime: Runtime | None = None,
+    ) -> None:  # fmt: skip
+        self._runtime = runtime or Runtime()
+        inputs, outputs = (
+            as_tensor(self._runtime.open_memory(terms[name]), count * size, device)
+            for name, size in (("inputs", layout.input_bytes), ("outputs", layout.output_bytes))
+        )
+        self.inputs = [layout.input(inputs, index) for index in range(count)]
+        self.kept = [layout.output(outputs, index) for index in range(count)]
+        self._default_queue = torch.cuda.default_stream(device)
+        self._set_queue = torch.cuda.set_stream
+        self._current_queue = lambda read=torch._C._cuda_getCurrentStream, index=device.index: read(index)
+        self._right_queue = self._current_queue()
+        self._synchronize = torch._C._cuda_synchronize
+        cuda = Cuda(
+            record=self._runtime.pointer("cudaEventRecord"),
+            wait=self._runtime.pointer("cudaStreamWaitEvent"),
+            synchronize_event=self._runtime.pointer("cudaEventSynchronize"),
+            synchronize_device=self._runtime.pointer("cudaDeviceSynchronize"),
+            elapsed_ms=self._runtime.pointer("cudaEventElapsedTime"),
+            queue=None,
+            lent=self._runtime.open_event(terms["event"]),
+            start=self._runtime.event(),
+            stop=self._runtime.event(),
+            kept=self._runtime.event(),
+        )
+        self._core = Core(channel.fileno(), cuda=cuda)
+
+    def prepare(self) -> None:
+        """Puts the device in the state a round starts from."""
+        self._set_queue(self._default_queue)
+        self._runtime.forbid_persisting_cache()
+        self._synchronize()
+
+    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any]) -> Timed:
+        """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs`."""
+        return self._core.round(kernel, returned, data, 0)
+
+    def problem(self, timed: Timed) -> str | None:
+        """What makes the round's time meaningless, if anything."""
+        if self._current_queue() != self._right_queue:
+            return "the submission made another queue the current one"
+        if timed.rest_us > IDLE_TOLERANCE_US + IDLE_TOLERANCE * timed.total_us:
+            return f"the device was busy for {timed.rest_us:.0f} us after the default queue was done"
+        return None

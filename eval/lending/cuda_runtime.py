@@ -1,0 +1,151 @@
+"""The CUDA runtime that torch has loaded, through ctypes: memory and events that two processes share.
+
+Signatures and constants are those of the CUDA runtime API, "Event Management", "Memory Management" and "Interprocess
+Communication". The runtime's functions are looked up at once, so before a submission is imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HANDLE_BYTES = 64  # CUDA_IPC_HANDLE_SIZE
+_LAZY_PEER_ACCESS = 1  # cudaIpcMemLazyEnablePeerAccess
+_NO_TIMING, _INTERPROCESS = 2, 4  # cudaEventDisableTiming, cudaEventInterprocess
+_LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize
+_FUNCTIONS = (
+    "cudaMalloc", "cudaFree", "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle", "cudaIpcCloseMemHandle",
+    "cudaEventCreateWithFlags", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle", "cudaEventRecord",
+    "cudaEventSynchronize", "cudaEventElapsedTime", "cudaEventDestroy", "cudaStreamWaitEvent",
+    "cudaDeviceSynchronize", "cudaDeviceSetLimit", "cudaDeviceGetAttribute", "cudaGetErrorString",
+)  # fmt: skip
+
+
+class CudaError(RuntimeError):
+    """A call of the runtime failed."""
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_ubyte * HANDLE_BYTES),)
+
+
+def find_library() -> ctypes.CDLL:
+    """The runtime that this process has loaded. Raises CudaError if there is none."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "libcudart" in line:
+            return ctypes.CDLL(line.split(maxsplit=5)[-1])
+    for major in (13, 12):
+        try:
+            return ctypes.CDLL(f"libcudart.so.{major}")
+        except OSError:
+            continue
+    raise CudaError("no CUDA runtime (libcudart) is loaded")
+
+
+class Runtime:
+    """The functions, with errors raised as CudaError."""
+
+    def __init__(self, library: Any = None) -> None:
+        library = library or find_library()
+        self._functions = {name: getattr(library, name) for name in _FUNCTIONS}
+        self._functions["cudaGetErrorString"].restype = ctypes.c_char_p
+        self._functions["cudaIpcOpenMemHandle"].argtypes = (ctypes.c_void_p, _Handle, ctypes.c_uint)
+        self._functions["cudaIpcOpenEventHandle"].argtypes = (ctypes.c_void_p, _Handle)
+
+    def pointer(self, name: str) -> int:
+        """The address of a function."""
+        return ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = self._functions[name](*arguments)
+        if status != 0:
+            said = self._functions["cudaGetErrorString"](status) or b""
+            raise CudaError(f"{name}: error {status}, {said.decode(errors='replace')}")
+
+    def allocate(self, size: int) -> int:
+        """Device memory that can be lent: its address."""
+        address = ctypes.c_void_p()
+        self._call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value or 0
+
+    def free(self, address: int) -> None:
+        """Gives memory back."""
+        self._call("cudaFree", ctypes.c_void_p(address))
+
+    def memory_handle(self, address: int) -> str:
+        """What another process opens the memory by, in hexadecimal digits."""
+        handle = _Handle()
+        self._call("cudaIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(address))
+        return bytes(handle.bytes).hex()
+
+    def open_memory(self, handle: str) -> int:
+        """The address here of memory that another process lends."""
+        address = ctypes.c_void_p()
+        opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
+        self._call("cudaIpcOpenMemHandle", ctypes.byref(address), opened, _LAZY_PEER_ACCESS)
+        return address.value or 0
+
+    def event(self, shared: bool = False) -> int:
+        """A new event: one that times, or one that other processes can wait for."""
+        event = ctypes.c_void_p()
+        flags = _NO_TIMING | _INTERPROCESS if shared else 0
+        self._call("cudaEventCreateWithFlags", ctypes.byref(event), ctypes.c_uint(flags))
+        return event.value or 0
+
+    def event_handle(self, event: int) -> str:
+        """What another process opens a shared event by, in hexadecimal digits."""
+        handle = _Handle()
+        self._call("cudaIpcGetEventHandle", ctypes.byref(handle), ctypes.c_void_p(event))
+        return bytes(handle.bytes).hex()
+
+    def open_event(self, handle: str) -> int:
+        """Another process's event."""
+        event = ctypes.c_void_p()
+        opened = _Handle.from_buffer_copy(bytes.fromhex(handle))
+        self._call("cudaIpcOpenEventHandle", ctypes.byref(event), opened)
+        return event.value or 0
+
+    def record(self, event: int) -> None:
+        """Records an event on the default queue."""
+        self._call("cudaEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(0))
+
+    def wait_for(self, event: int) -> None:
+        """Returns when what was queued before the event is done."""
+        self._call("cudaEventSynchronize", ctypes.c_void_p(event))
+
+    def elapsed_us(self, start: int, stop: int) -> float:
+        """The time between two recorded events."""
+        ms = ctypes.c_float()
+        self._call("cudaEventElapsedTime", ctypes.byref(ms), ctypes.c_void_p(start), ctypes.c_void_p(stop))
+        return ms.value * 1e3
+
+    def forbid_persisting_cache(self) -> None:
+        """No part of the L2 cache outlives a flush. Chips without such a part refuse, which is as well."""
+        self._functions["cudaDeviceSetLimit"](_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
+
+    def attribute(self, number: int, device: int) -> int:
+        """A device attribute by its number in enum cudaDeviceAttr; 0 where the driver does not tell."""
+        value = ctypes.c_int()
+        status = self._functions["cudaDeviceGetAttribute"](ctypes.byref(value), number, device)
+        return value.value if status == 0 else 0
+
+
+class _Bytes:
+    """Device memory as torch takes it without a copy."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def as_tensor(address: int, size: int, device: torch.device) -> torch.Tensor:
+    """Device memory as a uint8 tensor."""
+    return torch.as_tensor(_Bytes(address, size), device=device)

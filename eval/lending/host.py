@@ -1,0 +1,120 @@
+"""Lent memory on a CPU: sealed memory files, of which the worker gets a round's inputs with the word to begin.
+
+Until then their contents exist in the parent alone. The outputs' file is shared from the start; the parent fills it
+with NaNs before a round and copies it as soon as the worker says that it is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from eval.channel import Channel
+from eval.lending.layout import Layout, copy_in
+from eval.timing import WORD, Core, Timed
+
+# Nothing the worker does to the file can pull memory from under the parent.
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class _MemoryFile:
+    """A sealed memory file and this process's mapping of it."""
+
+    def __init__(self, size: int) -> None:
+        self.descriptor = os.memfd_create("lent", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, size)
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        self._map = mmap.mmap(self.descriptor, size)
+        self.memory = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Gives the descriptor back; the memory goes with the last tensor over it."""
+        os.close(self.descriptor)
+
+
+class HostLender:
+    """The parent's side."""
+
+    def __init__(self, layout: Layout, count: int) -> None:
+        self._layout = layout
+        self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # what the worker never sees
+        self._outputs = _MemoryFile(count * layout.output_bytes)
+        self._lent: _MemoryFile | None = None
+        self._began = 0.0
+        self.span_us = 0.0
+
+    def terms(self) -> tuple[dict[str, Any], list[int]]:
+        """What the worker is told of the memory, and the descriptors that go with it."""
+        return {}, [self._outputs.descriptor]
+
+    def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+        """Puts inputs where they can be lent, NaNs where outputs are to come; the parent's own copy of the inputs."""
+        self._drop()
+        staged = copy_in(self._layout, self._own, inputs)
+        own = self._own[: len(staged) * self._layout.input_bytes]
+        self._lent = _MemoryFile(own.numel())
+        self._lent.memory.copy_(own)
+        for index in range(len(staged)):
+            self._layout.output(self._outputs.memory, index).fill_(float("nan"))
+        return staged
+
+    def begin(self, channel: Channel) -> None:
+        """Lends the staged inputs with the word to begin, and starts the clock."""
+        assert self._lent is not None
+        self._began = time.monotonic()
+        channel.send_bytes(WORD, [self._lent.descriptor])
+
+    def take(self, count: int) -> list[torch.Tensor]:
+        """Copies the outputs, and stops the clock: `span_us` is the time from the word until they were here."""
+        taken = self._outputs.memory[: count * self._layout.output_bytes].clone()
+        self.span_us = (time.monotonic() - self._began) * 1e6
+        return [self._layout.output(taken, index) for index in range(count)]
+
+    def modified(self) -> bool:
+        """Whether the inputs of the last round are no longer what was lent."""
+        assert self._lent is not None
+        return not torch.equal(self._lent.memory, self._own[: self._lent.memory.numel()])
+
+    def _drop(self) -> None:
+        if self._lent is not None:
+            self._lent.close()
+            self._lent = None
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._drop()
+        self._outputs.close()
+
+
+class HostBorrower:
+    """The worker's side: inputs at addresses that stay, contents that come with each round's word."""
+
+    def __init__(self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], fds: Sequence[int]) -> None:
+        self._layout = layout
+        # Address space; each round maps what it is lent over it.
+        self._place = mmap.mmap(-1, count * layout.input_bytes)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
+        memory = torch.frombuffer(self._place, dtype=torch.uint8)
+        self.inputs = [layout.input(memory, index) for index in range(count)]
+        kept = torch.frombuffer(mmap.mmap(fds[0], count * layout.output_bytes), dtype=torch.uint8)
+        os.close(fds[0])
+        self.kept = [layout.output(kept, index) for index in range(count)]
+        self._core = Core(channel.fileno(), memory=address)
+
+    def prepare(self) -> None:
+        """Nothing a CPU needs before a round."""
+
+    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any]) -> Timed:
+        """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs`."""
+        return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes)
+
+    def problem(self, timed: Timed) -> str | None:
+        """What makes the round's time meaningless, if anything."""
+        return None

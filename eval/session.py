@@ -1,0 +1,199 @@
+"""A case's dealings with its worker: rounds over inputs the worker cannot know before, timed and checked here.
+
+The parent makes the inputs, keeps its own copy, and says when a round begins. Its clock runs from then until it has
+copied the outputs; only after that does it compute what they should have been, of all of them. What the worker claims
+its calls took counts as far as the parent's own time bears it out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+
+from eval.answers import Garbled, time_us
+from eval.cases import Case
+from eval.lending.cuda import CudaLender
+from eval.lending.host import HostLender
+from eval.lending.layout import Layout
+from eval.output.text import clean
+from eval.process import GARBLED, WorkerProcess
+from eval.worker import Failure
+from reference.reference import generate_input
+
+NULL_ROUNDS = 5
+NULL_ROUNDS_WARMING_UP = 2
+NULL_SEED = 0  # of inputs that no one looks at
+# A round with real calls may cost this much more than null rounds did: caches are cold, threads wait actively.
+TOLERANCE_OF_NULL = 1.5
+# A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
+BLATANT = 2.0
+
+Check = Callable[[Sequence[torch.Tensor], torch.Tensor], tuple[bool, str]]
+
+
+class Round(NamedTuple):
+    """What a round came to, in us for all of its calls: the worker's claim and the parent's own time."""
+
+    claimed_us: float
+    span_us: float
+
+    def stands(self, tolerance_us: float) -> bool:
+        """Whether the parent's time bears the claim out."""
+        return self.claimed_us >= self.span_us - tolerance_us
+
+    def counted_us(self, tolerance_us: float) -> float:
+        """The claim if it stands, else the parent's time less the tolerance."""
+        return max(self.claimed_us, self.span_us - tolerance_us)
+
+
+class Session:
+    """A worker under way with a case, and the memory lent to it. Raises Failure for what goes wrong on its side."""
+
+    def __init__(self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float) -> None:
+        self._case, self.device = case, device
+        self.printed = ""
+        self.checked = 0  # outputs compared with the reference
+        layout = Layout(case.shape)
+        self._lender = CudaLender(layout, inputs, device) if device.type == "cuda" else HostLender(layout, inputs)
+        try:
+            self._process = WorkerProcess(submission, case.shape, str(device), answer_s)
+        except BaseException:
+            self._lender.close()
+            raise
+        try:
+            terms, descriptors = self._lender.terms()
+            self._process.send({"count": inputs, **terms}, descriptors)
+            self._process.answer("ok", "start", self._process.deadline())
+        except BaseException:
+            self.close()
+            raise
+
+    def null_overheads_us(self, count: int) -> list[float]:
+        """What rounds of `count` calls cost beside the calls: before the submission is in the process, with a call that
+        does nothing."""
+        blank = self._generated(NULL_SEED)
+        self._lender.stage(blank for _ in range(count))
+        made = [self._exchange("round", count)[0] for _ in range(NULL_ROUNDS_WARMING_UP + NULL_ROUNDS)]
+        return [max(0.0, one.span_us - one.claimed_us) for one in made[NULL_ROUNDS_WARMING_UP:]]
+
+    def _generated(self, seed: int) -> tuple[torch.Tensor, ...]:
+        return generate_input(*self._case.shape, seed, device=self.device)[:-1]
+
+    def load(self) -> None:
+        """Has the worker import the submission."""
+        self._process.send({"request": "load"})
+        self._process.answer("ok", "start", self._process.deadline())
+
+    def _exchange(
+        self, request: str, count: int, after: Callable[[], object] = bool
+    ) -> tuple[Round, list[torch.Tensor], Any]:
+        """One request with a round in it: its times, the outputs as they were taken, and the last answer."""
+        deadline = self._process.deadline()
+        self._process.send({"request": request, "count": count})
+        self._process.answer("ready", request, deadline)
+        with contextlib.suppress(OSError):  # if the worker is gone, the answer that does not come tells
+            self._lender.begin(self._process.channel)
+        claim = self._process.answer("done", request, deadline)
+        outputs = self._lender.take(count)
+        after()
+        answer = self._process.answer("ok", request, deadline)
+        try:
+            claimed_us = time_us(claim)
+        except Garbled as error:
+            raise Failure(f"{GARBLED} ({error})") from None
+        return Round(claimed_us, self._lender.span_us), outputs, answer
+
+    def round(
+        self, seeds: Sequence[int], check: Check, what: str, request: str = "round", after: Callable[[], object] = bool
+    ) -> tuple[Round, Any]:
+        """One call for each seed, every output checked; its times and the worker's last answer.
+
+        `after` is called when the outputs have been taken, before anything else is done with the device.
+        """
+        staged = self._lender.stage(self._generated(seed) for seed in seeds)
+        times, outputs, answer = self._exchange(request, len(seeds), after)
+        if self._lender.modified():
+            raise Failure("the submission modified its inputs")
+        for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
+            ok, message = check((*tensors, torch.empty_like(output)), output)
+            if not ok:
+                where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"
+                raise Failure(f"wrong result ({where}): {message}")
+            self.checked += 1
+        return times, answer
+
+    def profile(self, seed: int, check: Check) -> str:
+        """torch's profile of one call."""
+        _, table = self.round([seed], check, "profile", request="profile")
+        if not isinstance(table, str):
+            raise Failure(f"{GARBLED} (a {type(table).__name__} for a profile)")
+        return clean(table)
+
+    def close(self) -> None:
+        """Ends the worker and takes back what was lent."""
+        self.printed = self._process.close()
+        self._lender.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def tolerance_us(null_overheads_us: Sequence[float]) -> float:
+    """How far a claim may lie below the parent's time, from what null rounds cost."""
+    return TOLERANCE_OF_NULL * median(null_overheads_us)
+
+
+class Timings:
+    """The timed rounds of a case. Those whose claims do not stand are left out while most stand; where they do not, the
+    parent's clock counts for all."""
+
+    def __init__(self, inputs: int, tolerance_us: float) -> None:
+        self._inputs, self._tolerance_us = inputs, tolerance_us
+        self._rounds: list[Round] = []
+
+    def add(self, made: Round) -> float:
+        """Takes a round in; the time of a call in it that counts, in us."""
+        self._rounds.append(made)
+        return made.counted_us(self._tolerance_us) / self._inputs
+
+    @property
+    def tolerance_us(self) -> float:
+        """The tolerance for a call."""
+        return self._tolerance_us / self._inputs
+
+    @property
+    def count(self) -> int:
+        """Rounds made."""
+        return len(self._rounds)
+
+    @property
+    def doubted(self) -> int:
+        """Rounds whose claim does not stand."""
+        return sum(not made.stands(self._tolerance_us) for made in self._rounds)
+
+    def rounds_us(self) -> list[float]:
+        """The mean time of a call in each round that counts."""
+        most_stand = self.doubted * 2 <= self.count
+        counting = [made for made in self._rounds if not most_stand or made.stands(self._tolerance_us)]
+        return [made.counted_us(self._tolerance_us) / self._inputs for made in counting]
+
+    def lie(self) -> str | None:
+        """What is to be said where no round's claim comes near the parent's time."""
+        if any(made.counted_us(self._tolerance_us) <= BLATANT * made.claimed_us for made in self._rounds):
+            return None
+        last = self._rounds[-1]
+        return (
+            f"the worker's clock shows {last.claimed_us / 1e3:.3g} ms for calls that took {last.span_us / 1e3:.3g} ms"
+            f" (tolerance {self._tolerance_us / 1e3:.3g} ms)"
+        )

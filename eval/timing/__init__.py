@@ -1,0 +1,118 @@
+"""The compiled timing core, bound before a submission is imported (core.h says what it does).
+
+Everything is reached through ctypes: functions of Python and of the CUDA runtime are given to the core as pointers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libtiming_core.so"
+WORD = b"g"  # TIMING_WORD: the parent's, on which a round begins
+
+OK, RAISED, NO_WORD, NO_MAP, CUDA_FAILED = 0, -1, -2, -3, -4
+
+
+class NotBuilt(OSError):
+    """There is no timing core."""
+
+
+class CoreError(Exception):
+    """A round that came to nothing, for a reason outside the submission's calls."""
+
+
+class ParentGone(CoreError):
+    """The parent closed its end."""
+
+
+class _Python(ctypes.Structure):
+    _fields_ = (("call", ctypes.c_void_p), ("release", ctypes.c_void_p))
+
+
+class Cuda(ctypes.Structure):
+    """struct timing_cuda."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            "record", "wait", "synchronize_event", "synchronize_device", "elapsed_ms", "queue", "lent", "start",
+            "stop", "kept",
+        )
+    )  # fmt: skip
+
+
+class _Round(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.py_object),
+        ("returned", ctypes.py_object),
+        ("data", ctypes.c_void_p),
+        ("outputs", ctypes.c_void_p),
+        ("count", ctypes.c_int32),
+        ("socket", ctypes.c_int32),
+        ("memory", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+        ("total_ns", ctypes.c_int64),
+        ("rest_ns", ctypes.c_int64),
+        ("cuda_status", ctypes.c_int32),
+    )
+
+
+class Timed(NamedTuple):
+    """A round's times in us: of its calls together, and how long a device went on after its default queue."""
+
+    total_us: float
+    rest_us: float
+
+
+class Core:
+    """The core of one worker: its socket, and either the memory that inputs come into or CUDA's functions."""
+
+    def __init__(self, socket: int, memory: int = 0, cuda: Cuda | None = None, library: Path | None = None) -> None:
+        path = library or LIBRARY
+        if not path.is_file():
+            raise NotBuilt(f"{path} does not exist; run `make build`")
+        loaded = ctypes.PyDLL(str(path))  # PyDLL: Python's lock is held throughout
+        self._socket, self._memory, self._cuda = socket, memory, cuda
+        self._cpu_round, self._cuda_round = loaded.timing_cpu_round, loaded.timing_cuda_round
+        self._cpu_round.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._cuda_round.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        call, release = (
+            ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p)
+            for name in ("PyObject_CallFunctionObjArgs", "Py_DecRef")
+        )
+        self._python = _Python(call, release)
+
+    def round(
+        self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any], lent_bytes: int
+    ) -> Timed:
+        """Waits for the parent's word and makes one call for each of `data`; raises what they raise.
+
+        `lent_bytes` is the size of the memory that comes with the word, on a CPU.
+        """
+        count = len(data)
+        objects = (ctypes.py_object * count)(*data)
+        outputs = (ctypes.c_void_p * count)()
+        this = _Round(
+            kernel=kernel,
+            returned=returned,
+            data=ctypes.addressof(objects),
+            outputs=ctypes.addressof(outputs),
+            count=count,
+            socket=self._socket,
+            memory=self._memory,
+            bytes=lent_bytes,
+        )
+        if self._cuda is None:
+            status = self._cpu_round(ctypes.addressof(self._python), ctypes.addressof(this))
+        else:
+            cuda = ctypes.addressof(self._cuda)
+            status = self._cuda_round(ctypes.addressof(self._python), cuda, ctypes.addressof(this))
+        if status == NO_WORD:
+            raise ParentGone("the parent closed its end")
+        if status != OK:
+            what = f"CUDA error {this.cuda_status}" if status == CUDA_FAILED else "the lent memory cannot be mapped"
+            raise CoreError(what)
+        return Timed(this.total_ns / 1e3, this.rest_ns / 1e3)

@@ -1,0 +1,69 @@
+/* The timed part of a round, in the worker: from the parent's word to the last call, without a Python function
+   between the start and the stop of the clock but the submission's own.
+
+   The caller holds Python's lock (ctypes.PyDLL) from beginning to end, so no other Python thread of the
+   submission runs between the arrival of the inputs and the first call.  Python and CUDA are reached through
+   tables of function pointers, filled before the submission is imported: this file needs neither's headers. */
+#ifndef EVAL_TIMING_CORE_H
+#define EVAL_TIMING_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a round came to; a raised Python exception stays set, for ctypes to raise. */
+enum {
+    TIMING_OK = 0,
+    TIMING_RAISED = -1,  /* the kernel, or `returned`, raised */
+    TIMING_NO_WORD = -2, /* the parent's end of the socket is closed, or said something else */
+    TIMING_NO_MAP = -3,  /* the lent memory could not be mapped */
+    TIMING_CUDA = -4,    /* a CUDA call failed: `cuda_status` says how */
+};
+
+/* PyObject_CallFunctionObjArgs and Py_DecRef. */
+struct timing_python {
+    void *(*call)(void *callable, ...);
+    void (*release)(void *object);
+};
+
+/* Functions of the CUDA runtime, by their signatures there, and the events of a round.  `queue` is the default
+ * one. */
+struct timing_cuda {
+    int (*record)(void *event, void *queue);
+    int (*wait)(void *queue, void *event, unsigned flags);
+    int (*synchronize_event)(void *event);
+    int (*synchronize_device)(void);
+    int (*elapsed_ms)(float *ms, void *start, void *stop);
+    void *queue;
+    void *lent;  /* the parent's: recorded where the last byte of the inputs is in place */
+    void *start; /* recorded before the first call */
+    void *stop;  /* recorded after the last call */
+    void *kept;  /* recorded behind the copies of the outputs */
+};
+
+/* One round.  kernel(data[i]) returns an output; returned(output) looks at it and copies it to lent memory. */
+struct timing_round {
+    void *kernel;
+    void *returned;
+    void *const *data;
+    void **outputs; /* room for `count` */
+    int32_t count;
+    int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */
+    void *memory;     /* on a CPU: where the lent memory is mapped, over what was there */
+    size_t bytes;     /* of it */
+    int64_t total_ns; /* result: the time of all calls */
+    int64_t rest_ns;  /* result, on CUDA: how long the device went on after the default queue was done */
+    int32_t cuda_status;
+};
+
+/* The parent's word: one byte, and with it a descriptor where memory is lent. */
+#define TIMING_WORD 'g'
+
+/* Waits for the word, maps the memory that comes with it, and makes the calls, each under the clock; `returned`
+   runs after each, outside it. */
+int32_t timing_cpu_round(const struct timing_python *python, struct timing_round *round);
+
+/* Waits for the word, then queues: a wait for the parent's event, start, every call, stop, the copies, kept. */
+int32_t timing_cuda_round(const struct timing_python *python, const struct timing_cuda *cuda,
+                          struct timing_round *round);
+
+#endif

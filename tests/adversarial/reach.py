@@ -1,0 +1,17 @@
+"""What cheats reach for: the harness's own objects, found in the frames of whoever called the submission."""
+
+import sys
+
+
+def found(kind):
+    """The nearest local value of a class by this name in a caller's frame, or in one of its objects."""
+    frame = sys._getframe()
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            if type(value).__name__ == kind:
+                return value
+            for inner in getattr(value, "__dict__", {}).values():
+                if type(inner).__name__ == kind:
+                    return inner
+        frame = frame.f_back
+    raise LookupError(kind)
