@@ -47,8 +47,8 @@ AREAS: dict[str, Area] = {
         wider=SUBMISSION_TESTS,
     ),
     "shim": Area(
-        ("submission/submission.py",),
-        ("test_shim.py", "test_shim_limits.py", "test_layouts.py"),
+        ("submission/*.py",),
+        ("test_shim.py", "test_shim_limits.py", "test_layouts.py", "test_torch_operator.py"),
         wider=SUBMISSION_TESTS,
     ),
     "host": Area(

@@ -219,7 +219,14 @@ def test_the_sample_depends_on_the_seed_alone(root):
 
 
 # Tests of what runs on a card, of the form of sources, and those that take long for what they would add.
-NO_AREA = {"test_compare_sass.py", "test_eval_cuda.py", "test_fuzz.py", "test_layers.py", "__init__.py"}
+NO_AREA = {
+    "test_compare_sass.py",
+    "test_torch_operator_cuda.py",
+    "test_eval_cuda.py",
+    "test_fuzz.py",
+    "test_layers.py",
+    "__init__.py",
+}
 
 
 def test_every_source_and_every_test_belongs_to_an_area(root):

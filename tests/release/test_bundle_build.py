@@ -44,7 +44,7 @@ def make_commands(root, gpu):
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ")
     lines = [line for line in printed.splitlines() if re.match(r"\S*(gcc|cc|nvcc) -", line)]
     shutil.rmtree(root / "build" / "none", ignore_errors=True)
-    return [shlex.split(line) for line in lines]
+    return [shlex.split(line.partition(" && ")[0]) for line in lines]
 
 
 def shaping(command):
@@ -56,8 +56,8 @@ def shaping(command):
             words.pop(0)
         elif word == "-Xcompiler":
             kept += [f"-Xcompiler {part}" for part in words.pop(0).split(",") if not part.startswith("-W")]
-        elif word.startswith("-Wl,"):
-            kept.append(word)
+        elif word.startswith("-Wl,"):  # a bundle's library is loaded by its path: no name, no versions
+            kept += [] if word.startswith(("-Wl,-soname", "-Wl,--version-script")) else [word]
         elif not word.startswith(("-W", "-DNVFP4_HAVE_", "-gencode")) and word not in {"-MMD", "-MP", "-lineinfo"}:
             kept += [word] if word.startswith("-") else []
     return sorted(set(kept))
