@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.rounds import render
+from scripts.rounds.ledger import read as read_ledger
 from scripts.rounds.model import Tank
 
 PNG_KEYWORD = "Rounds-Digest"
+COMMITS_FILE = "commits.json"
 
 
 @dataclass
@@ -23,9 +25,40 @@ class ShapeSeries:
     shape: str
     floor: float
     floor_label: str
-    # number, verdict, us, whether it was adopted with the lowest geometric mean so far
+    # number, verdict, us, whether it is a step of the ledger (without one: adopted, and the fastest so far);
+    # in the order of commits
     rounds: list[tuple[int, str, float, bool]] = field(default_factory=list)
     baselines: dict[str, float] = field(default_factory=dict)  # label -> us
+    first: float | None = None  # us of the kernel that the ledger starts from
+
+
+def commit_times(tank: Tank) -> dict[str, int]:
+    """When each commit that a round names was made, seconds since 1970: from git, else as it was noted there."""
+    path = tank.dir / COMMITS_FILE
+    noted = json.loads(path.read_text()) if path.is_file() else {}
+    names = {data[side]["commit"] for data in tank.all() for side in ("base", "candidate")} - {None}
+    if tank.has_history() and names:
+        lines = (tank.git("show", "-s", "--format=%H %ct", *sorted(names)) or "").splitlines()
+        noted = {commit: int(seconds) for commit, seconds in map(str.split, lines)} or noted
+    return dict(sorted(noted.items(), key=lambda item: (item[1], item[0])))
+
+
+def commits_text(tank: Tank) -> str:
+    """commits.json as it ought to read, so that a tarball draws the same plots."""
+    return json.dumps(commit_times(tank), indent=2) + "\n"
+
+
+def by_commit(tank: Tank, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rounds in the order of the commits they measured; a reconstructed round follows its base."""
+    times = commit_times(tank)
+
+    def when(data: dict[str, Any]) -> tuple[float, bool, float, int]:
+        unknown = -math.inf if "inherited" in data else math.inf  # others' rounds came first
+        base, candidate = (times.get(data[side]["commit"] or "", unknown) for side in ("base", "candidate"))
+        late = "reconstructed" in data
+        return (base if late else candidate, late, base, data["number"])
+
+    return sorted(rounds, key=when)
 
 
 def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hopper") -> list[ShapeSeries]:
@@ -33,16 +66,21 @@ def shape_series(tank: Tank, rounds: list[dict[str, Any]], backend: str = "hoppe
     target = render.targets(tank)[backend]
     baselines = render.latest_baselines(tank, rounds, backend)
     series = []
-    measured = [data for data in rounds if data["backend"] == backend and data["measurement"]]
+    measured = [data for data in by_commit(tank, rounds) if data["backend"] == backend and data["measurement"]]
+    ledger = read_ledger(tank)
+    steps = [step["round"] for step in ledger["steps"]] if ledger and ledger["backend"] == backend else None
+    first = next((data for data in measured if steps and data["number"] == ledger["first"]["round"]), None)
     for shape, floor in target["floor"]["us"].items():
         one = ShapeSeries(shape, floor, target["floor"]["label"])
         best = math.inf
         for data in measured:
             found, verdict = data["measurement"], render.verdict_state(data) or "measured"
             leads = verdict == "adopted" and found["geomean"]["candidate_us"] < best
+            leads = leads if steps is None else data["number"] in steps
             best = found["geomean"]["candidate_us"] if leads else best
             if shape in found["shapes"]:
                 one.rounds.append((data["number"], verdict, found["shapes"][shape]["candidate_us"], leads))
+        one.first = first["measurement"]["shapes"][shape]["base_us"] if first else None
         one.baselines = {target["baselines"][name]: times[shape] for name, times in baselines.items() if shape in times}
         series.append(one)
     return series

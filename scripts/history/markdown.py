@@ -15,19 +15,29 @@ Resolve = Callable[[str], str | None]
 
 
 class _Renderer(RendererHTML):
-    """What the page's style sheet asks for: wide tables and code scroll, and a keyboard can scroll them too."""
+    """What the page's style sheet asks for: wide tables and code scroll, and a keyboard can scroll them too.
+
+    A cell names its column, for narrow screens, where a row is a card.
+    """
 
     def table_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+        env["columns"] = []
         return '<div class="scroll" tabindex="0"><table>\n'
 
     def table_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         return "</table></div>\n"
 
+    def tr_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+        env["column"] = 0
+        return "<tr>\n"
+
     def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+        env["columns"].append(html.escape(tokens[index + 1].content))
         return f'<th scope="col"{_number(tokens[index])}>'
 
     def td_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-        return f"<td{_number(tokens[index])}><div>"  # the div bounds a cell's width, which a table cell does not
+        label, env["column"] = env["columns"][env["column"]], env["column"] + 1
+        return f'<td{_number(tokens[index])} data-label="{label}"><div>'
 
     def td_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
         return "</div></td>\n"

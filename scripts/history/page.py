@@ -5,57 +5,15 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
-from statistics import geometric_mean
 from typing import Any
 
-from scripts.common.markdown import table
-from scripts.history import markdown, plots
-from scripts.history.data import chip_of, shape_series
-from scripts.rounds import render
+from scripts.history import markdown, plots, variants
+from scripts.history.data import by_commit, chip_of, shape_series
+from scripts.history.style import CSS
+from scripts.rounds import ledger, render
 from scripts.rounds.model import Tank
 from scripts.rounds.render import NO_DATA
-
-CSS = """
-:root { color-scheme: light dark; --page: #ffffff; --ink: #1c2128; --soft: #57606a; --line: #d4d9df; --card: #f5f7f9;
-  --link: #0b5fc4; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #0f1318; --ink: #e4e8ed; --soft: #a3adb8; --line: #323a44; --card: #191f26; --link: #7db4ff; }
-}
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 68rem; padding: 1rem; background: var(--page); color: var(--ink);
-  font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 .5rem; }
-h3, h4, h5 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
-p, li { max-width: 46rem; overflow-wrap: anywhere; }
-a { color: var(--link); }
-.soft, figcaption { color: var(--soft); font-size: .875rem; }
-nav { display: flex; flex-wrap: wrap; gap: .3rem 1rem; margin: .8rem 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .7rem; padding: 0; }
-.tile { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; }
-.tile b { display: block; font-size: 1.4rem; line-height: 1.3; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: .7rem; }
-figure { margin: .6rem 0; }
-figure svg { display: block; width: 100%; height: auto; }
-figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
-.wide svg { min-width: 34rem; max-width: 52rem; }
-.scroll { overflow-x: auto; margin: .6rem 0; -webkit-overflow-scrolling: touch; }
-table { border-collapse: collapse; width: max-content; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid var(--line); }
-td div { width: max-content; max-width: 16rem; }
-.n div { margin-left: auto; }
-@media (max-width: 40rem) { td div { max-width: 11rem; } }
-th { background: var(--card); }
-.n { text-align: right; white-space: nowrap; }
-code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875em; }
-pre { background: var(--card); padding: .6rem; border-radius: .4rem; }
-.key { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0; font-size: .875rem; }
-.key svg { width: 1.9rem; height: .8rem; vertical-align: middle; margin-right: .35rem; }
-details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: 0 .8rem; }
-details > div { scroll-margin-top: 3.5rem; }
-summary { cursor: pointer; padding: .55rem 0; font-weight: 600; }
-"""
+from scripts.rounds.words import diff_command, plain
 
 Resolve = Callable[[str], str | None]
 
@@ -88,45 +46,26 @@ def commit_text(commit: str | None, repo_url: str | None) -> str:
     return f"[{commit[:9]}]({repo_url}/commit/{commit})" if repo_url else f"`{commit[:9]}`"
 
 
-def variants_table(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> str:
-    """Every variant of every run, losers and baselines included, in Markdown."""
-    baselines = {name: label for target in render.targets(tank).values() for name, label in target["baselines"].items()}
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for data in rounds:
-        if data["measurement"]:
-            runs.setdefault(data["measurement"]["run"], []).append(data)
-    rows, shapes = [], []
-    for run, of_run in runs.items():
-        medians = render.run_medians(tank, run)
-        shapes = list(of_run[0]["measurement"]["shapes"])
-        order = sorted(medians, key=lambda name: geometric_mean(medians[name].values()))
-        for variant in order:
-            roles = [
-                f"candidate of {data['number']:04d}: {data['verdict']['state']}"
-                for data in of_run
-                if data["candidate"]["variant"] == variant
-            ]
-            based = [f"{data['number']:04d}" for data in of_run if data["base"]["variant"] == variant]
-            roles += ["base of " + ", ".join(based)] if based else []
-            commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
-            times = medians[variant]
-            cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in shapes]
-            role = "; ".join(roles) or ("baseline" if variant in baselines else "in no round")
-            rows.append(
-                [
-                    baselines.get(variant, f"`{variant}`"),
-                    role,
-                    of_run[0]["measurement"]["chip"],
-                    run,
-                    commit_text(commits[0] if commits else None, repo_url),
-                    *cells,
-                    f"{geometric_mean(times.values()):.2f}" if len(times) == len(shapes) else NO_DATA,
-                ]
-            )
-    if not rows:
-        return "No variant has been measured yet."
-    head = ["variant", "role", "chip", "run", "commit", *(s.replace("x", " ") for s in shapes), "geomean"]
-    return table(head, rows, len(shapes) + 1)
+VERDICTS = {"adopted": "kept", "rejected": "dropped", "inconclusive": "open", "blocked": "open", "superseded": "open"}
+
+
+def coloured(text: str) -> str:
+    """HTML of tables with each verdict that fills a cell, or follows a candidate, in its colour."""
+    words = "|".join(VERDICTS)
+
+    def span(match: re.Match[str]) -> str:
+        return f'{match[1]}<span class="{VERDICTS[match[3]]}">{match[2]}</span>'
+
+    whole_cell = re.sub(rf"(<td[^>]*><div>)(({words})[^<;:]*)(?=</div></td>)", span, text)
+    return re.sub(rf"(candidate of \d{{4}}: )(({words}))", span, whole_cell)
+
+
+def _diff(data: dict[str, Any], repo_url: str | None) -> str:
+    """A link to what the round changed, where the repository's address is known; the command stands in the text."""
+    base, candidate = (data[side]["commit"] for side in ("base", "candidate"))
+    if not repo_url or not diff_command(data):
+        return ""
+    return f" Difference: [{base[:9]}...{candidate[:9]}]({repo_url}/compare/{base}...{candidate})."
 
 
 def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
@@ -137,15 +76,15 @@ def _tiles(tank: Tank, rounds: list[dict[str, Any]]) -> str:
         "inherited": len(rounds) - len(ours),
     }
     tiles = [(str(count), label) for label, count in counts.items()]
-    best = render.current_best(rounds, "hopper")
-    if best:
-        mean = best["measurement"]["geomean"]
-        tiles.insert(0, (f"{mean['candidate_us']:.1f} us", f"geomean now, {best['measurement']['chip']}"))
-        baselines = render.latest_baselines(tank, rounds, "hopper")
-        labels = render.targets(tank)["hopper"]["baselines"]
-        for name, times in list(baselines.items())[:1]:
-            ratio = mean["candidate_us"] / geometric_mean(times.values())
-            tiles.insert(1, (f"{ratio:.2f}", f"of the time of {labels[name]}"))
+    head = ledger.headline(tank)
+    if head:
+        tiles.insert(0, (f"{head['us']:.1f} us", f"geometric mean now, {head['chip']}"))
+        if head["of_cublas"]:
+            label = render.targets(tank)["hopper"]["baselines"]["cublas_one_gemm"]
+            tiles.insert(1, (f"{head['of_cublas']:.2f}", f"of the time of {label}"))
+    found = ledger.load(tank)
+    if found:
+        tiles.insert(0, (f"{found.first_us:.1f} us", f"{found.first_words}"))
     return "".join(f'<div class="tile"><b>{html.escape(v)}</b>{html.escape(label)}</div>' for v, label in tiles)
 
 
@@ -180,8 +119,18 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
         "<figure>" + plots.svg(plots.shape_figure(one), f"s{i}", f"time by round, {one.shape}, {chip}") + "</figure>"
         for i, one in enumerate(series)
     )
-    figure = plots.prediction_figure(rounds)
-    prediction = plots.svg(figure, "p", "predicted and measured ratio by round") if figure else ""
+    prediction = "".join(
+        "<figure>" + plots.svg(figure, f"p{i}", "predicted and measured ratio by round") + "</figure>"
+        for i, figure in enumerate(plots.prediction_figures(by_commit(tank, rounds)))
+    )
+    steps = ledger.load(tank)
+    waterfall = (
+        f"<figure class='one'>{plots.svg(plots.ledger_figure(steps), 'l', 'time by step')}</figure>" if steps else ""
+    )
+    runs = "".join(
+        f"<h3>Run {html.escape(run)}</h3><p>{html.escape(sentence)}</p>{coloured(html_of(text))}"
+        for run, sentence, text in variants.tables(tank, rounds, repo_url)
+    )
     details = []
     for data in rounds:
         folder = render.round_id(data)
@@ -189,12 +138,20 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
         body = markdown.render(text, resolver(repo_url, f"shark_tank/rounds/{folder}"), shift=2)
         commits = ""
         if data["measurement"]:
-            pairs = [("prediction", data["measurement"]["prediction_commit"])]
+            ahead = data["measurement"]["prediction_commit"]
+            pairs = [("prediction", ahead)] if ahead else []
             pairs += [(side, data[side]["commit"]) for side in ("base", "candidate")]
-            commits = html_of("Commits: " + ", ".join(f"{n} {commit_text(c, repo_url)}" for n, c in pairs) + ".")
-        title = html.escape(f"{data['number']:04d} {data['title']} ({render.state_text(data)})")
+            named = ", ".join(f"{name} {commit_text(commit, repo_url)}" for name, commit in pairs)
+            commits = html_of(f"Commits: {named}." + _diff(data, repo_url))
+        state = VERDICTS.get(data["state"], "")
+        title = (
+            f"{data['number']:04d} {html.escape(data['title'])} "
+            f'(<span class="{state}">{html.escape(render.state_text(data))}</span>)'
+            f'<span class="short">{html.escape(plain(data))}</span>'
+        )
         details.append(  # The anchor is inside, so that following a link to it opens the round.
-            f'<details><summary>{title}</summary><div id="round-{data["number"]:04d}">{commits}{body}</div></details>'
+            f'<details><summary>{title}</summary><div id="round-{data["number"]:04d}">{commits}{coloured(body)}</div>'
+            "</details>"
         )
     at = f"Generated from commit {commit_text(commit, repo_url)}. " if commit else ""
     return f"""<!doctype html>
@@ -211,23 +168,33 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
 <p>Every idea that was meant to make the kernel faster, with its prediction, its measurement and its verdict by a rule
 fixed in advance. Ratios are candidate time / base time: below 1 is faster.</p>
 <div class="tiles">{_tiles(tank, rounds)}</div>
-<nav><a href="#times">Times</a><a href="#predictions">Predictions</a><a href="#rounds">Rounds</a>
+<nav><a href="#ledger">Step by step</a><a href="#times">Times</a><a href="#predictions">Predictions</a>
+<a href="#rounds">Rounds</a>
 <a href="#failures">What did not work</a><a href="#shapes">Per shape</a><a href="#variants">All variants</a>
 <a href="#calibration">Calibration</a><a href="#learnings">Learnings</a><a href="#details">Round by round</a></nav>
+<h2 id="ledger">From the first right kernel to now</h2>
+<p>Each step is a round that was kept, in the order of its commits. Within a row both times are of one run, so that the
+ratio holds; "since the step before" is what lies between the runs of two rounds.</p>
+{waterfall}
+{html_of(ledger.ledger_table(tank))}
 <h2 id="times">Time per call by round, {html.escape(chip)}</h2>
+<p>Rounds in the order of the commits that they measured. A mark is the candidate's time; the line is the kernel that
+stood. A kept round off the line told the worth of what the kernel had already, or of a tile that was chosen later.</p>
 <div class="plots">{shape_plots}</div>
 {_key(series)}
 <h2 id="predictions">Prediction against measurement</h2>
-<figure class="wide scroll" tabindex="0">{prediction}</figure>
+<p>Grey: the ratio that was expected before the measurement. A dot is what came out, in the colour of the verdict.</p>
+<div class="plots">{prediction}</div>
 <h2 id="rounds">Rounds</h2>
-{html_of(render.progress_table(rounds))}
+{coloured(html_of(render.progress_table(by_commit(tank, rounds))))}
 <h2 id="failures">What did not work</h2>
 {html_of(render.failures_table(rounds))}
 <h2 id="shapes">Per shape, against the floor and the baselines</h2>
 {html_of(render.shapes_table(tank, rounds))}
 <h2 id="variants">All variants, losers included</h2>
-<p>Median us of each variant in each run, fastest first.</p>
-{html_of(variants_table(tank, rounds, repo_url))}
+<p>A variant is a build of the library and what it was told: <code>base/auto</code> is the library before the change,
+with its own choice of tile, <code>auto</code> the one after it; a name like <code>f64x128</code> asks for one tile.</p>
+{runs or "<p>No variant has been measured yet.</p>"}
 <h2 id="calibration">Calibration of the predictions</h2>
 {html_of(render.calibration_table(rounds))}
 <h2 id="learnings">Learnings</h2>

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scripts.history.data import PNG_KEYWORD, ShapeSeries
 from scripts.rounds import render
+from scripts.rounds.ledger import Ledger
 from scripts.rounds.model import VIEWPOINTS
 
 matplotlib.use("Agg")
@@ -23,8 +23,13 @@ matplotlib.use("Agg")
 # Text and axes are drawn in this colour, which the page replaces by its own text colour.
 INK = "#3b3f46"
 # Hues that keep a contrast of 3 on both a white and a near-black page.
-OURS, BASELINES, FLOOR = "#2f7de1", ("#c26a00", "#0a8a5f", "#a04fd6", "#d13a72"), "#7a8290"
-MARKS = {"adopted": ("o", OURS), "inconclusive": ("o", "none"), "rejected": ("x", OURS)}
+OURS, BASELINES, FLOOR = "#2f7de1", ("#c26a00", "#7a8f00", "#a04fd6", "#d13a72"), "#7a8290"
+# A verdict has a colour and a mark of its own, so that either alone tells it.
+KEPT, DROPPED, OPEN = "#0b8f5a", "#d9363e", "#a67c00"
+MARKS = {"adopted": ("o", KEPT), "rejected": ("x", DROPPED), "inconclusive": ("s", OPEN)}
+PREDICTIONS_A_FIGURE = 13
+# Why a round with a prediction has no dot.
+NO_TIME = {"simulated": "no chip: counted", "compiled": "no chip: compiled", "predicted": "not measured"}
 VIEW_MARKS = dict(zip(VIEWPOINTS, "^sD", strict=True))
 STYLE = {
     "font.size": 9,
@@ -44,7 +49,8 @@ STYLE = {
 
 
 def _time_axis(axes: Axes, series: ShapeSeries) -> None:
-    values = [series.floor, *(us for _, _, us, _ in series.rounds), *series.baselines.values()]
+    start = [] if series.first is None else [series.first]
+    values = [series.floor, *start, *(us for _, _, us, _ in series.rounds), *series.baselines.values()]
     low, high = 0.85 * min(values), 1.18 * max(values)
     axes.set_yscale("log")
     axes.set_ylim(low, high)
@@ -61,17 +67,19 @@ def draw_shape(axes: Axes, series: ShapeSeries) -> None:
     axes.axhline(series.floor, color=FLOOR, linestyle="--", linewidth=1.4)
     for color, us in zip(BASELINES, series.baselines.values(), strict=False):
         axes.axhline(us, color=color, linewidth=1.4)
-    line: list[tuple[int, float]] = []
+    line: list[tuple[float, float]] = []
+    if series.first is not None:  # the kernel that the first step started from, left of the first round
+        axes.scatter([-1], [series.first], marker="D", s=30, color=OURS, zorder=3)
+        line.append((-1, series.first))
     for at, (_, verdict, us, leads) in enumerate(series.rounds):
-        marker, face = MARKS.get(verdict, ("o", "none"))
-        edge = {"color": OURS} if marker == "x" else {"facecolors": face, "edgecolors": OURS}
-        axes.scatter([at], [us], marker=marker, s=34, linewidths=1.6, zorder=3, **edge)
+        marker, color = MARKS.get(verdict, ("s", OPEN))
+        axes.scatter([at], [us], marker=marker, s=34, linewidths=1.6, zorder=3, color=color)
         if leads or line:
             line.append((at, us if leads else line[-1][1]))
     axes.plot([x for x, _ in line], [y for _, y in line], color=OURS, drawstyle="steps-post", linewidth=1.6)
     _time_axis(axes, series)
     count = max(1, len(series.rounds))
-    axes.set_xlim(-0.6, count - 0.4)
+    axes.set_xlim(-0.6 if series.first is None else -1.6, count - 0.4)
     step = max(1, -(-count // 8))
     axes.set_xticks(range(0, len(series.rounds), step))
     axes.set_xticklabels([f"{number:04d}" for number, *_ in series.rounds][::step])
@@ -84,12 +92,13 @@ def legend_handles(series: list[ShapeSeries]) -> list[Line2D]:
     """What the marks of `draw_shape` mean."""
     handles = []
     if any(one.rounds for one in series):
-        style = {"linestyle": "", "color": OURS}
         handles += [
-            Line2D([], [], marker="o", label="ours: adopted", **style),
-            Line2D([], [], marker="x", label="ours: rejected", **style),
-            Line2D([], [], marker="o", markerfacecolor="none", label="ours: inconclusive", **style),
+            Line2D([], [], linestyle="", marker=marker, color=color, label=f"ours: {verdict}")
+            for verdict, (marker, color) in MARKS.items()
         ]
+        handles.append(Line2D([], [], color=OURS, label="ours: the kernel that stood"))
+    if any(one.first is not None for one in series):
+        handles.append(Line2D([], [], linestyle="", marker="D", color=OURS, label="ours: the first right kernel"))
     handles.append(Line2D([], [], color=FLOOR, linestyle="--", label=series[0].floor_label))
     labels = list(dict.fromkeys(label for one in series for label in one.baselines))
     handles += [Line2D([], [], color=c, label=label) for c, label in zip(BASELINES, labels, strict=False)]
@@ -116,43 +125,84 @@ def shape_figure(series: ShapeSeries) -> Figure:
         return figure
 
 
-def prediction_figure(rounds: list[dict[str, Any]]) -> Figure | None:
-    """One row a round: predicted interval, viewpoints, measured ratio with its interval. None without any."""
+def _prediction_row(axes: Axes, at: float, data: dict[str, Any]) -> None:
+    """Title, predicted interval, viewpoints, and what was measured; where nothing was, why."""
+    low, high = render.predicted_geomean(data)
+    title = f"{data['number']:04d} {data['title']}" + (" (inherited)" if "inherited" in data else "")
+    place = {"transform": axes.get_yaxis_transform(), "va": "center"}
+    axes.text(0.0, at - 0.42, title, fontsize=8, **place)
+    axes.plot([low, high], [at, at], color=FLOOR, linewidth=7, alpha=0.45, solid_capstyle="butt")
+    for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
+        axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=BASELINES[0], markersize=4.5)
+    found = data["measurement"]["geomean"] if data["measurement"] else None
+    ratio = found["ratio"] if found else render.inherited_ratio(data)
+    color = MARKS.get(render.verdict_state(data) or "", ("s", OPEN))[1]
+    if ratio:
+        if found:
+            axes.plot([found["low"], found["high"]], [at, at], color=color, linewidth=2)
+        axes.plot([ratio], [at], "o", color=color, markersize=6)
+    else:
+        axes.text(1.0, at, NO_TIME.get(data["evidence"], "no time"), fontsize=7.5, ha="right", **place)
+
+
+def prediction_figure(rounds: list[dict[str, Any]], limits: tuple[float, float] | None = None) -> Figure | None:
+    """Two lines a round, narrow enough for a phone: its title, and prediction beside measurement. None without any."""
     rows = [data for data in rounds if render.predicted_geomean(data)]
     if not rows:
         return None
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.6, 1.5 + 0.34 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(4.4, 1.2 + 0.4 * len(rows)), layout="constrained")
         axes = figure.subplots()
         for at, data in enumerate(rows):
-            low, high = render.predicted_geomean(data)
-            axes.plot([low, high], [at, at], color=FLOOR, linewidth=7, alpha=0.45, solid_capstyle="butt")
-            for name, view in (data["prediction"] or {"viewpoints": {}})["viewpoints"].items():
-                axes.plot([view["ratio"]], [at], VIEW_MARKS[name], color=BASELINES[0], markersize=4.5)
-            found = data["measurement"]["geomean"] if data["measurement"] else None
-            ratio = found["ratio"] if found else render.inherited_ratio(data)
-            if ratio:
-                if found:
-                    axes.plot([found["low"], found["high"]], [at, at], color=OURS, linewidth=2)
-                axes.plot([ratio], [at], "o", color=OURS, markersize=6)
+            _prediction_row(axes, at, data)
         axes.axvline(1.0, color=INK, linewidth=0.8)
-        axes.set_yticks(range(len(rows)))
-        axes.set_yticklabels(
-            [
-                f"{r['number']:04d} {textwrap.shorten(r['title'], 36, placeholder=' ...')}"
-                + (" (inherited)" if "inherited" in r else "")
-                for r in rows
-            ]
-        )
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks([])
+        axes.spines.left.set_visible(False)
+        axes.set_ylim(len(rows) - 0.4, -0.8)
+        if limits:
+            axes.set_xlim(*limits)
         axes.set_xlabel("candidate time / base time (below 1 is faster)")
         axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         handles = [
             Line2D([], [], color=FLOOR, alpha=0.45, linewidth=7, label="predicted"),
             *(Line2D([], [], linestyle="", marker=m, color=BASELINES[0], label=v) for v, m in VIEW_MARKS.items()),
-            Line2D([], [], color=OURS, marker="o", label="measured"),
+            Line2D([], [], color=KEPT, marker="o", label="measured"),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=5, handlelength=1.2, columnspacing=1.2)
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)
+        return figure
+
+
+def prediction_figures(rounds: list[dict[str, Any]]) -> list[Figure]:
+    """The same in parts of PREDICTIONS_A_FIGURE rounds, on one scale."""
+    rows = [data for data in rounds if render.predicted_geomean(data)]
+    values = [value for data in rows for value in render.predicted_geomean(data)]
+    values += [data["measurement"]["geomean"]["ratio"] for data in rows if data["measurement"]]
+    values += [ratio for data in rows if (ratio := render.inherited_ratio(data))]
+    limits = (0.95 * min(values), 1.05 * max(values)) if values else None
+    parts = [rows[at : at + PREDICTIONS_A_FIGURE] for at in range(0, len(rows), PREDICTIONS_A_FIGURE)]
+    return [prediction_figure(part, limits) for part in parts]
+
+
+def ledger_figure(ledger: Ledger) -> Figure:
+    """One bar a step, from its time before to its time after."""
+    rows = ledger.steps
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.4, 1.0 + 0.42 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for at, step in enumerate(rows):
+            place = {"transform": axes.get_yaxis_transform(), "va": "center"}
+            axes.text(0.0, at - 0.38, f"{step.number:04d} {step.title}", fontsize=8, **place)
+            if step.ratio is None:
+                axes.text(0.0, at, "not measured yet", fontsize=7.5, **place)
+                continue
+            axes.barh(at, step.base_us - step.candidate_us, left=step.candidate_us, height=0.34, color=KEPT)
+            axes.text(step.candidate_us, at, f"{step.candidate_us:.1f} ", fontsize=8, ha="right", va="center")
+        axes.set_yticks([])
+        axes.spines.left.set_visible(False)
+        axes.set_ylim(len(rows) - 0.5, -0.8)
+        axes.set_xlim(0, 1.05 * ledger.first_us)
+        axes.set_xlabel(f"us a call, geometric mean; the first right kernel took {ledger.first_us:.1f}")
+        axes.grid(axis="x", color=FLOOR, alpha=0.25, linewidth=0.6)
         return figure
 
 

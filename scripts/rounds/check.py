@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from scripts.history.data import png_digest, series_digest, shape_series
-from scripts.rounds import origin, render, simulation, stats
+from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
+from scripts.rounds import ledger, origin, render, simulation, stats
 from scripts.rounds.figures import link_problems, prose_problems
 from scripts.rounds.model import (
     FINAL,
@@ -56,7 +56,7 @@ def _noise_or_none(tank: Tank, data: dict[str, Any]) -> dict[str, Any] | None:
 
 def expected_texts(tank: Tank) -> dict[Path, str]:
     """Every file with generated blocks, as it ought to read."""
-    texts = {}
+    texts = {tank.dir / COMMITS_FILE: commits_text(tank)}
     for folder in tank.round_dirs():
         data, path = tank.load(folder), folder / "round.md"
         texts[path] = render.render_round_md(data, path.read_text(), tank.relative(path), _noise_or_none(tank, data))
@@ -288,13 +288,14 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     problems += [f"slug {s!r} is used twice" for s in sorted({s for s in slugs if slugs.count(s) > 1})]
     if history:
         problems += origin.older_problems(tank)
+    problems += ledger.problems(tank)
     used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation") if data.get(kind)}
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
     if problems:
         return notes, problems
     for path, text in expected_texts(tank).items():
-        if path.read_text() != text:
+        if not path.is_file() or path.read_text() != text:
             problems.append(f"{tank.relative(path)}: generated blocks are stale; run `make rounds-render`")
     return notes, problems + plot_problems(tank) + figure_problems(tank)
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from scripts.common.markdown import table
 from scripts.rounds import simulation
+from scripts.rounds.ledger import ledger_table
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
 from scripts.rounds.stats import noise_band, shape_key
+from scripts.rounds.words import plain, what_changed
 
 NO_DATA = "-"
 ROUND_BLOCKS = ("status", "prediction", "measurement", "verdict")
-README_BLOCKS = ("progress", "failures", "shapes", "calibration")
 _PROMPTS = {
     "Pitch": "the idea and its arithmetic: which bytes, cycles or launches it saves, out of how many.",
     "Hypothesis": "because X, resource Y falls from a to b.",
@@ -141,6 +142,7 @@ def _status(data: dict[str, Any]) -> str:
 
     parent = f"{data['parent']:04d}" if data["parent"] else "none"
     lines = [
+        f"**{plain(data)}** {what_changed(data)}".strip(),
         f"State: **{state_text(data)}**. Evidence: {data['evidence']}. Backend: {data['backend']}. Parent: {parent}.",
     ]
     if "inherited" in data:
@@ -246,6 +248,7 @@ def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
     """Content of the generated tables; `base` is the path prefix of links."""
     rounds = tank.all()
     return {
+        "ledger": ledger_table(tank, base),
         "progress": progress_table(rounds, base),
         "failures": failures_table(rounds, base),
         "shapes": shapes_table(tank, rounds),

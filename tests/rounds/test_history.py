@@ -18,7 +18,7 @@ from scripts.rounds.model import Tank
 from tests.rounds.rounds_kit import ROOT, SHAPES, make_tank, measure_all
 
 REPO = "https://example.org/repo"
-PHONE, DESK = 360, 1200
+PHONE, DESK = 360, 1280
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_without_measurements_the_page_says_so(empty_page):
     assert text.count("no round measured yet") == len(SHAPES)
     for sentence in ("No variant has been measured yet.", "No round of ours has been measured yet."):
         assert sentence in text
-    assert "0001 More pipeline stages (rejected)" in text and "Inherited" in text
+    assert '0001 More pipeline stages (<span class="dropped">rejected</span>)' in text and "Inherited" in text
 
 
 def test_every_variant_of_the_run_is_listed(tank, full_page):
@@ -109,7 +109,8 @@ def test_every_variant_of_the_run_is_listed(tank, full_page):
     for variant in medians:
         label = "cuBLAS fp16, one" if variant == "cublas_one_gemm" else f"<code>{variant}</code>"
         assert label in table
-    assert "candidate of 0007: rejected" in table and "base of 0004, 0005, 0006, 0007" in table
+    assert 'candidate of 0007: <span class="dropped">rejected</span>' in table
+    assert "base of 0004, 0005, 0006, 0007" in table and "Run shared" in table
 
 
 def test_commits_are_links_where_the_repository_is_known(tank, full_page, empty_page):
@@ -144,10 +145,30 @@ def test_main_writes_the_page_and_the_committed_plot(tank, tmp_path, capsys):
     assert "commit it" in capsys.readouterr().out
 
 
-def test_this_repository_renders(tmp_path):
-    page = history.write_history(Tank(ROOT), tmp_path, None)
+@pytest.fixture(scope="module")
+def own_page(tmp_path_factory):
+    """The page of this repository."""
+    return history.write_history(Tank(ROOT), tmp_path_factory.mktemp("own"), REPO)
+
+
+def test_this_repository_renders(own_page):
+    text = own_page.read_text()
     for folder in Tank(ROOT).round_dirs():
-        assert f'id="round-{folder.name[:4]}"' in page.read_text()
+        assert f'id="round-{folder.name[:4]}"' in text
+    data = Tank(ROOT).get(24)
+    assert f"{REPO}/compare/{data['base']['commit']}...{data['candidate']['commit']}" in text
+    assert f"git diff {data['base']['commit'][:9]} {data['candidate']['commit'][:9]} -- submission/" in text
+    assert "13 % faster at 256 3072 4096, three level" in text
+
+
+def test_the_page_leads_with_the_readmes_number(own_page):
+    from scripts.rounds import ledger
+
+    head, steps = ledger.headline(Tank(ROOT)), ledger.load(Tank(ROOT))
+    readme, text = (ROOT / "README.md").read_text(), own_page.read_text()
+    assert f"<b>{head['us']:.1f} us</b>" in text and f"<b>{steps.first_us:.1f} us</b>" in text
+    assert f"| {head['us']:.1f} | 1.00 |" in readme
+    assert f"<b>{head['of_cublas']:.2f}</b>" in text and f"| {head['of_cublas']:.2f} |" in readme
 
 
 @pytest.mark.parametrize(
@@ -174,7 +195,8 @@ def test_a_table_scrolls_and_its_numbers_are_aligned():
     html = history_markdown.render("| a | us |\n| --- | ---: |\n| `x\\|y` | **1.5** |", lambda target: target)
     assert html.startswith('<div class="scroll" tabindex="0"><table>') and html.endswith("</table></div>")
     assert '<th scope="col">a</th>' in html and '<th scope="col" class="n">us</th>' in html
-    assert '<td class="n"><div><strong>1.5</strong></div></td>' in html
+    assert '<td class="n" data-label="us"><div><strong>1.5</strong></div></td>' in html
+    assert '<td data-label="a"><div><code>x|y</code></div></td>' in html
 
 
 def test_headings_move_down_to_the_sixth_level_at_most():
@@ -209,8 +231,12 @@ f.onload = () => {
   }
   const wide = [...d.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > w.innerWidth + 1
     && !e.closest(".scroll")).map(e => e.tagName + " " + e.textContent.trim().slice(0, 30));
+  const cut = [...d.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.textContent.trim().slice(0, 40));
+  const verdict = v => { const e = d.querySelector("td ." + v); return e && w.getComputedStyle(e).color; };
   const svgs = [...d.querySelectorAll("figure svg")].map(e => e.getBoundingClientRect()).map(r => [r.width, r.height]);
-  document.getElementById("out").textContent = JSON.stringify({scroll: d.documentElement.scrollWidth,
+  document.getElementById("out").textContent = JSON.stringify({cut,
+    colours: ["kept", "dropped"].map(verdict), scroll: d.documentElement.scrollWidth,
     width: w.innerWidth, page: lum(ground(d.body)), low, wide, svgs,
     text: parseFloat(w.getComputedStyle(d.body).fontSize), tables: d.querySelectorAll(".scroll table").length,
     allTables: d.querySelectorAll("table").length});
@@ -248,6 +274,8 @@ def test_page_fits_its_screen_and_can_be_read(page, tmp_path, width, dark):
     assert (found["page"] < 0.05) if dark else (found["page"] > 0.9)
     assert found["text"] >= 16
     assert found["tables"] == found["allTables"] > 3
+    assert found["cut"] == []  # no table hides a column behind a scroll bar
+    assert len(set(found["colours"])) == 2
     assert len(found["svgs"]) >= len(SHAPES) and all(w > 200 and h > 100 for w, h in found["svgs"])
 
 
@@ -259,4 +287,11 @@ def test_screenshot_shows_the_plots(full_page, tmp_path):
     chromium("--window-size=1200,1400", f"--screenshot={shot}", full_page.as_uri())
     with image.open(shot) as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 24)}
-    assert {(0x2F, 0x7D, 0xE1), (0xC2, 0x6A, 0x00)} <= colours
+    assert {(0x2F, 0x7D, 0xE1), (0xC2, 0x6A, 0x00), (0x0B, 0x8F, 0x5A), (0xD9, 0x36, 0x3E)} <= colours
+
+
+@browser
+def test_this_repositorys_tables_are_not_cut(own_page, tmp_path):
+    for width in (PHONE, DESK):
+        found = probe(own_page, tmp_path, width, False)
+        assert (found["cut"], found["wide"], found["low"]) == ([], [], []) and found["scroll"] <= width

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from scripts.evidence import readme
 from scripts.history import data, plots
 from scripts.history.data import ShapeSeries
+from scripts.rounds.ledger import Ledger, Step
 
 FLOOR_US, PEER_US = 4.0, {"cuBLAS": 20.0, "Triton": 30.0}
 ROUNDS = [
@@ -37,12 +38,22 @@ def drawn(series):
 def test_every_round_is_a_mark_of_its_verdict(series):
     marks = drawn(series).collections
     assert [tuple(mark.get_offsets()[0]) for mark in marks] == [(i, us) for i, (_, _, us, _) in enumerate(ROUNDS)]
-    ours = to_rgba(plots.OURS)
-    faces = [tuple(mark.get_facecolor()[0]) if len(mark.get_facecolor()) else None for mark in marks]
-    assert faces == [ours, ours, None, ours, ours]
-    closed = [len(mark.get_paths()[0].vertices) > 8 for mark in marks]  # a circle, not a cross
-    assert closed == [True, False, True, True, True]
-    assert all(tuple(mark.get_edgecolor()[0]) == ours for mark in marks)
+    kept, dropped, left_open = map(to_rgba, (plots.KEPT, plots.DROPPED, plots.OPEN))
+    assert len({kept, dropped, left_open}) == 3
+    faces = [tuple(mark.get_facecolor()[0]) for mark in marks]
+    assert faces == [kept, dropped, left_open, kept, kept]
+    corners = [len(mark.get_paths()[0].vertices) for mark in marks]  # of a circle, a cross, a square
+    assert corners[0] == corners[3] == corners[4] > 8 and len(set(corners[:3])) == 3
+
+
+def test_the_kernel_that_the_ledger_starts_from_stands_first(series):
+    series.first = 90.0
+    axes = drawn(series)
+    assert tuple(axes.collections[0].get_offsets()[0]) == (-1, 90.0)
+    best = axes.lines[-1]
+    assert (list(best.get_xdata())[:2], list(best.get_ydata())[:2]) == ([-1, 0], [90.0, 40.0])
+    assert axes.get_xlim()[0] == -1.6 and axes.get_ylim()[1] == pytest.approx(1.18 * 90.0)
+    assert plots.legend_handles([series])[4].get_label() == "ours: the first right kernel"
 
 
 def test_lines_are_the_floor_the_baselines_and_the_best_so_far(series):
@@ -89,21 +100,22 @@ def test_the_legend_names_what_is_there(series):
         return [handle.get_label() for handle in plots.legend_handles(list(of))]
 
     other = ShapeSeries("x", 1.0, "another", [], {"Triton": 1.0, "torch": 2.0})
-    ours = ["ours: adopted", "ours: rejected", "ours: inconclusive"]
+    ours = ["ours: adopted", "ours: rejected", "ours: inconclusive", "ours: the kernel that stood"]
     assert labels(other) == ["another", "Triton", "torch"]
     assert labels(other, series) == [*ours, "another", "Triton", "torch", "cuBLAS"]
     handles = plots.legend_handles([series])
-    assert [handle.get_marker() for handle in handles[:3]] == ["o", "x", "o"]
+    assert [handle.get_marker() for handle in handles[:3]] == ["o", "x", "s"]
     assert [handle.get_linestyle() for handle in handles[:3]] == ["None"] * 3
-    assert handles[2].get_markerfacecolor() == "none" and handles[3].get_linestyle() == "--"
-    assert [handle.get_color() for handle in handles[3:]] == [plots.FLOOR, *plots.BASELINES[:2]]
+    assert [handle.get_color() for handle in handles[:3]] == [plots.KEPT, plots.DROPPED, plots.OPEN]
+    assert handles[4].get_linestyle() == "--"
+    assert [handle.get_color() for handle in handles[4:]] == [plots.FLOOR, *plots.BASELINES[:2]]
 
 
 def test_all_shapes_in_one_figure(series):
     shapes = [ShapeSeries(name, 4.0, "the floor", list(ROUNDS)) for name in ("1x2x3", "4x5x6", "7x8x9", "9x9x9")]
     figure = plots.progress_figure(shapes, "H200")
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["1 2 3", "4 5 6", "7 8 9", "9 9 9"]
-    assert "on H200" in figure.get_suptitle() and len(figure.legends[0].get_texts()) == 4
+    assert "on H200" in figure.get_suptitle() and len(figure.legends[0].get_texts()) == 5
     assert [axes.get_title(loc="left") for axes in plots.shape_figure(series).axes] == ["256 4096 7168"]
 
 
@@ -111,6 +123,8 @@ def a_round(number, **changes):
     base = {
         "number": number,
         "title": "Some idea",
+        "evidence": "measured:H200",
+        "verdict": {"state": "adopted"},
         "prediction": {
             "shapes": {"a": [0.8, 0.9], "b": [0.2, 0.4]},
             "viewpoints": {"theory": {"ratio": 0.5}, "performance": {"ratio": 0.7}},
@@ -125,9 +139,10 @@ def test_predictions_stand_beside_what_was_measured():
     rows = [
         a_round(1),
         a_round(2, prediction=None),
-        a_round(3, measurement=None, title="A title that is much too long to stand beside its row"),
+        a_round(3, measurement=None, evidence="simulated", title="A title that is too long to stand beside its row"),
         {
             "number": 4, "title": "Theirs", "prediction": None, "measurement": None,
+            "evidence": "inherited", "verdict": None,
             "inherited": {"predicted": [0.6, 0.7], "figures": [{"after_us": 3.0, "before_us": 4.0}]},
         },
     ]  # fmt: skip
@@ -149,11 +164,37 @@ def test_predictions_stand_beside_what_was_measured():
         ([0.75], [2], "o"),
         ([1.0, 1.0], [0, 1], "None"),
     ]
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["0001 Some idea", "0003 A title that is much too long to ...", "0004 Theirs (inherited)"]
-    assert axes.get_ylim() == (2.6, -0.6) and list(axes.get_yticks()) == [0, 1, 2]
+    assert [text.get_text() for text in axes.texts] == [
+        "0001 Some idea",
+        "0003 A title that is too long to stand beside its row",  # it has a line of its own
+        "no chip: counted",  # in place of the dot
+        "0004 Theirs (inherited)",
+    ]
+    assert axes.get_ylim() == (2.6, -0.8) and list(axes.get_yticks()) == []
     labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert labels == ["predicted", "performance", "practicality", "theory", "measured"]
+
+
+def test_many_predictions_are_parts_on_one_scale():
+    assert plots.prediction_figures([]) == []
+    rows = [a_round(number) for number in range(plots.PREDICTIONS_A_FIGURE + 1)]
+    rows[-1]["measurement"] = {"geomean": {"ratio": 1.5, "low": 1.4, "high": 1.6}}
+    first, last = (figure.axes[0] for figure in plots.prediction_figures(rows))
+    assert first.get_xlim() == last.get_xlim() == pytest.approx((0.95 * 0.4, 1.05 * 1.5))
+    assert [len([t for t in axes.texts if "Some idea" in t.get_text()]) for axes in (first, last)] == [13, 1]
+
+
+def test_the_ledger_is_a_bar_a_step():
+    steps = [
+        Step(9, "One", "", 90.0, 60.0, 0.667),
+        Step(51, "Two", "", None, None, None),
+        Step(10, "X", "", 61.0, 40.0, 0.656),
+    ]
+    (axes,) = plots.ledger_figure(Ledger(90.0, "the first", steps)).axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(60.0, 30.0), (40.0, 21.0)]
+    assert [text.get_text() for text in axes.texts] == [
+        "0009 One", "60.0 ", "0051 Two", "not measured yet", "0010 X", "40.0 ",
+    ]  # fmt: skip
 
 
 def test_a_plot_in_the_page_takes_its_colours_and_width(series):
@@ -182,10 +223,17 @@ def test_a_plot_as_a_file_names_its_data(series, tmp_path):
 
 def test_a_digest_is_of_every_figure(series):
     digests = {data.series_digest([series])}
-    for change in ({"floor": 5.0}, {"floor_label": "x"}, {"shape": "y"}, {"baselines": {}}, {"rounds": ROUNDS[:-1]}):
+    for change in (
+        {"floor": 5.0},
+        {"floor_label": "x"},
+        {"shape": "y"},
+        {"baselines": {}},
+        {"rounds": ROUNDS[:-1]},
+        {"first": 9.0},
+    ):
         digests.add(data.series_digest([ShapeSeries(**(vars(series) | change))]))
     digests.add(data.series_digest([series, series]))
-    assert len(digests) == 7
+    assert len(digests) == 8
 
 
 def test_the_chip_is_that_of_the_latest_measurement():

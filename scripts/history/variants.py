@@ -1,0 +1,99 @@
+"""Every variant of every run, losers and baselines included, with what its name means."""
+
+from __future__ import annotations
+
+import re
+from statistics import geometric_mean
+from typing import Any
+
+from scripts.common.markdown import table
+from scripts.rounds import render
+from scripts.rounds.model import Tank
+from scripts.rounds.render import NO_DATA
+from scripts.rounds.stats import shape_key
+
+# f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: as tiles are called now.
+_OLD_TILE = re.compile(r"f(\d+)x(\d+)((?:[cskw]\d)*)")
+_TILE = re.compile(r"m(\d+)n(\d+)(k\d)?")
+_LETTERS = {
+    "c": "clusters of {}",
+    "s": "{} stages",
+    "k": "K split in {}",
+    "w": "{} warpgroups side by side",
+}
+_OLD_NAMES = {"expand_cublas": "a baseline: expand NVFP4, then cuBLAS"}
+_SUFFIXES = {"again": "the same once more, for the noise", "plain": "launched without dependent launch"}
+
+
+def _tile(name: str) -> str:
+    if name == "auto":
+        return "the library's own choice of tile"
+    old, new = _OLD_TILE.fullmatch(name), _TILE.fullmatch(name)
+    if old:
+        parts = [_LETTERS[letter].format(digit) for letter, digit in re.findall(r"([cskw])(\d)", old[3])]
+        parts = ["no clusters" if part == "clusters of 1" else part for part in parts]
+        return ", ".join([f"tile of {old[1]} rows of B by {old[2]} of A", *parts])
+    if new:
+        return f"tile of {new[1]} rows of A by {new[2]} of B" + (", K split in two" if new[3] else "")
+    return ""
+
+
+def meaning(name: str, commit: str | None = None) -> str:
+    """A variant's name in words, as far as it is made of known parts; `commit` is that of its library."""
+    if name in _OLD_NAMES:
+        return _OLD_NAMES[name]
+    library, _, rest = name.rpartition("/")
+    config, *suffixes = rest.split("+")
+    parts = [_tile(config), *(_SUFFIXES.get(suffix, "") for suffix in suffixes)]
+    if library:
+        whose = {"base": "the library before the change", "prev": "the library before the change"}
+        of_commit = f"the library of commit {(commit or library)[:9]}"
+        named = commit or re.fullmatch(r"[0-9a-f]{7,}", library)
+        parts.append(whose.get(library) or (of_commit if named else f"another library, '{library}'"))
+    return "; ".join(part for part in parts if part)
+
+
+def _roles(of_run: list[dict[str, Any]], variant: str, baseline: bool) -> str:
+    roles = [
+        f"candidate of {data['number']:04d}: {data['verdict']['state']}"
+        for data in of_run
+        if data["candidate"]["variant"] == variant
+    ]
+    based = [f"{data['number']:04d}" for data in of_run if data["base"]["variant"] == variant]
+    roles += ["base of " + ", ".join(based)] if based else []
+    return "; ".join(roles) or ("baseline" if baseline else "in no round")
+
+
+def _commit_text(commit: str | None, repo_url: str | None) -> str:
+    if not commit:
+        return NO_DATA
+    return f"[{commit[:9]}]({repo_url}/commit/{commit})" if repo_url else f"`{commit[:9]}`"
+
+
+def tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:
+    """(run, sentence, Markdown table) of each run, in the order of its first round."""
+    baselines = {name: label for target in render.targets(tank).values() for name, label in target["baselines"].items()}
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for data in rounds:
+        if data["measurement"]:
+            runs.setdefault(data["measurement"]["run"], []).append(data)
+    found = []
+    for run, of_run in runs.items():
+        medians, rows = render.run_medians(tank, run), []
+        shapes = sorted(of_run[0]["measurement"]["shapes"], key=shape_key)
+        for variant in sorted(medians, key=lambda name, of=medians: geometric_mean(of[name].values())):
+            commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
+            commit, times = (commits[0] if commits else None), medians[variant]
+            cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in shapes]
+            name = baselines.get(variant) or f"`{variant}`"
+            words = "" if variant in baselines else meaning(variant, commit)
+            mean = f"{geometric_mean(times.values()):.2f}" if len(times) == len(shapes) else NO_DATA
+            role = _roles(of_run, variant, variant in baselines)
+            rows.append([name, words, role, _commit_text(commit, repo_url), *cells, mean])
+        numbers = ", ".join(f"{data['number']:04d}" for data in of_run)
+        env = tank.env(run)
+        before = "" if "program" in env else " Recorded before samples named their program, host and clock."
+        sentence = f"{env['chip']}, driver {env['driver']}; rounds {numbers}; medians in us, fastest first.{before}"
+        head = ["variant", "what it is", "role", "commit", *(s.replace("x", " ") for s in shapes), "geomean"]
+        found.append((run, sentence, table(head, rows, len(shapes) + 1)))
+    return found

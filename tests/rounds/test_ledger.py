@@ -1,0 +1,197 @@
+"""The ledger: every drop in a round, and a round in plain words."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+
+import pytest
+
+from scripts.history import data as history_data
+from scripts.history.variants import meaning
+from scripts.rounds import ledger, words
+from scripts.rounds.model import Tank, write_json
+from tests.rounds.rounds_kit import ROOT
+
+
+@pytest.fixture
+def tank(tmp_path):
+    """A copy of this repository's record, without its git."""
+    shutil.copytree(ROOT / "shark_tank", tmp_path / "shark_tank")
+    return Tank(tmp_path)
+
+
+def alter(tank, change):
+    path = tank.dir / ledger.LEDGER_FILE
+    data = json.loads(path.read_text())
+    change(data)
+    write_json(path, data)
+
+
+def test_the_ledger_of_this_repository_adds_up():
+    tank = Tank(ROOT)
+    assert ledger.problems(tank) == []
+    found = ledger.load(tank)
+    assert found.first_us == pytest.approx(139.6, abs=0.05) and found.last_us == pytest.approx(44.1, abs=0.05)
+    assert [step.number for step in found.steps][:3] == [9, 51, 10]
+    if found.open:
+        pytest.skip("a step waits for its measurement")
+    product = found.first_us
+    gaps = {after: gap for _, after, gap in found.gaps()}
+    for step in found.steps:
+        product *= step.ratio * gaps.get(step.number, 1.0)
+    assert product == pytest.approx(found.last_us, rel=1e-3)
+
+
+def test_an_adopted_round_is_a_step_or_has_a_reason(tank):
+    alter(tank, lambda data: data["elsewhere"].pop("14"))
+    assert any("round 14 was adopted; it is no step" in problem for problem in ledger.problems(tank))
+
+
+def test_a_drop_between_two_rounds_is_found(tank):
+    def forget(data):
+        data["steps"] = [step for step in data["steps"] if step["round"] not in (51, 17)]
+        data["elsewhere"] |= {"51": "x", "17": "x"}
+
+    alter(tank, forget)
+    gone = [problem for problem in ledger.problems(tank) if "in no round" in problem]
+    assert len(gone) == 2 and "between rounds 9 and 10 the time changes by -38.5%" in gone[0]
+    assert "between rounds 16 and 18" in gone[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words_of"),
+    [
+        (lambda steps: steps.append({"round": 11, "variant": "4cc87a6/auto"}), "round 11 is a step, but was rejected"),
+        (lambda steps: steps.append({"round": 77, "variant": "x/auto"}), "round 77 does not exist"),
+        (lambda steps: steps.append(steps[0]), "step 9 is used twice"),
+        (lambda steps: steps[2].update(variant="8637071/f64x128c1"), "is not of round 10's candidate"),
+    ],
+)
+def test_a_step_is_an_adopted_round_and_of_its_commit(tank, change, words_of):
+    alter(tank, lambda data: change(data["steps"]))
+    assert any(words_of in problem for problem in ledger.problems(tank))
+
+
+def test_the_table_shows_each_step_and_why_two_numbers_differ(tank):
+    text = ledger.ledger_table(tank)
+    assert "| [0024](rounds/0024-split-k-in-a-cluster/round.md) |" in text and "139.6" in text
+    sentence = ledger.why_two_numbers(tank, ledger.load(tank))
+    assert "44.4 us" in sentence and "44.1 us" in sentence and "0.6 % apart" in sentence
+    (tank.dir / ledger.LEDGER_FILE).unlink()
+    assert ledger.load(tank) is None and ledger.ledger_table(tank) == "None yet." and ledger.problems(tank) == []
+
+
+def test_one_run_of_all_steps_stands_beside_them(tank):
+    """As the run will be: each step's variant, and the newest commit twice."""
+    import gzip
+
+    run = tank.runs_dir / "h200-of-all"
+    run.mkdir()
+    named = ["e19e106/auto", *(step["variant"] for step in ledger.read(tank)["steps"]), "abc/auto", "abc/auto+again"]
+    lines = [
+        json.dumps({"shape": [1, 2, 3], "variant": name, "repeat": 0, "us": 100.0 - at})
+        for at, name in enumerate(named)
+    ]
+    (run / "samples.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    alter(tank, lambda data: data["one_run"].update(run="h200-of-all"))
+    found = ledger.load(tank)
+    assert (found.first_one_run_us, found.now_one_run_us) == pytest.approx((100.0, 90.0))
+    assert [step.one_run_us for step in found.steps] == pytest.approx([99.0 - at for at in range(9)])
+    assert "all in one run, us" in ledger.ledger_table(
+        tank
+    ) and "the newest commit, in that run" in ledger.ledger_table(tank)
+
+
+# --- plain words ------------------------------------------------------------------------------------------------
+
+
+def measured(*ratios, state="adopted", **changes):
+    shapes = {f"{m}x2x3": {"ratio": ratio} for m, ratio in enumerate(ratios, 1)}
+    mean = {"ratio": sum(ratios) / len(ratios)}
+    return {
+        "state": state,
+        "kind": "change",
+        "verdict": {"state": state},
+        "evidence": "measured:H200",
+        "measurement": {"geomean": mean, "shapes": shapes},
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (measured(0.9, 0.8, 0.7, 0.6), "Kept: 25 % faster over all shapes (10 % to 40 % faster by shape)."),
+        (measured(0.87, 1.0, 1.0, 1.0), "Kept: 3.2 % faster over all shapes (13 % faster at 1 2 3, three level)."),
+        (measured(0.9, 0.8, 1.0), "Kept: 10 % faster over all shapes (10 % to 20 % faster at two of three shapes)."),
+        (
+            measured(0.97, 1.2, state="rejected"),
+            "Not kept: 8.5 % slower over all shapes (3.0 % faster to 20 % slower by shape).",
+        ),
+        (measured(1.0, 1.0001, state="inconclusive"), "Left open: as fast over all shapes."),
+        (measured(0.9, state="superseded", superseded_by=14), "Replaced by round 0014: 10 % faster over all shapes "
+            "(10 % faster at 1 2 3)."),
+        (measured(1.0005, kind="noise-floor"), "The yardstick: one kernel timed twice differs by 0.05 %."),
+        (measured(1.0, measurement=None, verdict=None), "Not measured yet."),
+        (measured(1.0, measurement=None, evidence="simulated"), "Kept on the simulator's counts, without a time."),
+        (measured(1.0, inherited={}), "Kept: published by others, not measured here."),
+    ],
+)  # fmt: skip
+def test_a_round_in_plain_words(data, sentence):
+    assert words.plain(data) == sentence
+
+
+def test_what_a_round_changed_can_be_seen():
+    sides = {"base": {"commit": "a" * 40}, "candidate": {"commit": "b" * 40}}
+    assert words.what_changed(sides) == "What changed: `git diff aaaaaaaaa bbbbbbbbb -- submission/`."
+    one = copy.deepcopy(sides)
+    one["candidate"]["commit"] = "a" * 40
+    assert "one commit" in words.what_changed(one) and words.diff_command(one) == ""
+    assert words.what_changed({"base": {"commit": None}, "candidate": {"commit": None}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("auto", "the library's own choice of tile"),
+        ("base/auto", "the library's own choice of tile; the library before the change"),
+        ("8637071/auto", "the library's own choice of tile; the library of commit 8637071"),
+        ("f64x128c4s2", "tile of 64 rows of B by 128 of A, clusters of 4, 2 stages"),
+        ("f64x128c1k2", "tile of 64 rows of B by 128 of A, no clusters, K split in 2"),
+        ("m256n64k2", "tile of 256 rows of A by 64 of B, K split in two"),
+        ("auto+plain", "the library's own choice of tile; launched without dependent launch"),
+        ("whole/auto", "the library's own choice of tile; another library, 'whole'"),
+    ],
+)
+def test_the_name_of_a_variant_is_explained(name, text):
+    assert meaning(name) == text
+    if name == "whole/auto":
+        assert meaning(name, "0123456789abc") == "the library's own choice of tile; the library of commit 012345678"
+
+
+def test_every_variant_of_this_record_has_a_meaning():
+    tank = Tank(ROOT)
+    runs = {data["measurement"]["run"] for data in tank.all() if data["measurement"]}
+    named = {name for run in runs for variants in tank.samples(run).values() for name in variants}
+    baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton"}
+    assert {name for name in named - baselines if not meaning(name)} == set()
+
+
+# --- the order of commits ---------------------------------------------------------------------------------------
+
+
+def test_rounds_stand_in_the_order_of_their_commits():
+    tank = Tank(ROOT)
+    order = [data["number"] for data in history_data.by_commit(tank, tank.all()) if data["base"]["commit"]]
+    assert order[0] == 9 and order.index(24) < order.index(23)  # 23 builds on 24
+    if 51 in order:
+        assert order.index(9) < order.index(51) < order.index(10)
+
+
+def test_without_git_the_order_is_the_one_noted(tank):
+    assert not tank.has_history()
+    noted = history_data.commit_times(tank)
+    assert noted == history_data.commit_times(Tank(ROOT)) and len(noted) > 20
+    own = [data["number"] for data in history_data.by_commit(Tank(ROOT), tank.all())]
+    assert [data["number"] for data in history_data.by_commit(tank, tank.all())] == own
