@@ -149,6 +149,16 @@ def time_text(us: float) -> str:
     return f"{us:.3g} s" if float(f"{us:.3g}") < 1000 else f"{us:.0f} s"
 
 
+def clock_text(results: Sequence[Result]) -> str:
+    """How far the times are the harness's own."""
+    tolerances = [result.tolerance_us for result in results if result.tolerance_us is not None]
+    if not tolerances:
+        return ""
+    doubted = sum(result.doubted for result in results)
+    text = f"clock: a claimed time stands within {time_text(max(tolerances))} a call of the harness's own"
+    return text + (f"; {doubted} rounds' claims did not" if doubted else "")
+
+
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     """A line a benchmark with its time against the chip's speed of light, and the geometric mean."""
     rows = []
@@ -175,6 +185,8 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     print_table(f"{chip_name}: median time of a call, distinct inputs in rotation", header, rows)
     checked = sum(result.checked for result in results)
     print(f"each round: all inputs back to back, with contents never seen before; {checked} outputs checked")
+    if told := clock_text(passed):
+        print(told)
     bases = {floor.basis for result in results if (floor := chip.speed_of_light(result.case.shape, chip_name))}
     print("speed of light: " + ("; ".join(sorted(bases)) if bases else "not known for this chip"))
     wild = [result for result in passed if relative_spread(result.rounds_us) > WORTHLESS_SPREAD]

@@ -31,6 +31,7 @@ NULL_ROUNDS_WARMING_UP = 2
 NULL_SEED = 0  # of inputs that no one looks at
 # A round with real calls may cost this much more than null rounds did: caches are cold, threads wait actively.
 TOLERANCE_OF_NULL = 1.5
+ENOUGH_STANDING = 3  # rounds
 # A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
 BLATANT = 2.0
 
@@ -155,8 +156,8 @@ def tolerance_us(null_overheads_us: Sequence[float]) -> float:
 
 
 class Timings:
-    """The timed rounds of a case. Those whose claims do not stand are left out while most stand; where they do not, the
-    parent's clock counts for all."""
+    """The timed rounds of a case. Only those whose claims stand count, if there are enough of them (a busy machine
+    delays the others); else the parent's clock counts, for all."""
 
     def __init__(self, inputs: int, tolerance_us: float) -> None:
         self._inputs, self._tolerance_us = inputs, tolerance_us
@@ -184,8 +185,8 @@ class Timings:
 
     def rounds_us(self) -> list[float]:
         """The mean time of a call in each round that counts."""
-        most_stand = self.doubted * 2 <= self.count
-        counting = [made for made in self._rounds if not most_stand or made.stands(self._tolerance_us)]
+        standing = [made for made in self._rounds if made.stands(self._tolerance_us)]
+        counting = standing if len(standing) >= ENOUGH_STANDING else self._rounds
         return [made.counted_us(self._tolerance_us) / self._inputs for made in counting]
 
     def lie(self) -> str | None:

@@ -1,8 +1,8 @@
 """Canaries: parts of the inputs that are wrong until everything else is in place and the cache is flushed.
 
-What a submission computes from the inputs before that is wrong in every element of the output: each row of A has one
-segment of wrong codes, and so have some rows of B1 and B2, so that converted weights are wrong as well. No one can
-tell where without reading everything again. They are few, so that they leave the cache cold: some 16 KB an input.
+What a submission computes from the inputs before that is wrong in nearly every element of the output: each row of A
+has one segment of wrong codes, and so have some rows of B1 and B2, so that converted weights are wrong as well. No one
+can tell where without reading everything again. They are few, so that they leave the cache cold: some 16 KB an input.
 """
 
 from __future__ import annotations

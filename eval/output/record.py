@@ -34,6 +34,8 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
         "mean_us": fmean(result.rounds_us) if result.rounds_us else None,
         "relative_spread": relative_spread(result.rounds_us) if result.rounds_us else None,
         "single_us": result.single_us,
+        "tolerance_us": result.tolerance_us,
+        "doubted_rounds": result.doubted,
         "sm_clock_mhz": result.clock_mhz,
         "speed_of_light_us": floor.us if floor else None,
         "speed_of_light_basis": floor.basis if floor else None,

@@ -1,4 +1,9 @@
-"""The harness on a GPU: an honest submission passes, work the timer cannot see is caught. Skipped without one."""
+"""The harness on a GPU: an honest submission passes with its own time, cheats are caught. Skipped without one.
+
+    python -m pytest -q -rA tests/eval/test_eval_cuda.py
+
+prints what was measured as well: overheads of null rounds, claims and the parent's own times.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from eval import chip
 from eval.cases import parse_case
-from eval.supervisor import Limits, run_benchmark, run_profile
+from eval.lending.canaries import Canaries
+from eval.lending.cuda_runtime import Runtime
+from eval.lending.layout import Layout
+from eval.session import Session, tolerance_us
+from eval.supervisor import Limits, run_benchmark, run_profile, run_test
+from reference.reference import check_implementation, check_with_rounding, generate_input
 
 SUBMISSIONS = Path(__file__).resolve().parents[1] / "adversarial"
 CASE = parse_case("m: 256; n: 512; k: 1024; l: 1; seed: 1111")
@@ -18,37 +29,120 @@ LIMITS = Limits(timing_s=0.5, wall_s=5.0, inputs=8, singles=4)
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def benchmark(submission):
-    return run_benchmark(SUBMISSIONS / f"{submission}.py", CASE, torch.device("cuda", 0), LIMITS)
+def gpu():
+    return torch.device("cuda", 0)
+
+
+def told(result):
+    """Everything a result holds that helps to see what went wrong."""
+    return (
+        f"error {result.error!r}; rounds {[round(us, 1) for us in result.rounds_us]} us; singles "
+        f"{[round(us, 1) for us in result.single_us]} us; tolerance {result.tolerance_us} us a call; doubted "
+        f"{result.doubted}; checked {result.checked}; printed {result.printed[-2000:]!r}"
+    )
+
+
+def benchmark(submission, case=CASE, limits=LIMITS):
+    result = run_benchmark(SUBMISSIONS / f"{submission}.py", case, gpu(), limits)
+    print(submission, told(result))
+    return result
 
 
 def test_an_honest_submission_passes_and_is_timed():
     result = benchmark("honest/honest")
-    assert result.passed, result.error
+    assert result.passed, told(result)
     assert result.inputs == LIMITS.inputs
     assert len(result.single_us) == LIMITS.singles
     assert 1 < min(result.rounds_us) < 1e5
+    assert result.doubted * 2 <= len(result.rounds_us), told(result)
 
 
-@pytest.mark.parametrize(
-    ("submission", "reason"),
-    [
-        ("cheating_cuda/other_queue", "wrong result|changed after the call|was busy for .* after the default queue"),
-        ("cheating_cuda/changes_queue", "another queue the current one"),
-        ("cheating_cuda/patches_events", "the submission replaced .*elapsed_time"),
-        ("cheating_results/cached_by_pointer", "wrong result"),
-        ("wrong/modifies_inputs", "the submission modified its inputs"),
-        ("wrong/shares_output", "shares memory with the output of an earlier call"),
-        ("cheating_results/wrong_later", "wrong result"),
-    ],
-)
+def test_a_test_passes():
+    result = run_test(SUBMISSIONS / "honest/honest.py", CASE, gpu(), LIMITS)
+    assert result.passed, told(result)
+
+
+CAUGHT = [
+    ("cheating_cuda/other_queue", "wrong result|changed after the call|was busy for .* after the default queue"),
+    ("cheating_cuda/changes_queue", "another queue the current one|wrong result"),
+    ("cheating_cuda/patches_events", "the submission replaced .*elapsed_time"),
+    ("cheating_cuda/shaves_time", "the worker's clock shows .* ms for calls that took"),
+    ("cheating_cuda/starts_late", "the worker's clock shows .* ms for calls that took|which no .* can beat"),
+    ("cheating_cuda/computes_in_the_gap", "wrong result"),
+    ("cheating_cuda/computes_when_hooked", "wrong result"),
+    ("cheating_cuda/converts_weights_in_the_gap", "wrong result"),
+    ("cheating_clock/turns_clock_back", "garbled.*a time of -1 us"),
+    ("cheating_clock/moves_clock", "the submission replaced Core.round"),
+    ("cheating_results/cached_by_pointer", "wrong result"),
+    ("wrong/modifies_inputs", "the submission modified its inputs"),
+    ("wrong/shares_output", "shares memory with the output of an earlier call"),
+    ("cheating_results/wrong_later", "wrong result"),
+    ("cheating_results/zeroes_one_of_three", "wrong result"),
+    ("cheating_harness/done_too_early", "garbled.*'done' where '(ok|ready)' was due"),
+    ("cheating_harness/computes_on_return", "wrong result .* got 0"),
+    ("cheating_harness/reads_ahead", "wrong result"),
+]
+
+
+@pytest.mark.parametrize(("submission", "reason"), CAUGHT, ids=[name for name, _ in CAUGHT])
 def test_a_cheat_is_caught(submission, reason):
     result = benchmark(submission)
-    assert not result.passed
-    assert re.search(reason, result.error), result.error
+    assert not result.passed, told(result)
+    assert re.search(reason, result.error), told(result)
+
+
+def test_every_cheat_of_cuda_has_its_verdict():
+    named = {name for name, _ in CAUGHT if name.startswith("cheating_cuda/")}
+    assert named == {f"cheating_cuda/{path.stem}" for path in (SUBMISSIONS / "cheating_cuda").glob("*.py")}
 
 
 def test_profile_shows_kernels():
-    result = run_profile(SUBMISSIONS / "honest/honest.py", CASE, torch.device("cuda", 0), LIMITS)
-    assert result.passed, result.error
+    result = run_profile(SUBMISSIONS / "honest/honest.py", CASE, gpu(), LIMITS)
+    assert result.passed, told(result)
     assert "CUDA" in result.report
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_what_null_rounds_cost_and_how_well_claims_are_borne_out(count):
+    case = parse_case("m: 256; n: 4096; k: 7168; l: 1; seed: 1111")
+    with Session(SUBMISSIONS / "honest/honest.py", case, gpu(), count, 120) as session:
+        null = session.null_overheads_us(count)
+        session.load()
+        session.round([1111] * count, check_implementation, "check")
+        rounds = [session.round(list(range(count)), check_with_rounding, "round")[0] for _ in range(5)]
+    print(f"{count} calls: null rounds cost {[round(us, 1) for us in null]} us, tolerance {tolerance_us(null):.1f} us")
+    for made in rounds:
+        print(
+            f"  claimed {made.claimed_us:.1f}, parent {made.span_us:.1f}, beside {made.span_us - made.claimed_us:.1f}"
+        )
+    assert all(made.claimed_us < made.span_us for made in rounds)
+    assert sum(made.stands(tolerance_us(null)) for made in rounds) >= 3
+
+
+def test_a_canary_spoils_every_element_of_the_output():
+    shape = (256, 512, 7168, 1)
+    layout = Layout(shape)
+    memory = torch.empty(layout.input_bytes, dtype=torch.uint8, device=gpu())
+    inputs = layout.input(memory, 0)
+    data = generate_input(*shape, 5, device=gpu())
+    for place, tensor in zip(inputs, data, strict=False):
+        place.view(torch.uint8).copy_(tensor.view(torch.uint8))
+    whole = memory.clone()
+    canaries = Canaries(layout, memory, 1)
+    changed = (memory != whole).sum().item()
+    print(f"{changed} of {memory.numel()} bytes differ")
+    assert 0 < changed < 0.01 * memory.numel()
+    canaries.complete(memory)
+    assert torch.equal(memory, whole)
+
+
+def test_the_floor_of_this_chip_is_below_its_speed_of_light():
+    found = chip.attributes(gpu())
+    runtime = Runtime()
+    print(found, {number: runtime.attribute(number, 0) for number in (13, 16, 36, 37, 38, 75, 76)})
+    shape = (256, 4096, 7168, 1)
+    floor, light = chip.impossible_us(shape, found), chip.speed_of_light(shape, found.name)
+    print(f"floor {floor:.2f} us, speed of light {light}")
+    assert floor > 0
+    if light is not None:
+        assert 0.5 * light.us < floor <= light.us

@@ -264,7 +264,8 @@ TRUE, SHAVED, FALSE = (100.0, 105.0), (60.0, 105.0), (40.0, 105.0)
     ("rounds", "counting", "doubted", "lies"),
     [
         ([TRUE] * 3, [50.0] * 3, 0, False),
-        ([TRUE, SHAVED, TRUE], [50.0] * 2, 1, False),
+        ([TRUE, SHAVED, TRUE], [50.0, 47.5, 50.0], 1, False),
+        ([SHAVED, TRUE, SHAVED, TRUE, SHAVED, TRUE, FALSE], [50.0] * 3, 4, False),
         ([TRUE, SHAVED, SHAVED], [50.0, 47.5, 47.5], 2, False),
         ([SHAVED] * 3, [47.5] * 3, 3, False),
         ([SHAVED, FALSE, FALSE], [47.5] * 3, 3, False),

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from reference.reference import ref_kernel
-from scripts.bench import baselines, compare, cpu, host, provenance
+from scripts.bench import baselines, compare, cpu, cublas_submission, harness_ratio, host, provenance
 from scripts.rounds import origin
 
 SHAPE = (40, 72, 128)
@@ -457,3 +457,28 @@ def test_a_sample_is_the_mean_of_its_calls(monkeypatch):
     clock = iter([1_000_000, 3_500_000])
     monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(clock))
     assert cpu.timed_ms(lambda: called.clear()) == 2.5 and called == []
+
+
+# --- two harnesses ------------------------------------------------------------------------------------
+
+
+def judged(harness, submission, *times_us):
+    common = {"shape": "1 2 64", "rounds_us": [], "single_us": [7.0], "tolerance_us": 0.5, "doubted_rounds": 1}
+    return [{"harness": harness, "submission": submission, "median_us": us, **common} for us in times_us]
+
+
+@pytest.mark.parametrize(("new_us", "within"), [((10.0, 10.1, 9.9), True), ((10.3, 10.2, 10.3), False)])
+def test_times_of_two_harnesses_are_set_against_each_other(new_us, within):
+    found = [
+        *judged("old", "ours", 10.0, 10.0, 10.0), *judged("new", "ours", *new_us),
+        *judged("old", "cuBLAS", 20.0), *judged("new", "cuBLAS", 20.0),
+    ]  # fmt: skip
+    rows, all_within = harness_ratio.rows_of(found)
+    assert all_within == within
+    assert [row[0] for row in rows] == ["ours 1 2 64", "cuBLAS 1 2 64"]
+    assert rows[1] == ["cuBLAS 1 2 64", "20.00", "20.00", "1.0000", "1.0000 to 1.0000", "7.0 / 7.0", "0.50", "1"]
+
+
+def test_the_cublas_submission_is_right(problem, wants):
+    for data, want in zip(problem.data, wants, strict=True):
+        assert torch.equal(cublas_submission.custom_kernel(data), want)

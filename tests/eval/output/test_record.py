@@ -31,6 +31,7 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
     submission.write_text("pass")
     first = Result(CASE, rounds_us=[10.0, 20.0, 60.0], single_us=[1.5, 2.5], inputs=50, checked=7)
     first.clock_mhz, first.printed, first.seconds, first.worst_error = 1500.0, "hello", 4.5, 0.25
+    first.tolerance_us, first.doubted = 0.25, 1
     first.backend, first.sandbox, first.libraries = "hopper", "all of it", [Library("libx.so", "00ff")]
     other = Result(parse_case("m: 3; n: 4; k: 64; l: 2; seed: 9"), rounds_us=[5.0], inputs=1, checked=2)
     found = record.run_record("benchmark", submission, torch.device("cuda", 1), "board", [first, other], 2)
@@ -71,6 +72,8 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
         "mean_us": pytest.approx(30.0),
         "relative_spread": pytest.approx(25 / 2 / 20),
         "single_us": [1.5, 2.5],
+        "tolerance_us": 0.25,
+        "doubted_rounds": 1,
         "sm_clock_mhz": 1500.0,
         "speed_of_light_us": 4.708,
         "speed_of_light_basis": "published with the task",

@@ -142,6 +142,16 @@ def test_a_benchmarks_row_by_hand(capsys):
     assert len(lines) == 10
 
 
+@pytest.mark.parametrize(("doubted", "more"), [((0, 0), ""), ((1, 2), "; 3 rounds' claims did not")])
+def test_how_far_a_claim_is_believed_is_told(capsys, doubted, more):
+    results = [
+        Result(CASE, rounds_us=ROUNDS, inputs=1, tolerance_us=us, doubted=n)
+        for us, n in zip((2.5, 1500.0), doubted, strict=True)
+    ]
+    text = "clock: a claimed time stands within 1.5 ms a call of the harness's own"
+    assert text + more in rows_of(capsys, results, "some CPU")
+
+
 def test_times_that_lie_close_together_need_no_warning(capsys):
     lines = rows_of(capsys, [Result(CASE, rounds_us=[10.0, 11.0, 12.0], inputs=1)], "some CPU")
     assert not any("WARNING" in line for line in lines)
