@@ -37,8 +37,11 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
     }
     FOR_LANES(rest, targets) {
         struct destination *destination = &load->destination[load->destinations++];
-        destination->cta = &run->cluster->ctas[LANE(rest)];
-        destination->offset = offset;
+        uint64_t place = (to & RANK_MASK) | (uint64_t)LANE(rest) << RANK_SHIFT;
+        destination->cta = shared_cta(run, place, bytes, align, lane, false, &destination->offset);
+        if (destination->cta == NULL) {
+            return false;
+        }
         destination->barrier = signalled(run, barrier, destination->cta, lane, multicast, cta_group);
         if (destination->barrier == NULL) {
             return false;
@@ -54,6 +57,7 @@ void record_destinations(struct run *run, const struct load *load, uint32_t span
         const struct destination *destination = &load->destination[i];
         struct epoch epoch = mbarrier_epoch(run, destination->barrier);
         phase_needs(run, destination->barrier);
+        remote_note(run, destination->barrier->cta, &epoch);
         (void)hazard_range(run, destination->cta, destination->offset, span, ACCESS_WRITE | ACCESS_ASYNC,
                            &epoch);
     }

@@ -141,6 +141,10 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
         return NULL;
     }
     if (run->launch->checks) {
+        if (!async) { /* who issues an operation says until when it signals */
+            struct epoch epoch = warp_epoch(run, run->mask);
+            remote_note(run, cta, &epoch);
+        }
         /* PTX ISA, fence.mbarrier_init: a relaxed arrive on the cluster barrier is enough after it. */
         bool by_cluster = b->fenced && run->cluster->cluster_generation > b->fence_generation;
         if (run->warp->clock->acquired[b->init_warp] < b->init_time && !by_cluster) {

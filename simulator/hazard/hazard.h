@@ -87,6 +87,20 @@ struct epoch {
 };
 /* The epoch of the running warp's own accesses by the lanes of a mask. */
 struct epoch warp_epoch(const struct run *run, uint32_t mask);
+/* ---- other CTAs of the cluster that may end (hazard/lifetime.c) ---- */
+
+struct remote_uses;
+void remote_make(struct cta *cta); /* sets cta->remote; only with checks, and where a cluster has several CTAs */
+void remote_reset(struct cta *cta);
+void remote_free(struct remote_uses *remote);
+/* The running warp reaches into another CTA of the cluster, until the epoch. */
+void remote_note(const struct run *run, const struct cta *target, const struct epoch *epoch);
+/* The running warp's last lanes end, and then perhaps its CTA. */
+void remote_warp_ends(struct run *run);
+void remote_cta_ends(struct run *run);
+
+/* ---- the shadow record ---- */
+
 /* A range, with an epoch at another index than the warp's own: what an asynchronous operation will do. */
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct epoch *epoch);

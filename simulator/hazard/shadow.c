@@ -306,6 +306,7 @@ static void check_granule(struct run *run, struct shadow *shadow, struct granule
 
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct epoch *epoch) {
+    remote_note(run, cta, epoch);
     for (uint32_t at = offset, end = offset + bytes; at < end;) {
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
@@ -320,6 +321,7 @@ void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, 
                      const struct epoch *epoch) {
     static const struct touch whole = {(1u << GRANULE) - 1, ALL_SEVERAL};
     struct granule *granules = cta->shadow->granules;
+    remote_note(run, cta, epoch);
     for (uint32_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
             __builtin_prefetch(&granules[offsets[i + AHEAD] >> GRANULE_SHIFT], 1);
@@ -343,6 +345,7 @@ static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
 enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
                        uint32_t bytes, unsigned flags) {
     struct epoch epoch = warp_epoch(run, mask);
+    remote_note(run, cta, &epoch);
     uint32_t last = UINT32_MAX;
     struct touch touch = {.bytes = 0};
     if (bytes > GRANULE || (flags & ACCESS_MIXED)) {

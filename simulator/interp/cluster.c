@@ -36,6 +36,9 @@ static void make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
     if (launch->checks) {
         shadow_make(cta);
     }
+    if (launch->checks && cluster->nctas > 1) {
+        remote_make(cta);
+    }
     for (uint32_t i = 0; i < cta->nwarps; i++) {
         struct warp *warp = &cta->warps[i];
         warp->cta = cta;
@@ -82,6 +85,7 @@ void cluster_free(struct cluster *cluster) {
         mbarriers_free(cta->mbarriers);
         warpgroups_free(cta->warpgroups);
         shadow_free(cta->shadow);
+        remote_free(cta->remote);
         tensor_free(cta);
     }
     clocks_free(cluster);
@@ -250,6 +254,9 @@ static void start_cta(struct cta *cta) {
     warpgroups_reset(cta->warpgroups, (cta->nwarps + 3) / 4);
     if (cta->shadow != NULL) {
         shadow_reset(cta->shadow);
+    }
+    if (cta->remote != NULL) {
+        remote_reset(cta);
     }
     for (uint32_t i = 0; i < cta->nwarps; i++) {
         start_warp(&cta->warps[i]);

@@ -125,6 +125,7 @@ struct cta {
     struct named_barrier bars[NAMED_BARRIERS];
     struct mbarriers *mbarriers;
     struct shadow *shadow;
+    struct remote_uses *remote; /* by other CTAs of the cluster; NULL without checks, or without others */
     struct warpgroup *warpgroups;
     uint32_t registers[MAX_WARPS / 4], registers_known; /* setmaxnreg, by warpgroup */
     void *tensor;                                       /* TMEM and what else tcgen05 keeps: isa/tcgen05 */

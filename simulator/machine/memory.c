@@ -77,6 +77,11 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
                          rank);
         return NULL;
     }
+    if (cta != run->cta && cta->live_threads == 0) {
+        (void)sim_report(run, SIM_ERROR, "cta-exited", lane,
+                         "reaches into CTA rank %u of the cluster, which has ended", rank);
+        return NULL;
+    }
     if (at < SHARED_RESERVED || at > cta->shared_bytes || bytes > cta->shared_bytes - at) {
         (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
                          "%u bytes at shared address %#x; the CTA's shared memory is %#x to %#x", bytes, at,

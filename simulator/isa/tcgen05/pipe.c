@@ -327,8 +327,10 @@ static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t m
                 return FAIL;
             }
             struct tmem_use use = {USE_SHIFT, true, true, 0, warp->pipe.clock_index, warp->pipe.epoch};
+            struct epoch epoch = pipe_epoch(run, warp);
             for (int i = 0; i < s.count; i++) {
                 use_region(run, s.ctas[i], &region, &use);
+                remote_note(run, s.ctas[i], &epoch);
             }
         }
         struct async_op *op = async_new(run, &shift_kind, lane, sizeof s, 0);
@@ -395,6 +397,10 @@ static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t 
             c.clock = clock_make(run->cluster);
             clock_join(run->cluster, c.clock, run->warp->clock);
             clock_forget_own(run, c.clock);
+            struct epoch epoch = pipe_epoch(run, warp); /* it arrives when the operations before it are over */
+            for (uint32_t i = 0; i < c.count; i++) {
+                remote_note(run, c.barriers[i]->cta, &epoch);
+            }
             c.clock->acquired[warp->pipe.clock_index] = warp->pipe.epoch++;
         }
         struct async_op *op = async_new(run, &commit_kind, lane, sizeof c, 0);

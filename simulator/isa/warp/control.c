@@ -139,6 +139,10 @@ static void end_lanes(struct run *run, uint32_t mask) {
     }
     if (warp->live == 0) {
         groups_at_end(run);
+        remote_warp_ends(run);
+    }
+    if (run->cta->live_threads == 0) {
+        remote_cta_ends(run);
     }
 }
 

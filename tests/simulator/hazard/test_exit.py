@@ -1,0 +1,110 @@
+"""A CTA of a cluster that may have ended when another one reaches into it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scripts.common.ptxsim import HEADER
+from tests.simulator.sim_kit import MODES, Sim
+
+SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+BEGIN = (
+    ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>;\n"
+    ".shared .align 128 .b8 cell[1024]; .shared .align 8 .b8 bar[8]; .shared .align 4 .b32 slot;\n"
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; mov.u32 %r3, bar; mov.u32 %r4, %cluster_ctarank; mov.u32 %r7, 7;\n"
+    "setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0; and.pred %p3, %p1, %p2; ld.param.u64 %rd1, [p];\n"
+    "mapa.shared::cluster.u32 %r5, %r2, 1; mapa.shared::cluster.u32 %r6, %r3, 1;\n"
+    "@%p1 mbarrier.init.shared.b64 [%r3], 1; @%p1 fence.mbarrier_init.release.cluster;\n"
+    "@%p1 st.shared.v4.u32 [%r2], {%r7, %r7, %r7, %r7}; @%p1 fence.proxy.async;\n" + SYNC + "\n"
+)
+AT_RANK_1 = "setp.ne.u32 %p5, %r4, 0; and.pred %p5, %p5, %p1; mov.u32 %r8, 16;" + (
+    "@%p5 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r8;"
+)
+EXPECT = "mov.u32 %r8, 16; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r8;"
+TRY = "TRY: mbarrier.try_wait.parity.shared.b64 %p4, [%r3], 0; @!%p4 bra TRY;"
+NOT_RANK_0 = "@%p2 bra END; " + TRY + " END:"
+RANK_0 = "@!%p2 bra END; " + TRY + " END:"
+MULTICAST = (
+    "mov.b16 %rs1, 3; @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    " [%r2+512], [%rd1], 16, [%r3], %rs1; //HERE\n"
+)
+# By CTA rank 0: the access, and what CTA 1 has to do before it ends.
+ACCESSES = {
+    "a load": ("@%p3 ld.shared::cluster.u32 %r9, [%r5]; //HERE", SYNC),
+    "a store": ("@%p3 st.shared::cluster.u32 [%r5+64], %r7; //HERE", SYNC),
+    "an atomic": ("@%p3 atom.shared::cluster.add.u32 %r9, [%r5], 1; //HERE", SYNC),
+    "an arrival": ("@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6]; //HERE", NOT_RANK_0),
+    "an arrival, waited for by a cluster barrier": (
+        "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6]; //HERE",
+        SYNC,
+    ),
+    "a load, before a relaxed cluster barrier": (
+        "@%p3 ld.shared::cluster.u32 %r9, [%r5]; //HERE",
+        SYNC.replace("arrive", "arrive.relaxed"),
+    ),
+    "st.async": (
+        AT_RANK_1 + "@%p3 st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%r5+512],"
+        " {%r7, %r7, %r7, %r7}, [%r6]; //HERE",
+        NOT_RANK_0,
+    ),
+    "a copy from shared memory": (
+        AT_RANK_1 + "@%p3 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+        " [%r5+512], [%r2], 16, [%r6]; //HERE",
+        NOT_RANK_0,
+    ),
+    "a multicast copy": (EXPECT + MULTICAST + RANK_0, NOT_RANK_0.replace("TRY", "OVER").replace("END", "DONE")),
+}
+# st.async and copies that nobody waits for end as wrong counts in CTA 0 or in random orders, too.
+ALSO = {"tx-count", "no-mbarrier", "deadlock"}
+
+
+def run(name: str, mended: bool, mode: str) -> tuple[Sim, str]:
+    access, mend = ACCESSES[name]
+    text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN + access + "\n"
+    text += (mend if mended else "") + "\nret;\n}\n"
+    sim = Sim(text, mode)
+    sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2)
+    return sim, text
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ACCESSES)
+def test_a_cta_waits_for_what_others_do_to_it_before_it_ends(name, mode):
+    sim, _ = run(name, True, mode)
+    assert sim.verdict == "clean", sim.findings
+    sim, text = run(name, False, mode)
+    assert sim.verdict == "error", sim.findings
+    assert "cta-exited" in sim.kinds, sim.findings
+    assert sim.kinds <= ALSO | {"cta-exited"}, sim.findings
+    finding = next(f for f in sim.findings if f["kind"] == "cta-exited")
+    assert text.splitlines()[finding["ptx_line"] - 1].endswith("//HERE"), finding
+    assert finding["cta"][0] == 0
+
+
+TENSOR = (
+    "setp.ge.u32 %p4, %r1, 32; @%p4 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;"
+    " A: bar.sync 0; ld.shared.u32 %r9, [slot]; mov.b16 %rs1, 2;\n"
+    "@%p3 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r3], %rs1; //HERE"
+    "\n@%p4 bra B; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 32; B:\n"
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_commit_to_a_cta_that_has_not_waited_for_it(mode):
+    for mend, kinds in ((NOT_RANK_0, set()), ("", {"cta-exited"})):
+        text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n"
+        sim = Sim(text + BEGIN + TENSOR + mend + "\nret;\n}\n", mode)
+        sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
+        assert sim.kinds == kinds, sim.findings
+
+
+def test_the_end_of_some_threads_is_not_that_of_their_cta():
+    """CTA 1's second warp ends at once; its first one waits."""
+    text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN.replace(SYNC, "")
+    text += "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; setp.ge.u32 %p5, %r1, 32; @%p5 exit;\n"
+    text += "@%p3 ld.shared::cluster.u32 %r9, [%r5];\n" + SYNC + "\nret;\n}\n"
+    for mode in MODES:
+        sim = Sim(text, mode)
+        sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
+        assert sim.verdict == "clean", sim.findings
