@@ -57,7 +57,7 @@ struct sim_options {
     int threads;               /* 0: one for each core */
     int no_checks;             /* no happens-before checks: execution only */
     unsigned sms;              /* what %nsmid and the occupancy of the CUDA runtime shim say; 0: 132 or 148 */
-    uint64_t max_instructions; /* of a warp in a launch; 0: 2^40 */
+    uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
 };
 
 struct sim_finding {
@@ -123,6 +123,7 @@ SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const cha
 SIM_API int sim_unregister(struct sim *sim, void *address);
 SIM_API int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
+SIM_API int sim_fill(struct sim *sim, void *to, int value, size_t bytes); /* memset */
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
@@ -134,6 +135,13 @@ SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);
 SIM_API const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
+/* How often a verdict was found in all, listed or not; how many of all were not listed: the list has 1000
+ * places, and errors take those of reviews. */
+SIM_API uint64_t sim_finding_times(const struct sim *sim, enum sim_verdict verdict);
+SIM_API uint64_t sim_findings_unlisted(const struct sim *sim);
+/* Whether a launch that ran had an error or was incomplete, listed or not; a launch that was refused has not
+ * run. */
+SIM_API bool sim_run_failed(const struct sim *sim);
 SIM_API void sim_clear_findings(struct sim *sim);
 SIM_API void sim_print_findings(const struct sim *sim, FILE *to);
 SIM_API const char *sim_verdict_name(enum sim_verdict verdict);

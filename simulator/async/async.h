@@ -62,13 +62,12 @@ struct looked {
 };
 
 struct mbarrier {
-    bool valid, fenced; /* its initialisation is visible to the async proxy */
+    bool valid;
     uint32_t offset;
     uint32_t expected, pending, phase; /* phase: how many are complete */
     int64_t tx;
     uint32_t clock_index;
     uint32_t init_warp, init_time;
-    uint32_t init_generation, fence_generation; /* of the cluster barrier, at the init and at its fence */
     const struct insn *init_insn, *last_insn;
     struct clockv *gathered, *released;
     struct cta *cta;

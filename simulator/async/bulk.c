@@ -91,7 +91,7 @@ static void round_elements(const struct sim_tensor_map *map, uint8_t *row, uint3
 
 static void load_read(struct async_op *op) {
     const struct load *load = op->payload;
-    uint8_t packed[1024];
+    uint8_t packed[MAX_ROW_BYTES];
     if (!load->tensor) {
         const uint8_t *from = load->from_cta != NULL ? load->from_cta->shared + load->from
                                                      : (const uint8_t *)(uintptr_t)load->from;
@@ -224,7 +224,7 @@ static void put_global(const struct store *store, uint8_t *to, const uint8_t *fr
 
 static void store_write(struct async_op *op) {
     const struct store *store = op->payload;
-    uint8_t packed[1024];
+    uint8_t packed[MAX_ROW_BYTES];
     if (!store->tensor) {
         put_global(store, (uint8_t *)(uintptr_t)store->to, op->data, store->bytes);
         return;

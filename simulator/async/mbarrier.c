@@ -36,24 +36,9 @@ void mbarriers_free(struct mbarriers *all) {
     }
 }
 
-/* Whoever has acquired the initialisation of a barrier may fence it. */
-static void fence_barriers(struct cluster *cluster, const struct warp *warp) {
-    for (uint32_t i = 0; i < cluster->nctas; i++) {
-        struct mbarriers *all = cluster->ctas[i].mbarriers;
-        for (uint32_t j = 0; j < all->count; j++) {
-            const struct mbarrier *b = &all->barriers[j];
-            if (!b->fenced && warp->clock->acquired[b->init_warp] >= b->init_time) {
-                all->barriers[j].fenced = true;
-                all->barriers[j].fence_generation = cluster->cluster_generation;
-            }
-        }
-    }
-}
-
 void fence_proxy_async(struct run *run) {
     if (run->launch->checks) {
         clock_fence_async(run->cluster, run->warp->clock);
-        fence_barriers(run->cluster, run->warp);
         warp_tick(run->warp);
     }
 }
@@ -104,7 +89,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     }
     struct mbarrier *b = &all->barriers[number - 1];
     b->valid = true;
-    b->fenced = b->awaits_async = false;
+    b->awaits_async = false;
     b->first_phase = b->phase = b->phase + (b->phase & 1); /* parities start anew */
     memset(b->looked, 0, sizeof b->looked);
     b->offset = offset;
@@ -113,7 +98,6 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     b->cta = cta;
     b->init_insn = b->last_insn = run->insn;
     b->init_warp = run->warp->number;
-    b->init_generation = run->cluster->cluster_generation;
     if (run->launch->checks) {
         b->init_time = run->warp->clock->acquired[run->warp->number];
         if (b->gathered == NULL) {
@@ -121,10 +105,34 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
             b->released = clock_make(run->cluster);
         }
         /* The phase numbers go on after inval and a new init: epochs of the old life stay in the past. */
-    } else {
-        b->fenced = true;
     }
     return NEXT;
+}
+
+/* Whether the running warp may use a barrier is a matter of what its clock knows of the initialisation. */
+static void check_init(struct run *run, const struct mbarrier *b, int lane, bool async) {
+    const struct clockv *clock = run->warp->clock;
+    uint32_t who = b->init_warp, when = b->init_time;
+    bool fenced = clock->inits[who] >= when; /* PTX ISA, fence.mbarrier_init: then a relaxed signal is enough */
+    if (clock->acquired[who] < when && !fenced) {
+        /* CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster barrier. */
+        bool relaxed = clock->causal[who] >= when;
+        sim_note(run->launch, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", run->cta,
+                 (int)run->warp->index, lane, run->insn, b->init_insn,
+                 relaxed ? "uses an mbarrier with only a relaxed signal after its initialisation, and no "
+                           "fence.mbarrier_init by the thread that initialised it"
+                         : "uses an mbarrier without a synchronisation with the thread that initialised it");
+    }
+    if (async && !fenced && clock->async[who] < when) {
+        /* Triton has a barrier of the CTA and no fence, and its kernels run. */
+        bool met = clock->met[who] >= when;
+        sim_note(run->launch, met ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", run->cta,
+                 (int)run->warp->index, lane, run->insn, b->init_insn,
+                 met ? "an asynchronous operation signals an mbarrier whose initialisation was followed by a "
+                       "barrier, but not by fence.mbarrier_init or fence.proxy.async"
+                     : "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
+                       "fence.mbarrier_init or fence.proxy.async");
+    }
 }
 
 struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async) {
@@ -145,24 +153,7 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
             struct epoch epoch = warp_epoch(run, run->mask);
             remote_note(run, cta, &epoch);
         }
-        /* PTX ISA, fence.mbarrier_init: a relaxed arrive on the cluster barrier is enough after it. */
-        bool by_cluster = b->fenced && run->cluster->cluster_generation > b->fence_generation;
-        if (run->warp->clock->acquired[b->init_warp] < b->init_time && !by_cluster) {
-            /* CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster barrier. */
-            bool relaxed = run->cluster->cluster_generation > b->init_generation;
-            sim_note(run->launch, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", run->cta,
-                     (int)run->warp->index, lane, run->insn, b->init_insn,
-                     relaxed ? "uses an mbarrier with only a relaxed cluster barrier after its "
-                               "initialisation, and no fence.mbarrier_init"
-                             : "uses an mbarrier without a synchronisation with the thread that "
-                               "initialised it");
-        }
-        if (async && !b->fenced) {
-            sim_note(run->launch, SIM_ERROR, "mbarrier-init-fence", run->cta, (int)run->warp->index, lane,
-                     run->insn, b->init_insn,
-                     "an asynchronous operation signals an mbarrier whose initialisation was not followed by "
-                     "fence.mbarrier_init or fence.proxy.async");
-        }
+        check_init(run, b, lane, async);
     }
     b->last_insn = run->insn;
     return b;

@@ -1,5 +1,6 @@
 #include "tensor_map.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 #define MAGIC 0x50414d54u /* "TMAP" */
@@ -10,15 +11,33 @@ enum { SWIZZLE_NONE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B, SWIZZLE_128B_ATOM_3
 
 static const uint8_t element_bytes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0};
 
+/* CUTLASS 4 clears bit 21 of a map's second word where the driver is older than 13.2 and the tensor small
+ * (cute/atom/copy_traits_sm90_tma.hpp): nothing is kept in that word. */
 struct encoded_map {
-    uint32_t magic;
-    uint8_t type, rank, changed, swizzle, promotion, fill; /* changed: by a kernel, not checked as a whole */
+    uint32_t magic, sum; /* sum: of all other bytes but the unused ones */
+    uint64_t unused;
+    uint64_t address, strides[MAX_RANK - 1];
+    uint32_t size[MAX_RANK]; /* modulo 2^32; whole tells 2^32 from none */
     uint16_t box[MAX_RANK];
     uint8_t steps[MAX_RANK];
-    uint64_t address, strides[MAX_RANK - 1];
-    uint32_t last[MAX_RANK]; /* size - 1 */
+    uint8_t type, rank, swizzle, promotion, fill, whole;
 };
 _Static_assert(sizeof(struct encoded_map) <= SIM_TENSOR_MAP_BYTES, "a tensor map has 128 bytes");
+_Static_assert(offsetof(struct encoded_map, unused) == 8, "the second word of 64 bits");
+
+/* What says that nobody else has changed a map's bytes: a mistyped one gives another sum. */
+static uint32_t sum_of(const uint8_t *bytes) {
+    const uint64_t odd = 0x9e3779b97f4a7c15u;
+    uint64_t sum = odd, word[SIM_TENSOR_MAP_BYTES / 8];
+    memcpy(word, bytes, sizeof word);
+    word[0] &= UINT32_MAX; /* the magic number, not the sum */
+    word[1] = 0;
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        sum = (sum ^ word[i]) * odd;
+        sum ^= sum >> 29;
+    }
+    return (uint32_t)(sum >> 32);
+}
 
 /* Elements of a unit (16 for the packed types), and its bytes in global and shared memory. */
 static void unit_of(uint32_t type, uint32_t *elements, uint32_t *global, uint32_t *shared) {
@@ -31,9 +50,14 @@ static uint32_t swizzle_width(uint32_t swizzle) {
     return swizzle == SWIZZLE_NONE ? 0 : swizzle == SWIZZLE_32B ? 32 : swizzle == SWIZZLE_64B ? 64 : 128;
 }
 
-static void pack(void *encoded, const struct sim_tensor_map *map, bool changed) {
+static uint32_t at_most(uint32_t value, uint32_t limit) {
+    return value < limit ? value : limit;
+}
+
+/* Values that no field holds stay illegal ones. */
+static void pack(void *encoded, const struct sim_tensor_map *map) {
+    uint8_t *bytes = encoded;
     struct encoded_map out = {.magic = MAGIC,
-                              .changed = changed,
                               .type = (uint8_t)map->data_type,
                               .rank = (uint8_t)map->rank,
                               .swizzle = (uint8_t)map->swizzle,
@@ -41,22 +65,25 @@ static void pack(void *encoded, const struct sim_tensor_map *map, bool changed) 
                               .fill = (uint8_t)map->oob_fill,
                               .address = (uintptr_t)map->address};
     for (uint32_t i = 0; i < MAX_RANK; i++) {
-        out.box[i] = (uint16_t)map->box[i];
-        out.steps[i] = (uint8_t)map->element_strides[i];
-        out.last[i] = (uint32_t)(map->sizes[i] - 1);
+        out.box[i] = (uint16_t)at_most(map->box[i], UINT16_MAX);
+        out.steps[i] = (uint8_t)at_most(map->element_strides[i], UINT8_MAX);
+        out.size[i] = (uint32_t)map->sizes[i];
+        out.whole |= (uint8_t)((map->sizes[i] == (uint64_t)1 << 32) << i);
         if (i + 1 < MAX_RANK) {
             out.strides[i] = map->strides[i];
         }
     }
-    memset(encoded, 0, SIM_TENSOR_MAP_BYTES);
-    memcpy(encoded, &out, sizeof out);
+    memset(bytes, 0, SIM_TENSOR_MAP_BYTES);
+    memcpy(bytes, &out, sizeof out);
+    out.sum = sum_of(bytes);
+    memcpy(bytes, &out, sizeof out);
 }
 
 #define REFUSE(...) return (void)snprintf(message, message_bytes, __VA_ARGS__), -1
 
-/* The rules are those of the CUDA driver API's documentation of cuTensorMapEncodeTiled. */
-int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
-                          size_t message_bytes) {
+/* The rules are those of the CUDA driver API's documentation of cuTensorMapEncodeTiled.  An address may be
+ * NULL: kernels of grouped GEMMs fill it in. */
+static int check_rules(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
     uint32_t elements, global, shared;
     if (map->data_type >= TYPES || map->rank < 1 || map->rank > MAX_RANK) {
         REFUSE("data type %u or rank %u", map->data_type, map->rank);
@@ -68,7 +95,7 @@ int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char 
     unit_of(map->data_type, &elements, &global, &shared);
     bool padded = shared == 16;
     uint64_t alignment = padded ? 32 : 16;
-    if (map->address == NULL || (uintptr_t)map->address % alignment != 0) {
+    if ((uintptr_t)map->address % alignment != 0) {
         REFUSE("global address %p is not aligned to %u bytes", map->address, (unsigned)alignment);
     }
     for (uint32_t i = 0; i < map->rank; i++) {
@@ -99,15 +126,28 @@ int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char 
     if (width != 0 && inner > width) {
         REFUSE("the box's rows have %u bytes, more than the swizzle's %u", inner, width);
     }
-    pack(encoded, map, false);
     return 0;
 }
 
-bool tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
+int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
+                          size_t message_bytes) {
+    if (check_rules(map, message, message_bytes) != 0) {
+        return -1;
+    }
+    pack(encoded, map);
+    return 0;
+}
+
+enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
+    static const uint8_t nothing[SIM_TENSOR_MAP_BYTES];
     struct encoded_map in;
     memcpy(&in, bytes, sizeof in);
-    if (in.magic != MAGIC || in.rank < 1 || in.rank > MAX_RANK || in.type >= TYPES) {
-        return false;
+    *map = (struct sim_tensor_map){.data_type = 0};
+    if (in.magic != MAGIC) {
+        return memcmp(bytes, nothing, sizeof nothing) == 0 ? MAP_BLANK : MAP_NONE;
+    }
+    if (in.sum != sum_of(bytes)) {
+        return MAP_CHANGED;
     }
     *map = (struct sim_tensor_map){.data_type = in.type,
                                    .rank = in.rank,
@@ -118,25 +158,22 @@ bool tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
     for (uint32_t i = 0; i < MAX_RANK; i++) {
         map->box[i] = in.box[i];
         map->element_strides[i] = in.steps[i];
-        map->sizes[i] = (uint64_t)in.last[i] + 1;
+        map->sizes[i] = in.whole >> i & 1 ? (uint64_t)1 << 32 : in.size[i];
         map->strides[i] = i + 1 < MAX_RANK ? in.strides[i] : 0;
     }
-    return true;
+    return MAP_READ;
 }
 
 bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map) {
     if (map->rank > MAX_RANK || map->data_type >= TYPES || map->swizzle >= SWIZZLES || map->oob_fill > 1) {
         return false;
     }
-    pack(bytes, map, true);
+    pack(bytes, map);
     return true;
 }
 
-bool tensor_map_check(const uint8_t *bytes, const struct sim_tensor_map *map, char *message, size_t room) {
-    struct encoded_map in;
-    uint8_t scratch[SIM_TENSOR_MAP_BYTES];
-    memcpy(&in, bytes, sizeof in);
-    return !in.changed || sim_encode_tensor_map(scratch, map, message, room) == 0;
+bool tensor_map_check(const struct sim_tensor_map *map, char *message, size_t room) {
+    return check_rules(map, message, room) == 0;
 }
 
 bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct tensor_box *box) {
@@ -156,7 +193,8 @@ bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct
     box->row_bytes = box->row_elements / elements * global;
     box->shared_row_bytes = box->row_elements / elements * shared;
     box->pitch = width > box->shared_row_bytes ? width : box->shared_row_bytes;
-    box->bytes = box->shared_row_bytes * box->rows;
+    /* A padded type signals what it reads: the kernels of CUTLASS, DeepGEMM and Triton expect packed bytes. */
+    box->bytes = box->row_bytes * box->rows;
     return map->element_strides[0] == 1;
 }
 

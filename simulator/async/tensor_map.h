@@ -4,7 +4,8 @@
 
 #include "async.h"
 
-#define MAX_RANK 5
+#define MAX_RANK      5
+#define MAX_ROW_BYTES 2048 /* a box's: 256 elements of 8 bytes */
 
 struct tensor_box {
     struct sim_tensor_map map;
@@ -14,15 +15,20 @@ struct tensor_box {
     uint32_t shared_row_bytes; /* in shared memory, without padding to the swizzle's width */
     uint32_t pitch;            /* from row to row in shared memory */
     uint32_t rows;
-    uint32_t bytes; /* counted by the barrier */
+    uint32_t bytes; /* counted by the barrier; of padded types fewer than there are in shared memory */
 };
 
-/* False with a reason where the bytes are no tensor map. */
-bool tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map);
+enum map_state {
+    MAP_NONE,    /* no tensor map */
+    MAP_BLANK,   /* 128 zeros, which tensormap.replace may begin with */
+    MAP_CHANGED, /* its bytes are not those that the encoding or the last tensormap.replace left */
+    MAP_READ
+};
+enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map);
 /* After tensormap.replace: a map that need not be legal yet; false where a field does not fit at all. */
 bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map);
-/* Whether a map is legal, as far as kernels have changed it; else why not. */
-bool tensor_map_check(const uint8_t *bytes, const struct sim_tensor_map *map, char *message, size_t room);
+/* Whether a map is legal; else why not. */
+bool tensor_map_check(const struct sim_tensor_map *map, char *message, size_t room);
 bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct tensor_box *box);
 /* Row number `row` of the box: which part of it lies inside the tensor, in bytes from the row's start.
  * *address is that part's; returns false where all of it is outside. */

@@ -311,6 +311,10 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
         job->kernel = sim_kernel_name(module, 0);
     }
     for (int i = first; i < argc; i++) {
+        size_t room = job->kernel == NULL ? 0 : sim_parameter_bytes(module, job->kernel, i - first);
+        if (room > sizeof job->arguments->bytes) {
+            return fail("no form of argument fills a parameter of more than 128 bytes", argv[i]);
+        }
         if (!read_argument(job, sim, argv[i])) {
             return fail("bad argument", argv[i]);
         }

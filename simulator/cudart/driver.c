@@ -13,7 +13,7 @@ CUresult cuInit(unsigned flags) {
 }
 
 CUresult cuDriverGetVersion(int *version) {
-    *version = CUDA_VERSION;
+    *version = CUDA_VERSION > DRIVER_VERSION ? CUDA_VERSION : DRIVER_VERSION;
     return CUDA_SUCCESS;
 }
 

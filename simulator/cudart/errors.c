@@ -6,6 +6,10 @@
 static _Thread_local cudaError_t last_error;
 
 cudaError_t runtime_result(cudaError_t error) {
+    cudaError_t sticky = runtime_sticky();
+    if (sticky != cudaSuccess) {
+        return sticky;
+    }
     if (error != cudaSuccess) {
         last_error = error;
     }
@@ -13,13 +17,15 @@ cudaError_t runtime_result(cudaError_t error) {
 }
 
 cudaError_t cudaGetLastError(void) {
-    cudaError_t error = last_error;
+    cudaError_t error = cudaPeekAtLastError();
     last_error = cudaSuccess;
     return error;
 }
 
+/* CUDA runtime API, cudaErrorLaunchFailure: any further work returns the same error. */
 cudaError_t cudaPeekAtLastError(void) {
-    return last_error;
+    cudaError_t sticky = runtime_sticky();
+    return sticky != cudaSuccess ? sticky : last_error;
 }
 
 static const struct {

@@ -19,7 +19,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 
 cudaError_t cudaFree(void *memory) {
     if (memory == NULL) {
-        return cudaSuccess;
+        return runtime_result(cudaSuccess);
     }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
@@ -88,8 +88,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    memset(to, value, bytes);
-    return cudaSuccess;
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = sim_fill(sim, to, value, bytes);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t queue) {
@@ -118,7 +123,7 @@ cudaError_t cudaFreeHost(void *memory) {
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     *available = *total = runtime_memory_bytes();
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {

@@ -32,24 +32,24 @@ cudaError_t cudaStreamCreate(cudaStream_t *queue) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t queue) {
     free(queue);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
     (void)queue;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
     (void)queue;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
     (void)queue;
     (void)event;
     (void)flags;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
@@ -64,7 +64,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     free(event);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
@@ -79,7 +79,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
     event->recorded = true;
     event->instructions = sim_counters(sim)->instructions;
     runtime_unlock();
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsigned flags) {
@@ -101,5 +101,5 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
     *ms = (float)(((double)end->instructions - (double)start->instructions) / nanoseconds_in_ms);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }

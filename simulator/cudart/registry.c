@@ -3,6 +3,7 @@
 #include "undeclared.h"
 
 #include <fatbinary_section.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,19 +114,24 @@ void runtime_unlock(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
-bool runtime_report(struct sim *sim, bool ended_early) {
-    if (sim_finding_count(sim) > reported) {
+static atomic_bool broken;
+
+cudaError_t runtime_sticky(void) {
+    const char *go_on = getenv("NVFP4_SIMULATE_GO_ON");
+    bool ignored = go_on != NULL && strcmp(go_on, "1") == 0;
+    return atomic_load(&broken) && !ignored ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+void runtime_report(struct sim *sim) {
+    bool failed = sim_run_failed(sim), first = failed && !atomic_load(&broken);
+    if (sim_finding_count(sim) > reported || first) {
         (void)fputs("simulator:\n", stderr);
         sim_print_findings(sim, stderr);
         reported = sim_finding_count(sim);
     }
-    static bool broken;
-    broken |= ended_early;
-    for (size_t i = 0; i < reported; i++) {
-        const struct sim_finding *finding = sim_finding(sim, i);
-        broken |= finding->verdict >= SIM_ERROR && strcmp(finding->kind, "launch-refused") != 0;
+    if (failed) {
+        atomic_store(&broken, true);
     }
-    return broken;
 }
 
 /* The first PTX text in a fat binary. */
@@ -138,11 +144,15 @@ static const char *find_ptx(const __fatBinC_Wrapper_t *wrapper, size_t *bytes, c
         *why = "it is no fat binary";
         return NULL;
     }
-    const char *end = at + header.header_bytes + header.bytes;
     at += header.header_bytes;
-    while (at + sizeof(struct fat_entry) <= end) {
+    for (size_t left = header.bytes; left >= sizeof(struct fat_entry);) {
         struct fat_entry entry;
         memcpy(&entry, at, sizeof entry);
+        if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
+            entry.bytes > left - entry.header_bytes) {
+            *why = "an entry of its fat binary is longer than that";
+            return NULL;
+        }
         if (entry.kind == ENTRY_PTX && (entry.flags & FLAG_COMPRESSED)) {
             *why = "its PTX is compressed: compile with --no-compress";
         } else if (entry.kind == ENTRY_PTX) {
@@ -150,6 +160,7 @@ static const char *find_ptx(const __fatBinC_Wrapper_t *wrapper, size_t *bytes, c
             return at + entry.header_bytes;
         }
         at += entry.header_bytes + entry.bytes;
+        left -= entry.header_bytes + entry.bytes;
     }
     return NULL;
 }

@@ -8,6 +8,8 @@
 
 #include "sim.h"
 
+#define DRIVER_VERSION 13020 /* as cudaDriverGetVersion counts; at least this */
+
 struct kernel_entry {
     struct kernel_entry *next;
     const void *host;
@@ -30,10 +32,12 @@ int runtime_major(void);
 void runtime_default_major(int major);
 int runtime_sms(void);
 size_t runtime_memory_bytes(void);
-/* Prints findings that are new; whether any, new or old, is an error of a launch that ran: those stay.  A
- * launch that ended early had one, listed or not. */
-bool runtime_report(struct sim *sim, bool ended_early);
-/* Keeps an error for cudaGetLastError, and gives it back. */
+/* Prints findings that are new.  An error of a launch that ran makes this and every later call fail. */
+void runtime_report(struct sim *sim);
+/* cudaErrorLaunchFailure once a launch that ran had an error, which no call takes away, else cudaSuccess.
+ * NVFP4_SIMULATE_GO_ON=1: always cudaSuccess. */
+cudaError_t runtime_sticky(void);
+/* Keeps an error for cudaGetLastError, and gives it back; the error of a launch goes before any other. */
 cudaError_t runtime_result(cudaError_t error);
 
 #endif

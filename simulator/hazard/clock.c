@@ -23,16 +23,28 @@ static size_t room_bytes(const struct cluster *cluster) {
     return cluster->clock_capacity * sizeof(uint32_t);
 }
 
+static uint32_t all_warps(const struct cluster *cluster) {
+    return cluster->nctas * cluster->launch->warps;
+}
+
+/* Of the two small vectors, which lie side by side. */
+static size_t warp_bytes(const struct cluster *cluster) {
+    return 2 * all_warps(cluster) * sizeof(uint32_t);
+}
+
 struct clockv *clock_make(struct cluster *cluster) {
     struct clockv *clock = cluster->clock_free;
     if (clock != NULL) {
         cluster->clock_free = clock->next;
     } else {
-        clock = run_take(cluster->worker, 1, sizeof *clock + VECTORS * room_bytes(cluster));
+        clock =
+            run_take(cluster->worker, 1, sizeof *clock + VECTORS * room_bytes(cluster) + warp_bytes(cluster));
         clock->acquired = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->acquired + cluster->clock_capacity;
         clock->per_lane = clock->async + cluster->clock_capacity;
         clock->causal = clock->per_lane + cluster->clock_capacity;
+        clock->inits = clock->causal + cluster->clock_capacity;
+        clock->met = clock->inits + all_warps(cluster);
         clock->all_next = cluster->clock_all;
         cluster->clock_all = clock;
     }
@@ -95,6 +107,7 @@ void clock_clear(const struct cluster *cluster, struct clockv *clock) {
     for (int i = 0; i < VECTORS; i++) {
         memset(vectors[i], 0, used_bytes(cluster));
     }
+    memset(clock->inits, 0, warp_bytes(cluster));
 }
 
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
@@ -102,6 +115,7 @@ void clock_copy(const struct cluster *cluster, struct clockv *to, const struct c
     memcpy(to->async, from->async, used_bytes(cluster));
     memcpy(to->per_lane, from->per_lane, used_bytes(cluster));
     memcpy(to->causal, from->causal, used_bytes(cluster));
+    memcpy(to->inits, from->inits, warp_bytes(cluster));
 }
 
 static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
@@ -115,10 +129,12 @@ void clock_join(const struct cluster *cluster, struct clockv *to, const struct c
     join(to->async, from->async, cluster->nclock_indices);
     join(to->per_lane, from->per_lane, cluster->nclock_indices);
     join(to->causal, from->causal, cluster->nclock_indices);
+    join(to->inits, from->inits, 2 * all_warps(cluster)); /* met too */
 }
 
 void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
     join(to->causal, from->causal, cluster->nclock_indices);
+    join(to->inits, from->inits, all_warps(cluster));
 }
 
 static uint32_t new_indices(struct run *run, uint32_t count) {
@@ -208,6 +224,19 @@ void clock_observe(struct run *run, const struct clockv *released) {
     clock_join(run->cluster, run->warp->clock, released);
 }
 
+void clock_fence_inits(struct run *run) {
+    if (run->launch->checks) {
+        run->warp->clock->inits[run->warp->number] = run->warp->clock->acquired[run->warp->number];
+        warp_tick(run->warp);
+    }
+}
+
+void clock_meet(struct run *run) {
+    if (run->launch->checks) {
+        join(run->warp->clock->met, run->warp->clock->acquired, all_warps(run->cluster));
+    }
+}
+
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
     join(clock->async, clock->acquired, cluster->nclock_indices);
 }
@@ -243,7 +272,7 @@ static void grow_table(struct cluster *cluster, struct sync_table *table) {
 
 /* How many flags are followed: a clock is larger the more warps a cluster has. */
 static uint32_t most_flags(const struct cluster *cluster) {
-    size_t most = FLAG_CLOCK_BYTES / (VECTORS * room_bytes(cluster));
+    size_t most = FLAG_CLOCK_BYTES / (VECTORS * room_bytes(cluster) + warp_bytes(cluster));
     return most > MOST_FLAGS ? MOST_FLAGS : most < FIRST_FLAGS ? FIRST_FLAGS : (uint32_t)most;
 }
 

@@ -10,7 +10,7 @@
 
 #include "machine/machine.h"
 
-/* A clock: four vectors of cluster->clock_capacity values. */
+/* A clock: four vectors of cluster->clock_capacity values and two of a value for each warp. */
 struct clockv {
     struct clockv *next; /* of the free list */
     struct clockv *all_next;
@@ -21,6 +21,9 @@ struct clockv {
     /* What had to happen before, be it through signals that order no memory: relaxed arrivals, strong relaxed
      * accesses, the bytes of a copy. */
     uint32_t *causal;
+    /* By warp of the cluster, up to when: its mbarrier.init that a fence.mbarrier_init of its own has followed,
+     * which any signal passes on; and what came before a barrier of the CTA or the cluster. */
+    uint32_t *inits, *met;
 };
 
 /* Every clock of the cluster becomes free again, and all indices but those of its warps and of
@@ -53,6 +56,10 @@ void clock_publish(struct run *run, struct clockv *gathered);
 /* Takes the running warp's own time out of a clock: for signals that do not release its accesses. */
 void clock_forget_own(const struct run *run, struct clockv *clock);
 void clock_observe(struct run *run, const struct clockv *released);
+/* fence.mbarrier_init: covers the running warp's own mbarrier.init only (PTX ISA, membar/fence). */
+void clock_fence_inits(struct run *run);
+/* The running warp has passed a barrier: all that it has acquired came before one. */
+void clock_meet(struct run *run);
 /* Everything that a clock has acquired becomes visible to the async proxy. */
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
@@ -64,10 +71,11 @@ bool flags_lost(const struct cluster *cluster);
 enum access_flags {
     ACCESS_READ = 0,
     ACCESS_WRITE = 1,
-    ACCESS_ASYNC = 2,  /* by the async proxy */
-    ACCESS_ATOMIC = 4, /* atomics do not race with each other */
-    ACCESS_COPY = 8,   /* later than its issue, but in the generic proxy: cp.async */
-    ACCESS_MIXED = 16  /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
+    ACCESS_ASYNC = 2,   /* by the async proxy */
+    ACCESS_ATOMIC = 4,  /* atomics do not race with each other */
+    ACCESS_COPY = 8,    /* later than its issue, but in the generic proxy: cp.async */
+    ACCESS_VARIED = 32, /* a record's: its warp wrote other values there just before */
+    ACCESS_MIXED = 16   /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
 };
 
 struct shadow;
@@ -90,7 +98,8 @@ struct epoch warp_epoch(const struct run *run, uint32_t mask);
 /* ---- other CTAs of the cluster that may end (hazard/lifetime.c) ---- */
 
 struct remote_uses;
-void remote_make(struct cta *cta); /* sets cta->remote; only with checks, and where a cluster has several CTAs */
+void remote_make(
+    struct cta *cta); /* sets cta->remote; only with checks, and where a cluster has several CTAs */
 void remote_reset(struct cta *cta);
 void remote_free(struct remote_uses *remote);
 /* The running warp reaches into another CTA of the cluster, until the epoch. */

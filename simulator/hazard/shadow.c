@@ -1,32 +1,12 @@
 /* Who has read and written each 16 bytes of shared memory, as far as a later access may conflict. */
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "hazard.h"
+#include "conflict.h"
 
-#define GRANULE       16
 #define GRANULE_SHIFT 4
-#define WORDS         4
-#define SEVERAL_LANES 0xff
 #define ALL_SEVERAL   0xffffffffu
 #define AHEAD         8 /* granules of a list are fetched so much earlier */
 #define RECORDS       6 /* accesses that a granule itself remembers; the others are in its spill */
-
-struct shadow_record {
-    uint32_t value, pc;
-    uint16_t clock_index, bytes; /* a bit a byte of the granule */
-    uint32_t lanes;              /* who touched each word, a byte each */
-    uint8_t flags;
-};
-
-/* What an access touches of a granule. */
-struct touch {
-    uint32_t bytes, lanes;
-};
-
-static inline uint32_t lane_of(uint32_t lanes, int word) {
-    return lanes >> (8 * word) & 0xff;
-}
 
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
@@ -73,109 +53,6 @@ void shadow_free(struct shadow *shadow) {
         free(shadow->spills);
         free(shadow->granules);
         free(shadow);
-    }
-}
-
-struct verdict {
-    const char *kind, *message;
-};
-
-/* What is wrong about `flags` now, after an access `before` that is not ordered before it. */
-static struct verdict unordered(uint8_t before, unsigned flags) {
-    bool was_write = before & ACCESS_WRITE, was_async = before & (ACCESS_ASYNC | ACCESS_COPY);
-    bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;
-    if (was_async && was_write && !write) {
-        return (struct verdict){
-            "read-before-completion",
-            "reads shared memory that an asynchronous operation writes, without having waited "
-            "for its completion"};
-    }
-    if (was_async && !was_write) {
-        return (struct verdict){
-            "overwrite-while-read",
-            "writes shared memory that an asynchronous operation may still read: its completion "
-            "has not been waited for, or that was not signalled to this thread"};
-    }
-    if (was_async && write) {
-        return (struct verdict){"double-write",
-                                "writes shared memory that an asynchronous operation still writes"};
-    }
-    if (async && write && !was_write) {
-        return (struct verdict){
-            "overwrite-while-read",
-            "an asynchronous write to shared memory whose last readers have not signalled that "
-            "they are done"};
-    }
-    if (async && !write) {
-        return (struct verdict){"async-read-race",
-                                "an asynchronous read of shared memory that another thread wrote without a "
-                                "synchronisation in between"};
-    }
-    return (struct verdict){
-        was_write && write ? "write-race"
-        : write            ? "write-after-read-race"
-                           : "read-after-write-race",
-        "two warps use the same shared memory, one of them writing, without a synchronisation "
-        "in between"};
-}
-
-static void report_conflict(struct run *run, enum sim_verdict severity, const struct shadow_record *record,
-                            const struct verdict *verdict) {
-    const struct insn *other = &run->launch->module->code[record->pc];
-    bool unknown = severity == SIM_ERROR && flags_lost(run->cluster);
-    char message[300];
-    (void)snprintf(message, sizeof message, "%s%s", verdict->message,
-                   unknown ? "; not judged: the kernel uses more flags in memory than the checks can follow, "
-                             "and one of those may order the two"
-                           : "");
-    sim_note(run->launch, unknown ? SIM_INCOMPLETE : severity, verdict->kind, run->cta, (int)run->warp->index,
-             -1, run->insn, other, message);
-}
-
-/* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
-static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
-    if (!is_own_index(run->warp, record->clock_index) || record->value <= run->warp->synced_time) {
-        return false;
-    }
-    for (int word = 0; word < WORDS; word++) {
-        uint32_t both = record->bytes & touch->bytes & 0xfu << (4 * word);
-        uint32_t before = lane_of(record->lanes, word), now = lane_of(touch->lanes, word);
-        if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* One lane starts an asynchronous operation on what all lanes have just used. */
-static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
-    return record->clock_index == run->warp->number && record->value > run->warp->synced_time &&
-           run->mask != run->warp->live;
-}
-
-static void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
-                           unsigned flags, const struct epoch *epoch) {
-    static const struct verdict fence = {"missing-proxy-fence",
-                                         "an asynchronous operation uses shared memory written by ordinary "
-                                         "stores, with no fence.proxy.async in between"};
-    static const struct verdict elected = {
-        "elected-signal", "one lane signals for its warp, with no __syncwarp between the other lanes' accesses "
-                          "and the signal that orders this access after them"};
-    static const struct verdict lanes = {
-        "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
-    bool async = flags & ACCESS_ASYNC,
-         warp_time = record->clock_index < run->cluster->nctas * run->launch->warps;
-    if (epoch->clock->acquired[record->clock_index] < record->value) {
-        struct verdict verdict = unordered(record->flags, flags);
-        report_conflict(run, SIM_ERROR, record, &verdict);
-    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & ACCESS_ASYNC) &&
-               epoch->clock->async[record->clock_index] < record->value) {
-        report_conflict(run, SIM_ERROR, record, &fence);
-    } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
-               epoch->clock->per_lane[record->clock_index] < record->value) {
-        report_conflict(run, SIM_REVIEW, record, &elected);
-    } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
-        report_conflict(run, SIM_REVIEW, record, &lanes);
     }
 }
 
@@ -257,7 +134,8 @@ static bool read_again(struct run *run, const struct shadow *shadow, struct gran
 
 /* Checks an access against records, and drops those that it makes needless; how many stay. */
 static inline uint32_t meet(struct run *run, struct shadow_record *records, uint32_t count,
-                            const struct touch *touch, unsigned flags, const struct epoch *epoch) {
+                            const struct touch *touch, unsigned flags, const struct epoch *epoch,
+                            bool *varied) {
     bool write = flags & ACCESS_WRITE;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -266,6 +144,7 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
         bool conflict = (record.bytes & touch->bytes) && (write || record.flags & ACCESS_WRITE) && !both_atomic;
         if (conflict) {
             check_conflict(run, &record, touch, flags, epoch);
+            *varied |= varies(run, &record, touch, flags, epoch);
         }
         /* Who comes after the new access comes after this one too: it need not be remembered.  A index's values
          * are reached in their order. */
@@ -294,13 +173,14 @@ static void check_granule(struct run *run, struct shadow *shadow, struct granule
         sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
                  NULL, "reads shared memory that nothing has written");
     }
+    bool varied = false;
     if (granule->spill != 0) {
         struct spill *spill = &shadow->spills[granule->spill - 1];
-        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch);
+        spill->count = meet(run, spill->records, spill->count, touch, flags, epoch, &varied);
     }
-    uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch);
+    uint32_t kept = meet(run, granule->records, granule->count, touch, flags, epoch, &varied);
     kept = make_room(run, shadow, granule, kept);
-    put_record(&granule->records[kept], run, touch, flags, epoch);
+    put_record(&granule->records[kept], run, touch, flags | (varied ? ACCESS_VARIED : 0u), epoch);
     granule->count = (uint8_t)(kept + 1);
 }
 
@@ -310,7 +190,7 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
     for (uint32_t at = offset, end = offset + bytes; at < end;) {
         uint32_t granule = at >> GRANULE_SHIFT, first = at % GRANULE;
         uint32_t size = end - at < GRANULE - first ? end - at : GRANULE - first;
-        struct touch touch = {((1u << size) - 1) << first, ALL_SEVERAL};
+        struct touch touch = {((1u << size) - 1) << first, ALL_SEVERAL, granule << GRANULE_SHIFT, cta};
         check_granule(run, cta->shadow, &cta->shadow->granules[granule], &touch, flags, epoch);
         at += size;
     }
@@ -319,7 +199,7 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
 
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
                      const struct epoch *epoch) {
-    static const struct touch whole = {(1u << GRANULE) - 1, ALL_SEVERAL};
+    static const struct touch whole = {.bytes = (1u << GRANULE) - 1, .lanes = ALL_SEVERAL};
     struct granule *granules = cta->shadow->granules;
     remote_note(run, cta, epoch);
     for (uint32_t i = 0; i < count; i++) {
@@ -347,7 +227,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
     struct epoch epoch = warp_epoch(run, mask);
     remote_note(run, cta, &epoch);
     uint32_t last = UINT32_MAX;
-    struct touch touch = {.bytes = 0};
+    struct touch touch = {.cta = cta};
     if (bytes > GRANULE || (flags & ACCESS_MIXED)) {
         FOR_LANES(rest, mask) {
             (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &epoch);
@@ -363,6 +243,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
             }
             last = granule;
             touch.bytes = 0;
+            touch.offset = granule << GRANULE_SHIFT;
         }
         touch_add(&touch, ((1u << bytes) - 1) << at % GRANULE, LANE(rest));
     }

@@ -10,6 +10,11 @@
 
 #define MAX_WORKERS       64
 #define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */
+/* Of a warp, with all functions that its kernel may call. */
+#define MAX_REGISTER_BYTES ((uint64_t)128 << 20)
+#define MAX_LOCAL_BYTES    ((uint64_t)4 << 20) /* a thread */
+#define MAX_THREADS        1024
+#define MAX_NESTING        1000 /* of calls; more than MAX_CALL_DEPTH cannot be executed anyway */
 
 static int refuse(struct sim *sim, int status, const char *kernel, const char *why) {
     if (status != SIM_RUN_ERROR) {
@@ -24,13 +29,23 @@ static uint32_t round_up(uint64_t value, uint64_t unit) {
     return (uint32_t)((value + unit - 1) / unit * unit);
 }
 
-/* Places a function and what it calls; recursion comes back to a function that is open. */
-static bool place_function(struct launch *launch, const struct function *function, uint8_t *open) {
+/* Places a function and what it calls; recursion comes back to a function that is open.  NULL, or what is
+ * wrong. */
+static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
+                                  uint32_t depth) {
+    static const char recursion[] = "it calls itself, or a function without a body";
     if (open[function->index]) {
-        return false;
+        return recursion;
     }
     if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
-        return function->is_defined || function->builtin != BUILTIN_NONE;
+        return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : recursion;
+    }
+    if (depth > MAX_NESTING ||
+        (uint64_t)launch->reg_bytes + launch->pred_bytes + function->reg_bytes + function->pred_bytes >
+            MAX_REGISTER_BYTES ||
+        (uint64_t)launch->local_bytes + function->local_bytes > MAX_LOCAL_BYTES) {
+        return "its functions have more registers, local memory or nested calls than the simulator has room "
+               "for";
     }
     launch->reg_base[function->index] = launch->reg_bytes;
     launch->pred_base[function->index] = launch->pred_bytes;
@@ -43,12 +58,13 @@ static bool place_function(struct launch *launch, const struct function *functio
     }
     open[function->index] = 1;
     for (uint32_t i = 0; i < function->ncalls; i++) {
-        if (!place_function(launch, function->calls[i], open)) {
-            return false;
+        const char *wrong = place_function(launch, function->calls[i], open, depth + 1);
+        if (wrong != NULL) {
+            return wrong;
         }
     }
     open[function->index] = 0;
-    return true;
+    return NULL;
 }
 
 /* The static shared variables that the placed functions name, in the order of their declarations. */
@@ -73,6 +89,13 @@ static void place_shared(struct launch *launch) {
     launch->static_shared = end - SHARED_RESERVED;
 }
 
+/* HW: CUDA programming guide, technical specifications per compute capability (9.0, 10.0). */
+static const uint32_t most_ctas[] = {INT32_MAX, UINT16_MAX, UINT16_MAX}, most_block_z = 64;
+
+static uint64_t at_most(uint64_t value, uint64_t limit) {
+    return value < limit ? value : limit;
+}
+
 static int check_shape(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
     const struct function *kernel = launch->kernel;
     uint64_t threads = 1, clusters = 1, ctas = 1;
@@ -86,16 +109,23 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
             return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
                           "grid, block or cluster is zero or does not divide");
         }
+        if (launch->grid[i] > most_ctas[i]) {
+            return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "a grid beyond 2147483647 x 65535 x 65535");
+        }
         launch->clusters[i] = launch->grid[i] / launch->cluster[i];
-        threads *= launch->block[i];
+        threads *= at_most(launch->block[i], 2 * MAX_THREADS); /* no product can wrap */
         clusters *= launch->clusters[i];
-        ctas *= launch->cluster[i];
+        ctas *= at_most(launch->cluster[i], 2 * MAX_CLUSTER);
     }
-    uint64_t most =
-        kernel->maxntid[0] != 0 ? (uint64_t)kernel->maxntid[0] * kernel->maxntid[1] * kernel->maxntid[2] : 1024;
-    if (threads > most || threads > 1024) {
+    uint64_t most = kernel->maxntid[0] != 0
+                        ? (uint64_t)kernel->maxntid[0] * kernel->maxntid[1] * kernel->maxntid[2]
+                        : MAX_THREADS;
+    if (threads > most || threads > MAX_THREADS) {
         return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
                       "more threads in a block than the kernel or chip allows");
+    }
+    if (launch->block[2] > most_block_z) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "a block of more than 64 threads in z");
     }
     if (ctas > MAX_CLUSTER) {
         return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 16 CTAs in a cluster");
@@ -109,7 +139,7 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
 
 static int copy_parameters(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
     const struct function *kernel = launch->kernel;
-    if (a->argument_count != kernel->nparams && a->argument_count != 0) {
+    if (a->argument_count != kernel->nparams || (a->arguments == NULL && kernel->nparams > 0)) {
         return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "the wrong number of arguments");
     }
     launch->param_bytes = kernel->param_bytes;
@@ -118,7 +148,7 @@ static int copy_parameters(struct sim *sim, struct launch *launch, const struct 
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
     memset(launch->params, 0, round_up(kernel->param_bytes + 128, 128));
-    for (uint32_t i = 0; a->arguments != NULL && i < kernel->nparams; i++) {
+    for (uint32_t i = 0; i < kernel->nparams; i++) {
         memcpy(launch->params + kernel->params[i].offset, a->arguments[i], kernel->params[i].bytes);
     }
     return SIM_OK;
@@ -137,10 +167,10 @@ static int lay_out(struct sim *sim, struct launch *launch) {
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
     memset(launch->reg_base, 0xff, (n + 1) * sizeof(uint32_t));
-    bool placed = place_function(launch, launch->kernel, open);
+    const char *wrong = place_function(launch, launch->kernel, open, 0);
     free(open);
-    if (!placed) {
-        return refuse(sim, SIM_NO_KERNEL, launch->name, "it calls itself, or a function without a body");
+    if (wrong != NULL) {
+        return refuse(sim, SIM_NO_KERNEL, launch->name, wrong);
     }
     place_shared(launch);
     /* Dynamic shared memory starts aligned as its declaration asks. */

@@ -19,7 +19,7 @@ struct sim *sim_create(const struct sim_options *options) {
         sim->options = *options;
     }
     if (sim->options.max_instructions == 0) {
-        sim->options.max_instructions = (uint64_t)1 << 40;
+        sim->options.max_instructions = (uint64_t)1 << 32;
     }
     if (sim->options.sms == 0) {
         sim->options.sms = 132;
@@ -196,6 +196,14 @@ int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
     int status = check_range(sim, from, bytes);
     if (status == SIM_OK) {
         memcpy(to, from, bytes);
+    }
+    return status;
+}
+
+int sim_fill(struct sim *sim, void *to, int value, size_t bytes) {
+    int status = check_range(sim, to, bytes);
+    if (status == SIM_OK) {
+        memset(to, value, bytes);
     }
     return status;
 }

@@ -7,6 +7,8 @@
 
 #define MAX_FINDINGS 1000
 
+static const char refused[] = "launch-refused";
+
 static const char *file_name(const struct module *module, uint32_t index) {
     for (uint32_t i = 0; i < module->nfiles; i++) {
         if (module->files[i].index == index) {
@@ -71,17 +73,35 @@ static bool grow_list(struct sim *sim) {
     return true;
 }
 
+/* A full list gives up its last finding of less weight; false where there is none. */
+static bool drop_lesser(struct sim *sim, enum sim_verdict verdict) {
+    for (size_t i = sim->nfindings; i > 0; i--) {
+        struct sim_finding *finding = &sim->findings[i - 1].finding;
+        if (worse(finding->verdict, verdict) != finding->verdict) {
+            sim->unlisted += finding->times;
+            free_texts(finding);
+            sim->nfindings--;
+            memmove(&sim->findings[i - 1], &sim->findings[i], (sim->nfindings - i + 1) * sizeof *sim->findings);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* False where there is no memory for it. */
 static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                 int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
     struct sim *sim = launch->sim;
     struct finding_entry *known = find_entry(sim, kind, insn, other, launch->name);
+    sim->times[verdict]++;
+    sim->run_failed |= verdict >= SIM_ERROR && strcmp(kind, refused) != 0;
     if (known != NULL) {
         known->finding.times++;
+        known->finding.verdict = worse(known->finding.verdict, verdict);
         return true;
     }
-    if (sim->nfindings == MAX_FINDINGS) { /* it counts for the verdict all the same */
-        sim->unlisted = worse(sim->unlisted, verdict);
+    if (sim->nfindings == MAX_FINDINGS && !drop_lesser(sim, verdict)) {
+        sim->unlisted++;
         return true;
     }
     struct finding_entry entry = {.insn = insn,
@@ -101,7 +121,7 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
     if (finding->message == NULL || finding->kernel == NULL || finding->source == NULL ||
         finding->other_source == NULL || !grow_list(sim)) {
         free_texts(finding);
-        sim->unlisted = worse(sim->unlisted, verdict);
+        sim->unlisted++;
         return false;
     }
     for (int i = 0; cta != NULL && i < 3; i++) {
@@ -124,7 +144,7 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
 
 void sim_refuse(struct sim *sim, const char *kernel, const char *why) {
     struct launch launch = {.sim = sim, .name = kernel};
-    sim_note(&launch, SIM_ERROR, "launch-refused", NULL, -1, -1, NULL, NULL, why);
+    sim_note(&launch, SIM_ERROR, refused, NULL, -1, -1, NULL, NULL, why);
 }
 
 enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
@@ -159,11 +179,23 @@ const char *sim_verdict_name(enum sim_verdict verdict) {
 }
 
 enum sim_verdict sim_verdict(const struct sim *sim) {
-    enum sim_verdict worst = sim->unlisted;
-    for (size_t i = 0; i < sim->nfindings; i++) {
-        worst = worse(worst, sim->findings[i].finding.verdict);
+    enum sim_verdict worst = SIM_CLEAN;
+    for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
+        worst = sim->times[i] > 0 ? worse(worst, (enum sim_verdict)i) : worst;
     }
     return worst;
+}
+
+uint64_t sim_finding_times(const struct sim *sim, enum sim_verdict verdict) {
+    return sim->times[verdict];
+}
+
+uint64_t sim_findings_unlisted(const struct sim *sim) {
+    return sim->unlisted;
+}
+
+bool sim_run_failed(const struct sim *sim) {
+    return sim->run_failed;
 }
 
 size_t sim_finding_count(const struct sim *sim) {
@@ -179,5 +211,7 @@ void sim_clear_findings(struct sim *sim) {
         free_texts(&sim->findings[i].finding);
     }
     sim->nfindings = 0;
-    sim->unlisted = SIM_CLEAN;
+    memset(sim->times, 0, sizeof sim->times);
+    sim->unlisted = 0;
+    sim->run_failed = false;
 }

@@ -159,6 +159,12 @@ struct cluster {
     bool failed;
 };
 
+/* What a store is about to write, for the checks: sets the bytes of 16 that it writes at an offset of a CTA. */
+struct new_values {
+    void (*fill)(const struct run *run, const struct new_values *values, const struct cta *cta, uint32_t offset,
+                 uint8_t bytes[16]);
+};
+
 /* What an executing instruction sees. */
 struct run {
     uint8_t *base[BASES];
@@ -169,7 +175,8 @@ struct run {
     struct launch *launch;
     struct worker *worker;
     const struct insn *insn;
-    uint32_t mask; /* lanes that execute it */
+    uint32_t mask;                   /* lanes that execute it */
+    const struct new_values *values; /* NULL: it is no plain store to shared memory */
 };
 
 struct allocation {
@@ -223,7 +230,9 @@ struct sim {
     size_t nallocations, allocations_room;
     struct finding_entry *findings;
     size_t nfindings, findings_room;
-    enum sim_verdict unlisted; /* the worst finding that is not in the list: no room or no memory for it */
+    uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */
+    uint64_t unlisted;                  /* of those, what the list had no room or memory for */
+    bool run_failed;                    /* a launch that ran had an error or was incomplete */
     pthread_mutex_t lock;
     struct sim_counters counters;
 };

@@ -29,7 +29,8 @@ static void parse_registers(struct parser *parser) {
             count = parse_integer(parser);
             parse_expect(parser, ">");
         }
-        if (count > MAX_REGISTERS || function->reg_bytes > MAX_REGISTERS * ROW32) {
+        if (count > MAX_REGISTERS || function->reg_bytes > MAX_REGISTERS * ROW32 ||
+            function->pred_bytes > MAX_REGISTERS * sizeof(uint32_t)) {
             parse_fail(parser, name.line, "more than %d registers", MAX_REGISTERS);
         }
         struct symbol *symbol = parse_declare(parser, name, SYM_REG);
@@ -46,7 +47,7 @@ static void parse_registers(struct parser *parser) {
 /* .local and .param in a body: bytes of the thread's frame. */
 static void parse_frame_variable(struct parser *parser) {
     struct function *function = parser->function;
-    uint32_t align = 0, element = 1;
+    uint32_t align = 0, element = 1, vector = 1;
     while (parser->token.kind == TOK_DIRECTIVE) {
         struct token word = parser->token;
         parse_advance(parser);
@@ -54,15 +55,16 @@ static void parse_frame_variable(struct parser *parser) {
             uint64_t wanted = parse_integer(parser);
             align = wanted > 0 && wanted <= 4096 ? (uint32_t)wanted : 1;
         } else if (token_is(&word, ".v2") || token_is(&word, ".v4")) {
-            element *= (uint32_t)(word.text[2] - '0');
+            vector = (uint32_t)(word.text[2] - '0');
         } else if (parse_type_name(word.text + 1, word.length - 1) != T_NONE) {
-            element *= ptx_type_bytes(parse_type_name(word.text + 1, word.length - 1));
+            element = ptx_type_bytes(parse_type_name(word.text + 1, word.length - 1));
         } else {
             parse_fail(parser, word.line, "unknown directive '%.*s'", (int)word.length, word.text);
         }
     }
+    element *= vector;
     align = align == 0 ? element : align;
-    if ((align & (align - 1)) != 0) {
+    if (align == 0 || (align & (align - 1)) != 0) {
         parse_fail(parser, parser->token.line, "alignment %u is no power of two", align);
     }
     do {
@@ -70,7 +72,10 @@ static void parse_frame_variable(struct parser *parser) {
         uint64_t count = 1;
         while (parse_accept(parser, "[")) {
             uint64_t extent = parse_integer(parser);
-            count = extent > MAX_FRAME ? MAX_FRAME + 1 : count * extent;
+            if (extent > MAX_FRAME || count * extent > MAX_FRAME) {
+                parse_fail(parser, name.line, "a frame of more than %u bytes", MAX_FRAME);
+            }
+            count *= extent;
             parse_expect(parser, "]");
         }
         if (count * element > MAX_FRAME || function->local_bytes > MAX_FRAME) {

@@ -133,7 +133,8 @@ struct control_fields {
 
 /* fence, membar. */
 struct fence_fields {
-    bool async_proxy;  /* fence.proxy.async, fence.mbarrier_init */
+    bool async_proxy;  /* fence.proxy.async */
+    bool inits;        /* fence.mbarrier_init */
     bool acquires_map; /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
 };
 

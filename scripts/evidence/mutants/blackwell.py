@@ -119,7 +119,7 @@ def is_right(kernel: Kernel) -> bool:
 WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "accumulator-early"}
 WAITS |= {"tensor-memory-race", "unpipelined-copy", "missed-phase"}
 MUTANTS = {
-    "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "error", {"mbarrier-init-fence"}),
+    "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "review", {"mbarrier-init-fence"}),
     "no wait for a barrier": (r"mbarrier\.try_wait[^;]* p, [^;]*;", "setp.eq.u32 p, 0, 0;", "error", WAITS),
     "no fence after a wait": (r"tcgen05\.fence::after_thread_sync;", "", "review", {"missing-tcgen05-fence"}),
     "no fence at the end": (r"tcgen05\.fence::before_thread_sync;", "", "review", {"missing-tcgen05-fence"}),

@@ -91,7 +91,7 @@ MUTANTS = {
     "issuer_fence": ("review", "missing-tcgen05-fence"),
     "epilogue_fence": ("review", "missing-tcgen05-fence"),
     "before_end": ("review", "missing-tcgen05-fence"),
-    "init_fence": ("error", "mbarrier-init-fence"),
+    "init_fence": ("review", "mbarrier-init-fence"),
     "wait_ld": ("error", "tensor-memory-freed"),
     "epilogue_done": ("error", "accumulator-early"),
     "issuer_full": ("error", "read-before-completion"),

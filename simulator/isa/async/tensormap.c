@@ -82,7 +82,8 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
         if (bytes == NULL) {
             return FAIL;
         }
-        if (!tensor_map_read(bytes, &map)) {
+        enum map_state state = tensor_map_read(bytes, &map);
+        if (state == MAP_NONE || state == MAP_CHANGED) {
             return sim_report(run, SIM_ERROR, "tensor-map", lane, "there is no tensor map at %#llx",
                               (unsigned long long)address);
         }

@@ -28,8 +28,13 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
     if (bytes == NULL) {
         return false;
     }
-    if (cta != NULL || !tensor_map_read(bytes, &map)) {
-        (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "there is no tensor map at %#llx",
+    enum map_state state = tensor_map_read(bytes, &map);
+    if (cta != NULL || state != MAP_READ) {
+        (void)sim_report(run, SIM_ERROR, "tensor-map", lane,
+                         cta == NULL && state == MAP_CHANGED
+                             ? "the bytes of the tensor map at %#llx were changed by something else than "
+                               "tensormap.replace"
+                             : "there is no tensor map at %#llx",
                          (unsigned long long)address);
         return false;
     }
@@ -39,7 +44,7 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
         return false;
     }
     char why[200];
-    if (!tensor_map_check(bytes, &map, why, sizeof why)) {
+    if (!tensor_map_check(&map, why, sizeof why)) {
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "the tensor map that the kernel made: %s", why);
         return false;
     }
@@ -95,6 +100,11 @@ static uint32_t shared_alignment(const struct tensor_box *box) {
     return 128;
 }
 
+/* What a box takes in shared memory, without padding to the swizzle's width. */
+static uint32_t shared_bytes(const struct tensor_box *box) {
+    return box->rows * box->shared_row_bytes;
+}
+
 static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask) {
     bool multicast = insn->tensor_copy.multicast;
     FOR_LANES(rest, mask) {
@@ -118,7 +128,7 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
             struct epoch epoch = mbarrier_epoch(run, load.destination[i].barrier);
             map_used(run, address_of(run, insn, O_MAP, lane), &epoch);
         }
-        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, load.bytes + 16);
+        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, shared_bytes(&load.box));
         memcpy(op->payload, &load, sizeof load);
         async_issue(run, op);
     }
@@ -141,7 +151,7 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
             return sim_report(run, SIM_ERROR, "tensor-map", lane, "a reduction into a tensor of type %u", type);
         }
         store.type = type < sizeof types ? types[type] : T_B8;
-        store.bytes = store.box.bytes;
+        store.bytes = shared_bytes(&store.box);
         uint32_t span = (store.box.rows - 1) * store.box.pitch + store.box.shared_row_bytes;
         span = store.box.map.swizzle != 0 ? store.box.rows * store.box.pitch : span;
         if (shared_cta(run, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK, span, 128, lane, true,

@@ -145,6 +145,32 @@ static unsigned access_flags(const struct insn *insn, bool write) {
     return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
 }
 
+/* A store's registers as the bytes that they will be in shared memory. */
+struct store_values {
+    struct new_values common; /* first: what the checks know of it */
+    const struct access *access;
+    struct cta *const *ctas;
+    const uint32_t *offsets;
+    uint32_t mask;
+};
+
+static void fill_values(const struct run *run, const struct new_values *values, const struct cta *cta,
+                        uint32_t offset, uint8_t bytes[16]) {
+    const struct store_values *v = (const struct store_values *)(const void *)values;
+    FOR_LANES(rest, v->mask) {
+        int lane = LANE(rest);
+        for (uint32_t i = 0; v->ctas[lane] == cta && i < v->access->vec; i++) {
+            uint64_t value = lane_u64(run, run->insn->op[i], lane);
+            for (uint32_t j = 0; j < v->access->element; j++) {
+                uint32_t at = v->offsets[lane] + i * v->access->element + j - offset;
+                if (at < 16) {
+                    bytes[at] = (uint8_t)(value >> (8 * j));
+                }
+            }
+        }
+    }
+}
+
 static enum next shared_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint32_t offsets[LANES];
@@ -170,6 +196,8 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     if (write && !same) {
         run->cluster->events++;
     }
+    struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
+    run->values = write && !insn->memory.strong ? &values.common : NULL;
     for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];
         uint32_t part = 0;
@@ -181,6 +209,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             return FAIL;
         }
     }
+    run->values = NULL;
     uint8_t *places[LANES];
     FOR_LANES(rest, mask) {
         places[LANE(rest)] = ctas[LANE(rest)]->shared + offsets[LANE(rest)];

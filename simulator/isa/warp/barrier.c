@@ -94,6 +94,7 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
     }
     if (run->launch->checks) {
         clock_observe(run, bar->released);
+        clock_meet(run);
     }
     warp_synced(run);
     if (insn->barrier.action == BAR_RED && insn->type == T_PRED) {
@@ -197,6 +198,7 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
     }
     if (run->launch->checks) {
         clock_observe(run, run->cluster->cluster_released);
+        clock_meet(run);
     }
     warp_synced(run);
     return NEXT;

@@ -321,6 +321,9 @@ static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t m
     if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
+    if (insn->fence.inits) {
+        clock_fence_inits(run);
+    }
     if (insn->fence.acquires_map) { /* an acquire names its map */
         FOR_LANES(rest, mask) {
             map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->offset);
@@ -355,7 +358,8 @@ void decode_fence(struct decoder *d) {
         async |= word == 9 || word == 10;
         tensormap |= word == 12;
     }
-    d->insn->fence.async_proxy = init || (proxy && async);
+    d->insn->fence.async_proxy = proxy && async;
+    d->insn->fence.inits = init;
     d->insn->fence.acquires_map = tensormap && d->nop == 2;
     if (d->insn->fence.acquires_map) {
         d->insn->space = SP_GENERIC;

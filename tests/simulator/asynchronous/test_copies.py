@@ -109,18 +109,36 @@ def test_element_types(data_type, dtype):
 def test_packed_fp4_types():
     codes = tensor((8, 128), np.uint8)  # 256 codes a row
     sizes, strides = [256, 8], [128]
-    for data_type, padded in ((13, False), (14, True)):
+    for data_type, padded in ((13, False), (14, True)):  # both signal the packed bytes, as real kernels expect
         sim = Sim(load_text(2))
         sim.register(codes)
         out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
         tensor_map = sim.tensor_map(codes, data_type, [128, 4], 0, sizes, strides)
-        assert sim.launch("k", out, tensor_map, 128 * 4 // (1 if padded else 2), 128, 2) == 0, sim.findings
+        assert sim.launch("k", out, tensor_map, 128 * 4 // 2, 128, 2) == 0, sim.findings
         part = codes[2:6, 64:]
         if padded:  # 16 codes: 8 bytes, then 8 of nothing
             wide = np.zeros((4, 8, 16), np.uint8)
             wide[:, :, :8] = part.reshape(4, 8, 8)
             part = wide
         assert out.tobytes()[: part.size] == part.tobytes()
+
+
+def test_padded_fp6_signals_its_packed_bytes():
+    codes = tensor((8, 192), np.uint8)  # 256 codes a row, 12 bytes for 16
+    sim = Sim(load_text(2))
+    sim.register(codes)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    tensor_map = sim.tensor_map(codes, 15, [128, 4], 0, [256, 8], [192])
+    assert sim.launch("k", out, tensor_map, 4 * 96, 128, 2) == 0, sim.findings
+    wide = np.zeros((4, 8, 16), np.uint8)
+    wide[:, :, :12] = codes[2:6, 96:].reshape(4, 8, 12)
+    assert out.tobytes()[: wide.size] == wide.tobytes()
+
+
+def test_rows_of_2048_bytes_are_copied_both_ways():
+    """256 elements of 8 bytes: the longest row that a box can have."""
+    array = tensor((2, 256), np.uint64)
+    assert run_load(array, 4, [256, 1], [0, 1])[:2048] == array[1].tobytes()
 
 
 def test_nan_fill():

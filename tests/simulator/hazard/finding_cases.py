@@ -38,6 +38,33 @@ RACES = {
         ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "MEND @%p3 st.shared.u32 [%r2], %r1; //HERE"),
         "bar.sync 0;",
     ),
+    "two warps write the same": Case(
+        "write-race",
+        (
+            "mov.u32 %r3, 5; @%p2 st.shared.u32 [%r2], %r3; //OTHER",
+            "MEND @%p3 st.shared.u32 [%r2], %r3; //HERE",
+        ),
+        "bar.sync 0;",
+        verdict="review",
+    ),
+    "two warps write vectors of which a part is the same": Case(
+        "write-race",
+        (
+            "mov.u32 %r3, 5; @%p2 st.shared.v2.u32 [%r2], {%r1, %r3}; //OTHER",
+            "MEND @%p3 st.shared.u32 [%r2+4], %r3; //HERE",
+        ),
+        "bar.sync 0;",
+        verdict="review",
+    ),
+    "two warps write the same after another value": Case(
+        "write-race",
+        (
+            "mov.u32 %r3, 5; @%p2 st.shared.u32 [%r2], %r1; @%p2 st.shared.u32 [%r2], %r3; //OTHER",
+            "MEND @%p3 st.shared.u32 [%r2], %r3; //HERE",
+        ),
+        "bar.sync 0;",
+        also=SWAPPED,
+    ),
     "a warp reads what another wrote": Case(
         "read-after-write-race",
         ("@%p2 st.shared.u32 [%r2], %r1; //OTHER", "MEND @%p3 ld.shared.u32 %r3, [%r2]; //HERE"),

@@ -15,6 +15,54 @@ MISUSES = {
             TRY.format(0),
         ),
         "@%p2 fence.mbarrier_init.release.cluster;",
+        verdict="review",  # Triton relies on the barrier
+    ),
+    "an mbarrier with neither its fence nor a barrier": Case(
+        "mbarrier-init-fence",
+        (
+            "@%p2 mbarrier.init.shared.b64 [%r4], 1; //OTHER",
+            "MEND",
+            EXPECT.format(16),
+            LOAD + " //HERE",
+            "bar.sync 0;",
+            TRY.format(0),
+        ),
+        "@%p2 fence.mbarrier_init.release.cluster;",
+    ),
+    "an mbarrier whose fence is another warp's": Case(
+        "mbarrier-init-fence",
+        (
+            "@%p2 mbarrier.init.shared.b64 [%r4], 1; //OTHER",
+            "bar.sync 0; @%p3 fence.mbarrier_init.release.cluster; bar.sync 0; MEND",
+            EXPECT.format(16),
+            LOAD + " //HERE",
+            TRY.format(0),
+        ),
+        "fence.proxy.async;",
+        verdict="review",
+    ),
+    "an mbarrier that is fenced after its first copy": Case(
+        "mbarrier-init-fence",
+        (
+            "@%p2 mbarrier.init.shared.b64 [%r4], 1; //OTHER",
+            "MEND bar.sync 0;",
+            EXPECT.format(16),
+            LOAD + " //HERE",
+            "@%p3 fence.proxy.async; @%p3 fence.mbarrier_init.release.cluster;",
+            TRY.format(0),
+        ),
+        "@%p2 fence.mbarrier_init.release.cluster;",
+        verdict="review",
+    ),
+    "data fenced by fence.mbarrier_init": Case(
+        "missing-proxy-fence",
+        (
+            FILL + " //",
+            "@%p2 fence.mbarrier_init.release.cluster; MEND",
+            STORE + " //HERE",
+            DRAIN,
+        ),
+        "@%p2 fence.proxy.async;",
     ),
     "an mbarrier that another warp initialises": Case(
         "mbarrier-init-race",

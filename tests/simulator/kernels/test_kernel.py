@@ -30,13 +30,13 @@ def test_a_pair_of_ctas(tmp_path, mode):
 
 
 def test_a_relaxed_cluster_barrier_is_enough_for_fenced_mbarriers(tmp_path):
-    """PTX ISA, fence.mbarrier_init; without the fence it is a race."""
+    """PTX ISA, fence.mbarrier_init; without the fence it is a race that chips forgive."""
     pair = Problem(tmp_path, 64, pair=True)
     relaxed = "  bar.sync 0; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
     text = mutate(kernel(64, CHUNKS, pair=True), "first_sync", relaxed)
     assert pair.run(text, "late") == ("clean", set(), 0)
     verdict, kinds, _ = pair.run(mutate(text, "init_fence"), "late")
-    assert verdict == "error" and ("error", "mbarrier-init-fence") in kinds
+    assert verdict == "review" and ("review", "mbarrier-init-fence") in kinds
     assert ("review", "mbarrier-init-race") in kinds
 
 

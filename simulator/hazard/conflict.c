@@ -1,0 +1,143 @@
+/* What two accesses of the same bytes are to each other: ordered, or a finding. */
+#include "conflict.h"
+
+#include <stdio.h>
+
+static inline uint32_t lane_of(uint32_t lanes, int word) {
+    return lanes >> (8 * word) & 0xff;
+}
+
+struct verdict {
+    const char *kind, *message;
+};
+
+/* What is wrong about `flags` now, after an access `before` that is not ordered before it. */
+static struct verdict unordered(uint8_t before, unsigned flags) {
+    bool was_write = before & ACCESS_WRITE, was_async = before & (ACCESS_ASYNC | ACCESS_COPY);
+    bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;
+    if (was_async && was_write && !write) {
+        return (struct verdict){
+            "read-before-completion",
+            "reads shared memory that an asynchronous operation writes, without having waited "
+            "for its completion"};
+    }
+    if (was_async && !was_write) {
+        return (struct verdict){
+            "overwrite-while-read",
+            "writes shared memory that an asynchronous operation may still read: its completion "
+            "has not been waited for, or that was not signalled to this thread"};
+    }
+    if (was_async && write) {
+        return (struct verdict){"double-write",
+                                "writes shared memory that an asynchronous operation still writes"};
+    }
+    if (async && write && !was_write) {
+        return (struct verdict){
+            "overwrite-while-read",
+            "an asynchronous write to shared memory whose last readers have not signalled that "
+            "they are done"};
+    }
+    if (async && !write) {
+        return (struct verdict){"async-read-race",
+                                "an asynchronous read of shared memory that another thread wrote without a "
+                                "synchronisation in between"};
+    }
+    return (struct verdict){
+        was_write && write ? "write-race"
+        : write            ? "write-after-read-race"
+                           : "read-after-write-race",
+        "two warps use the same shared memory, one of them writing, without a synchronisation "
+        "in between"};
+}
+
+static void report_conflict(struct run *run, enum sim_verdict severity, const struct shadow_record *record,
+                            const struct verdict *verdict) {
+    const struct insn *other = &run->launch->module->code[record->pc];
+    bool unknown = severity == SIM_ERROR && flags_lost(run->cluster);
+    char message[300];
+    (void)snprintf(message, sizeof message, "%s%s", verdict->message,
+                   unknown ? "; not judged: the kernel uses more flags in memory than the checks can follow, "
+                             "and one of those may order the two"
+                           : "");
+    sim_note(run->launch, unknown ? SIM_INCOMPLETE : severity, verdict->kind, run->cta, (int)run->warp->index,
+             -1, run->insn, other, message);
+}
+
+/* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
+static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
+    if (!is_own_index(run->warp, record->clock_index) || record->value <= run->warp->synced_time) {
+        return false;
+    }
+    for (int word = 0; word < WORDS; word++) {
+        uint32_t both = record->bytes & touch->bytes & 0xfu << (4 * word);
+        uint32_t before = lane_of(record->lanes, word), now = lane_of(touch->lanes, word);
+        if (both != 0 && before != SEVERAL_LANES && now != SEVERAL_LANES && before != now) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One lane starts an asynchronous operation on what all lanes have just used. */
+static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
+    return record->clock_index == run->warp->number && record->value > run->warp->synced_time &&
+           run->mask != run->warp->live;
+}
+
+/* Whether a plain store leaves those bytes of the granule as they are. */
+static bool same_values(const struct run *run, const struct touch *touch, uint32_t bytes) {
+    uint8_t new[GRANULE];
+    const uint8_t *old = touch->cta->shared + touch->offset;
+    memcpy(new, old, GRANULE);
+    run->values->fill(run, run->values, touch->cta, touch->offset, new);
+    for (uint32_t rest = bytes; rest != 0; rest &= rest - 1) {
+        if (new[__builtin_ctz(rest)] != old[__builtin_ctz(rest)]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Two warps store the same: a data race by the letter, of which no chip makes anything else. */
+static bool equal_stores(const struct run *run, const struct shadow_record *record, const struct touch *touch,
+                         unsigned flags) {
+    return run->values != NULL && flags == ACCESS_WRITE && record->flags == ACCESS_WRITE &&
+           same_values(run, touch, record->bytes & touch->bytes);
+}
+
+bool varies(const struct run *run, const struct shadow_record *record, const struct touch *touch,
+            unsigned flags, const struct epoch *epoch) {
+    return run->values != NULL && (flags & ACCESS_WRITE) && (record->flags & ACCESS_WRITE) &&
+           record->clock_index == epoch->clock_index && record->value == epoch->value &&
+           (record->flags & ACCESS_VARIED || !same_values(run, touch, record->bytes & touch->bytes));
+}
+
+void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
+                    unsigned flags, const struct epoch *epoch) {
+    static const struct verdict fence = {"missing-proxy-fence",
+                                         "an asynchronous operation uses shared memory written by ordinary "
+                                         "stores, with no fence.proxy.async in between"};
+    static const struct verdict elected = {
+        "elected-signal", "one lane signals for its warp, with no __syncwarp between the other lanes' accesses "
+                          "and the signal that orders this access after them"};
+    static const struct verdict lanes = {
+        "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
+    static const struct verdict equal = {
+        "write-race", "two warps write the same values to the same shared memory without a synchronisation in "
+                      "between"};
+    bool async = flags & ACCESS_ASYNC,
+         warp_time = record->clock_index < run->cluster->nctas * run->launch->warps;
+    if (epoch->clock->acquired[record->clock_index] < record->value) {
+        struct verdict verdict = unordered(record->flags, flags);
+        bool same = equal_stores(run, record, touch, flags);
+        report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, same ? &equal : &verdict);
+    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & ACCESS_ASYNC) &&
+               epoch->clock->async[record->clock_index] < record->value) {
+        report_conflict(run, SIM_ERROR, record, &fence);
+    } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
+               epoch->clock->per_lane[record->clock_index] < record->value) {
+        report_conflict(run, SIM_REVIEW, record, &elected);
+    } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
+        report_conflict(run, SIM_REVIEW, record, &lanes);
+    }
+}
