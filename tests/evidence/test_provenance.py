@@ -56,13 +56,14 @@ def test_a_folder_and_its_commit_have_one_digest(checkout):
 def test_a_digest_tells_where_one_file_ends(checkout):
     core = checkout / "submission" / "core"
     found = set()
-    for files in ({"a.c": b"xy", "b.c": b""}, {"a.c": b"x", "b.c": b"y"}, {"a.c": b"xy"}):
+    joined = b"xsubmission/core/b.c\0y"
+    for files in ({"a.c": b"xy", "b.c": b""}, {"a.c": b"x", "b.c": b"y"}, {"a.c": b"xy"}, {"a.c": joined}):
         for path in core.iterdir():
             path.unlink()
         for name, content in files.items():
             (core / name).write_bytes(content)
         found.add(provenance.checkout_digest(checkout))
-    assert len(found) == 3
+    assert len(found) == 4
 
 
 def test_a_host_is_told_from_others_and_not_named(monkeypatch):
