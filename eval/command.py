@@ -18,22 +18,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from eval import capacity, chip, protocol, report, sandbox
 from eval.cases import Case, CasesError, read_cases
+from eval.comparison import Comparison, run_comparison
+from eval.data import KINDS
 from eval.device import device_for
 from eval.output import outlets, record
-from eval.output.text import clean
+from eval.output.text import clean, shortened
 from eval.protocol import DescriptorError, Protocol
 from eval.stats import summarise
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
 
 ROOT = Path(__file__).resolve().parent.parent
 
-Runner = Callable[[Path, Case, torch.device, Limits], Result]
+Runner = Callable[[Path, Case, torch.device, Limits, str], Result]
 RUNNERS: dict[str, Runner] = {
     "test": run_test,
     "benchmark": run_benchmark,
@@ -42,6 +44,7 @@ RUNNERS: dict[str, Runner] = {
 }
 NS_PER_US = 1000
 LONGEST_TIMEOUT_S = 86400.0
+TOLD_CHARACTERS = 1000  # of one message
 
 
 def log_test(out: Protocol, index: int, result: Result) -> None:
@@ -78,6 +81,7 @@ def evaluate(
     out: Protocol | None,
     limits: Limits | None = None,
     fail_fast: bool = False,
+    data: str = "board",
     keep: Callable[[list[Result]], None] = lambda results: None,
 ) -> list[Result]:
     """Runs every case, or up to the first that fails, writing protocol lines as they come or showing progress.
@@ -97,7 +101,7 @@ def evaluate(
             else:
                 out.log(f"{kind}.{index}.spec", case.spec)
             begin = time.monotonic()
-            result = RUNNERS[mode](submission, case, device, limits)
+            result = RUNNERS[mode](submission, case, device, limits, data)
             result.seconds = time.monotonic() - begin
             results.append(result)
             if out is not None:
@@ -108,6 +112,31 @@ def evaluate(
     if out is not None:
         out.log("check", "pass" if all(result.passed for result in results) else "fail")
     return results
+
+
+def compare(
+    submission: Path,
+    baseline: Path,
+    cases: Sequence[Case],
+    device: torch.device,
+    limits: Limits,
+    data: str = "board",
+    fail_fast: bool = False,
+    keep: Callable[[list[Comparison]], None] = lambda compared: None,
+) -> list[Comparison]:
+    """Times two submissions in turns on every case, or up to the first in which one fails, showing progress."""
+    compared: list[Comparison] = []
+    with report.progress("compare", len(cases)) as step:
+        for case in cases:
+            step(clean(case.spec))
+            begin = time.monotonic()
+            one = run_comparison(submission, baseline, case, device, limits, data)
+            one.own.seconds = one.baseline.seconds = time.monotonic() - begin
+            compared.append(one)
+            keep(compared)
+            if fail_fast and one.ratio is None:
+                break
+    return compared
 
 
 def print_report(mode: str, results: list[Result], chip_name: str) -> None:
@@ -153,7 +182,7 @@ class Parser(argparse.ArgumentParser):
     """Tells what is wrong with the command line in text that a terminal can be shown."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(clean(message))
+        super().error(clean(shortened(message, TOLD_CHARACTERS)))
 
 
 def _is_file(path: Path) -> bool:
@@ -178,11 +207,26 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
     parser.add_argument("--timeout", type=seconds_option, metavar="S", help="for each answer of the submission")
     parser.add_argument("--fail-fast", action="store_true", help="end with the first case that fails")
+    parser.add_argument(
+        "--data", choices=KINDS, default="board",
+        help="full: every code and scale factor, NaNs included, held against float64 (default: the leaderboard's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="time this submission in turns with the other one: faster, slower or no difference",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
-    usual = "test.txt" if options.mode == "test" else "benchmark.txt"
+    usual = "full.txt" if options.data == "full" else "test.txt" if options.mode == "test" else "benchmark.txt"
     options.cases = options.cases or ROOT / "eval" / "cases" / usual
     if not _is_file(options.submission):
         parser.error(f"--submission: {options.submission} does not exist or cannot be read")
+    if options.baseline:
+        if not _is_file(options.baseline):
+            parser.error(f"--baseline: {options.baseline} does not exist or cannot be read")
+        if options.mode not in ("benchmark", "leaderboard"):
+            parser.error(f"--baseline: not in mode {options.mode}; expected benchmark or leaderboard")
+        if protocol.FD_VARIABLE in os.environ:
+            parser.error(f"--baseline: the leaderboard's protocol has no words for it; unset {protocol.FD_VARIABLE}")
     options.device = options.device or device_option(device_for(options.submission).type)
     try:
         options.secret = protocol.secret_seed()
@@ -202,7 +246,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def _tell(text: object) -> None:
     """A line to standard error, which may be gone."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"eval.py: {clean(str(text))}", file=sys.stderr, flush=True)
+        print(f"eval.py: {clean(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
 
 
 def _cases_that_fit(path: Path, secret: int | None, device: torch.device) -> list[Case]:
@@ -238,7 +282,7 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
     else:
         try:
             outlets.prepare_stdout(closed)
-            outlets.say(report.header(options.mode, options.submission, options.device))
+            outlets.say(report.header(options.mode, options.submission, options.device, options.data, options.baseline))
         except outlets.OutletError as error:
             _tell(error.strerror)
             outlets.abandon_stdout()
@@ -253,30 +297,74 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
         limits = replace(limits, answer_s=options.timeout)
     lost: list[str] = []
 
-    def keep(results: list[Result]) -> None:
+    def keep(written: dict[str, Any], last: bool) -> None:
         if options.record is None:
             return
-        written = record.run_record(options.mode, options.submission, options.device, "board", results, len(cases))
         try:
-            last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
             options.record.write(written, last)
         except outlets.OutletError as error:
             lost.append(f"--json: {error.strerror}; {outlets.rescue(written)}")
 
     sandbox.shield()
-    results = evaluate(
-        options.mode, options.submission.resolve(), cases, options.device, out, limits, options.fail_fast, keep
-    )
+    given = record.Given(options.mode, options.submission, options.device, options.data, len(cases))
+    if options.baseline:
+        passed, show = _compared(options, given, cases, limits, keep)
+    else:
+        passed, show = _evaluated(options, given, cases, limits, out, keep)
     for line in lost[-1:]:
         _tell(line)
     if out is None:
         try:
-            print_report(options.mode, results, chip_name)
-            outlets.say(report.footer(results))
+            show(chip_name)
         except OSError as error:
             _tell(f"standard output: {error.strerror}: the report is lost")
             outlets.abandon_stdout()
     elif out.broken is not None:
         _tell(f"{protocol.FD_VARIABLE}: {out.broken.strerror}: results are lost")
         return protocol.EXIT_NO_DESCRIPTOR
-    return protocol.EXIT_OK if all(result.passed for result in results) else protocol.EXIT_FAILED
+    return protocol.EXIT_OK if passed else protocol.EXIT_FAILED
+
+
+Keep = Callable[[dict[str, Any], bool], None]
+Show = Callable[[str], None]
+
+
+def _evaluated(
+    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, out: Protocol | None,
+    keep: Keep,
+) -> tuple[bool, Show]:  # fmt: skip
+    """Runs the cases; whether all passed, and what prints their report."""
+
+    def keep_results(results: list[Result]) -> None:
+        last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
+        keep(record.run_record(given, results), last)
+
+    submission = options.submission.resolve()
+    results = evaluate(
+        options.mode, submission, cases, options.device, out, limits, options.fail_fast, options.data, keep_results
+    )
+
+    def show(chip_name: str) -> None:
+        print_report(options.mode, results, chip_name)
+        outlets.say(report.footer(results))
+
+    return all(result.passed for result in results), show
+
+
+def _compared(
+    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, keep: Keep
+) -> tuple[bool, Show]:
+    """Runs both submissions; whether all passed, and what prints the report."""
+
+    def keep_compared(compared: list[Comparison]) -> None:
+        last = len(compared) == len(cases) or (options.fail_fast and compared[-1].ratio is None)
+        keep(record.comparison_record(given, options.baseline, compared), last)
+
+    files = (options.submission.resolve(), options.baseline.resolve())
+    compared = compare(*files, cases, options.device, limits, options.data, options.fail_fast, keep_compared)
+
+    def show(chip_name: str) -> None:
+        report.print_comparisons(compared, chip_name)
+        outlets.say(report.footer([one.own for one in compared]))
+
+    return all(one.ratio is not None for one in compared), show

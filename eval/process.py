@@ -13,34 +13,43 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from eval import channel
-from eval.answers import Garbled, tagged
+from eval import channel, sandbox
+from eval.answers import Garbled, tagged, text_in
+from eval.output.text import shortened, tail_of
 from eval.protocol import hidden_from_children
+from eval.sandbox import lifetime
 from eval.worker import Failure, Setup
 from eval.worker import main as worker_main
 
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its pipe"
 EXIT_S = 2.0  # for a worker that was told to end
+KILL_S = 6.0  # for a keeper to end what it keeps: longer than it tries
 _KINDS = frozenset(("ok", "fail", "ready", "done"))
 
 
 class WorkerProcess:
-    """A worker and the line to it. Raises Failure for whatever goes wrong on its side."""
+    """A worker, its keeper and the line to it. Raises Failure for whatever goes wrong on its side."""
 
     def __init__(self, submission: Path, shape: tuple[int, int, int, int], device: str, answer_s: float) -> None:
         self._answer_s = answer_s
-        self._folder = tempfile.TemporaryDirectory(prefix="eval-")
-        self._log = Path(self._folder.name) / "log.txt"
+        sandbox.shield()
+        folder = lifetime.run_folder()
+        scratch = folder / "scratch"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        # Read by this descriptor alone: what becomes of the name does not matter.
+        self._log, log = tempfile.mkstemp(prefix="log-", dir=folder)
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
-        setup = Setup(str(submission), shape, device, str(self._log))
+        setup = Setup(str(submission), shape, device, log, str(scratch))
         context = multiprocessing.get_context("spawn")
+        lifeline, self._lifeline = context.Pipe(duplex=False)
         # Not a daemon: those may not start processes, which compilers do.
-        self._process = context.Process(target=worker_main, args=(setup, theirs))
-        with hidden_from_children():
+        self._process = context.Process(target=worker_main, args=(setup, theirs, lifeline))
+        with hidden_from_children(), lifetime.signals_held():
             self._process.start()
         theirs.close()
+        lifeline.close()
 
     def deadline(self) -> float:
         """When a request made now has to be answered: all of it, however many messages that takes."""
@@ -55,15 +64,15 @@ class WorkerProcess:
         """The content of the next message, which has to be of this kind and here by the deadline."""
         try:
             got, content = tagged(self.channel.receive(deadline), _KINDS)
+            if got == "fail":
+                raise Failure(text_in(content))
         except channel.Silence:
             raise Failure(f"no answer within {self._answer_s:g} s ({request}): the submission hangs") from None
         except EOFError:
-            self._end()
+            self._end(patience_s=EXIT_S)
             raise Failure(f"the worker ended by itself: {self._ending()}{self._last_words()}") from None
         except Garbled as error:
             raise Failure(f"{GARBLED} ({error})") from None
-        if got == "fail" and isinstance(content, str):
-            raise Failure(content)
         if got != kind:
             raise Failure(f"{GARBLED} ('{got}' where '{kind}' was due)")
         return content
@@ -71,30 +80,32 @@ class WorkerProcess:
     def _ending(self) -> str:
         code = self._process.exitcode
         if code is not None and code < 0:
-            return f"signal {signal.Signals(-code).name}"
+            with contextlib.suppress(ValueError):  # the real-time ones have no names
+                return f"signal {signal.Signals(-code).name}"
+            return f"signal {-code}"
         return f"exit code {code}"
 
     def printed(self) -> str:
-        """What the worker and all it started wrote to standard output and error."""
-        return self._log.read_text(errors="replace") if self._log.is_file() else ""
+        """The last of what the worker and all it started wrote to standard output and error."""
+        return tail_of(self._log)
 
     def _last_words(self) -> str:
         lines = self.printed().splitlines()
-        return "; it printed: " + " / ".join(lines[-LOG_LINES_SHOWN:]) if lines else ""
+        return "; it printed: " + shortened(" / ".join(lines[-LOG_LINES_SHOWN:])) if lines else ""
 
-    def _end(self) -> None:
-        """Ends the worker, by force if it does not end itself, and whatever it has started."""
-        wait([self._process.sentinel], EXIT_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+    def _end(self, patience_s: float) -> None:
+        """Ends the worker, by force if it does not end itself in time, and whatever it has started."""
+        wait([self._process.sentinel], patience_s)
+        self._lifeline.close()  # the keeper's word to end all there is
+        wait([self._process.sentinel], KILL_S)
         self._process.kill()
         self._process.join()
 
-    def close(self) -> str:
-        """Ends the worker; what it printed."""
+    def close(self, patient: bool = True) -> str:
+        """Ends the worker, at once unless it is to be waited for; what it printed."""
         self.send({"request": "end"})
-        self._end()
+        self._end(EXIT_S if patient else 0.0)
         self.channel.close()
         printed = self.printed()
-        self._folder.cleanup()
+        os.close(self._log)
         return printed

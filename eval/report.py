@@ -6,15 +6,17 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, median
 
 import torch
 
 from eval import chip
+from eval.comparison import Comparison
 from eval.output import origin, record
 from eval.output.text import clean
-from eval.stats import relative_spread
+from eval.stats import CONFIDENCE, Ratio, geomean_ratio_interval, relative_spread, verdict
 from eval.supervisor import Result
 
 try:
@@ -82,14 +84,17 @@ def shape_text(result: Result) -> str:
     return f"{m} {n} {k}" + (f" x {batches}" if batches > 1 else "")
 
 
-def header(mode: str, submission: Path, device: torch.device) -> str:
+def header(mode: str, submission: Path, device: torch.device, data: str = "board", baseline: Path | None = None) -> str:
     """What is judged, and on what."""
     where = [chip.name(device)]
     if found := origin.driver(device):
         where.append(f"driver {found}")
     if mhz := origin.clock_mhz(device):
         where.append(f"{mhz:.0f} MHz now")
-    return clean(f"{mode} of {submission}\n  on {', '.join(where)}; torch {torch.__version__}")
+    what = f"{mode} of {submission}" + (f" against {baseline}" if baseline else "")
+    if data != "board":
+        what += f"; {data} data, not the leaderboard's"
+    return clean(f"{what}\n  on {', '.join(where)}; torch {torch.__version__}")
 
 
 def footer(results: Sequence[Result]) -> str:
@@ -121,7 +126,9 @@ def print_tests(results: Sequence[Result]) -> None:
         ]
         for result in results
     ]
+    kinds = {result.data for result in results} - {"board"}
     title = f"{sum(result.passed for result in results)} of {len(results)} tests pass"
+    title += f" on {', '.join(kinds)} data" if kinds else ""
     print_table(title, ["M N K", "seed", "took", "error / tolerance", ""], rows)
     print_failures(results)
 
@@ -199,3 +206,36 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     if clocks:
         print(f"SM clock right after a timed round: {min(clocks):.0f} to {max(clocks):.0f} MHz")
     print_failures(results)
+
+
+def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
+    """A line a case with both times, their ratio, its interval and what that says."""
+    rows = []
+    for one in compared:
+        shape = shape_text(one.own)
+        if one.ratio is None:
+            failed = "FAIL" if one.own.error else "baseline FAILs"
+            rows.append([shape, *("",) * 4, failed])
+            continue
+        rows.append(
+            [
+                shape,
+                time_text(one.own.median_us),
+                time_text(one.baseline.median_us),
+                *ratio_texts(one.ratio),
+                verdict(one.ratio),
+            ]
+        )
+    if len(compared) > 1 and all(one.ratio for one in compared):
+        ratio = geomean_ratio_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
+        rows.append(["geometric mean", "", "", *ratio_texts(ratio), verdict(ratio)])
+    header = ["M N K", "submission", "baseline", "ratio", f"{100 * CONFIDENCE:.0f} % interval", "the submission is"]
+    print_table(f"{chip_name}: median times of a call, both in turns", header, rows)
+    print_failures([one.own for one in compared])
+    failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]
+    print_failures([result for result, one in zip(failed, compared, strict=True) if one.baseline.error])
+
+
+def ratio_texts(ratio: Ratio) -> list[str]:
+    """A ratio and its interval."""
+    return [f"{ratio.ratio:.4f}", f"{ratio.low:.4f} to {ratio.high:.4f}"]

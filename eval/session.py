@@ -16,11 +16,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval.answers import Garbled, time_us
+from eval import timing
+from eval.answers import Garbled, text_in, time_us
 from eval.cases import Case
 from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
 from eval.lending.layout import Layout
+from eval.output import origin
+from eval.output.mismatch import Mismatch
+from eval.output.origin import Library
 from eval.output.text import clean
 from eval.process import GARBLED, WorkerProcess
 from eval.worker import Failure
@@ -35,7 +39,8 @@ ENOUGH_STANDING = 3  # rounds
 # A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
 BLATANT = 2.0
 
-Check = Callable[[Sequence[torch.Tensor], torch.Tensor], tuple[bool, str]]
+# Whether an output is right, why not, and (not of every check) how far it is from what was wanted.
+Check = Callable[[Sequence[torch.Tensor], torch.Tensor], tuple[Any, ...]]
 
 
 class Round(NamedTuple):
@@ -56,9 +61,16 @@ class Round(NamedTuple):
 class Session:
     """A worker under way with a case, and the memory lent to it. Raises Failure for what goes wrong on its side."""
 
-    def __init__(self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float) -> None:
-        self._case, self.device = case, device
-        self.printed = ""
+    def __init__(
+        self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float,
+        generate: Callable[..., tuple[torch.Tensor, ...]] = generate_input,
+    ) -> None:  # fmt: skip
+        self._case, self.device, self._generate = case, device, generate
+        self.printed, self.sandbox, self.backend = "", "", ""
+        self.libraries: list[Library] = []
+        self.worst_error: float | None = None  # over its tolerance, among the outputs checked
+        self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
+        self._pid = 0
         self.checked = 0  # outputs compared with the reference
         layout = Layout(case.shape)
         self._lender = CudaLender(layout, inputs, device) if device.type == "cuda" else HostLender(layout, inputs)
@@ -70,9 +82,10 @@ class Session:
         try:
             terms, descriptors = self._lender.terms()
             self._process.send({"count": inputs, **terms}, descriptors)
-            self._process.answer("ok", "start", self._process.deadline())
+            begun = self._process.answer("ok", "start", self._process.deadline())  # by the harness's own code alone
+            self.sandbox, self._pid = begun["sandbox"], begun["pid"]
         except BaseException:
-            self.close()
+            self.close(patient=False)
             raise
 
     def null_overheads_us(self, count: int) -> list[float]:
@@ -84,12 +97,16 @@ class Session:
         return [max(0.0, one.span_us - one.claimed_us) for one in made[NULL_ROUNDS_WARMING_UP:]]
 
     def _generated(self, seed: int) -> tuple[torch.Tensor, ...]:
-        return generate_input(*self._case.shape, seed, device=self.device)[:-1]
+        return self._generate(*self._case.shape, seed, device=self.device)[:-1]
 
     def load(self) -> None:
         """Has the worker import the submission."""
         self._process.send({"request": "load"})
-        self._process.answer("ok", "start", self._process.deadline())
+        backend = self._process.answer("ok", "start", self._process.deadline())
+        try:
+            self.backend = text_in(backend)
+        except Garbled as error:
+            raise Failure(f"{GARBLED} ({error})") from None
 
     def _exchange(
         self, request: str, count: int, after: Callable[[], object] = bool
@@ -122,12 +139,20 @@ class Session:
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
         for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
-            ok, message = check((*tensors, torch.empty_like(output)), output)
+            ok, message, *found = check((*tensors, torch.empty_like(output)), output)
+            self._note(ok, found[0] if found else None)
             if not ok:
                 where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"
                 raise Failure(f"wrong result ({where}): {message}")
             self.checked += 1
         return times, answer
+
+    def _note(self, ok: bool, found: Mismatch | None) -> None:
+        """Keeps the worst error seen, and where an output that was refused is wrong."""
+        if found is not None:
+            self.worst_error = max(self.worst_error or 0.0, found.worst)
+            if not ok:
+                self.wrong = found.record()
 
     def profile(self, seed: int, check: Check) -> str:
         """torch's profile of one call."""
@@ -136,9 +161,11 @@ class Session:
             raise Failure(f"{GARBLED} (a {type(table).__name__} for a profile)")
         return clean(table)
 
-    def close(self) -> None:
-        """Ends the worker and takes back what was lent."""
-        self.printed = self._process.close()
+    def close(self, patient: bool = True) -> None:
+        """Ends the worker, at once unless it is to be waited for, and takes back what was lent."""
+        if self._pid:
+            self.libraries = origin.libraries_of(self._pid, {timing.LIBRARY})
+        self.printed = self._process.close(patient)
         self._lender.close()
 
     def __enter__(self) -> Session:
@@ -147,7 +174,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(patient=kind is None)
 
 
 def tolerance_us(null_overheads_us: Sequence[float]) -> float:

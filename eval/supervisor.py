@@ -14,11 +14,11 @@ import torch
 
 from eval import chip
 from eval.cases import Case
+from eval.data import generator_of, judges_of
 from eval.output.origin import Library
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import summarise
 from eval.worker import Failure
-from reference.reference import check_implementation, check_with_rounding
 
 SEED_STEP = 42  # between the inputs of a case, as on the leaderboard
 SEED_LIMIT = 1 << 63  # what torch takes
@@ -75,6 +75,7 @@ class Result:
     seconds: float | None = None  # of the whole case
     worst_error: float | None = None  # the largest error over its tolerance among the outputs checked
     wrong: dict[str, Any] | None = None  # where the wrong elements lie
+    data: str = "board"  # which kind of inputs (eval/data)
     backend: str = ""  # by the submission's own word
     sandbox: str = ""  # what of it holds
     libraries: list[Library] = field(default_factory=list)  # beside the system's, Python's and torch's
@@ -121,24 +122,31 @@ def _judge(
     """Has `make` use a worker for the result's case; what goes wrong there becomes its error."""
     session = None
     try:
-        session = Session(submission, result.case, device, result.inputs, limits.answer_s)
+        session = Session(submission, result.case, device, result.inputs, limits.answer_s, generator_of(result.data))
         with session:
             make(session)
     except (Failure, chip.Impossible) as failure:
         result.error = str(failure)
     if session is not None:
-        result.printed, result.checked = session.printed, session.checked
+        take_over(result, session)
     return result
 
 
-def run_test(submission: Path, case: Case, device: torch.device, limits: Limits) -> Result:
+def take_over(result: Result, session: Session) -> None:
+    """Keeps what a session that has ended saw beside times."""
+    result.printed, result.checked = session.printed, session.checked
+    result.sandbox, result.backend, result.libraries = session.sandbox, session.backend, session.libraries
+    result.worst_error, result.wrong = session.worst_error, session.wrong
+
+
+def run_test(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
     """One call, checked."""
 
     def make(session: Session) -> None:
         session.load()
-        session.round(case_seeds(case.seed, 1), check_implementation, "check")
+        session.round(case_seeds(case.seed, 1), judges_of(data)[0], "check")
 
-    return _judge(submission, device, limits, Result(case, inputs=1), make)
+    return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
 
 
 def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timings, floor: chip.Limit) -> None:
@@ -146,7 +154,7 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
     begin = time.monotonic()
     clock = chip.Clock(session.device)
     while not timings.count or not _done(result, limits, time.monotonic() - begin, timings.count):
-        made, _ = session.round(fresh_seeds(result.inputs), check_with_rounding, "time_round", after=clock.note)
+        made, _ = session.round(fresh_seeds(result.inputs), judges_of(result.data)[1], "time_round", after=clock.note)
         floor.hold(made.claimed_us / result.inputs)
         timings.add(made)
         result.rounds_us, result.doubted = timings.rounds_us(), timings.doubted
@@ -155,33 +163,35 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
         raise Failure(said)
 
 
-def run_benchmark(submission: Path, case: Case, device: torch.device, limits: Limits) -> Result:
+def run_benchmark(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
     """A checked pass over every input, then timed rounds over fresh ones until the mean is steady or time is up."""
-    result = Result(case, inputs=inputs_that_fit(case.shape, device, limits.inputs))
+    result = Result(case, inputs=inputs_that_fit(case.shape, device, limits.inputs), data=data)
     floor = chip.Limit(case.shape, device)
+    own, fresh = judges_of(data)
 
     def make(session: Session) -> None:
         timings = Timings(result.inputs, tolerance_us(session.null_overheads_us(result.inputs)))
         singles = Timings(1, tolerance_us(session.null_overheads_us(1)) if limits.singles else 0.0)
         result.tolerance_us = timings.tolerance_us
         session.load()
-        session.round(case_seeds(case.seed, result.inputs), check_implementation, "check")
+        session.round(case_seeds(case.seed, result.inputs), own, "check")
         _time_rounds(session, result, limits, timings, floor)
         for _ in range(min(limits.singles, result.inputs)):
-            made, _ = session.round(fresh_seeds(1), check_with_rounding, "time_single")
+            made, _ = session.round(fresh_seeds(1), fresh, "time_single")
             floor.hold(made.claimed_us)
             result.single_us.append(singles.add(made))
 
     return _judge(submission, device, limits, result, make)
 
 
-def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits) -> Result:
+def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
     """One profiled call."""
-    result = Result(case, inputs=1)
+    result = Result(case, inputs=1, data=data)
+    own, fresh = judges_of(data)
 
     def make(session: Session) -> None:
         session.load()
-        session.round(case_seeds(case.seed, 1), check_implementation, "check")  # warms up
-        result.report = session.profile(fresh_seeds(1)[0], check_with_rounding)
+        session.round(case_seeds(case.seed, 1), own, "check")  # warms up
+        result.report = session.profile(fresh_seeds(1)[0], fresh)
 
     return _judge(submission, device, limits, result, make)

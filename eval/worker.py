@@ -7,29 +7,30 @@ parent's own clock and the parent's own copies of the outputs; its checks are fo
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib.util
 import os
 import secrets
-import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 
-from eval import task
+from eval import sandbox, task
 from eval.channel import Channel
 from eval.guards import FunctionWatch, extent, output_problem
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
 from eval.lending.layout import Layout, Shape
 from eval.output.text import shortened
+from eval.sandbox import keeper
 from eval.timing import CoreError, Timed
 
 # Extra untimed calls before a round, a random number up to this: a submission cannot count on its calls.
@@ -37,7 +38,18 @@ MAX_EXTRA_CALLS = 3
 # A late write has had this long to show when outputs are looked at again.
 SETTLE_S = 0.01
 PROFILE_ROWS = 20
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+# On the leaderboard a submission is the module of this name.
+MODULE = "submission"
+PACKAGE = Path(__file__).resolve().parent.parent / MODULE
+STUB = """import importlib.util, sys
+spec = importlib.util.spec_from_file_location({name!r}, {path!r})
+sys.modules[{name!r}] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules[{name!r}])
+"""
+# What a submission that was refused permission may not know.
+WRITES_HINT = "; a submission writes only where tempfile.gettempdir() says"
 
 
 class Failure(Exception):
@@ -51,6 +63,7 @@ class Setup(NamedTuple):
     shape: Shape
     device: str
     log: str  # the file that takes what the submission prints
+    scratch: str = ""  # the folder it may write to
 
 
 @contextlib.contextmanager
@@ -62,26 +75,54 @@ def _blamed(action: str) -> Iterator[None]:
         raise
     except BaseException as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
+        hint = WRITES_HINT if isinstance(error, PermissionError) else ""
+        try:
+            said = str(error)
+        except BaseException:
+            said = "(its text cannot be had)"
+        traceback.print_exc()  # in full, to the log
         raise Failure(
-            f"{action}: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-        ) from error
+            f"{action}: {type(error).__name__}: {shortened(said)} ({Path(place.filename).name}:{place.lineno}){hint}"
+        ) from None
 
 
-def _load(path: str) -> Callable[[tuple[torch.Tensor, ...]], torch.Tensor]:
-    """custom_kernel of a submission file."""
+def _load(path: str, scratch: Path) -> ModuleType:
+    """The module of a submission file, under the name it has on the leaderboard.
+
+    Processes that the submission starts find it, and `task`, under those names as well.
+    """
     sys.modules["task"] = task  # `from task import input_t, output_t`
     # The leaderboard runs a submission as a script: modules beside it can be imported.
     sys.path.insert(0, str(Path(path).resolve().parent))
-    spec = importlib.util.spec_from_file_location("submission_under_test", path)
+    stubs = scratch / "modules"
+    stubs.mkdir(exist_ok=True)
+    for name, file in ((MODULE, path), ("task", task.__file__)):
+        (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve())))
+    sys.path.insert(0, str(stubs))
+    spec = importlib.util.spec_from_file_location(MODULE, path)
     if spec is None or spec.loader is None:
         raise Failure(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    module.__path__ = [str(PACKAGE)]  # so that a submission may take parts of the package of that name all the same
     sys.modules[spec.name] = module
     with _blamed("import failed"):
         spec.loader.exec_module(module)
     if not callable(getattr(module, "custom_kernel", None)):
         raise Failure("the submission has no function custom_kernel")
-    return module.custom_kernel
+    return module
+
+
+def _backend(module: ModuleType, device: torch.device) -> str:
+    """Which backend a submission says it takes, if it says so the way this package's does; its own word."""
+    asked = os.environ.get("NVFP4_BACKEND") or "auto"
+    if not hasattr(module, "backends"):
+        return ""
+    with contextlib.suppress(Exception):
+        names = [str(backend.name) for backend in module.backends() if backend.available]
+        if asked != "auto":
+            return asked
+        return next((name for name in names if (name == "cpu") == (device.type == "cpu")), "")
+    return ""
 
 
 def _nothing(data: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -95,7 +136,7 @@ class Worker:
     def __init__(self, setup: Setup, channel: Channel) -> None:
         self._send = channel.send
         self._device = torch.device(setup.device)
-        self._submission = setup.submission
+        self._submission, self._scratch = setup.submission, Path(setup.scratch)
         self._borrower = self._borrow(Layout(setup.shape), channel)
         m, n, _, batches = setup.shape
         count = len(self._borrower.inputs)
@@ -123,11 +164,13 @@ class Worker:
         memory = torch.empty((batches, m, n), dtype=torch.float16, device=self._device)
         return memory.permute(1, 2, 0)
 
-    def load(self) -> None:
-        """Imports the submission."""
+    def load(self) -> str:
+        """Imports the submission; the backend that it names, if it names one."""
         self._watch = FunctionWatch()
-        self._kernel = _load(self._submission)
+        module = _load(self._submission, self._scratch)
+        self._kernel = module.custom_kernel
         self._check_watch()
+        return _backend(module, self._device)
 
     def _check_watch(self) -> None:
         replaced = self._watch.replaced() if self._watch else None
@@ -207,17 +250,24 @@ def parse(raw: bytes) -> dict[str, Any]:
     return json.loads(raw)
 
 
-def _isolate(log_path: str) -> None:
-    """Gives the process its own output, session and command line, and an end with its parent's."""
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.setsid()  # what the submission starts is ended with it
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _isolate(setup: Setup) -> sandbox.State:
+    """Gives the process its own output and command line, and puts it into the sandbox; what of that holds."""
+    log = os.open(setup.log, os.O_WRONLY | os.O_APPEND)
+    Path(setup.log).unlink()
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     sys.argv = ["submission.py"]
+    # Processes that the submission starts by spawning import the main module first: not the harness's.
+    main_module = sys.modules["__main__"]
+    main_module.__spec__ = None
+    main_module.__dict__.pop("__file__", None)
     # The CuTe DSL must compile what it is given, as on the leaderboard.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
+    return sandbox.enter(Path(setup.scratch), torch.device(setup.device).type)
 
 
 def serve(worker: Worker, channel: Channel) -> None:
@@ -225,7 +275,7 @@ def serve(worker: Worker, channel: Channel) -> None:
     while (request := parse(channel.receive()))["request"] != "end":
         name, content = request["request"], None
         if name == "load":
-            worker.load()
+            content = worker.load()
         elif name == "round":
             worker.round(request["count"])
         elif name == "profile":
@@ -233,13 +283,17 @@ def serve(worker: Worker, channel: Channel) -> None:
         channel.send({"ok": content})
 
 
-def main(setup: Setup, end: socket.socket) -> None:
-    """Serves requests; {"ok": content} answers each, {"fail": message} is the last answer of all."""
-    _isolate(setup.log)
+def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
+    """Serves requests; {"ok": content} answers each, {"fail": message} is the last answer of all.
+
+    The first one's content is the state of the sandbox and the process's number.
+    """
+    keeper.keep(lifeline, [end])
+    state = _isolate(setup)
     channel = Channel(end)
     try:
         worker = Worker(setup, channel)
-        channel.send({"ok": None})
+        channel.send({"ok": {"sandbox": state.text(), "pid": os.getpid()}})
         serve(worker, channel)
     except Failure as failure:
         _tell(channel, str(failure))

@@ -70,7 +70,7 @@ def _span(wrong: torch.Tensor) -> Span:
     return Span(places[0], places[-1], len(places), wrong.numel())
 
 
-def mismatch(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: float = ATOL) -> Mismatch:
+def mismatch(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: float | torch.Tensor = ATOL) -> Mismatch:
     """`got` (M, N, L) against `want` of the same shape, by |got - want| over atol + rtol * |want|.
 
     NaNs and infinities belong where `want` has them.

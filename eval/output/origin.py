@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,15 +70,17 @@ def _system_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(folder) + os.sep for folder in found)
 
 
-def libraries_of(pid: int) -> list[Library]:
-    """The shared libraries that a process has mapped beside the system's, Python's and torch's, with their digests."""
+def libraries_of(pid: int, known: Collection[Path] = ()) -> list[Library]:
+    """The shared libraries that a process has mapped beside the system's, Python's, torch's and the `known` ones, with
+    their digests."""
     found: dict[str, Library] = {}
+    beside = {str(path) for path in known}
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         system = _system_folders()
         for line in lines:
             path = line.partition("/")[2]
             path = f"/{path}" if path else ""
-            if ".so" in path and path not in found and not path.startswith(system):
+            if ".so" in path and path not in found and path not in beside and not path.startswith(system):
                 found[path] = Library(clean(Path(path).name), digest(Path(path)))
     return sorted(set(found.values()))

@@ -43,11 +43,12 @@ def prepare_stdout(closed: set[int]) -> None:
     characters."""
     if sys.stdout is None or 1 in closed:
         raise OutletError(errno.EBADF, "standard output is closed")
-    poll = select.poll()
+    poll, events = select.poll(), []
     with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor is as good as any
         poll.register(sys.stdout.fileno(), 0)
-        if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
-            raise OutletError(errno.EPIPE, "standard output is a pipe that no process reads")
+        events = [event for _, event in poll.poll(0)]
+    if any(event & (select.POLLERR | select.POLLNVAL) for event in events):
+        raise OutletError(errno.EPIPE, "standard output is a pipe that no process reads")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

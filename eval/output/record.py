@@ -7,13 +7,14 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from eval import chip
+from eval.comparison import Comparison
 from eval.output import origin
-from eval.stats import relative_spread
+from eval.stats import relative_spread, verdict
 from eval.supervisor import Result
 
 
@@ -53,25 +54,61 @@ def of_results(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def run_record(
-    mode: str, submission: Path, device: torch.device, data: str, results: Sequence[Result], cases: int
-) -> dict[str, Any]:
-    """Everything measured so far; `complete` once every one of the `cases` is in it."""
-    chip_name = chip.name(device)
-    timed = len(results) == cases and all(result.passed and result.rounds_us for result in results)
+class Given(NamedTuple):
+    """What a run was asked for."""
+
+    mode: str
+    submission: Path
+    device: torch.device
+    data: str
+    cases: int
+
+
+def _ran(given: Given, chip_name: str) -> dict[str, Any]:
+    """What was judged, and what on."""
     return {
-        "mode": mode,
-        "data": data,
-        "submission": submission.name,
-        "submission_sha256": origin.digest(submission),
-        "device": device.type,
+        "mode": given.mode,
+        "data": given.data,
+        "submission": given.submission.name,
+        "submission_sha256": origin.digest(given.submission),
+        "device": given.device.type,
         "chip": chip_name,
-        "driver": origin.driver(device),
-        "clock_mhz": origin.clock_mhz(device),
+        "driver": origin.driver(given.device),
+        "clock_mhz": origin.clock_mhz(given.device),
         "torch": torch.__version__,
         "python": platform.python_version(),
+    }
+
+
+def run_record(given: Given, results: Sequence[Result]) -> dict[str, Any]:
+    """Everything measured so far; `complete` once every case is in it."""
+    chip_name = chip.name(given.device)
+    timed = len(results) == given.cases and all(result.passed and result.rounds_us for result in results)
+    return {
+        **_ran(given, chip_name),
         **of_results(results),
-        "complete": len(results) == cases,
+        "complete": len(results) == given.cases,
         "geomean_median_us": geometric_mean(result.median_us for result in results) if timed else None,
         "results": [case_record(result, chip_name) for result in results],
+    }
+
+
+def comparison_record(given: Given, baseline: Path, compared: Sequence[Comparison]) -> dict[str, Any]:
+    """As run_record, of two submissions timed in turns; a ratio is the submission's time over the baseline's."""
+    chip_name = chip.name(given.device)
+    return {
+        **_ran(given, chip_name),
+        "baseline": baseline.name,
+        "baseline_sha256": origin.digest(baseline),
+        **of_results([one.own for one in compared]),
+        "complete": len(compared) == given.cases,
+        "results": [
+            {
+                "submission": case_record(one.own, chip_name),
+                "baseline": case_record(one.baseline, chip_name),
+                "ratio": one.ratio._asdict() if one.ratio else None,
+                "verdict": verdict(one.ratio) if one.ratio else None,
+            }
+            for one in compared
+        ],
     }

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from eval.sandbox import kernel, processes
 
@@ -80,7 +80,14 @@ def _watch(worker: int, lifeline: Connection) -> NoReturn:
     os._exit(_GONE if status is None else os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def keep(lifeline: Connection, connections: Sequence[Connection]) -> None:
+class Closable(Protocol):
+    """What the worker alone is to hold open."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+def keep(lifeline: Connection, connections: Sequence[Closable]) -> None:
     """Splits this process: returns in a new one, the worker to be; the caller's stays as its keeper and never returns.
 
     `lifeline` is the end to read from, `connections` are the worker's alone. There must be one thread only.

@@ -5,6 +5,7 @@ Imports nothing that takes long: signals are handled from the first moment.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -33,15 +34,17 @@ class Interrupted(BaseException):
 
 
 _folder: Path | None = None
+_folder_owner = 0  # a copy of this process by fork has a folder of its own
 _folder_lock = threading.Lock()
 
 
 def run_folder() -> Path:
     """A folder of this run, made at the first call; `remove_run_folder` takes it away."""
-    global _folder
+    global _folder, _folder_owner
     with _folder_lock:
-        if _folder is None:
-            _folder = Path(tempfile.mkdtemp(prefix="eval-"))
+        if _folder is None or _folder_owner != os.getpid():
+            _folder, _folder_owner = Path(tempfile.mkdtemp(prefix="eval-")), os.getpid()
+            atexit.register(remove_run_folder)
         return _folder
 
 
@@ -49,7 +52,7 @@ def remove_run_folder() -> None:
     """Removes the run's folder, whatever a submission has put there."""
     global _folder
     with _folder_lock:
-        if _folder is not None:
+        if _folder is not None and _folder_owner == os.getpid():
             shutil.rmtree(_folder, ignore_errors=True)
             if _folder.exists():  # folders that were made unreadable
                 for path in (_folder, *_folder.rglob("*")):

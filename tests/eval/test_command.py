@@ -45,8 +45,8 @@ def runs(monkeypatch):
     """Runners that keep what they were asked: every second case fails."""
     asked = []
 
-    def runner(submission, case, device, limits):
-        asked.append((submission, case.m, device, limits))
+    def runner(submission, case, device, limits, data):
+        asked.append((submission, case.m, device, limits, data))
         failed = case.m % 2 == 0
         return Result(case, error="wrong" if failed else "", rounds_us=[] if failed else ROUNDS, report="R", inputs=2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import secrets
+import sys
 import time
 
 import pytest
@@ -15,6 +16,7 @@ import eval.worker as worker_module
 from eval import chip, supervisor
 from eval.cases import parse_case
 from eval.guards import FunctionWatch, extent, output_problem
+from eval.output.origin import Library
 from eval.session import Round, Timings, tolerance_us
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, limits_for
 from eval.timing import Core
@@ -125,9 +127,12 @@ class Scripted:
     rounds: list[Round]
     null_us = (4.0, 8.0, 6.0)
 
-    def __init__(self, submission, case, device, inputs, answer_s):
+    def __init__(self, submission, case, device, inputs, answer_s, generate):
         Scripted.last = self
+        self.generate = generate
         self.device, self.asked, self.checked, self.printed = device, [], 7, "what it printed"
+        self.sandbox, self.backend, self.libraries = "all of it", "hopper", [Library("libx.so", "00ff")]
+        self.worst_error, self.wrong = 0.5, {"elements": 3}
         self.times = list(Scripted.rounds)
 
     def __enter__(self):
@@ -177,9 +182,9 @@ def test_a_benchmark_measures_nothing_then_checks_its_own_seeds_then_times_fresh
         ("null", 4),
         ("null", 1),
         "load",
-        ("check", [1111, 1153, 1195, 1237], "check_implementation"),
-        *[("time_round", [-1] * 4, "check_with_rounding")] * 5,
-        *[("time_single", [-1], "check_with_rounding")] * 2,
+        ("check", [1111, 1153, 1195, 1237], "judge_as_board"),
+        *[("time_round", [-1] * 4, "judge_fresh")] * 5,
+        *[("time_single", [-1], "judge_fresh")] * 2,
         "close",
     ]
     assert result.error == "" and result.rounds_us == [11.0, 15.0, 12.0, 19.0, 10.0]
@@ -213,14 +218,16 @@ def test_a_single_call_below_the_floor_is_told(scripted, monkeypatch):
 def test_a_test_is_one_call_of_the_cases_seed(scripted):
     Scripted.rounds = []
     result = supervisor.run_test(None, CASE, CPU, LIMITS)
-    assert Scripted.last.asked == ["load", ("check", [1111], "check_implementation"), "close"]
+    assert Scripted.last.asked == ["load", ("check", [1111], "judge_as_board"), "close"]
+    assert (result.sandbox, result.backend, result.libraries) == ("all of it", "hopper", [("libx.so", "00ff")])
+    assert (result.worst_error, result.wrong) == (0.5, {"elements": 3})
     assert (result.inputs, result.error) == (1, "")
 
 
 def test_a_profile_is_one_call_after_a_checked_one(scripted):
     Scripted.rounds = []
     result = supervisor.run_profile(None, CASE, CPU, LIMITS)
-    asked = ["load", ("check", [1111], "check_implementation"), ("profile", -1, "check_with_rounding"), "close"]
+    asked = ["load", ("check", [1111], "judge_as_board"), ("profile", -1, "judge_fresh"), "close"]
     assert Scripted.last.asked == asked
     assert (result.inputs, result.report) == (1, "a table")
 
@@ -294,10 +301,7 @@ WATCHED = [
         (time, name)
         for name in ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "sleep")
     ),
-    *(
-        (builtins, name)
-        for name in ("sum", "min", "max", "len", "abs", "all", "any", "isinstance", "type", "open", "print")
-    ),
+    *((builtins, name) for name in ("sum", "min", "max", "len", "abs", "all", "any", "isinstance", "type", "open")),
     *(
         (torch, name)
         for name in ("equal", "empty", "full", "allclose", "isclose", "tensor", "rand", "randint", "where")
@@ -309,7 +313,7 @@ WATCHED = [
     *((torch.cuda, name) for name in ("Event", "synchronize", "current_device", "is_available")),
     *((torch.cuda.Event, name) for name in ("record", "elapsed_time", "synchronize")),
     (torch.Tensor, "__eq__"),
-    (supervisor, "check_implementation"),
+    (supervisor, "judges_of"),
     (eval.guards, "output_problem"),
     (FunctionWatch, "replaced"),
     (Core, "round"),
@@ -439,9 +443,11 @@ def test_strides_of_size_one_dimensions_are_free():
 def test_a_file_that_is_no_submission_is_told(tmp_path, monkeypatch, text, reason):
     path = tmp_path / "submission.py"
     path.write_text(text)
-    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("submission", "task"):
+        monkeypatch.setitem(sys.modules, name, sys.modules.get(name))
     with pytest.raises(Failure, match=reason):
-        worker_module._load(str(path))
+        worker_module._load(str(path), tmp_path)
 
 
 INSIDE = """

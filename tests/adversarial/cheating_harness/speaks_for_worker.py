@@ -13,7 +13,7 @@ from tests.adversarial.reach import found
 worker, channel = found("Worker"), found("Channel")
 shape = tuple(worker._cs[0].shape)
 layout = Layout((shape[0], shape[1], worker._data[0][0].shape[1] * 2, 1))
-channel.send({"ok": None})
+channel.send({"ok": ""})
 while (request := json.loads(channel.receive()))["request"] != "end":
     count = request["count"]
     channel.send({"ready": None})

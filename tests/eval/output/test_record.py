@@ -13,6 +13,7 @@ from eval import chip
 from eval.cases import parse_case
 from eval.output import record
 from eval.output.origin import Library
+from eval.output.record import Given
 from eval.supervisor import Result
 
 SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"
@@ -34,7 +35,7 @@ def test_the_json_holds_everything_measured(monkeypatch, tmp_path):
     first.tolerance_us, first.doubted = 0.25, 1
     first.backend, first.sandbox, first.libraries = "hopper", "all of it", [Library("libx.so", "00ff")]
     other = Result(parse_case("m: 3; n: 4; k: 64; l: 2; seed: 9"), rounds_us=[5.0], inputs=1, checked=2)
-    found = record.run_record("benchmark", submission, torch.device("cuda", 1), "board", [first, other], 2)
+    found = record.run_record(Given("benchmark", submission, torch.device("cuda", 1), "board", 2), [first, other])
     results = found.pop("results")
     assert found == {
         "mode": "benchmark",
@@ -86,7 +87,7 @@ def test_the_json_of_a_failure_has_no_times(monkeypatch):
     monkeypatch.setattr(chip, "name", lambda device: "some CPU")
     failed = Result(CASE, error="it broke", inputs=3)
     for results in ([failed], [Result(CASE, rounds_us=[1.0]), failed], [Result(CASE)]):
-        found = record.run_record("test", Path("s.py"), CPU, "board", results, len(results))
+        found = record.run_record(Given("test", Path("s.py"), CPU, "board", len(results)), results)
         assert found["geomean_median_us"] is None
     assert found["submission_sha256"] == "" and found["driver"] is None
     failed.worst_error, failed.wrong = math.inf, {"elements": 3}
@@ -99,6 +100,6 @@ def test_the_json_of_a_failure_has_no_times(monkeypatch):
 
 def test_a_record_of_some_of_the_cases_is_not_complete(monkeypatch):
     monkeypatch.setattr(chip, "name", lambda device: "some CPU")
-    found = record.run_record("benchmark", Path("s.py"), CPU, "board", [Result(CASE, rounds_us=[1.0])], 2)
+    found = record.run_record(Given("benchmark", Path("s.py"), CPU, "board", 2), [Result(CASE, rounds_us=[1.0])])
     assert (found["complete"], found["geomean_median_us"]) == (False, None)
     assert found["results"][0]["median_us"] == 1.0

@@ -1,0 +1,109 @@
+"""Full data: every code and scale factor, NaNs included, and a verdict that fp32's own rounding does not spoil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval import data as data_module
+from eval.cases import parse_case, read_cases
+from eval.data import KINDS, full_input, generator_of, judges_of
+from eval.supervisor import Limits, run_test
+from reference.reference import check_against_oracle, generate_input, ref_kernel
+
+CPU = torch.device("cpu")
+ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+
+
+def test_full_data_holds_every_code_and_every_scale_factor():
+    data = full_input(96, 128, 1024, 2, 7, CPU)
+    for codes in data[:3]:
+        assert set(codes.view(torch.uint8).flatten().tolist()) == set(range(256))
+    for scales in data[3:6]:
+        raw = scales.view(torch.uint8).flatten().tolist()
+        assert set(range(256)) == set(raw), "magnitudes from zero and subnormals to NaN, of either sign"
+
+
+def test_the_permuted_scale_factors_hold_the_same():
+    data = full_input(130, 70, 192, 2, 7, CPU)
+    for rows, plain, permuted in zip((130, 70, 70), data[3:6], data[6:9], strict=True):
+        for row, group, batch in ((0, 0, 0), (rows - 1, 11, 1), (5, 7, 1)):
+            place = (row % 32, row % 128 // 32, row // 128, group % 4, group // 4, batch)
+            assert permuted.view(torch.uint8)[place] == plain.view(torch.uint8)[row, group, batch]
+
+
+def test_a_seed_gives_the_same_and_most_outputs_are_numbers():
+    first, again = (full_input(128, 160, 256, 1, 9, CPU) for _ in range(2))
+    assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(first[:9], again[:9], strict=True))
+    nan = ref_kernel(first).isnan()
+    assert 0.01 < nan.float().mean() < 0.3
+    assert nan.all(dim=1).any() and nan.all(dim=0).any(), "a whole row and a whole column"
+    assert not full_input(1, 1, 64, 1, 9, CPU)[3].isnan().any(), "a single element stays a number"
+
+
+def test_each_kind_has_its_generator_and_its_judges():
+    assert KINDS == ("board", "full")
+    assert generator_of("board") is generate_input and generator_of("full") is full_input
+    assert [judge.__name__ for judge in judges_of("board")] == ["judge_as_board", "judge_fresh"]
+    assert [judge.__name__ for judge in judges_of("full")] == ["judge_full"] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_is_right_and_one_wrong_element_is_not(kind):
+    data = generator_of(kind)(40, 72, 128, 1, 3, device=CPU)
+    for judge in judges_of(kind):
+        output = ref_kernel(data)
+        verdict = judge(data, output)
+        assert verdict.ok and verdict.message == "" and verdict.found.worst <= 1, verdict
+        finite = output.isfinite().nonzero()[-1].tolist()
+        output[tuple(finite)] = 60000.0 if output[tuple(finite)] < 0 else -60000.0
+        verdict = judge(data, output)
+        assert not verdict.ok and verdict.found.wrong == 1 and verdict.found.at == tuple(finite)
+        assert f"in row {finite[0]}, column {finite[1]}" in verdict.message
+
+
+def test_a_fresh_inputs_cancelled_sum_is_right_and_the_boards_is_not(monkeypatch):
+    """What float64 and the usual rounding explain passes for inputs that no one chose."""
+    from eval import judge
+
+    data = generate_input(8, 8, 64, 1, 3, device=CPU)
+    output = ref_kernel(data)
+    output[0, 0, 0] += 1.0
+    asked = []
+    monkeypatch.setattr(judge, "check_against_oracle", lambda *given: asked.append(given[2]) or (True, ""))
+    assert judge.judge_fresh(data, output).ok and asked == [1.0]
+    assert not judge.judge_as_board(data, output).ok
+
+
+def test_the_cases_of_full_data_have_edges_of_k(root):
+    cases = read_cases(root / "eval" / "cases" / "full.txt")
+    assert {64, 192, 320, 7168, 16384} <= {case.k for case in cases}
+    assert any(case.shape == (1, 1, 64, 1) for case in cases) and any(case.l > 1 for case in cases)
+
+
+@pytest.mark.parametrize("index", [0, 2, 4])
+def test_the_package_is_right_on_full_data(root, library_path, index):
+    case = read_cases(root / "eval" / "cases" / "full.txt")[index]
+    result = run_test(root / "submission" / "submission.py", case, CPU, Limits(answer_s=60), "full")
+    assert result.passed, result.error
+    assert (result.data, result.backend) == ("full", "cpu")
+    assert library_path.name in [library.name for library in result.libraries]
+
+
+def test_a_decoder_of_the_leaderboards_codes_alone_fails_on_full_data():
+    case = parse_case("m: 40; n: 72; k: 128; l: 1; seed: 1111")
+    submission = ADVERSARIAL / "odd" / "knows_small_codes.py"
+    result = run_test(submission, case, CPU, Limits(answer_s=60), "full")
+    assert result.error.startswith("wrong result") and result.wrong["elements"] > 100
+    # In this process: the same kernel passes on the leaderboard's data.
+    data = generate_input(*case.shape, 5, device=CPU)
+    assert all(torch.equal(x.view(torch.uint8) & 0xBB, x.view(torch.uint8)) for x in data[:3])
+
+
+def test_a_nan_that_is_missing_is_wrong():
+    data = full_input(64, 64, 64, 1, 11, CPU)
+    output = ref_kernel(data)
+    assert check_against_oracle(data, output)[0]
+    assert not data_module.judge_full(data, output.nan_to_num(0.0)).ok

@@ -1,0 +1,115 @@
+"""What a submission does beyond computing: reaching for the harness fails, and what is merely odd is not harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval.cases import parse_case
+from eval.output.text import clean
+from eval.supervisor import Limits, run_test
+from eval.worker import Failure, _blamed
+
+ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+CASE = parse_case("m: 40; n: 72; k: 128; l: 1; seed: 1111")
+CPU = torch.device("cpu")
+LIMITS = Limits(answer_s=60.0)
+# What a submission cannot be kept from where the kernel has no Landlock: told in the report.
+NEEDS_LANDLOCK = {"looks_around", "kills_all"}
+
+
+def judged(name):
+    (path,) = ADVERSARIAL.glob(f"*/{name}.py")
+    result = run_test(path, CASE, CPU, LIMITS)
+    if name in NEEDS_LANDLOCK and "LACKING" in result.sandbox:
+        pytest.skip(result.sandbox)
+    return result
+
+
+def test_the_sandbox_is_told_with_each_result():
+    result = judged("leaves_daemon")
+    assert result.passed, result.error
+    for part in ("limits", "capabilities (none)", "no new privileges (on)", "Landlock (ABI", "seccomp ("):
+        assert part in result.sandbox, result.sandbox
+    (pid,) = re.findall(r"daemon (\d+)", result.printed)
+    assert not Path(f"/proc/{pid}").exists(), "it outlived the case"
+    assert result.worst_error is not None and result.worst_error <= 1 and result.wrong is None
+
+
+def test_nothing_of_the_harness_is_within_reach(root, tmp_path):
+    """Run as a program, with a secret and a case file whose name is searched for."""
+    cases, record = tmp_path / "hidden-cases.txt", tmp_path / "out.json"
+    cases.write_text(CASE.spec)
+    before = {path: path.read_bytes() for path in (root / "eval").rglob("*.py")}
+    submission = ADVERSARIAL / "reaching" / "looks_around.py"
+    done = subprocess.run(
+        [sys.executable, root / "eval" / "eval.py", "test", cases, "--submission", submission, "--json", record],
+        env={**os.environ, "POPCORN_SEED": "424242424242"}, capture_output=True, text=True,
+    )  # fmt: skip
+    written = json.loads(record.read_text())
+    if "LACKING" in written["sandbox"]:
+        pytest.skip(written["sandbox"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert written["results"][0]["seed"] > 424242424242
+    assert {path: path.read_bytes() for path in (root / "eval").rglob("*.py")} == before
+
+
+def test_a_submission_that_kills_whatever_it_can_kills_itself_alone():
+    begin = time.monotonic()
+    result = judged("kills_all")
+    assert re.match("the worker ended by itself: signal SIGKILL", result.error), result.error
+    assert time.monotonic() - begin < 60
+
+
+def test_a_log_without_end_and_a_spoilt_error_are_read_all_the_same():
+    result = judged("fills_log")
+    assert result.error == clean(result.error) and "\n" not in result.printed.strip("\n").splitlines()[-1]
+    assert re.match(r"import failed: ValueError: \\x1b\]0;owned\\x07\\", result.error), result.error
+    assert "(fills_log.py:" in result.error
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", result.printed)
+    assert "ValueError" in result.printed
+
+
+def test_what_is_odd_and_right_passes():
+    result = judged("settings")
+    assert result.passed, result.error
+    assert result.printed.endswith("ptxas info    : 0 bytes gmem\n") and len(result.printed) <= 1 << 16
+
+
+def test_a_pool_of_processes_finds_the_submission_by_its_name():
+    result = judged("spawns_pool")
+    assert result.passed, result.error
+
+
+def blamed(error):
+    with pytest.raises(Failure) as failure, _blamed("import failed"):
+        raise error
+    return str(failure.value)
+
+
+def test_a_long_error_is_told_in_short_and_by_its_ends():
+    log = "nvcc failed:\n" + "kernel.cu(1): error: no such thing\n" * 60_000 + "the end of the log"
+    said = blamed(RuntimeError(log))
+    assert said.startswith("import failed: RuntimeError: nvcc failed:") and len(said) < 5000
+    assert "the end of the log (test_reaching.py:" in said and "characters ...]" in said
+
+
+def test_a_write_elsewhere_is_told_where_to_write():
+    said = blamed(PermissionError(13, "Permission denied", "/tmp/kernel.cu"))
+    assert said.endswith("; a submission writes only where tempfile.gettempdir() says")
+
+
+def test_an_error_without_words_is_told_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise SystemExit
+
+    assert blamed(Mute()).startswith("import failed: Mute: (its text cannot be had)")
