@@ -21,6 +21,7 @@ _FUNCTIONS = (
     "cudaEventCreateWithFlags", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle", "cudaEventRecord",
     "cudaEventSynchronize", "cudaEventElapsedTime", "cudaEventDestroy", "cudaStreamWaitEvent",
     "cudaDeviceSynchronize", "cudaDeviceSetLimit", "cudaDeviceGetAttribute", "cudaGetErrorString",
+    "cudaGetLastError",
 )  # fmt: skip
 
 
@@ -125,12 +126,16 @@ class Runtime:
     def forbid_persisting_cache(self) -> None:
         """No part of the L2 cache outlives a flush. Chips without such a part refuse, which is as well."""
         self._functions["cudaDeviceSetLimit"](_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
+        self._functions["cudaGetLastError"]()  # a refusal is not left for torch to find
 
     def attribute(self, number: int, device: int) -> int:
         """A device attribute by its number in enum cudaDeviceAttr; 0 where the driver does not tell."""
         value = ctypes.c_int()
         status = self._functions["cudaDeviceGetAttribute"](ctypes.byref(value), number, device)
-        return value.value if status == 0 else 0
+        if status != 0:
+            self._functions["cudaGetLastError"]()
+            return 0
+        return value.value
 
 
 class _Bytes:
