@@ -1,7 +1,7 @@
 /* Counters and findings as JSON and as text. */
-#include "sim.h"
-
 #include <string.h>
+
+#include "advice.h"
 
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 
@@ -73,6 +73,7 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
 }
 
 void sim_print_json(const struct sim *sim, FILE *to) {
+    char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "{\"verdict\": \"%s\", \"counters\": {", sim_verdict_name(sim_verdict(sim)));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -114,7 +115,11 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         print_string(to, f->source);
         (void)fprintf(to, ", \"other_ptx_line\": %u, \"other_source\": ", f->other_ptx_line);
         print_string(to, f->other_source);
-        (void)fprintf(to, ", \"times\": %llu}", (unsigned long long)f->times);
+        (void)fprintf(to, ", \"times\": %llu, \"name\": ", (unsigned long long)f->times);
+        print_string(to, short_name(f->kernel, name, sizeof name));
+        (void)fputs(", \"advice\": ", to);
+        print_string(to, advice_line(f->kind, line, sizeof line));
+        (void)fputc('}', to);
     }
     (void)fputs("], \"found\": {", to);
     for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
@@ -152,31 +157,72 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
     }
 }
 
+/* Findings of one kind and verdict at one line of source (of PTX, without), in one kernel, are one group. */
+static bool same_group(const struct sim_finding *a, const struct sim_finding *b) {
+    return a->verdict == b->verdict && strcmp(a->kind, b->kind) == 0 && strcmp(a->kernel, b->kernel) == 0 &&
+           (a->source[0] != '\0' ? strcmp(a->source, b->source) == 0 : a->ptx_line == b->ptx_line);
+}
+
+/* The first of its group. */
+static bool leads(const struct sim *sim, size_t index) {
+    for (size_t i = 0; i < index; i++) {
+        if (same_group(sim_finding(sim, i), sim_finding(sim, index))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void print_finding(const struct sim_finding *f, FILE *to) {
+    char name[200];
+    (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
+    (void)fprintf(to, "  kernel %s", short_name(f->kernel, name, sizeof name));
+    if (f->ptx_line != 0 || f->warp >= 0) {
+        (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
+    }
+    if (f->warp >= 0) {
+        (void)fprintf(to, ", warp %d", f->warp);
+    }
+    if (f->lane >= 0) {
+        (void)fprintf(to, ", lane %d", f->lane);
+    }
+    (void)fputc('\n', to);
+    if (f->ptx_line != 0) {
+        (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "", f->source);
+    }
+    if (f->other_ptx_line != 0) {
+        (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
+                      f->other_source[0] != '\0' ? ", " : "", f->other_source);
+    }
+}
+
 void sim_print_findings(const struct sim *sim, FILE *to) {
+    char line[500];
     for (size_t i = 0; i < sim_finding_count(sim); i++) {
-        const struct sim_finding *f = sim_finding(sim, i);
-        (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
-        (void)fprintf(to, "  kernel %s", f->kernel);
-        if (f->ptx_line != 0 || f->warp >= 0) {
-            (void)fprintf(to, ", CTA %u,%u,%u", f->cta[0], f->cta[1], f->cta[2]);
+        const struct sim_finding *first = sim_finding(sim, i);
+        if (!leads(sim, i)) {
+            continue;
         }
-        if (f->warp >= 0) {
-            (void)fprintf(to, ", warp %d", f->warp);
+        uint64_t times = 0, places = 0;
+        for (size_t j = i; j < sim_finding_count(sim); j++) {
+            const struct sim_finding *f = sim_finding(sim, j);
+            if (same_group(first, f)) {
+                times += f->times;
+                places++;
+            }
         }
-        if (f->lane >= 0) {
-            (void)fprintf(to, ", lane %d", f->lane);
+        print_finding(first, to);
+        if (places > 1) {
+            (void)fprintf(to, "  and %llu more pair%s of PTX lines there\n", (unsigned long long)places - 1,
+                          places > 2 ? "s" : "");
         }
-        (void)fputc('\n', to);
-        if (f->ptx_line != 0) {
-            (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "",
-                          f->source);
+        if (times > 1) {
+            (void)fprintf(to, "  seen %llu times\n", (unsigned long long)times);
         }
-        if (f->other_ptx_line != 0) {
-            (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
-                          f->other_source[0] != '\0' ? ", " : "", f->other_source);
-        }
-        if (f->times > 1) {
-            (void)fprintf(to, "  seen %llu times\n", (unsigned long long)f->times);
-        }
+        (void)fprintf(to, "  %s\n", advice_line(first->kind, line, sizeof line));
+    }
+    if (sim_findings_unlisted(sim) > 0) {
+        (void)fprintf(to, "%llu more findings are not listed; they count for the verdict\n",
+                      (unsigned long long)sim_findings_unlisted(sim));
     }
 }

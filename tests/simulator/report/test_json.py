@@ -89,7 +89,9 @@ def test_every_member_of_a_finding_is_in_the_report(tmp_path):
     sim.launch("k", 0, block=64, grid=(1, 2, 3))
     sim.launch("k", 0, block=64)
     report = json.loads(sim.report(tmp_path / "report.json"))
-    assert [set(f) for f in report["findings"]] == [set(members("sim_finding"))] * len(sim.findings)
+    assert [set(f) for f in report["findings"]] == [set(members("sim_finding")) | {"name", "advice"}] * len(
+        sim.findings
+    )
     (found,), (finding,) = report["findings"], sim.findings
     for name in members("sim_finding"):
         want = VERDICTS[finding[name]] if name == "verdict" else finding[name]
