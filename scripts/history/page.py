@@ -96,8 +96,10 @@ def _key(series: list) -> str:
         if marker == "x":
             mark = f'<path d="M11 1l8 8m0-8l-8 8" stroke="{color}" stroke-width="2"/>'
         elif marker == "o":
-            fill = "none" if handle.get_markerfacecolor() == "none" else color
-            mark = f'<circle cx="15" cy="5" r="4" fill="{fill}" stroke="{color}" stroke-width="1.6"/>'
+            mark = f'<circle cx="15" cy="5" r="4" fill="{color}"/>'
+        elif marker in ("s", "D"):
+            turned = ' transform="rotate(45 15 5)"' if marker == "D" else ""
+            mark = f'<path d="M11.5 1.5h7v7h-7z" fill="{color}"{turned}/>'
         else:
             dash = ' stroke-dasharray="6 4"' if handle.get_linestyle() == "--" else ""
             mark = f'<path d="M0 5h30" stroke="{color}" stroke-width="2.5"{dash}/>'

@@ -131,6 +131,13 @@ def test_plotted_times_are_those_of_the_record(tank):
         assert [leads for *_, leads in one.rounds] == [True, True, False, False]
 
 
+def test_the_legend_draws_the_marks_of_the_plots(full_page):
+    key = re.search(r'<ul class="key">.*?</ul>', full_page.read_text(), re.DOTALL)[0]
+    marks = {label: mark for mark, label in re.findall(r"<svg[^>]*>((?:(?!</svg>).)*)</svg>([^<]*)</li>", key)}
+    assert marks["ours: adopted"].startswith("<circle") and "l8 8m0-8l-8 8" in marks["ours: rejected"]
+    assert "h7v7h-7z" in marks["ours: inconclusive"] and "M0 5h30" in marks["ours: the kernel that stood"]
+
+
 def test_png_names_the_data_it_shows(tank, full_page):
     path = full_page.parent / "progress.png"
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
