@@ -6,11 +6,12 @@ Everything is reached through ctypes: functions of Python and of the CUDA runtim
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LIBRARY = Path(__file__).resolve().parents[2] / "build" / "libtiming_core.so"
+LIBRARY = Path(__file__).resolve().parents[2] / (os.environ.get("BUILD") or "build") / "libtiming_core.so"
 WORD = b"g"  # TIMING_WORD: the parent's, on which a round begins
 
 OK, RAISED, NO_WORD, NO_MAP, CUDA_FAILED = 0, -1, -2, -3, -4

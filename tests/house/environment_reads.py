@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 C_ENDS, MAKE_ENDS = (".c", ".h", ".cu", ".cuh"), (".mk", "Makefile")
 # Set by make for itself, and shell variables that are no one's to set.
-OF_MAKE = {"MAKE", "MAKECMDGOALS", "MAKEFILE_LIST", "MAKEFLAGS", "MAKELEVEL"}
+OF_MAKE = {"MAKE", "MAKECMDGOALS", "MAKEFILE_LIST", "MAKEFLAGS", "MAKELEVEL", "CURDIR"}
 FUNCTION = re.compile(r"^[\w ][\w \*]*?\b(\w+)\(([^;{}]*)\)\s*\{", re.M)
 STRING = re.compile(r'"(\w+)"')
 

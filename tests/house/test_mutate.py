@@ -222,6 +222,7 @@ def test_the_sample_depends_on_the_seed_alone(root):
 NO_AREA = {
     "test_compare_sass.py",
     "test_torch_operator_cuda.py",
+    "test_journeys.py",
     "test_eval_cuda.py",
     "test_fuzz.py",
     "test_layers.py",

@@ -1,0 +1,90 @@
+"""A machine as a newcomer finds it: a checkout at a path with a space, an empty HOME, no torch, no rights."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+# Where only root can read the tests' Python: root, for whom permissions hold as for everyone.
+AS_POWERLESS_ROOT = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown")
+# One small case a file instead of the leaderboard's ten and four, so that a command takes seconds.
+CASE = "m: 128; n: 128; k: 128; l: 1; seed: 1111\n"
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
+
+
+class Newcomer:
+    """Who runs commands in the checkout, as `nobody` where the tests' user is root."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder, self.checkout, self.built = folder, folder / "a checkout", folder / "built"
+        self.python = folder / "bare" / "bin" / "python3"
+        folder.chmod(0o755)
+        self.drop: tuple[str, ...] = ()
+        if os.geteuid() == 0:
+            probe = ["sh", "-c", f"'{sys.executable}' -c ''"]  # by a shell, which has the rights of its user alone
+            asked = subprocess.run([*AS_NOBODY, *probe], capture_output=True, check=False)
+            self.drop = AS_NOBODY if asked.returncode == 0 else AS_POWERLESS_ROOT
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
+        for name in filter(None, listed.stdout.split("\0")):
+            if (root / name).is_file() and not name.startswith(("shark_tank/", "tests/")):
+                (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / name, self.checkout / name)
+        for cases in ("test.txt", "benchmark.txt"):
+            (self.checkout / "eval" / "cases" / cases).write_text(CASE)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True)
+        for name in ("home", "built"):
+            (folder / name).mkdir()
+            self.own(folder / name)
+        self.write_protect(True)
+
+    def own(self, path: Path) -> None:
+        """Gives a tree to the newcomer."""
+        if self.drop == AS_NOBODY:
+            subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", path], check=True)
+
+    def write_protect(self, on: bool) -> None:
+        """Takes the right to write the checkout away, or gives it (and the checkout) to the newcomer."""
+        if not on:
+            self.own(self.checkout)
+        subprocess.run(["chmod", "-R", "a-w" if on else "u+w", self.checkout], check=True)
+
+    def run(self, command: str, with_torch: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        """What a shell makes of a command typed in the checkout."""
+        variables = {
+            "PATH": f"{self.python.parent}:/usr/bin:/bin",
+            "HOME": str(self.folder / "home"),
+            "TMPDIR": str(self.folder / "home"),
+            "GPU": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NVFP4_VENV": str(self.folder / "home" / "env"),
+        }
+        variables |= {"PYTHON": sys.executable} if with_torch else OFFLINE
+        return subprocess.run(
+            [*self.drop, "sh", "-c", command],
+            cwd=self.checkout,
+            env=variables | environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=500,
+        )
+
+
+@pytest.fixture(scope="package")
+def newcomer(root):
+    """One for all journeys; the checkout is write-protected until a test gives it away."""
+    if not (root / ".git").exists() or (os.geteuid() == 0 and not shutil.which("setpriv")):
+        pytest.skip("no git checkout, or no setpriv to drop rights with")
+    folder = Path(tempfile.mkdtemp(prefix="nvfp4-first-use-"))
+    try:
+        yield Newcomer(root, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,98 @@
+"""The first steps of a newcomer, in order: what is missing is told at once, and what README prints works as printed.
+
+One build serves all of them: that of the read-only checkout, into a folder of the newcomer's own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from scripts.common.toolchain import BUILD
+
+COMMAND = re.compile(r"^ {4}((?:make|\./nvfp4|pip|cc|export|python|NVFP4_\w+=\S+) .*?)(?: {2,}#.*)?$", re.MULTILINE)
+# What README's placeholders stand for.
+PLACEHOLDERS = {"FILE": "submission/submission.py"}
+# Printed commands that other tests run, or that need a card.
+RUN_ELSEWHERE = {
+    "make run": "tests/house/test_build.py",
+    "make test": "this suite",
+    "make simulator": "make test builds it first",
+    "pip install .": "tests/release/test_wheel.py",
+    "make bring-up": "tests/evidence/test_bring_up.py",
+}
+
+
+# --- what is missing is told, and nothing is left -------------------------------------------------------------
+
+
+def test_without_torch_a_program_says_how_to_get_it(newcomer):
+    done = newcomer.run("./nvfp4 eval test", with_torch=False)
+    assert (
+        done.returncode == 1 and "`make setup` installs it there, or set PYTHON to a Python that has it" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_checkout_that_cannot_be_written_is_told_with_both_cures(newcomer):
+    done = newcomer.run("make run", with_torch=False)
+    assert done.returncode != 0 and "give BUILD= a folder of your own, and NVFP4_VENV= one" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_without_torch_or_network_nothing_is_built_and_nothing_left(newcomer):
+    done = newcomer.run(f"make run BUILD={newcomer.built}", with_torch=False)
+    assert done.returncode != 0 and "torch could not be installed; set PYTHON to a Python that has it" in done.stderr
+    assert "the package index does not answer; is there a network?" in done.stderr
+    assert not list(newcomer.built.rglob("*.o")) and not (newcomer.folder / "home" / "env").exists()
+
+
+# --- a read-only checkout -------------------------------------------------------------------------------------
+
+
+def test_a_read_only_checkout_builds_and_judges_in_folders_of_ones_own(newcomer):
+    done = newcomer.run(f"make build BUILD={newcomer.built} && BUILD={newcomer.built} ./nvfp4 eval test")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 tests pass" in done.stdout and "cpu        built" in done.stdout
+    assert f"{newcomer.built}/libcustom_kernel.so" in done.stdout, "what was judged is what was built"
+    shown = [line for line in done.stdout.splitlines() if line.startswith(("gcc", "cc "))]
+    assert not shown and "  CC\tsubmission/cpu/pack.c" in done.stdout, "a line a file"
+
+
+# --- README as printed ------------------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_readme_runs_as_printed(root, newcomer):
+    newcomer.write_protect(False)
+    (newcomer.checkout / "build").symlink_to(newcomer.built)
+    printed = COMMAND.findall((root / "README.md").read_text())
+    assert len(printed) >= 12
+    exports = ""
+    for command in printed:
+        if command in RUN_ELSEWHERE:
+            continue
+        environment = {}
+        if command.startswith("export "):
+            exports += f"{command} && "
+            continue
+        if command.startswith("./nvfp4 bundle"):
+            environment["CC"] = "none"  # its sources are compiled by the tests of bundles
+        if "NVFP4_SIMULATE=1" in command:
+            if not (BUILD / "libcustom_kernel_sim.so").exists():
+                continue
+            environment["BUILD"] = str(BUILD)
+        for name, stands_for in PLACEHOLDERS.items():
+            command = re.sub(rf"\b{name}\b", stands_for, command)
+        done = newcomer.run(exports + command, **environment)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert (newcomer.checkout / "out.json").is_file() and (newcomer.built / "submission_b200.py").is_file()
+
+
+def test_the_tables_of_help_name_programs_and_targets_that_exist(root):
+    said = subprocess.run([root / "nvfp4"], capture_output=True, text=True, check=True).stdout
+    for program in re.findall(r"^  (\w+)", said, re.MULTILINE):
+        assert re.search(rf"\b{program}\b", (root / "nvfp4").read_text().split("case $program in")[1]), program
+    readme = (root / "README.md").read_text()
+    targets = subprocess.run(["make", "-C", root, "help"], capture_output=True, text=True, check=True).stdout
+    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", readme, re.MULTILINE):
+        assert re.search(rf"^  make {target} ", targets, re.MULTILINE), target
