@@ -5,6 +5,7 @@ Works for root and for ordinary users, on Linux, without a package. What the ker
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -107,4 +108,5 @@ def shield() -> None:
     For the harness's own process; against root the sandbox's dropped capabilities do it.
     """
     if sys.platform == "linux":
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        with contextlib.suppress(kernel.Refused):
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

@@ -93,12 +93,14 @@ def keep(lifeline: Connection, connections: Sequence[Closable]) -> None:
     `lifeline` is the end to read from, `connections` are the worker's alone. There must be one thread only.
     """
     os.setsid()  # a terminal's signals are the harness's to handle
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    with contextlib.suppress(kernel.Refused):  # then daemons fall to the system, and `descendants` does not see them
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.getpid()
     worker = os.fork()
     if worker == 0:
         os.setsid()
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        with contextlib.suppress(kernel.Refused):
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:
             os._exit(_GONE)
         lifeline.close()

@@ -83,7 +83,7 @@ def test_the_cases_of_full_data_have_edges_of_k(root):
     assert any(case.shape == (1, 1, 64, 1) for case in cases) and any(case.l > 1 for case in cases)
 
 
-@pytest.mark.parametrize("index", [0, 2, 4])
+@pytest.mark.parametrize("index", [0, 4])
 def test_the_package_is_right_on_full_data(root, library_path, index):
     case = read_cases(root / "eval" / "cases" / "full.txt")[index]
     result = run_test(root / "submission" / "submission.py", case, CPU, Limits(answer_s=60), "full")
