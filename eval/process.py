@@ -33,6 +33,7 @@ class WorkerProcess:
 
     def __init__(self, submission: Path, shape: tuple[int, int, int, int], device: str, answer_s: float) -> None:
         self._answer_s = answer_s
+        self._begun = False  # whether the submission may have started anything
         sandbox.shield()
         folder = lifetime.run_folder()
         scratch = folder / "scratch"
@@ -64,6 +65,7 @@ class WorkerProcess:
         """The content of the next message, which has to be of this kind and here by the deadline."""
         try:
             got, content = tagged(self.channel.receive(deadline), _KINDS)
+            self._begun = True
             if got == "fail":
                 raise Failure(text_in(content))
         except channel.Silence:
@@ -95,6 +97,8 @@ class WorkerProcess:
 
     def _end(self, patience_s: float) -> None:
         """Ends the worker, by force if it does not end itself in time, and whatever it has started."""
+        if not self._begun and not patience_s:
+            self._process.kill()  # it may not have its keeper yet, to hear the word
         wait([self._process.sentinel], patience_s)
         self._lifeline.close()  # the keeper's word to end all there is
         wait([self._process.sentinel], KILL_S)

@@ -252,8 +252,11 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 def _isolate(setup: Setup) -> sandbox.State:
     """Gives the process its own output and command line, and puts it into the sandbox; what of that holds."""
-    log = os.open(setup.log, os.O_WRONLY | os.O_APPEND)
-    Path(setup.log).unlink()
+    try:
+        log = os.open(setup.log, os.O_WRONLY | os.O_APPEND)
+        Path(setup.log).unlink()
+    except FileNotFoundError:  # the parent has ended already
+        os._exit(1)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(log)
