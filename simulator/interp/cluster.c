@@ -243,7 +243,6 @@ static void start_cta(struct cta *cta) {
         cluster->index[2] * launch->cluster[2] + cta->rank / launch->cluster[0] / launch->cluster[1];
     cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
     cta->live_threads = cta->nthreads;
-    cta->registers_known = 0;
     memset(cta->registers, 0, sizeof cta->registers);
     memset(cta->shared, TRAP_PATTERN, cta->shared_bytes);
     memset(cta->bars, 0, sizeof cta->bars);

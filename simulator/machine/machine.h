@@ -127,8 +127,8 @@ struct cta {
     struct shadow *shadow;
     struct remote_uses *remote; /* by other CTAs of the cluster; NULL without checks, or without others */
     struct warpgroup *warpgroups;
-    uint32_t registers[MAX_WARPS / 4], registers_known; /* setmaxnreg, by warpgroup */
-    void *tensor;                                       /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
+    uint32_t registers[MAX_WARPS / 4]; /* setmaxnreg, by warpgroup; 0: it has not said */
+    void *tensor;                      /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
 };
 
 struct cluster {

@@ -278,26 +278,38 @@ void decode_griddepcontrol(struct decoder *d) {
     }
 }
 
-static enum next exec_setmaxnreg(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)mask;
-    struct cta *cta = run->cta;
-    uint32_t first = run->warp->index / 4 * 4;
-    /* HW: 64K registers an SM; what a warpgroup gives back another may take. */
-    if (run->warp->index != first) {
-        return NEXT;
-    }
-    cta->registers[first / 4] = insn->control.registers;
-    cta->registers_known |= 1u << first / 4;
+/* Whether a warpgroup may have so many registers a thread now.  HW: 64K registers an SM; what a warpgroup gives
+ * back another may take.  What those have that have not said so is not known, and not counted. */
+static bool registers_fit(const struct cta *cta, uint32_t group, uint32_t wanted) {
+    const uint32_t of_sm = 65536;
     uint32_t total = 0;
     for (uint32_t i = 0; i < cta->nwarps; i += 4) {
         uint32_t warps = cta->nwarps - i < 4 ? cta->nwarps - i : 4;
-        total += cta->registers[i / 4] * warps * LANES;
+        uint32_t has = cta->warps[i].live == 0 ? 0 : cta->registers[i / 4]; /* who has ended has none */
+        total += (i / 4 == group ? wanted : has) * warps * LANES;
     }
-    if (total > 65536 && run->cta->registers_known == (1u << ((cta->nwarps + 3) / 4)) - 1) {
-        return sim_report(run, SIM_ERROR, "registers", -1,
-                          "setmaxnreg asks for %u registers in all; an SM has 65536, so this waits for ever",
-                          total);
+    return total <= of_sm;
+}
+
+static bool registers_free(struct warp *warp, const struct split *split) {
+    return registers_fit(warp->cta, warp->index / 4, split->wait.a);
+}
+
+/* PTX ISA: setmaxnreg.inc blocks until enough registers are available. */
+static enum next exec_setmaxnreg(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)mask;
+    uint32_t group = run->warp->index / 4, wanted = insn->control.registers;
+    if (run->warp->index % 4 != 0) {
+        return NEXT;
     }
+    if (!registers_fit(run->cta, group, wanted)) {
+        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
+                                           .a = wanted,
+                                           .ready = registers_free,
+                                           .what = "registers that other warpgroups have (setmaxnreg)"});
+    }
+    run->cta->registers[group] = wanted;
+    run->cluster->events++;
     return NEXT;
 }
 

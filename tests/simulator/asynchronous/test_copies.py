@@ -286,3 +286,13 @@ def test_a_multicast_to_pairs_tells_the_leader_of_each(mode):
     assert sim.launch("k", out, sim.tensor_map(array, 2, [8, 4]), grid=4, cluster=4) == 0, sim.findings
     assert sim.verdict == "clean", sim.findings
     assert (out == array.ravel()).all()
+
+
+def test_a_load_counts_its_bytes_and_not_the_swizzle_patterns_it_lies_in():
+    array = tensor((16, 64), np.uint16)
+    sim = Sim(load_text(2))
+    sim.register(array)
+    out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
+    tensor_map = sim.tensor_map(array, 1, [16, 4], 3)
+    assert sim.launch("k", out, tensor_map, 4 * 32, 0, 0) == 0, sim.findings
+    assert sim.counters.tma_load_bytes == 4 * 32

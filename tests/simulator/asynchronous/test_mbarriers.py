@@ -167,3 +167,20 @@ def test_copies_that_arrive(mode, noinc):
     assert sim.launch("k", out) == 0, sim.findings
     assert sim.verdict == "clean", sim.findings
     assert out[32:].tolist() == [i ^ 1 for i in range(32)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_phase_passes_on_what_the_phases_before_it_told(mode):
+    """Warp 0 writes and arrives; warp 1 takes that phase by a relaxed wait, and ends the next one by itself."""
+    text = body(
+        BEGIN + "mov.u32 %r1, %tid.x; mov.u32 %r3, data; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r1, 32;",
+        "@%p2 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p2 st.shared.u32 [%r3], %r1;",
+        "@%p2 mbarrier.arrive.shared.b64 _, [%r2]; @!%p3 bra END;",
+        "A: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r2], 0; @!%p1 bra A;",
+        "mbarrier.arrive.shared.b64 _, [%r2];",
+        "B: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 1; @!%p1 bra B; ld.shared.u32 %r4, [%r3]; END:",
+        registers=ROOM,
+    )
+    sim = Sim(text, mode)
+    sim.launch("k", sim.buffer(np.zeros(4, np.uint32)), block=64)
+    assert sim.verdict == "clean", sim.findings

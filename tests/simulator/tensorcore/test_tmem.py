@@ -56,6 +56,8 @@ def test_unallocated_columns_are_named():
         t.access("32x32b", 64, 1)
     with pytest.raises(Refused, match="which has 512"):
         t.access("32x32b", 128, 500)
+    with pytest.raises(Refused, match="column 512 of tensor memory, which has 512"):
+        Tmem(512).access("32x32b", 2, 511)
 
 
 # --- ld and st ----------------------------------------------------------------------------------------
