@@ -30,11 +30,11 @@ from eval.process import GARBLED, WorkerProcess
 from eval.worker import Failure
 from reference.reference import generate_input
 
-NULL_ROUNDS = 5
+NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
 NULL_SEED = 0  # of inputs that no one looks at
 # A round with real calls may cost this much more than null rounds did: caches are cold, threads wait actively.
-TOLERANCE_OF_NULL = 1.5
+TOLERANCE_OF_NULL = 1.25
 ENOUGH_STANDING = 3  # rounds
 # A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
 BLATANT = 2.0
@@ -178,8 +178,9 @@ class Session:
 
 
 def tolerance_us(null_overheads_us: Sequence[float]) -> float:
-    """How far a claim may lie below the parent's time, from what null rounds cost."""
-    return TOLERANCE_OF_NULL * median(null_overheads_us)
+    """How far a claim may lie below the parent's time: what null rounds cost at most, and how far they differ."""
+    most = max(null_overheads_us)
+    return max(most + (most - min(null_overheads_us)), TOLERANCE_OF_NULL * median(null_overheads_us))
 
 
 class Timings:

@@ -138,9 +138,7 @@ class Worker:
         self._device = torch.device(setup.device)
         self._submission, self._scratch = setup.submission, Path(setup.scratch)
         self._borrower = self._borrow(Layout(setup.shape), channel)
-        m, n, _, batches = setup.shape
-        count = len(self._borrower.inputs)
-        self._cs = [self._empty_output(m, n, batches) for _ in range(count)]
+        self._cs = self._borrower.own
         self._data = [(*tensors, c) for tensors, c in zip(self._borrower.inputs, self._cs, strict=True)]
         self._spans = [extent(tensor) for tensors in self._borrower.inputs for tensor in tensors]
         self._kept_spans = [extent(kept) for kept in self._borrower.kept]
@@ -159,10 +157,6 @@ class Worker:
             torch.cuda.init()
             return CudaBorrower(layout, terms["count"], channel, terms, self._device)
         return HostBorrower(layout, terms["count"], channel, terms, descriptors)
-
-    def _empty_output(self, m: int, n: int, batches: int) -> torch.Tensor:
-        memory = torch.empty((batches, m, n), dtype=torch.float16, device=self._device)
-        return memory.permute(1, 2, 0)
 
     def load(self) -> str:
         """Imports the submission; the backend that it names, if it names one."""
@@ -192,18 +186,19 @@ class Worker:
         outputs = self._calls(count, lambda data: self._borrower.round(self._kernel, data[0], data[1]))
         self._check_outputs(outputs)
 
-    def _calls(self, count: int, make: Callable[[tuple[Callable[[Any], None], list[Any]]], Timed]) -> list[Any]:
+    def _calls(self, count: int, make: Callable[[tuple[Callable[[Any, Any], None], list[Any]]], Timed]) -> list[Any]:
         """Has `make` make the calls and hands outputs over; the outputs, as the submission returned them."""
-        outputs: list[torch.Tensor] = []
+        outputs: dict[int, torch.Tensor] = {}
         earlier: list[tuple[int, int]] = []
+        place = {id(data): index for index, data in enumerate(self._data)}
 
-        def returned(output: Any) -> None:
-            index = len(outputs)
+        def returned(data: Any, output: Any) -> None:
+            index = place[id(data)]
             problem = output_problem(output, self._cs[index], self._spans + self._kept_spans, earlier)
             if problem:
                 raise Failure(problem)
             self._copy(self._borrower.kept[index], output.detach())
-            outputs.append(output)
+            outputs[index] = output
             earlier.append(extent(output))
 
         for c in self._cs[:count]:
@@ -221,7 +216,18 @@ class Worker:
             self._seen = max(self._seen, count)
         if problem := self._borrower.problem(timed):
             raise Failure(problem)
-        return outputs
+        return [self._handed_over(index, outputs.get(index), earlier) for index in range(count)]
+
+    def _handed_over(self, index: int, output: torch.Tensor | None, earlier: list[tuple[int, int]]) -> torch.Tensor:
+        """The output of call `index`; None is the one offered, which the core has copied without a look at it."""
+        if output is not None:
+            return output
+        blank = self._borrower.kept[index]
+        problem = output_problem(self._cs[index], blank, self._spans + self._kept_spans, earlier)
+        if problem:
+            raise Failure(problem)
+        earlier.append(extent(self._cs[index]))
+        return self._cs[index]
 
     def _check_outputs(self, outputs: list[torch.Tensor]) -> None:
         """Whether outputs are still what they were when their calls had returned, and the process what it was."""

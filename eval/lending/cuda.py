@@ -114,6 +114,8 @@ class CudaBorrower:
             as_tensor(self._runtime.open_memory(terms[name]), count * size, device)
             for name, size in (("inputs", layout.input_bytes), ("outputs", layout.output_bytes))
         )
+        own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
+        self.own = [layout.output(own, index) for index in range(count)]
         self.inputs = [layout.input(inputs, index) for index in range(count)]
         self.kept = [layout.output(outputs, index) for index in range(count)]
         self._default_queue = torch.cuda.default_stream(device)
@@ -127,11 +129,15 @@ class CudaBorrower:
             synchronize_event=self._runtime.pointer("cudaEventSynchronize"),
             synchronize_device=self._runtime.pointer("cudaDeviceSynchronize"),
             elapsed_ms=self._runtime.pointer("cudaEventElapsedTime"),
+            copy=self._runtime.pointer("cudaMemcpyAsync"),
             queue=None,
             lent=self._runtime.open_event(terms["event"]),
             start=self._runtime.event(),
             stop=self._runtime.event(),
             kept=self._runtime.event(),
+            own_outputs=own.data_ptr(),
+            lent_outputs=outputs.data_ptr(),
+            output_bytes=layout.output_bytes,
         )
         self._core = Core(channel.fileno(), cuda=cuda)
 
@@ -141,8 +147,9 @@ class CudaBorrower:
         self._runtime.forbid_persisting_cache()
         self._synchronize()
 
-    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any]) -> Timed:
-        """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs`."""
+    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
+        """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs` and `own`; outputs
+        that are not the ones in `own` are handed to `returned`, the others copied to `kept`."""
         return self._core.round(kernel, returned, data, 0)
 
     def problem(self, timed: Timed) -> str | None:

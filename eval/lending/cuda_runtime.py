@@ -21,7 +21,7 @@ _FUNCTIONS = (
     "cudaEventCreateWithFlags", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle", "cudaEventRecord",
     "cudaEventSynchronize", "cudaEventElapsedTime", "cudaEventDestroy", "cudaStreamWaitEvent",
     "cudaDeviceSynchronize", "cudaDeviceSetLimit", "cudaDeviceGetAttribute", "cudaGetErrorString",
-    "cudaGetLastError",
+    "cudaGetLastError", "cudaMemcpyAsync",
 )  # fmt: skip
 
 

@@ -103,6 +103,8 @@ class HostBorrower:
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._place))
         memory = torch.frombuffer(self._place, dtype=torch.uint8)
         self.inputs = [layout.input(memory, index) for index in range(count)]
+        own = torch.empty(count * layout.output_bytes, dtype=torch.uint8)
+        self.own = [layout.output(own, index) for index in range(count)]
         kept = torch.frombuffer(mmap.mmap(fds[0], count * layout.output_bytes), dtype=torch.uint8)
         os.close(fds[0])
         self.kept = [layout.output(kept, index) for index in range(count)]
@@ -111,8 +113,8 @@ class HostBorrower:
     def prepare(self) -> None:
         """Nothing a CPU needs before a round."""
 
-    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any]) -> Timed:
-        """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs`."""
+    def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
+        """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs` and `own`."""
         return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes)
 
     def problem(self, timed: Timed) -> str | None:

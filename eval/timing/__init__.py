@@ -36,12 +36,15 @@ class _Python(ctypes.Structure):
 class Cuda(ctypes.Structure):
     """struct timing_cuda."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in (
-            "record", "wait", "synchronize_event", "synchronize_device", "elapsed_ms", "queue", "lent", "start",
-            "stop", "kept",
-        )
+    _fields_ = (
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "record", "wait", "synchronize_event", "synchronize_device", "elapsed_ms", "copy", "queue", "lent",
+                "start", "stop", "kept", "own_outputs", "lent_outputs",
+            )
+        ),
+        ("output_bytes", ctypes.c_size_t),
     )  # fmt: skip
 
 
@@ -50,6 +53,7 @@ class _Round(ctypes.Structure):
         ("kernel", ctypes.py_object),
         ("returned", ctypes.py_object),
         ("data", ctypes.c_void_p),
+        ("own", ctypes.c_void_p),
         ("outputs", ctypes.c_void_p),
         ("count", ctypes.c_int32),
         ("socket", ctypes.c_int32),
@@ -87,19 +91,27 @@ class Core:
         self._python = _Python(call, release)
 
     def round(
-        self, kernel: Callable[[Any], Any], returned: Callable[[Any], None], data: Sequence[Any], lent_bytes: int
+        self,
+        kernel: Callable[[Any], Any],
+        returned: Callable[[Any, Any], None],
+        data: Sequence[Sequence[Any]],
+        lent_bytes: int,
     ) -> Timed:
         """Waits for the parent's word and makes one call for each of `data`; raises what they raise.
 
-        `lent_bytes` is the size of the memory that comes with the word, on a CPU.
+        The last object of each of `data` is the output that is offered; returned(data, output) is called for every
+        output on a CPU, on CUDA for those that are not the one offered. `lent_bytes` is the size of the memory that
+        comes with the word, on a CPU.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)
+        own = (ctypes.py_object * count)(*(one[-1] for one in data))
         outputs = (ctypes.c_void_p * count)()
         this = _Round(
             kernel=kernel,
             returned=returned,
             data=ctypes.addressof(objects),
+            own=ctypes.addressof(own),
             outputs=ctypes.addressof(outputs),
             count=count,
             socket=self._socket,

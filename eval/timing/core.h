@@ -33,18 +33,26 @@ struct timing_cuda {
     int (*synchronize_event)(void *event);
     int (*synchronize_device)(void);
     int (*elapsed_ms)(float *ms, void *start, void *stop);
+    int (*copy)(void *to, const void *from, size_t bytes, int kind, void *queue);
     void *queue;
     void *lent;  /* the parent's: recorded where the last byte of the inputs is in place */
     void *start; /* recorded before the first call */
     void *stop;  /* recorded after the last call */
     void *kept;  /* recorded behind the copies of the outputs */
+    /* The outputs that the worker offers, one after the other, and the lent memory that they are copied to. */
+    const void *own_outputs;
+    void *lent_outputs;
+    size_t output_bytes;
 };
 
-/* One round.  kernel(data[i]) returns an output; returned(output) looks at it and copies it to lent memory. */
+/* One round.  kernel(data[i]) returns an output; returned(data[i], output) looks at it and copies it to lent
+   memory. On CUDA it is called for what is not `own[i]`, the output that the worker offers: those are copied
+   together, so that handing them over costs a slow caller next to nothing. */
 struct timing_round {
     void *kernel;
     void *returned;
     void *const *data;
+    void *const *own;
     void **outputs; /* room for `count` */
     int32_t count;
     int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */

@@ -190,7 +190,7 @@ def test_a_benchmark_measures_nothing_then_checks_its_own_seeds_then_times_fresh
     assert result.error == "" and result.rounds_us == [11.0, 15.0, 12.0, 19.0, 10.0]
     assert result.single_us == [20.0, 20.0] and (result.inputs, result.checked) == (4, 7)
     assert result.printed == "what it printed"
-    assert (result.tolerance_us, result.doubted) == (1.5 * 6.0 / 4, 0)
+    assert (result.tolerance_us, result.doubted) == ((8.0 + 8.0 - 4.0) / 4, 0)
 
 
 def test_no_more_single_calls_than_inputs_and_none_if_none_are_wanted(scripted):
@@ -247,8 +247,9 @@ def test_a_workers_failure_is_the_cases(scripted, monkeypatch, run, when):
 # --- whose clock counts -------------------------------------------------------------------------------
 
 
-def test_the_tolerance_is_half_as_much_again_as_the_median_null_round():
-    assert tolerance_us([90.0, 10.0, 20.0]) == 30.0
+def test_the_tolerance_is_the_costliest_null_round_and_the_range_of_all_or_a_quarter_more_than_the_median():
+    assert tolerance_us([90.0, 60.0, 80.0]) == 120.0
+    assert tolerance_us([81.0, 80.0, 80.0]) == 100.0
 
 
 def test_a_claim_stands_within_the_tolerance_and_else_the_parents_time_counts():

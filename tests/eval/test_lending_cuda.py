@@ -228,7 +228,9 @@ class FakeDevice:
 
     def __init__(self, failing=None):
         self.done, self.kept = [], []
-        status = {name: 7 if name == failing else 0 for name in ("record", "wait", "event", "device", "elapsed")}
+        status = {
+            name: 7 if name == failing else 0 for name in ("record", "wait", "event", "device", "elapsed", "copy")
+        }
 
         def note(name):
             def call(*arguments):
@@ -249,10 +251,12 @@ class FakeDevice:
             ctypes.CFUNCTYPE(c_int, pointer)(note("event")),
             ctypes.CFUNCTYPE(c_int)(note("device")),
             ctypes.CFUNCTYPE(c_int, ctypes.POINTER(ctypes.c_float), pointer, pointer)(elapsed),
+            ctypes.CFUNCTYPE(c_int, pointer, pointer, ctypes.c_size_t, c_int, pointer)(note("copy")),
         )
         self.kept = functions
         addresses = [ctypes.cast(function, pointer).value for function in functions]
-        self.table = Cuda(*addresses, 70, 71, 72, 73, 74)  # queue, lent, start, stop, kept
+        # Queue, lent, start, stop, kept; own and lent outputs of 16 bytes each.
+        self.table = Cuda(*addresses, 70, 71, 72, 73, 74, 80, 90, 16)
 
 
 def round_on(device, kernel, returned, data):
@@ -265,18 +269,19 @@ def test_calls_stand_between_two_events_after_a_wait_for_the_parents():
     device = FakeDevice()
     timed = round_on(
         device,
-        lambda x: device.done.append(("call", x)) or x + 1,
-        lambda x: device.done.append(("returned", x)),
-        [10, 20],
+        lambda data: device.done.append(("call", data[0])) or data[data[0]],
+        lambda data, output: device.done.append(("returned", data, output)),
+        [(1, "its own"), (0, "offered"), (1, "offered")],
     )
     assert device.done == [
         ("wait", 70, 71, 0),
         ("record", 72, 70),
-        ("call", 10),
-        ("call", 20),
+        ("call", 1),
+        ("call", 0),
+        ("call", 1),
         ("record", 73, 70),
-        ("returned", 11),
-        ("returned", 21),
+        ("copy", 90, 80, 48, 3, 70),
+        ("returned", (0, "offered"), 0),
         ("record", 74, 70),
         ("event", 74),
         ("device",),
@@ -285,10 +290,10 @@ def test_calls_stand_between_two_events_after_a_wait_for_the_parents():
     assert timed.total_us == 250.0 and 0 <= timed.rest_us < 1e6
 
 
-@pytest.mark.parametrize("failing", ["record", "wait", "event", "device", "elapsed"])
+@pytest.mark.parametrize("failing", ["record", "wait", "event", "device", "elapsed", "copy"])
 def test_a_cuda_call_that_fails_is_told(failing):
     with pytest.raises(CoreError, match=r"^CUDA error 7$"):
-        round_on(FakeDevice(failing), lambda x: x, lambda x: None, [1, 2])
+        round_on(FakeDevice(failing), lambda data: data[0], lambda data, output: None, [(1,), (2,)])
 
 
 @pytest.mark.parametrize("raising", ["kernel", "returned"])
@@ -302,18 +307,18 @@ def test_no_output_is_kept_of_a_round_that_raised(raising):
         def __del__(self):
             Output.alive -= 1
 
-    def kernel(number):
-        if raising == "kernel" and number == 3:
+    def kernel(data):
+        if raising == "kernel" and data[0] == 3:
             raise ValueError("the third")
         return Output()
 
-    def returned(output):
+    def returned(data, output):
         if raising == "returned":
             raise ValueError("the third")
 
     for _ in range(3):
         with pytest.raises(ValueError, match="the third"):
-            round_on(FakeDevice(), kernel, returned, [1, 2, 3])
+            round_on(FakeDevice(), kernel, returned, [(1,), (2,), (3,)])
     assert Output.alive == 0
 
 

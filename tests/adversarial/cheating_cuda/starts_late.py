@@ -24,7 +24,7 @@ def late(kernel, returned, data, lent_bytes):
         one[-1].mul_(1)
     _runtime.record(_cuda.stop)
     for one in data:
-        returned(one[-1])
+        returned(one, one[-1])
     torch.cuda.synchronize()
     return Timed(_runtime.elapsed_us(_cuda.start, _cuda.stop), 0.0)
 
