@@ -1,6 +1,6 @@
 """Whether another version of the harness gives the same submission the same times: runs of both, in turn, in one go.
 
-    python -m scripts.bench.harness_ratio OLD [--repeats 4] [--shapes 2] [--json FILE]
+    python -m scripts.bench.harness_ratio OLD [--repeats 2] [--shapes 2] [--json FILE]
 
 OLD is a checkout of an older commit (`git worktree add OLD b46d3a7`); of it only eval/ and reference/ are used.  Judged
 are this checkout's submission, built, and cuBLAS (scripts/bench/cublas_submission.py).  Printed is, for each shape, the
@@ -103,7 +103,7 @@ def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
-    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--shapes", type=int, default=2, help="how many of the benchmark's")
     parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "benchmark.txt")
     parser.add_argument("--device")
