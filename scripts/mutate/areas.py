@@ -101,7 +101,7 @@ AREAS: dict[str, Area] = {
             "test_command.py",
             "test_protocol_lines.py",
             "test_eval_parts.py",
-            "test_rounds.py",
+            "tests/eval/lending/*.py",
             "test_eval_device.py",
             "test_eval_units.py",
             "tests/eval/sandbox/*.py",

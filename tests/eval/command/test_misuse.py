@@ -18,7 +18,7 @@ from eval.sandbox import lifetime
 from eval.supervisor import Result
 
 SPEC = "m: 8; n: 16; k: 64; l: 1; seed: 1"
-HONEST = Path(__file__).resolve().parents[1] / "adversarial" / "honest" / "honest.py"
+HONEST = Path(__file__).resolve().parents[2] / "adversarial" / "honest" / "honest.py"
 ENDED_BY_TRACEBACK = 99
 
 
