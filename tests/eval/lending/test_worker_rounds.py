@@ -244,7 +244,10 @@ def test_rounds_come_after_a_random_number_of_further_calls(pair_of, monkeypatch
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        (lambda data: 1 / 0, r"custom_kernel failed: ZeroDivisionError: division by zero \(test_rounds\.py:\d+\)"),
+        (
+            lambda data: 1 / 0,
+            r"custom_kernel failed: ZeroDivisionError: division by zero \(test_worker_rounds\.py:\d+\)",
+        ),
         (lambda data: exec("raise SystemExit(3)"), "custom_kernel failed: SystemExit: 3"),
         (lambda data: None, "the output is a NoneType"),
     ],
