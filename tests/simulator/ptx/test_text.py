@@ -282,6 +282,8 @@ STATEMENTS = {  # of a kernel: the instruction and what is said
     "testp.odd.f32 %p1, %f1;": "not with this test or type",
     "fma.rn.u32 %r1, %r2, %r3, %r4;": "not with type .u32",
     "ex2.rn.f32 %f1, %f2;": "not with this rounding",
+    "add.rna.f32 %f1, %f2, %f3;": "not with this rounding",
+    "fma.rzi.f32 %f1, %f2, %f3, %f4;": "not with this rounding",
 }
 
 
