@@ -17,6 +17,8 @@ from eval.sandbox import kernel, landlock, privileges, processes, seccomp
 # Devices that a submission may write to; terminals are not among them.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "shm")
 _CUDA_DEVICES = ("nvidia*", "dri", "infiniband", "gdrdrv")
+# Seen on an H200 (driver 580): cuInit fails with error 304 where it may not name its threads in their own entries.
+_CUDA_OWN_ENTRIES = Path("/proc/self")
 
 
 @dataclass
@@ -80,6 +82,8 @@ def enter(scratch: Path, device_type: str) -> State:
     writable = prepare_caches(scratch)
     devices = _DEVICES + (_CUDA_DEVICES if device_type == "cuda" else ())
     writable += [path for name in devices for path in Path("/dev").glob(name)]
+    if device_type == "cuda":
+        writable.append(_CUDA_OWN_ENTRIES)
     protected = processes.protected_from(os.getpid())
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:

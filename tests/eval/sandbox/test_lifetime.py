@@ -166,6 +166,7 @@ def test_the_runs_folder_is_removed_however_it_was_left(tmp_path, monkeypatch):
     from eval.sandbox import lifetime
 
     monkeypatch.setattr(lifetime.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(lifetime, "_folder", None)  # an earlier test's
     folder = lifetime.run_folder()
     assert folder == lifetime.run_folder() and folder.parent == tmp_path
     (folder / "a" / "b").mkdir(parents=True)

@@ -141,6 +141,13 @@ def test_on_cuda_memory_can_be_lent_through_sockets(root, inside):
     assert "abstract sockets" not in seen["parts"]["Landlock"]
 
 
+def test_on_cuda_a_worker_names_its_threads_as_the_driver_does(root, inside):
+    if lacks_landlock(inside):
+        pytest.skip(inside["text"])
+    assert "Permission denied" in inside["said"]["name its threads"]
+    assert attempt(root, "on CUDA")["said"]["name its threads"] == ""
+
+
 def test_temporary_files_and_caches_lie_in_the_scratch_folder(inside):
     names = ("TMPDIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
     paths = {Path(inside["environment"][name]) for name in names}

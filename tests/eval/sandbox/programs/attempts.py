@@ -100,10 +100,11 @@ WORKS = {
     "read files": lambda: Path("/etc/passwd").read_text(),
     "compile": lambda: subprocess.run(["sh", "-c", COMPILE], check=True, capture_output=True),
 }
+ON_CUDA_ALONE = {"name its threads": lambda: Path(f"/proc/self/task/{os.getpid()}/comm").write_text("worker")}
 os.setsid()
 (scratch / "file").write_text("")
 said = {}
-for name, action in {**TRIED, **WORKS}.items():
+for name, action in {**TRIED, **WORKS, **ON_CUDA_ALONE}.items():
     try:
         action()
         said[name] = ""
