@@ -21,7 +21,7 @@ _LETTERS = {
     "k": "K split in {}",
     "w": "{} warpgroups side by side",
 }
-_OLD_NAMES = {"expand_cublas": "a baseline: expand NVFP4, then cuBLAS"}
+_OLD_NAMES = {"expand_cublas": "a baseline: dequantize NVFP4, then cuBLAS"}
 _SUFFIXES = {"again": "the same once more, for the noise", "plain": "launched without dependent launch"}
 
 

@@ -135,6 +135,7 @@ AREAS: dict[str, Area] = {
             "test_rounds_rules.py",
             "test_rounds_order.py",
             "test_rounds_origin.py",
+            "test_ledger.py",
             "test_rounds_simulation.py",
             "test_rounds.py",
         ),
@@ -146,6 +147,7 @@ AREAS: dict[str, Area] = {
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
         ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py"),
+        wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
@@ -250,7 +252,9 @@ AREAS: dict[str, Area] = {
         (
             "simulator/cudart/test_*.py",
             "test_json.py",
+            "test_text_report.py",
             "test_ptxsim.py",
+            "test_hostile_input.py",
             "test_worked_example.py",
             "test_library.py",
             "test_features.py",

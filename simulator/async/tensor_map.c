@@ -25,7 +25,7 @@ struct encoded_map {
 _Static_assert(sizeof(struct encoded_map) <= SIM_TENSOR_MAP_BYTES, "a tensor map has 128 bytes");
 _Static_assert(offsetof(struct encoded_map, unused) == 8, "the second word of 64 bits");
 
-/* What says that nobody else has changed a map's bytes: a mistyped one gives another sum. */
+/* What says that no one else has changed a map's bytes: a mistyped one gives another sum. */
 static uint32_t sum_of(const uint8_t *bytes) {
     const uint64_t odd = 0x9e3779b97f4a7c15u;
     uint64_t sum = odd, word[SIM_TENSOR_MAP_BYTES / 8];

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-NOBODY = 65534
-AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+OTHER_USER = 65534
+AS_OTHER = ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups")
 # Where only root can read the tests' Python: root, for whom permissions hold as for everyone.
 AS_POWERLESS_ROOT = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown")
 # One small case a file instead of the leaderboard's ten and four, so that a command takes seconds.
@@ -21,7 +21,7 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/n
 
 
 class Newcomer:
-    """Who runs commands in the checkout, as `nobody` where the tests' user is root."""
+    """Who runs commands in the checkout, as a user without rights where the tests' user is root."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder, self.checkout, self.built = folder, folder / "a checkout", folder / "built"
@@ -30,8 +30,8 @@ class Newcomer:
         self.drop: tuple[str, ...] = ()
         if os.geteuid() == 0:
             probe = ["sh", "-c", f"'{sys.executable}' -c ''"]  # by a shell, which has the rights of its user alone
-            asked = subprocess.run([*AS_NOBODY, *probe], capture_output=True, check=False)
-            self.drop = AS_NOBODY if asked.returncode == 0 else AS_POWERLESS_ROOT
+            asked = subprocess.run([*AS_OTHER, *probe], capture_output=True, check=False)
+            self.drop = AS_OTHER if asked.returncode == 0 else AS_POWERLESS_ROOT
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
         for name in filter(None, listed.stdout.split("\0")):
             if (root / name).is_file() and not name.startswith(("shark_tank/", "tests/")):
@@ -47,8 +47,8 @@ class Newcomer:
 
     def own(self, path: Path) -> None:
         """Gives a tree to the newcomer."""
-        if self.drop == AS_NOBODY:
-            subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", path], check=True)
+        if self.drop == AS_OTHER:
+            subprocess.run(["chown", "-R", f"{OTHER_USER}:{OTHER_USER}", path], check=True)
 
     def write_protect(self, on: bool) -> None:
         """Takes the right to write the checkout away, or gives it (and the checkout) to the newcomer."""

@@ -55,7 +55,7 @@ ACCESSES = {
     ),
     "a multicast copy": (EXPECT + MULTICAST + RANK_0, NOT_RANK_0.replace("TRY", "OVER").replace("END", "DONE")),
 }
-# st.async and copies that nobody waits for end as wrong counts in CTA 0 or in random orders, too.
+# st.async and copies that no one waits for end as wrong counts in CTA 0 or in random orders, too.
 ALSO = {"tx-count", "no-mbarrier", "deadlock"}
 
 

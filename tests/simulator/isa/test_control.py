@@ -329,7 +329,7 @@ def test_a_refused_launch_is_an_error_of_its_own_kernel():
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "poison"])
 def test_more_registers_are_waited_for_until_another_warpgroup_gives_some_back(mode):
-    """As Triton's warp-specialised kernels do; where nobody gives any back it is a deadlock."""
+    """As Triton's warp-specialised kernels do; where none gives any back it is a deadlock."""
     begin = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 7; setp.ne.u32 %p1, %r2, 0; @%p1 bra OTHERS;"
     first = "setmaxnreg.inc.sync.aligned.u32 256; bar.sync 1, 384; GIVE bra END;"
     rest = "OTHERS: setmaxnreg.dec.sync.aligned.u32 120; bar.sync 1, 384; setmaxnreg.inc.sync.aligned.u32 232; END:"
