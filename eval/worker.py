@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
@@ -269,6 +270,11 @@ def _isolate(setup: Setup) -> sandbox.State:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    # The parent's tracker of shared memory comes with every spawned process; those of the submission get their own.
+    tracker = resource_tracker._resource_tracker
+    if tracker._fd is not None:
+        os.close(tracker._fd)
+        tracker._fd = None
     sys.argv = ["submission.py"]
     # Processes that the submission starts by spawning import the main module first: not the harness's.
     main_module = sys.modules["__main__"]
