@@ -168,7 +168,7 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_DYNAMIC_SMEM_SIZE:
         return launch->dynamic_shared;
     case SR_TOTAL_SMEM_SIZE:
-        return cta->shared_bytes;
+        return launch->shared_bytes;
     case SR_RESERVED_SMEM_END:
     case SR_RESERVED_SMEM_CAP:
         return SHARED_RESERVED;

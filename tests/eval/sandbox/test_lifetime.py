@@ -67,6 +67,12 @@ if __name__ == "__main__":
 """
 
 
+def as_from_a_terminal():
+    """Ending signals as a shell leaves them in the foreground: these tests may run under nohup."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Run:
     """The program under way: its worker, keeper, folder and daemon, which all have to be gone in the end."""
 
@@ -76,6 +82,7 @@ class Run:
         self.process = subprocess.Popen(
             [sys.executable, path, how, folder],
             env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=as_from_a_terminal,
         )  # fmt: skip
         worker, keeper, folder, daemon = self.process.stdout.readline().split()
         self.pids, self.folder = [int(worker), int(keeper), int(daemon)], Path(folder)
