@@ -181,7 +181,7 @@ MISUSES = {
     ),
     "shared memory past the end": Case(
         "out-of-bounds",
-        ("mov.u32 %r3, %total_smem_size; @%p2 st.shared.u32 [%r3], %r1; //HERE",),
+        ("mov.u32 %r3, %total_smem_size; add.u32 %r3, %r3, 1024; @%p2 st.shared.u32 [%r3], %r1; //HERE",),
         mended=("[%r3], %r1", "[%r3+-4], %r1"),
     ),
     "shared memory of the system": Case(

@@ -309,7 +309,7 @@ def test_a_kernel_has_the_static_shared_memory_that_it_and_its_callees_name():
     out = sim.buffer(np.zeros(1, np.uint32))
     for name, variables in {"none": 0, "own": 1, "called": 1}.items():
         assert sim.launch(name, out) == 0, sim.message()
-        assert out[0] == 1024 + variables * (120 << 10)
+        assert out[0] == variables * (120 << 10)
     assert sim.launch("both", out) == 1
     assert sim.message().startswith("more than 227 KB of shared memory"), sim.message()
     assert sim.kinds == {"launch-refused"}, sim.findings
