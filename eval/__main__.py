@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from eval.protocol import FD_VARIABLE, SEED_VARIABLE, note_descriptor
+from eval.output.protocol import FD_VARIABLE, SEED_VARIABLE, note_descriptor
 from eval.sandbox import lifetime
 
 NO_TORCH = 2  # wrong usage: the wrong Python

@@ -22,14 +22,15 @@ from typing import Any, NoReturn
 
 import torch
 
-from eval import capacity, chip, protocol, report, sandbox
+from eval import sandbox
 from eval.cases import Case, CasesError, read_cases
 from eval.comparison import Comparison, run_comparison
 from eval.data import KINDS
-from eval.device import device_for
-from eval.output import outlets, record
+from eval.hardware import capacity, chip
+from eval.hardware.device import device_for
+from eval.output import outlets, protocol, record, report
+from eval.output.protocol import DescriptorError, Protocol
 from eval.output.text import clean, shortened
-from eval.protocol import DescriptorError, Protocol
 from eval.stats import summarise
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from eval import chip
 from eval.cases import Case
 from eval.data import generator_of, judges_of
+from eval.hardware import chip
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import Ratio, ratio_interval
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, take_over
-from eval.worker import Failure
+from eval.workers.worker import Failure
 
 MIN_PAIRS = 10  # fewer say nothing of an interval
 MOST_PAIRS = 60

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 
 from eval import timing
-from eval.answers import Garbled, text_in, time_us
 from eval.cases import Case
 from eval.lending.cuda import CudaLender
 from eval.lending.host import HostLender
@@ -26,8 +25,9 @@ from eval.output import origin
 from eval.output.mismatch import Mismatch
 from eval.output.origin import Library
 from eval.output.text import clean
-from eval.process import GARBLED, WorkerProcess
-from eval.worker import Failure
+from eval.workers.answers import Garbled, text_in, time_us
+from eval.workers.process import GARBLED, WorkerProcess
+from eval.workers.worker import Failure
 from reference.reference import generate_input
 
 NULL_ROUNDS = 7

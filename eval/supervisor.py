@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from eval import chip
 from eval.cases import Case
 from eval.data import generator_of, judges_of
+from eval.hardware import chip
 from eval.output.origin import Library
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import summarise
-from eval.worker import Failure
+from eval.workers.worker import Failure
 
 SEED_STEP = 42  # between the inputs of a case, as on the leaderboard
 SEED_LIMIT = 1 << 63  # what torch takes

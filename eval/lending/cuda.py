@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from eval.channel import Channel
 from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime, as_tensor
 from eval.lending.layout import Layout, copy_in
 from eval.timing import WORD, Core, Cuda, Timed
+from eval.workers.channel import Channel
 
 FLUSH_BYTES = 1 << 30  # several times any L2 cache
 # As many bytes as the leaderboard's wipe, some 15 ms: the calls of a round are queued before the first one starts,

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from eval.channel import Channel
 from eval.lending.layout import Layout, copy_in
 from eval.timing import WORD, Core, Timed
+from eval.workers.channel import Channel
 
 # Nothing the worker does to the file can pull memory from under the parent.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from eval import chip
+from eval.hardware import chip
 from eval.output.text import clean
 
 _NVML_VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eval import chip
 from eval.comparison import Comparison
+from eval.hardware import chip
 from eval.output import origin
 from eval.stats import relative_spread, verdict
 from eval.supervisor import Result

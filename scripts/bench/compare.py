@@ -27,9 +27,9 @@ from statistics import geometric_mean, median
 
 import torch
 
-from eval import chip
 from eval.cases import read_cases
-from eval.report import print_table
+from eval.hardware import chip
+from eval.output.report import print_table
 from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel

@@ -22,7 +22,7 @@ from statistics import geometric_mean, median
 import torch
 
 from eval.cases import read_cases
-from eval.report import print_table
+from eval.output.report import print_table
 from reference import nvfp4
 from reference.reference import compare, generate_input, ref_kernel
 from scripts.bench import compare as variants

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from eval.report import print_table
+from eval.output.report import print_table
 from eval.stats import ratio_interval
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from statistics import median_low
 
 import torch
 
-from eval import chip
+from eval.hardware import chip
 from scripts.common.sources import SOURCE_SUFFIXES, source_digest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from eval.cases import read_cases
-from eval.report import print_table, progress
+from eval.output.report import print_table, progress
 from eval.stats import relative_spread
 from scripts.bring_up.steps import PASSED, SKIPPED, Outcome, Session, Step
 from scripts.common import tile_table

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eval.chip import B200_SPEED_OF_LIGHT_US
+from eval.hardware.chip import B200_SPEED_OF_LIGHT_US
 from scripts.common import tile_table
 from scripts.cost_model.model import (
     CHIPS,

@@ -92,7 +92,7 @@ AREAS: dict[str, Area] = {
     ),
     "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py")),
     "eval": Area(
-        ("eval/*.py", "eval/lending/*.py", "eval/output/*.py", "eval/sandbox/*.py", "eval/timing/*.[chp]*"),
+        ("eval/*.py", "eval/*/*.py", "eval/timing/*.[ch]"),
         (
             "tests/eval/output/*.py",
             "test_statistics.py",

@@ -24,7 +24,7 @@ ENV_KEYS = ("host", "program", "commit", "capability")
 OLDER = "recorded_before_origin.json"
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PROGRAMS = re.compile(r"scripts/bench/[a-z_/]+\.py")
-# The device's name and its compute capability, by backend; a CPU's name is written by eval/chip.py.
+# The device's name and its compute capability, by backend; a CPU's name is written by eval/hardware/chip.py.
 CHIPS = {
     "hopper": (re.compile(r"\b(H100|H200|H800|H20|GH200)\b"), ("9.0",)),
     "blackwell": (re.compile(r"\b(B200|B300|GB200|GB300)\b"), ("10.0", "10.3")),

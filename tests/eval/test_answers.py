@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eval.answers import MESSAGE_BYTES, Garbled, strict_json, tagged, text_in, time_us, times_us
+from eval.workers.answers import MESSAGE_BYTES, Garbled, strict_json, tagged, text_in, time_us, times_us
 
 KINDS = frozenset(("ok", "fail"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip
+from eval.hardware import chip
 
 CPU = torch.device("cpu")
 SHAPE, BATCHES = (256, 4096, 7168, 1), (64, 128, 256, 3)

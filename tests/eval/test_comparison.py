@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip, comparison, report
+from eval import comparison
 from eval.cases import parse_case
 from eval.comparison import Comparison, run_comparison
+from eval.hardware import chip
+from eval.output import report
 from eval.output.record import Given, comparison_record
 from eval.session import Round
 from eval.stats import Ratio
 from eval.supervisor import Limits, Result
-from eval.worker import Failure
+from eval.workers.worker import Failure
 
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
 CPU = torch.device("cpu")
@@ -61,9 +63,9 @@ class Scripted:
 def scripted(monkeypatch):
     Scripted.made, Scripted.asked = [], []
     monkeypatch.setattr(comparison, "Session", Scripted)
-    monkeypatch.setattr("eval.chip.free_memory", lambda device: 10**15)
-    monkeypatch.setattr("eval.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
-    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, what: 10.0)
+    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
+    monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
+    monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 10.0)
 
 
 def compared(own, baseline):

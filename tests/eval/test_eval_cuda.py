@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip
 from eval.cases import parse_case
+from eval.hardware import chip
 from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime
 from eval.lending.layout import Layout

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import eval.guards
 import eval.timing
-import eval.worker
+import eval.workers.guards
+import eval.workers.worker
 from eval.cases import parse_case
-from eval.guards import FunctionWatch, extent, output_problem
 from eval.supervisor import Limits, inputs_that_fit, run_benchmark, run_profile, run_test
+from eval.workers.guards import FunctionWatch, extent, output_problem
 from reference.reference import generate_input
 
 ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
@@ -34,7 +34,7 @@ CAUGHT = {
     "modifies_inputs": "the submission modified its inputs",
     "patches_timer": r"the submission replaced time.perf_counter_ns",
     "patches_checker": r"the submission replaced .*check_implementation|wrong result",
-    "patches_guard": r"the submission replaced eval.worker.output_problem",
+    "patches_guard": r"the submission replaced eval.workers.worker.output_problem",
     "nan_output": r"wrong result .* got nan",
     "wrong_shape": r"the output has shape \(256, 128\); expected \(256, 128, 1\)",
     "wrong_dtype": "the output has dtype torch.float32; expected torch.float16",
@@ -115,7 +115,7 @@ def test_one_call_of_a_wrong_kernel_fails_the_test_mode():
 
 
 def test_a_time_no_chip_can_reach_fails(monkeypatch):
-    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, what: 1e12)
+    monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 1e12)
     assert "which no " in run_benchmark(SUBMISSIONS["honest"], CASE, CPU, LIMITS).error
 
 
@@ -152,28 +152,28 @@ def test_overlap_is_judged_by_elements_and_not_by_storage():
 
 def test_inputs_are_as_many_as_memory_holds(monkeypatch):
     shape = (256, 4096, 7168, 1)  # some 41 MB of inputs and output, twice
-    monkeypatch.setattr("eval.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
+    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 2 * 10 * 85 * 10**6)
     assert inputs_that_fit(shape, CPU, 50) == 10
     assert inputs_that_fit(shape, CPU, 3) == 3
-    monkeypatch.setattr("eval.chip.free_memory", lambda device: 0)
+    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 0)
     assert inputs_that_fit(shape, CPU, 3) == 1
 
 
 def test_exchanged_code_of_a_harness_function_is_seen():
     watch = FunctionWatch()
     assert watch.replaced() is None
-    code = eval.guards.extent.__code__
+    code = eval.workers.guards.extent.__code__
     try:
-        eval.guards.extent.__code__ = (lambda tensor: (0, 0)).__code__
-        assert watch.replaced() == "eval.guards.extent"
+        eval.workers.guards.extent.__code__ = (lambda tensor: (0, 0)).__code__
+        assert watch.replaced() == "eval.workers.guards.extent"
     finally:
-        eval.guards.extent.__code__ = code
+        eval.workers.guards.extent.__code__ = code
     assert watch.replaced() is None
 
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(eval.timing.Core, "round"), (eval.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
+    [(eval.timing.Core, "round"), (eval.workers.worker, "SETTLE_S"), (torch.Tensor, "copy_"), (builtins, "len")],
 )
 def test_replaced_methods_constants_and_builtins_are_seen(monkeypatch, owner, name):
     watch = FunctionWatch()

@@ -11,16 +11,17 @@ import time
 import pytest
 import torch
 
-import eval.guards
-import eval.worker as worker_module
-from eval import chip, supervisor
+import eval.workers.guards
+import eval.workers.worker as worker_module
+from eval import supervisor
 from eval.cases import parse_case
-from eval.guards import FunctionWatch, extent, output_problem
+from eval.hardware import chip
 from eval.output.origin import Library
 from eval.session import Round, Timings, tolerance_us
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, limits_for
 from eval.timing import Core
-from eval.worker import Failure, Worker
+from eval.workers.guards import FunctionWatch, extent, output_problem
+from eval.workers.worker import Failure, Worker
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
@@ -63,7 +64,7 @@ def test_half_of_the_free_memory_is_for_inputs(monkeypatch):
     codes, scales, outputs = (x * batches for x in (rows * k // 2, rows * k // 16, 2 * m * n))
     each = 2 * (codes + 2 * scales + outputs)  # staged and in use; plain and permuted scale factors
     for memory, count in ((2 * 7 * each, 7), (2 * 7 * each - 2, 6), (0, 1), (each, 1), (10**15, 9)):
-        monkeypatch.setattr("eval.chip.free_memory", lambda device, memory=memory: memory)
+        monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device, memory=memory: memory)
         assert inputs_that_fit(shape, CPU, 9) == count
 
 
@@ -161,9 +162,9 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch):
     monkeypatch.setattr(supervisor, "Session", Scripted)
-    monkeypatch.setattr("eval.chip.free_memory", lambda device: 10**15)
-    monkeypatch.setattr("eval.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
-    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, what: 10.0)
+    monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device: 10**15)
+    monkeypatch.setattr("eval.hardware.chip.attributes", lambda device: chip.Attributes("chip", 1e12, 0.0))
+    monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 10.0)
     monkeypatch.setattr(supervisor, "fresh_seeds", lambda count: [-1] * count)
 
 
@@ -209,7 +210,7 @@ def test_a_time_below_the_floor_is_told_and_ends_the_case(scripted):
 
 
 def test_a_single_call_below_the_floor_is_told(scripted, monkeypatch):
-    monkeypatch.setattr("eval.chip.impossible_us", lambda shape, what: 20.5)
+    monkeypatch.setattr("eval.hardware.chip.impossible_us", lambda shape, what: 20.5)
     Scripted.rounds = honest(30.0, 30.0, 30.0, 30.0, 30.0)
     result = supervisor.run_benchmark(None, CASE, CPU, LIMITS)
     assert result.error == "20 us is less than 20.5 us, which no chip can beat"
@@ -315,7 +316,7 @@ WATCHED = [
     *((torch.cuda.Event, name) for name in ("record", "elapsed_time", "synchronize")),
     (torch.Tensor, "__eq__"),
     (supervisor, "judges_of"),
-    (eval.guards, "output_problem"),
+    (eval.workers.guards, "output_problem"),
     (FunctionWatch, "replaced"),
     (Core, "round"),
     (Worker, "round"),

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval import chip, report
 from eval.cases import CasesError, mixed_seed, parse_case, read_cases
+from eval.hardware import chip
+from eval.output import report
 from eval.stats import geomean_ratio_interval, ratio_interval, relative_spread, summarise, verdict
 from eval.supervisor import Result, _steady
 

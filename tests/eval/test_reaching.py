@@ -16,7 +16,7 @@ import torch
 from eval.cases import parse_case
 from eval.output.text import clean
 from eval.supervisor import Limits, run_test
-from eval.worker import Failure, _blamed
+from eval.workers.worker import Failure, _blamed
 
 ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
 CASE = parse_case("m: 40; n: 72; k: 128; l: 1; seed: 1111")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eval import capacity
 from eval.cases import parse_case
+from eval.hardware import capacity
 
 CPU = torch.device("cpu")
 CASE = parse_case("m: 256; n: 512; k: 1024; l: 2; seed: 1")

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from eval import device
-from eval.device import OWN_SUBMISSION, device_for
+from eval.hardware import device
+from eval.hardware.device import OWN_SUBMISSION, device_for
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from eval import capacity, command
+from eval import command
 from eval.cases import parse_case
+from eval.hardware import capacity
 from eval.sandbox import lifetime
 from eval.supervisor import Result
 

@@ -10,9 +10,10 @@ import re
 import pytest
 import torch
 
-from eval import command, protocol
+from eval import command
 from eval.cases import parse_case
-from eval.protocol import DescriptorError, Protocol, hidden_from_children, secret_seed
+from eval.output import protocol
+from eval.output.protocol import DescriptorError, Protocol, hidden_from_children, secret_seed
 from eval.supervisor import Result
 
 SPEC = "m: 256; n: 4096; k: 7168; l: 1; seed: 1111"

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from eval import channel
 from eval.lending import cuda
 from eval.lending.canaries import SEGMENT_BYTES, WEIGHT_ROWS, Canaries
 from eval.lending.cuda import CudaBorrower, CudaLender
 from eval.lending.cuda_runtime import CudaError, Runtime
 from eval.lending.layout import Layout, copy_in
 from eval.timing import Core, CoreError, Cuda, Timed
+from eval.workers import channel
 from reference.reference import generate_input, ref_kernel
 
 SHAPE = (160, 256, 1024, 1)

@@ -10,12 +10,12 @@ import time
 import pytest
 import torch
 
-import eval.worker as worker_module
-from eval import channel
+import eval.workers.worker as worker_module
 from eval.lending.host import HostLender
 from eval.lending.layout import Layout
 from eval.timing import CoreError, NotBuilt, ParentGone
-from eval.worker import Failure, Setup, Worker
+from eval.workers import channel
+from eval.workers.worker import Failure, Setup, Worker
 from reference.reference import generate_input
 
 SHAPE = (8, 16, 64, 2)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip
 from eval.cases import parse_case
+from eval.hardware import chip
 from eval.output import record
 from eval.output.origin import Library
 from eval.output.record import Given

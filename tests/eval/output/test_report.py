@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import chip, command, report
+from eval import command
 from eval.cases import parse_case
+from eval.hardware import chip
+from eval.output import report
 from eval.output.origin import Library
 from eval.supervisor import Limits, Result
 

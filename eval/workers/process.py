@@ -13,13 +13,14 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from eval import channel, sandbox
-from eval.answers import Garbled, tagged, text_in
+from eval import sandbox
+from eval.output.protocol import hidden_from_children
 from eval.output.text import shortened, tail_of
-from eval.protocol import hidden_from_children
 from eval.sandbox import lifetime
-from eval.worker import Failure, Setup
-from eval.worker import main as worker_main
+from eval.workers import channel
+from eval.workers.answers import Garbled, tagged, text_in
+from eval.workers.worker import Failure, Setup
+from eval.workers.worker import main as worker_main
 
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its pipe"

@@ -11,7 +11,7 @@ import torch
 
 from reference.reference import default_device
 
-OWN_SUBMISSION = Path(__file__).resolve().parent.parent / "submission" / "submission.py"
+OWN_SUBMISSION = Path(__file__).resolve().parents[2] / "submission" / "submission.py"
 # In a process of its own, because the harness's loads no submission.  A line a GPU backend that cannot run.
 WHY_NO_GPU = """
 from submission import backends

@@ -12,8 +12,8 @@ from statistics import geometric_mean, median
 
 import torch
 
-from eval import chip
 from eval.comparison import Comparison
+from eval.hardware import chip
 from eval.output import origin, record
 from eval.output.text import clean
 from eval.stats import CONFIDENCE, Ratio, geomean_ratio_interval, relative_spread, verdict

@@ -25,14 +25,14 @@ from typing import Any, NamedTuple
 import torch
 
 from eval import sandbox, task
-from eval.channel import Channel
-from eval.guards import FunctionWatch, extent, output_problem
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
 from eval.lending.layout import Layout, Shape
 from eval.output.text import shortened
 from eval.sandbox import keeper
 from eval.timing import CoreError, Timed
+from eval.workers.channel import Channel
+from eval.workers.guards import FunctionWatch, extent, output_problem
 
 # Extra untimed calls before a round, a random number up to this: a submission cannot count on its calls.
 MAX_EXTRA_CALLS = 3
@@ -43,7 +43,7 @@ PROFILE_ROWS = 20
 
 # On the leaderboard a submission is the module of this name.
 MODULE = "submission"
-PACKAGE = Path(__file__).resolve().parent.parent / MODULE
+PACKAGE = Path(__file__).resolve().parents[2] / MODULE
 STUB = """import importlib.util, sys
 spec = importlib.util.spec_from_file_location({name!r}, {path!r})
 sys.modules[{name!r}] = importlib.util.module_from_spec(spec)

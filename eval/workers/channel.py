@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from eval.answers import MESSAGE_BYTES
+from eval.workers.answers import MESSAGE_BYTES
 
 SEND_S = 5.0  # a worker that does not take a message within this time does not run
 
