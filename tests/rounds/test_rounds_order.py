@@ -32,12 +32,7 @@ def put(**values):
     return lambda data: data.update(values)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_plot():
-    """The plot takes long to draw, and is tested with the history."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds_check, "plot_problems", lambda tank: [])
-        yield
+pytestmark = pytest.mark.usefixtures("no_plot")
 
 
 @pytest.fixture(scope="module")

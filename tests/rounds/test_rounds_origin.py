@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from scripts.rounds import check as rounds_check
 from scripts.rounds import origin, steps
 from scripts.rounds.model import Tank
 from tests.rounds.rounds_kit import (
@@ -26,13 +25,7 @@ from tests.rounds.rounds_kit import (
     write_run,
 )
 
-
-@pytest.fixture(scope="module", autouse=True)
-def no_plot():
-    """The plot takes long to draw, and is tested with the history."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds_check, "plot_problems", lambda tank: [])
-        yield
+pytestmark = pytest.mark.usefixtures("no_plot")
 
 
 @pytest.fixture(scope="module")

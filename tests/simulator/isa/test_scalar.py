@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.simulator.isa.values.value_table import permute
 from tests.simulator.sim_kit import run_op
 
 SEED = 20260
@@ -122,15 +123,6 @@ def on_halves(function, x: int, y: int) -> int:
 
 def test_prmt_and_funnel_shifts():
     a, b, c = words(10), words(11), words(12)
-
-    def permute(x, y, selector):
-        pool = x.to_bytes(4, "little") + y.to_bytes(4, "little")
-        out = 0
-        for i in range(4):
-            nibble = selector >> 4 * i & 15
-            byte = pool[nibble & 7]
-            out |= ((0xFF if byte & 0x80 else 0) if nibble & 8 else byte) << 8 * i
-        return out
 
     rows = list(zip(wide(a), wide(b), wide(c), strict=True))
     cases = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.isa.values.value_table import check, every_pair, random_words, rows, signed
+from tests.simulator.isa.values.value_table import check, every_pair, permute, random_words, rows, signed
 
 SEED = 20261
 
@@ -172,16 +172,6 @@ def test_funnel_shifts():
         "shf.r.clamp.b32 {d}, {a}, {b}, {c};": (32, lambda a, b, c: pair(a, b) >> min(c, 32)),
     }
     check(table, data)
-
-
-def permute(a: int, b: int, selector: int) -> int:
-    pool = a.to_bytes(4, "little") + b.to_bytes(4, "little")
-    out = 0
-    for i in range(4):
-        nibble = selector >> 4 * i & 15
-        byte = pool[nibble & 7]
-        out |= ((0xFF if byte & 0x80 else 0) if nibble & 8 else byte) << 8 * i
-    return out
 
 
 PRMT = {  # PTX ISA, prmt: bytes of {b, a} from d's highest to its lowest, by the selector's two low bits

@@ -102,3 +102,14 @@ def rows(bits: int, third: int | None = None) -> dict[str, np.ndarray]:
     c = random_words(rng, len(a), third or bits)
     c[::3] = np.resize(np.array(edges(third or bits), c.dtype), len(c[::3]))
     return {"a": a, "b": b, "c": c}
+
+
+def permute(a: int, b: int, selector: int) -> int:
+    """prmt.b32: each nibble of the selector picks a byte of b:a, or its sign eight times."""
+    pool = a.to_bytes(4, "little") + b.to_bytes(4, "little")
+    out = 0
+    for i in range(4):
+        nibble = selector >> 4 * i & 15
+        byte = pool[nibble & 7]
+        out |= ((0xFF if byte & 0x80 else 0) if nibble & 8 else byte) << 8 * i
+    return out
