@@ -50,7 +50,7 @@ def test_canaries_spoil_every_row_and_many_columns_and_are_put_right():
     for old, now, want in zip(early, inputs, right, strict=True):
         got = ref_kernel((now[0], *old[1:], c))
         close = (got.float() - want.float()).abs() <= 1e-3 + 1e-3 * want.float().abs()
-        assert (~close).any(dim=0).sum() >= WEIGHT_ROWS // 2
+        assert (~close).any(dim=0).sum() > 60  # of the 128 that have a canary
 
 
 def layout_copies(layout, memory, count):
@@ -187,7 +187,7 @@ def test_before_the_flush_each_input_is_all_there_but_for_the_canaries(lent, mon
 def test_a_single_call_has_a_flush_of_its_own(lent):
     lent.lender.stage(generated(3))
     lent.lender.begin(lent.mine)
-    assert lent.done.count("flush") == cuda.FLUSH_FILLS_SINGLE
+    assert lent.done.count("flush") == 16  # GiB written: some 4 ms on an H200, longer than the host's part of a call
 
 
 def test_outputs_are_copied_before_the_parents_clock_stops(lent):

@@ -177,7 +177,7 @@ def test_copies_from_shared_memory(shape, swizzle):
 def test_where_a_copy_may_go():
     t, smem, desc = Tmem(32), np.zeros(8192, np.uint8), matrix_descriptor(0, 16, 128)
     Tmem(512).cp("32x128b.warpx4", 508, desc, smem)
-    with pytest.raises(Refused, match="tcgen05.cp reaches column 512 of tensor memory, which has 512"):
+    with pytest.raises(Refused, match="cp reaches column 512 of tensor memory, which has 512"):
         Tmem(512).cp("32x128b.warpx4", 509, desc, smem)
     with pytest.raises(Refused, match="lane must be 0"):
         t.cp("32x128b.warpx4", 32 << 16, desc, smem)
