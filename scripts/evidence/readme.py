@@ -58,9 +58,20 @@ def cpu(data: dict[str, Any]) -> str:
 def host(data: dict[str, Any]) -> str:
     """The shim's host cost of a call."""
     return (
-        f"A call of the shim costs {data['host_us']:.1f} us on the host beside the work itself (minimal CPU problem), "
-        f"{data['ctypes_us']:.1f} us of them the ctypes call."
+        f"A call of the shim costs {data['shim_us']:.1f} us on the host beside the work itself (minimal CPU problem,\n"
+        f"{data['processor']}), {data['ctypes_us']:.1f} us of them the ctypes call. In the package, which also asks "
+        f"whether\ntensors hold what they show, it costs {data['package_us']:.1f} us."
     )
+
+
+def first_import(data: dict[str, Any]) -> str:
+    """What the first import of a bundle takes, which compiles it, and a later one."""
+    rows = [
+        [f"`{target}`", *(f"{figures[when][what]:.1f}" for when in ("first", "later") for what in ("wall_s", "cpu_s"))]
+        for target, figures in data["targets"].items()
+    ]
+    header = ["target", "first import, s", "of processors", "a later one, s", "of processors"]
+    return f"{data['processor']}; torch {data['torch']}; medians of {data['repeats']}:\n\n" + table(header, rows)
 
 
 def cost_model(data: dict[str, Any]) -> str:
@@ -96,6 +107,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "cost-model": ("shark_tank/blackwell_cost_model.json", cost_model),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "host": ("shark_tank/host_cost.json", host),
+    "first-import": ("shark_tank/first_import.json", first_import),
 }
 
 

@@ -157,6 +157,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_steps.py",
             "test_bench.py",
             "test_provenance.py",
+            "test_first_import.py",
             "test_check_gpu.py",
             "test_micro.py",
             "test_bring_up.py",

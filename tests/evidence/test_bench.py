@@ -426,25 +426,28 @@ def test_the_cpu_bench_writes_samples_of_variants_for_a_round(monkeypatch, tmp_p
 
 def test_the_host_bench_takes_the_work_in_c_off(monkeypatch, tmp_path, capsys):
     calls = []
-    costs = {"call": [5.0, 6.0, 9.0], "library": [3.0, 4.0, 4.0], "ctypes": [1.0, 0.5, 2.0]}
-    order = iter(["call", "library", "ctypes"] * 3)
+    costs = {"shim": [5.0, 6.0, 9.0], "package": [7.0, 8.5, 8.0], "library": [3.0, 4.0, 4.0], "ctypes": [1.0, 0.5, 2.0]}
+    order = iter([*costs] * 3)
 
     def sample_us(call, argument):
         name = next(order)
         calls.append((name, call, argument))
         return costs[name].pop(0)
 
-    before = host.shim._call
     monkeypatch.setattr(host, "sample_us", sample_us)
     monkeypatch.setattr(sys, "argv", ["host.py", "--repeats", "3", "--json", str(tmp_path / "x.json")])
     assert host.main() == 0
-    assert json.loads((tmp_path / "x.json").read_text()) == {
-        "call_us": 6.0, "work_us": 3.0, "ctypes_us": 1.0, "host_us": 3.0, "goal_us": 4.0,
-    }  # fmt: skip
-    assert "3.00 us (goal 4 us), of which the ctypes call 1.00 us; the work in C is 3.00 us" in capsys.readouterr().out
-    assert host.shim._call is before
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written.pop("processor") and written.pop("torch") == torch.__version__
+    assert written == {"work_us": 3.0, "ctypes_us": 1.0, "shim_us": 3.0, "package_us": 5.0, "goal_us": 4.0}
+    said = capsys.readouterr().out
+    assert "the shim 3.00 us (goal 4 us), of which the ctypes call 1.00 us; in the package 5.00 us" in said
     by_name = {name: (call, argument) for name, call, argument in calls}
-    assert by_name["call"][0] is host.shim.custom_kernel and by_name["library"][0] is before
+    assert by_name["package"][0] is host.packaged.custom_kernel
+    shim = by_name["shim"][0].__globals__
+    assert shim["__file__"] == host.packaged.__file__ and shim["_is_plain"]((), ()) is True
+    assert shim["_is_plain"] is not host.packaged._is_plain
+    assert by_name["library"][0] is shim["_call"]
     assert by_name["library"][1] is by_name["ctypes"][1] and by_name["library"][0](by_name["library"][1]) == 0
 
 
