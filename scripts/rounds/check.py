@@ -16,12 +16,12 @@ from scripts.rounds.model import (
     TODO,
     RoundError,
     Tank,
-    benchmark_shapes,
     chip_name,
     digest,
     env_problems,
     prediction_problems,
     read_bytes,
+    round_shapes,
     schema_problems,
     transitions,
 )
@@ -262,7 +262,7 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
         return [f"number and slug give {render.round_id(data)}"]
     problems = state_problems(data) + relation_problems(tank, data)
     if not {"inherited", "reconstructed"} & data.keys() and data["state"] not in ("draft", "blocked"):
-        problems += prediction_problems(data, benchmark_shapes(tank.root))
+        problems += prediction_problems(data, round_shapes(data, tank.root))
     try:
         problems += measurement_problems(tank, data) + simulation.simulation_problems(tank, data)
     except (RoundError, ValueError) as error:

@@ -16,8 +16,8 @@ from scripts.rounds.model import (
     VIEWPOINTS,
     RoundError,
     Tank,
-    benchmark_shapes,
     prediction_problems,
+    round_shapes,
 )
 from scripts.rounds.steps import advance, measure, render, simulate, today, write_round
 
@@ -66,6 +66,8 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
         "reopen_if": "",
         "history": [{"state": "draft", "date": today()}],
     }
+    if args.shapes:
+        data["shapes"] = args.shapes.split(",")
     if args.reconstructed:
         before, _, why = args.reconstructed.partition(":")
         data["reconstructed"] = {"from": tank.commit(before.strip()) or before, "why": why.strip()}
@@ -101,13 +103,13 @@ def predict(tank: Tank, args: argparse.Namespace) -> None:
     if data["measurement"]:
         raise RoundError(f"round {args.number} is measured; its prediction is closed")
     prediction = data["prediction"] or {"shapes": {}, "viewpoints": {}}
-    shapes = benchmark_shapes(tank.root)
+    shapes = round_shapes(data, tank.root)
     if args.all:
         prediction["shapes"] |= {shape: _interval(args.all) for shape in shapes}
     for item in args.shape or []:
         shape, _, interval = item.partition("=")
         if shape not in shapes:
-            raise RoundError(f"shape {shape!r}: not a benchmark shape; expected one of {', '.join(shapes)}")
+            raise RoundError(f"shape {shape!r}: not a shape of this round; expected one of {', '.join(shapes)}")
         prediction["shapes"][shape] = _interval(interval)
     for name in VIEWPOINTS:
         if getattr(args, name):
@@ -178,6 +180,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell"))
     sub.add_argument("--base", required=True, metavar="VARIANT", help="variant name of the base in the samples")
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
+    sub.add_argument("--shapes", metavar="MxNxK,...", help="what it measures; default: the benchmark's four shapes")
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
     sub.add_argument(

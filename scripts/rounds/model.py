@@ -275,6 +275,11 @@ def prediction_problems(data: dict[str, Any], shapes: list[str]) -> list[str]:
     return problems
 
 
+def round_shapes(data: dict[str, Any], root: Path) -> list[str]:
+    """The shapes that a round predicts and measures: its own where it names some, else the benchmark's."""
+    return data.get("shapes") or benchmark_shapes(root)
+
+
 def benchmark_shapes(root: Path) -> list[str]:
     """The benchmark's shapes as "MxNxK", from eval/cases/benchmark.txt."""
     path = root / "eval" / "cases" / "benchmark.txt"

@@ -289,8 +289,9 @@ def failures_table(rounds: list[dict[str, Any]], base: str = "") -> str:
 
 
 def current_best(rounds: list[dict[str, Any]], backend: str) -> dict[str, Any] | None:
-    """The fastest measured round of a backend that is adopted and not superseded; before any, the A/A round."""
+    """The fastest round at the benchmark's shapes that is adopted and not superseded; before any, the A/A round."""
     standing = [r for r in rounds if r["backend"] == backend and r["measurement"] and r["state"] == "adopted"]
+    standing = [r for r in standing if "shapes" not in r]
     changes = [r for r in standing if r["kind"] == "change"]
     return min(changes or standing, key=lambda r: r["measurement"]["geomean"]["candidate_us"], default=None)
 

@@ -16,12 +16,12 @@ from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import (
     RoundError,
     Tank,
-    benchmark_shapes,
     chip_name,
     digest,
     env_problems,
     parse_samples,
     read_bytes,
+    round_shapes,
     transitions,
     write_json,
 )
@@ -136,9 +136,9 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     found = rounds_stats.compare(
         parse_samples(content, str(args.samples)), data["base"]["variant"], data["candidate"]["variant"]
     )
-    missing = [shape for shape in benchmark_shapes(tank.root) if shape not in found["shapes"]]
+    missing = [shape for shape in round_shapes(data, tank.root) if shape not in found["shapes"]]
     if missing:
-        raise RoundError(f"samples lack the benchmark shapes {', '.join(missing)}")
+        raise RoundError(f"samples lack the shapes {', '.join(missing)}")
     _name_commits(tank, args, data, env)
     run = store_run(tank, content, env, args.run)
     other_floor = origin.noise_problems(data, noise, env) if noise else []
