@@ -58,6 +58,14 @@ def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
     return torch.equal(x.view(torch.int16), y.view(torch.int16))
 
 
+def few_rows() -> Verdict:
+    """Up to 64 rows of A at the sizes of a model's weights, every code and every scale."""
+    for m in (1, 7, 8, 9, 16, 31, 32, 33, 64):
+        for n, k in ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168), (4000, 4160)):
+            data = poisoned(m, n, k, 1, seed=m, full=True)
+            yield from judged(f"few rows {m}x{n}x{k}", data, check_against_oracle)
+
+
 def leaderboard() -> Verdict:
     """The ten tests and the four benchmarks, with the leaderboard's own check."""
     for name in ("test", "benchmark"):
@@ -108,18 +116,20 @@ def nan_scales() -> Verdict:
 
 def repeats() -> Verdict:
     """The same inputs give the same bits every time, calls back to back."""
-    data = poisoned(256, 4096, 7168, 1)
-    want = custom_kernel(data).clone()
-    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-    for _ in range(REPEATS):
-        data[-1].fill_(float("nan"))
-        wrong += (custom_kernel(data).view(torch.int16) != want.view(torch.int16)).sum()
-    yield f"{REPEATS} repeats", int(wrong) == 0, f"{int(wrong)} elements differ"
+    for m in (256, 8, 16, 32):
+        data = poisoned(m, 4096, 7168, 1)
+        want = custom_kernel(data).clone()
+        wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+        for _ in range(REPEATS):
+            data[-1].fill_(float("nan"))
+            wrong += (custom_kernel(data).view(torch.int16) != want.view(torch.int16)).sum()
+        yield f"{REPEATS} repeats of {m} rows", int(wrong) == 0, f"{int(wrong)} elements differ"
 
 
 def back_to_back() -> Verdict:
     """Calls of different shapes without a pause between them: dependent launches must not run ahead."""
     shapes = ((256, 4096, 7168, 1), (40, 72, 64, 3), (512, 3072, 7168, 1), (256, 3072, 4096, 1), (129, 200, 448, 1))
+    shapes += ((8, 4096, 7168, 1), (1, 72, 64, 3), (16, 3072, 4096, 1), (32, 200, 448, 2), (20, 2048, 7168, 1))
     sets = [poisoned(*shape, seed=i) for i, shape in enumerate(shapes * 3)]
     wants = [custom_kernel(data).clone() for data in sets]
     torch.cuda.synchronize()
@@ -134,20 +144,21 @@ def back_to_back() -> Verdict:
 
 def produced_inputs() -> Verdict:
     """Inputs written by the kernel just before, on the same queue."""
-    source, data = poisoned(256, 4096, 7168, 1, seed=3), poisoned(256, 4096, 7168, 1, seed=4)
-    want = custom_kernel(source).clone()
-    for _ in range(20):
-        for to, of in zip(data[:9], source[:9], strict=True):
-            to.view(torch.uint8).zero_()
-            to.view(torch.uint8).copy_(of.view(torch.uint8))
-        custom_kernel(data)
-    torch.cuda.synchronize()
-    yield "inputs made just before", same_bits(data[-1], want), "stale inputs were read"
+    for m in (256, 8):
+        source, data = poisoned(m, 4096, 7168, 1, seed=3), poisoned(m, 4096, 7168, 1, seed=4)
+        want = custom_kernel(source).clone()
+        for _ in range(20):
+            for to, of in zip(data[:9], source[:9], strict=True):
+                to.view(torch.uint8).zero_()
+                to.view(torch.uint8).copy_(of.view(torch.uint8))
+            custom_kernel(data)
+        torch.cuda.synchronize()
+        yield f"inputs of {m} rows made just before", same_bits(data[-1], want), "stale inputs were read"
 
 
 def rings() -> Verdict:
     """Small shapes whose K goes around every ring of stages several times: for compute-sanitizer (make sanitize)."""
-    for shape in ((129, 200, 3072, 1), (40, 72, 2112, 2)):
+    for shape in ((129, 200, 3072, 1), (40, 72, 2112, 2), (8, 72, 2112, 2), (16, 200, 3072, 1), (32, 136, 3136, 1)):
         data = poisoned(*shape, full=True)
         yield f"{shape}", *check_against_oracle(data, custom_kernel(data))
         yield f"rows {shape}", *check_against_oracle((*data[:6], data[-1]), custom_kernel((*data[:6], data[-1])))
@@ -194,7 +205,7 @@ def errors() -> Verdict:
 CHECKS: dict[str, Callable[[], Verdict]] = {
     check.__name__: check
     for check in (
-        leaderboard, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings, capture, errors
+        leaderboard, few_rows, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings, capture, errors
     )
 }  # fmt: skip
 
@@ -221,7 +232,7 @@ def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
 def every_config() -> list[str]:
     """The configurations of the GPU backend that runs here."""
     usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
-    return list(tile_table.tiles(os.environ.get("NVFP4_BACKEND") or usable[0]))
+    return tile_table.names(os.environ.get("NVFP4_BACKEND") or usable[0])
 
 
 def main() -> int:

@@ -120,7 +120,7 @@ class Day:
         if found and found["device"] and not self.dry:
             self.backend = BACKEND_OF_MAJOR.get(found["device"]["capability"][0], self.backend)
         self.report["backend"] = self.backend
-        known = [] if self.backend == "cpu" else list(tile_table.tiles(self.backend))
+        known = [] if self.backend == "cpu" else tile_table.names(self.backend)
         wanted = [name for name in self.options.configs.split(",") if name]
         self.report["configs"] = [name for name in known if name in wanted or not wanted]
         target = "simulator" if self.dry and self.backend != "cpu" else "build"

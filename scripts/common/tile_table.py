@@ -26,6 +26,12 @@ def tiles(backend: str) -> dict[str, dict[str, int]]:
     return printed()[backend]["tiles"]
 
 
+def names(backend: str) -> list[str]:
+    """The names of all of a backend's tiles, in the order in which the library lists them."""
+    table = printed()[backend]
+    return [*table["tiles"], *table.get("narrow_tiles", {})]
+
+
 def costs(backend: str) -> dict[str, int]:
     """The constants of a backend's tile selection."""
     return printed()[backend]["costs"]

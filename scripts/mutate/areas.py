@@ -57,7 +57,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/host.h",
             "submission/hopper/*.c",
             "submission/blackwell/*.c",
-            "submission/*/tile_selection.h",
+            "submission/*/*_selection.h",
             "submission/tile_table/*.[ch]",
         ),
         (

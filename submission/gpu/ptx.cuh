@@ -48,6 +48,26 @@ PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     return done != 0;
 }
 
+/* ---- asynchronous copies of a thread, global to shared (cp.async) ---- */
+
+/* 16 bytes, not kept in L1; L2 may read the 256 bytes around them. */
+PTX void cp_async_cg_16(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+PTX void cp_async_ca_4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
+PTX void cp_async_commit_group(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most `pending` of this thread's groups are not complete; it alone sees their bytes then. */
+template <int pending> PTX void cp_async_wait_group(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
 /* ---- asynchronous copies, global to shared, completing on an mbarrier (cp.async.bulk) ---- */
 
 PTX void cp_async_bulk(uint32_t to, const void *from, uint32_t bytes, struct mbarrier barrier) {
@@ -114,6 +134,11 @@ PTX void barrier_cluster_arrive_release(void) {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 
+/* Orders nothing: for waiting until the cluster's other CTAs run. */
+PTX void barrier_cluster_arrive_relaxed(void) {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
 PTX void barrier_cluster_wait_acquire(void) {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -129,6 +154,16 @@ PTX void st_shared_cluster_v4(uint32_t address, const float *four) {
     asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
                  "f"(four[2]), "f"(four[3])
                  : "memory");
+}
+
+/* Asynchronously, completing 16 bytes of the phase of an mbarrier of the CTA that is stored to; both addresses
+ * are of the cluster's window. */
+PTX void st_async_v4(uint32_t address, const float *four, uint32_t barrier) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+            address),
+        "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(barrier)
+        : "memory");
 }
 
 /* ---- registers, barriers, shared memory ---- */
@@ -161,6 +196,12 @@ PTX uint4 ld_shared_v4(uint32_t address) {
                  : "r"(address)
                  : "memory");
     return value;
+}
+
+PTX void st_shared_v4(uint32_t address, const uint32_t (&words)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
 }
 
 PTX uint32_t ld_shared_u32(uint32_t address) {
@@ -214,6 +255,14 @@ PTX uint32_t mul_f16x2(uint32_t x, uint32_t y) {
     uint32_t product;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(x), "r"(y));
     return product;
+}
+
+/* d += a * b for a warp's fragments, m16 n8 k16, fp16 operands, fp32 accumulators (PTX ISA, mma.sync). */
+PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 PTX float ex2_approx(float x) {

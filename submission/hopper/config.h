@@ -63,6 +63,62 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
     return SHARED_BYTES(hopper_tile_n(config), config->tile_m, config->stages);
 }
 
+/* ---- narrow tiles: few rows of A (narrow_dual_gemm.cuh) ---- */
+
+/* A warp takes NARROW_B_ROWS rows of B1 and the same of B2 against all of the tile's rows of A, as two blocks
+ * of mma.sync's M: 8 rows of B1, 8 of B2. */
+#define NARROW_BLOCKS      2
+#define NARROW_B_ROWS      (NARROW_BLOCKS * 8)
+#define NARROW_STEP_K      128 /* elements of K that a warp takes at a time: 32 a lane, 16 bytes of fp4 */
+#define NARROW_STEP_BYTES  (NARROW_STEP_K / 2)
+#define NARROW_MAX_WARPS   16 /* of a CTA: four for each of an SM's schedulers */
+#define NARROW_MAX_SPLIT_K 2  /* pairs of CTAs are the largest clusters of which every SM holds a part */
+#define NARROW_A_ROWS      8  /* of a block of A: mma.sync's N */
+
+/* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A's dequantization a thread */
+#define HOPPER_NARROW_CONFIGS(X)                                                                               \
+    X(m8, 8, 3, 4)                                                                                             \
+    X(m16, 16, 2, 4)                                                                                           \
+    X(m32, 32, 2, 2)
+
+struct hopper_narrow_config {
+    const char *name;
+    int tile_m, stages, a_units;
+};
+
+/* Bytes of shared memory.  A block of A: 8 rows by NARROW_STEP_K in fp16, as fragments.  A stage of a warp: of
+ * each of a lane's four rows 16 bytes of fp4 and a word of scale factors.  A vector of partial sums: a float4
+ * of each lane.  The mbarrier comes first. */
+#define NARROW_A_BLOCK_BYTES (NARROW_A_ROWS * NARROW_STEP_K * FP16_BYTES)
+#define NARROW_ROWS_OF_LANE  (2 * NARROW_BLOCKS)
+#define NARROW_FP4_BYTES     (WARP_THREADS * 16)
+#define NARROW_SCALE_BYTES   (WARP_THREADS * SCALE_WORD_BYTES)
+#define NARROW_STAGE_BYTES   (NARROW_ROWS_OF_LANE * (NARROW_FP4_BYTES + NARROW_SCALE_BYTES))
+#define NARROW_VECTOR_BYTES  (WARP_THREADS * 16)
+#define NARROW_A_OFFSET      128
+
+/* How a problem is shared out, and where a CTA's shared memory holds what: chosen by the host for each problem
+ * (narrow_selection.h). */
+struct hopper_narrow_layout {
+    int32_t split_k;          /* CTAs of a cluster that share a tile's K */
+    int32_t warps_n, warps_k; /* of a CTA, along the rows of B and along K */
+    int32_t phase_steps;      /* of K, whose A is in shared memory at a time: a multiple of warps_k */
+    int32_t ring_offset, sums_offset;
+    int32_t sums_overlay; /* the partial sums lie over A and the ring */
+    int32_t shared_bytes;
+};
+
+/* The operands and their scale factors, which start at the sum of a row's, tile's and word's steps, in bytes; a
+ * word are the four scale factors of 64 elements of K.  Passed by value. */
+struct hopper_narrow_params {
+    const uint8_t *a, *b1, *b2, *sfa, *sfb1, *sfb2;
+    uint16_t *c; /* [batch][m][n], fp16 bits */
+    int64_t fp4_row_bytes, scale_tile_step, sfa_batch_bytes, sfb_batch_bytes;
+    uint32_t scale_quarter_step, scale_row_step, scale_word_step;
+    int32_t m, n, scale_words; /* of a row */
+    struct hopper_narrow_layout layout;
+};
+
 /* How many rows of each operand exist, and where what no tensor map describes is.  Passed by value. */
 struct hopper_dual_gemm_params {
     const uint8_t *sfb1, *sfb2; /* blocked, K padded to a multiple of STAGE_K */

@@ -24,10 +24,10 @@
 
 #include "../gpu/ring.cuh"
 #include "../gpu/shared_address.cuh"
-#include "../gpu/silu.cuh"
 #include "../gpu/wgmma.cuh"
 #include "../gpu/wgmma_descriptors.h"
 #include "dequantize.cuh"
+#include "epilogue.cuh"
 
 namespace hopper {
 
@@ -363,19 +363,6 @@ static __device__ __forceinline__ void reduce(float (&acc)[T::m_blocks][T::accs]
 }
 
 /* ---- epilogue ---- */
-
-/* fp32 silu(gate) * up of two outputs as halves, of accumulators [gate, gate, up, up] that still carry 2^-14.
- */
-static __device__ __forceinline__ uint32_t silu_times_up(const float *acc) {
-    float numerator[2], denominator[2], output[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        silu_fraction(acc[i] * PRODUCT_CORRECTION, numerator[i], denominator[i]);
-        numerator[i] *= acc[2 + i] * PRODUCT_CORRECTION;
-    }
-    divide_two(numerator, denominator, output);
-    return cvt_rn_f16x2_f32(output[0], output[1]);
-}
 
 /* Accumulators -> fp16 outputs in shared memory, [row of A][row of B], over stages that nothing uses any more.
  */

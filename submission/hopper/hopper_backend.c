@@ -6,6 +6,8 @@
 
 #include "../gpu/host.h"
 #include "kernels.h"
+#include "narrow_backend.h"
+#include "narrow_selection.h"
 #include "tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
@@ -27,14 +29,12 @@ struct operands {
     uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
 };
 
-static int32_t select_tile(const struct problem *problem, int *tile) {
+/* The tile that the environment names, else the one for so many rows of A and SMs. */
+static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
     RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, tile));
-    if (*tile >= 0) {
-        return CUSTOM_KERNEL_OK;
+    if (*tile < 0) {
+        *tile = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
     }
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    *tile = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -51,8 +51,8 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
-    RETURN_IF_FAILED(select_tile(problem, &plan->tile));
+static int32_t make_plan(const struct problem *problem, int tile, struct launch_plan *plan) {
+    plan->tile = tile;
     plan->config = &hopper_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->stages_k = ceil_div(problem->k, STAGE_K);
@@ -201,7 +201,13 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
 static int32_t run_on_current_device(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(make_plan(problem, &plan));
+    int sms = 0, tile = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    RETURN_IF_FAILED(select_tile(problem, sms, &tile));
+    if (tile >= HOPPER_TILES) {
+        return hopper_run_narrow(problem, tile - HOPPER_TILES, sms, PDL_VARIABLE);
+    }
+    RETURN_IF_FAILED(make_plan(problem, tile, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);

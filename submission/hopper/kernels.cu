@@ -6,6 +6,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "dequantize_kernel.cuh"
 #include "dual_gemm.cuh"
+#include "narrow_dual_gemm.cuh"
 
 #define KERNEL(name, warpgroups, m_blocks, tile_m, stages, split_k)                                            \
     (const void *)hopper::dual_gemm_kernel<hopper::tile<warpgroups, m_blocks, tile_m, stages, split_k>>,
@@ -13,6 +14,15 @@
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
     return kernels[index];
+}
+
+#define NARROW_KERNELS(name, tile_m, stages, a_units)                                                          \
+    {(const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<tile_m, stages, a_units, 1>>,           \
+     (const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<tile_m, stages, a_units, 2>>},
+
+const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
+    static const void *const kernels[][NARROW_MAX_SPLIT_K] = {HOPPER_NARROW_CONFIGS(NARROW_KERNELS)};
+    return kernels[index][split_k - 1];
 }
 
 const void *hopper_dequantize_kernel(void) {

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "../core/backend.h"
+#include "narrow_selection.h"
 
 /* measured:H200.  Fitted to time stamps in the kernels. */
 const struct hopper_costs hopper_costs = {
@@ -34,7 +35,11 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
 }
 
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    int best = 0;
+    int best = hopper_select_narrow_tile(m);
+    if (best >= 0) {
+        return HOPPER_TILES + best;
+    }
+    best = 0;
     int64_t best_cost = INT64_MAX, best_tile = 0;
     for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
@@ -49,5 +54,8 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
 }
 
 const char *hopper_tile_name(int index) {
+    if (index >= HOPPER_TILES && index < HOPPER_TILES + HOPPER_NARROW_TILES) {
+        return hopper_narrow_configs[index - HOPPER_TILES].name;
+    }
     return index >= 0 && index < HOPPER_TILES ? hopper_configs[index].name : NULL;
 }

@@ -29,11 +29,12 @@ int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, in
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
 
-/* The index of the cheapest configuration; among equals the larger tile, which reads less, then the first
- * listed. */
+/* The index of the tile for a problem.  Few rows of A take a narrow tile (narrow_selection.h), whose number is
+ * HOPPER_TILES plus its own; else it is the cheapest configuration: among equals the larger tile, which reads
+ * less, then the first listed. */
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
-/* The name of configuration number `index`, or NULL where there is none. */
+/* The name of tile number `index`, narrow tiles after the others, or NULL where there is none. */
 const char *hopper_tile_name(int index);
 
 #endif

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "../hopper/narrow_selection.h"
 #include "../hopper/tile_selection.h"
 #include "tile_table.h"
 
@@ -14,6 +15,12 @@ void print_hopper_tiles(void) {
                config->name, config->warpgroups, config->m_blocks, config->tile_m, config->stages,
                config->split_k, i + 1 < HOPPER_TILES ? "," : "");
     }
+    printf("    },\n    \"narrow_tiles\": {\n");
+    for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
+        const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d}%s\n", config->name,
+               config->tile_m, config->stages, config->a_units, i + 1 < HOPPER_NARROW_TILES ? "," : "");
+    }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
@@ -22,13 +29,34 @@ void print_hopper_tiles(void) {
     }
     printf("    },\n    \"costs\": {\"product_ps\": %" PRId64 ", \"b_row_ps\": %" PRId64
            ", \"a_row_ps\": %" PRId64 ", \"b_row_at_least_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64
-           "}\n  }",
-           costs->product_ps, costs->b_row_ps, costs->a_row_ps, costs->b_row_at_least_ps, costs->reduction_ps);
+           "},\n    \"narrow_costs\": {\"step_ps\": %" PRId64 ", \"a_block_ps\": %" PRId64
+           ", \"phase_ps\": %" PRId64 ", \"overlay_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64 "}\n  }",
+           costs->product_ps, costs->b_row_ps, costs->a_row_ps, costs->b_row_at_least_ps, costs->reduction_ps,
+           hopper_narrow_costs.step_ps, hopper_narrow_costs.a_block_ps, hopper_narrow_costs.phase_ps,
+           hopper_narrow_costs.overlay_ps, hopper_narrow_costs.reduction_ps);
+}
+
+static void print_narrow_selection(const struct hopper_narrow_config *config,
+                                   const struct tile_question *question) {
+    int64_t m = question->m, n = question->n, l = question->l;
+    struct hopper_narrow_layout layout;
+    int64_t ps = hopper_narrow_layout(config, m, n, question->k, l, question->sms, &layout);
+    int64_t ctas = hopper_narrow_ctas_along_n(&layout, n) * ((m - 1) / config->tile_m + 1) * l;
+    printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64
+           ", \"split_k\": %d, \"warps_n\": %d, \"warps_k\": %d, \"phase_steps\": %d, \"sums_overlay\": %d, "
+           "\"shared_bytes\": %d}",
+           config->name, ctas, ps, layout.split_k, layout.warps_n, layout.warps_k, layout.phase_steps,
+           layout.sums_overlay, layout.shared_bytes);
 }
 
 void print_hopper_selection(const struct tile_question *question) {
     int64_t m = question->m, n = question->n, k = question->k, l = question->l;
-    const struct hopper_config *config = &hopper_configs[hopper_select_tile(m, n, k, l, question->sms)];
+    int tile = hopper_select_tile(m, n, k, l, question->sms);
+    if (tile >= HOPPER_TILES) {
+        print_narrow_selection(&hopper_narrow_configs[tile - HOPPER_TILES], question);
+        return;
+    }
+    const struct hopper_config *config = &hopper_configs[tile];
     printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64 "}", config->name,
            hopper_ctas(config, m, n, l), hopper_tile_cost_ps(config, m, n, k, l, question->sms));
 }

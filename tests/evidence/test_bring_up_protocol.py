@@ -36,7 +36,7 @@ class Recorder:
 def day(tmp_path, monkeypatch):
     """A day whose steps are only kept."""
     monkeypatch.setattr(protocol.os, "sched_getaffinity", lambda pid: range(16))
-    monkeypatch.setattr(protocol.tile_table, "tiles", lambda backend: {f"{backend}1": {}, f"{backend}2": {}})
+    monkeypatch.setattr(protocol.tile_table, "names", lambda backend: [f"{backend}1", f"{backend}2"])
 
     def make(capability=None, sanitizer="/cuda/compute-sanitizer", **changes):
         given = {"json": tmp_path / "report.json", "folder": tmp_path, "minutes": 5.0, "configs": "", "skip": []}

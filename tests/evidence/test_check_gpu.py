@@ -257,7 +257,7 @@ def test_every_configuration_is_of_the_gpu_backend_that_runs(monkeypatch):
         return SimpleNamespace(name=name, available=available)
 
     monkeypatch.delenv("NVFP4_BACKEND", raising=False)
-    monkeypatch.setattr(check_gpu.tile_table, "tiles", lambda name: {f"{name}1": {}, f"{name}2": {}})
+    monkeypatch.setattr(check_gpu.tile_table, "names", lambda name: [f"{name}1", f"{name}2"])
     listed = [backend("blackwell", False), backend("hopper", True), backend("cpu", True)]
     monkeypatch.setattr(check_gpu, "backends", lambda: listed)
     assert check_gpu.every_config() == ["hopper1", "hopper2"]

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from scripts.common import tile_table
 from scripts.evidence.mutants.hopper import MUTANTS, kernel_text, run
 from tests.simulator.sim_kit import ROOT, built, nvcc
 
@@ -45,12 +46,12 @@ print(json.dumps(wrong))
 """
 
 
-def test_every_configuration_is_right_at_its_tails(tiles, tmp_path):
+def test_every_configuration_is_right_at_its_tails(tmp_path):
     """Odd and even numbers of stages of K, halves of one, batches, and rows beside a tile."""
     shapes = [(33, 50, 64, 2), (129, 40, 320, 1), (20, 97, 512, 2)]
     runs = [
         (config, shape, (i + j) % 2 == 0, j % 2 == 1)
-        for i, config in enumerate(tiles.table["hopper"]["tiles"])
+        for i, config in enumerate(tile_table.names("hopper"))
         for j, shape in enumerate(shapes)
     ]
     environment = dict(

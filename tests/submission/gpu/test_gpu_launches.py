@@ -72,6 +72,28 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
 
 
 @LAYOUTS
+@pytest.mark.parametrize("shape", [(1, 4096, 7168, 1), (8, 97, 64, 3), (16, 14336, 4096, 1), (32, 200, 2112, 2)])
+def test_few_rows_of_a_are_one_launch_without_scratch_memory_or_tensor_maps(fake, tiles, layout, shape):
+    batches = shape[3]
+    assert fake.call(HOPPER, None, *shape, layout)[0] == OK
+    assert fake.log("malloc", "free", "encode", "pool_create", "entry_point") == []
+    chosen = tiles.selected(HOPPER, CHIPS[HOPPER][1], *shape)
+    row = tuple(tiles.table[HOPPER]["narrow_tiles"][chosen["tile"]].values())
+    threads = 32 * chosen["warps_n"] * chosen["warps_k"]
+    grid = [chosen["ctas"] // batches, 1, batches]
+    (launch,) = fake.log("launch")
+    split = chosen["split_k"]
+    assert launch[2:] == [*grid, threads, 1, 1, chosen["shared_bytes"], QUEUE, split, 1, 1, 1, 1]
+    assert template_numbers(launch[1], 4) == (*row, split)
+
+
+def test_a_narrow_tile_takes_any_number_of_rows(fake, monkeypatch):
+    with_tile(monkeypatch, HOPPER, "m16")
+    assert fake.call(HOPPER, None, 33, 4096, 7168, 2)[0] == OK
+    assert fake.log("launch")[0][3:5] == [3, 2]
+
+
+@LAYOUTS
 @pytest.mark.parametrize("shape", PROBLEMS)
 def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
     m, n, k, batches = shape
@@ -123,7 +145,9 @@ def test_dependent_launch_is_on_unless_the_environment_says_0(fake, monkeypatch,
 
 
 @BACKENDS
-def test_a_large_permutation_keeps_to_the_grids_limits(fake, name):
+def test_a_large_permutation_keeps_to_the_grids_limits(fake, monkeypatch, name):
+    if name == HOPPER:
+        with_tile(monkeypatch, HOPPER, "m64n96")  # few rows of A would take a narrow tile, which permutes nothing
     count, rows = (2, "n") if name == HOPPER else (3, "m")  # a size of the output that may be so large
     for size, batches, grid in (
         (128 * 65535, 1, [16, 65535, count]),
@@ -201,7 +225,7 @@ def test_a_tile_nobody_knows_is_told_with_the_names_there_are(fake, tiles, monke
     with_tile(monkeypatch, name, value)
     status, message = fake.call(name)
     assert status == ARGUMENT
-    names = ", ".join(tiles_of(tiles, name))
+    names = ", ".join([*tiles_of(tiles, name), *tiles.table[name].get("narrow_tiles", ())])
     assert message == f"NVFP4_{name.upper()}_CONFIG is '{value[:64]}'; expected one of {names}"
     assert fake.log("launch", "malloc") == []
 
@@ -241,6 +265,8 @@ LARGE = (1, 1, 64, 1)
     [
         (HOPPER, "m64n96", "m", 65535 * 64, lambda x: (x, 1, 64, 1)),
         (HOPPER, "m256n64", "m", 65535 * 256, lambda x: (x, 1, 64, 1)),
+        (HOPPER, "m8", "m", 65535 * 8, lambda x: (x, 1, 64, 1)),
+        (HOPPER, "m8", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
         (HOPPER, "m128n64", "n", MOST, lambda x: (1, x, 64, 1)),
         (HOPPER, "m128n64", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
         (HOPPER, "m128n64", "l", 65535, lambda x: (1, 1, 64, x)),

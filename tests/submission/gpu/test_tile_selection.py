@@ -18,6 +18,7 @@ HOPPER = {  # warpgroups, m_blocks, rows of A, stages, splits
     "m256n64k2": (2, 1, 256, 3, 2),
     "m128n96k2": (3, 1, 128, 4, 2),
 }
+NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m256n64": (64, 7, 2, 3, 1),
     "m256n128": (128, 5, 2, 3, 1),
@@ -28,6 +29,7 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n128": (128, 4, 1, 3, 1),
 }
 HOPPER_PS = (44, 1840, 1290, 7000, 3_600_000)  # a product, a row of B, a row of A, a row of B at least, a reduction
+NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000)  # a step, a block of A, a phase, an overlay, a reduction
 BLACKWELL_PS = (9340, 540, 2_500_000, 56_250)  # a KB of copies, a column of a step, a wave, a KB of the reduction
 H200_SMS, B200_SMS = 132, 148
 
@@ -36,9 +38,57 @@ def up(x, y):
     return -(-x // y)
 
 
+def narrow_layout(rows, stages, units, layout, steps):
+    """Steps of a phase, whether the sums lie over A and the rings, and bytes; None where nothing fits.
+
+    A stage of a warp: four rows a lane, each 16 bytes and a word.  A vector of sums: 16 bytes a lane.
+    """
+    splits, warps_n, warps_k = layout
+    warps, blocks = warps_n * warps_k, rows // 8
+    for turns in range(up(steps, warps_k), 0, -1):
+        phase = turns * warps_k
+        a = (steps if phase >= steps else 2 * phase) * blocks * 8 * 128 * 2
+        rings = warps * stages * 4 * 32 * 20
+        sums = up(warps_n * 2 * blocks, splits) * splits * warps_k * 32 * 16
+        apart, over = 128 + a + rings + sums, 128 + max(a + rings, sums)
+        if min(phase, steps) * blocks <= units * warps and over <= 232448:
+            return phase, apart > 232448, apart if apart <= 232448 else over
+    return None
+
+
+def narrow(shape, sms):
+    """(name, CTAs, cost, the layout's figures) for few rows of A; None for many."""
+    m, n, k, batches = shape
+    name = next((name for name, (rows, _, _) in NARROW.items() if m <= rows), None)
+    if name is None:
+        return None
+    rows, stages, units = NARROW[name]
+    of_step, of_block, of_phase, of_overlay, of_reduction = NARROW_PS
+    found = []
+    for splits in (1, 2):
+        steps = up(up(k, 128), splits)
+        at_once = sms // splits // batches
+        warps_n = next((x for x in range(up(rows // 8, units), 16) if up(8 * up(n, 128), x) <= at_once), 16)
+        for warps_k in range(1, 16 // warps_n + 1):
+            warps = warps_n * warps_k
+            fits = narrow_layout(rows, stages, units, (splits, warps_n, warps_k), steps)
+            if fits:
+                phase, overlay, size = fits
+                ctas = up(8 * up(n, 128), warps_n) * splits * batches
+                of_one = up(steps, warps_k) * (up(warps, 4) + 2) * of_step + steps * rows // 8 * of_block
+                of_one += (up(steps, phase) - 1) * of_phase + overlay * of_overlay + (splits - 1) * of_reduction
+                cost = up(ctas, sms - sms % splits) * of_one
+                figures = (splits, warps_n, warps_k, phase, int(overlay), size)
+                found.append((cost, -warps, len(found), ctas, figures))
+    cost, _, _, ctas, figures = min(found)
+    return name, ctas, cost, figures
+
+
 def hopper(shape, sms):
     """(name, CTAs, cost) of the tile that is to be selected."""
     m, n, k, batches = shape
+    if few := narrow(shape, sms):
+        return few[:3]
     product, b_row, a_row, least, reduction = HOPPER_PS
     found = []
     for order, (name, (warpgroups, m_blocks, tile_m, _, splits)) in enumerate(HOPPER.items()):
@@ -94,10 +144,13 @@ def selected(tiles, backend, sms, shapes):
 def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
     found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
     assert list(found.items()) == list(table.items())
+    if backend == "hopper":
+        assert {name: tuple(row.values()) for name, row in tiles.table[backend]["narrow_tiles"].items()} == NARROW
 
 
 def test_what_the_selection_counts_with(tiles):
     assert tuple(tiles.table["hopper"]["costs"].values()) == HOPPER_PS
+    assert tuple(tiles.table["hopper"]["narrow_costs"].values()) == NARROW_PS
     assert tuple(tiles.table["blackwell"]["costs"].values()) == BLACKWELL_PS
 
 
@@ -146,13 +199,27 @@ def test_any_problem_is_given_the_cheapest_tile(tiles, backend, limit):
             assert answer == model(shape, sms), (shape, sms)
 
 
+def test_any_few_rows_are_laid_out_at_least_cost(tiles):
+    random_source = random.Random("few rows")
+    shapes = [
+        (random_source.randint(1, 32), *shape[1:]) for limit in LIMITS for shape in random_shapes("hopper", limit)
+    ]
+    for sms in (132, 78, 3):
+        words = ["x".join(map(str, shape)) for shape in shapes]
+        done = subprocess.run([tiles.program, "hopper", str(sms), *words], capture_output=True, text=True, check=True)
+        answers = [tuple(json.loads(done.stdout)[word].values()) for word in words]
+        for shape, answer in zip(shapes, answers, strict=True):
+            name, ctas, cost, figures = narrow(shape, sms)
+            assert answer == (name, ctas, cost, *figures), (shape, sms)
+
+
 @pytest.mark.parametrize("backend", MODELS)
 def test_the_random_problems_need_every_tile(tiles, backend):
     """Else a row of the table could be anything."""
     model, chip = MODELS[backend]
     shapes = [shape for limit in LIMITS for shape in random_shapes(backend, limit)]
     names = {model(shape, sms)[0] for shape in shapes for sms in processors(chip)}
-    assert names == set(tiles.table[backend]["tiles"])
+    assert names == {*tiles.table[backend]["tiles"], *tiles.table[backend].get("narrow_tiles", ())}
 
 
 def test_of_equal_costs_the_larger_tile_is_taken(tiles):

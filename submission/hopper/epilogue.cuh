@@ -1,0 +1,25 @@
+/* What both of Hopper's GEMMs do with a thread's accumulators at the end. */
+#ifndef HOPPER_EPILOGUE_CUH
+#define HOPPER_EPILOGUE_CUH
+
+#include "../gpu/silu.cuh"
+#include "dequantize.cuh"
+
+namespace hopper {
+
+/* fp32 silu(gate) * up of two outputs as halves, of accumulators [gate, gate, up, up] that still carry 2^-14.
+ */
+static __device__ __forceinline__ uint32_t silu_times_up(const float *acc) {
+    float numerator[2], denominator[2], output[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        silu_fraction(acc[i] * PRODUCT_CORRECTION, numerator[i], denominator[i]);
+        numerator[i] *= acc[2 + i] * PRODUCT_CORRECTION;
+    }
+    divide_two(numerator, denominator, output);
+    return cvt_rn_f16x2_f32(output[0], output[1]);
+}
+
+} // namespace hopper
+
+#endif

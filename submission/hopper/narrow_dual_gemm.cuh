@@ -1,0 +1,400 @@
+/* The fused dual GEMM for few rows of A, where the weights are the traffic.
+ *
+ * Read in this order: config.h (sizes, layout), dequantize.cuh (fp4 to fp16), then from the top: tile and
+ * shared memory, A, load, main loop, reduction, epilogue, kernel.  No launch before it, no scratch memory.
+ *
+ *   every thread                                 every warp, for steps of K of its own
+ *   ------------                                 -------------------------------------
+ *   A fp4, sfa --dequantize--> shared memory     B1, B2 fp4, sfb1, sfb2 --cp.async--> its ring --LDS-->
+ * registers (B fragments, all warps)          | |                           '--dequantize--> A fragments
+ *                      '-------------------------------------------> mma.sync --> acc (gate, up)
+ *                                                                      |
+ *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st.async-- acc of warps and CTAs
+ *
+ *   barrier  arrivals          bytes                       complete when
+ *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums that it finishes
+ *
+ * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
+ * dual_gemm.cuh the transpose is computed, C^T = B A^T: mma.sync's A operand are 8 rows of B1 and 8 of B2, so
+ * that a thread holds gate and up of the same output; its B operand are 8 rows of A. */
+#ifndef HOPPER_NARROW_DUAL_GEMM_CUH
+#define HOPPER_NARROW_DUAL_GEMM_CUH
+
+#include "../gpu/ring.cuh"
+#include "dequantize.cuh"
+#include "epilogue.cuh"
+
+namespace hopper {
+
+/* ---- tile and shared memory ---- */
+
+template <int tile_m_, int stages_, int a_units_, int split_k_> struct narrow_tile {
+    static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
+    static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* of 8 rows of A */
+    static_assert(tile_m_ % NARROW_A_ROWS == 0, "whole blocks of A");
+    static_assert(stages >= 2, "a stage is copied while another is used");
+    static_assert(split_k <= NARROW_MAX_SPLIT_K, "the clusters that the layout is made for");
+};
+
+/* Where this thread stands: in the grid, and in its CTA. */
+struct narrow_coord {
+    int lane, quad, quad_lane; /* lane = 4 quad + quad_lane */
+    int warp, warp_n, warp_k, warps;
+    int32_t m, tile_n, batch,
+        rank;                  /* first row of A; tile along the rows of B; this CTA among those of its tile */
+    int32_t first_step, steps; /* of this CTA's share of K; maybe none */
+};
+
+template <class T>
+static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const struct hopper_narrow_params &p) {
+    struct narrow_coord coord;
+    coord.lane = threadIdx.x % WARP_THREADS;
+    coord.quad = coord.lane / 4;
+    coord.quad_lane = coord.lane % 4;
+    coord.warp = threadIdx.x / WARP_THREADS;
+    coord.warp_n = coord.warp % p.layout.warps_n;
+    coord.warp_k = coord.warp / p.layout.warps_n;
+    coord.warps = p.layout.warps_n * p.layout.warps_k;
+    coord.m = blockIdx.y * T::a_blocks * NARROW_A_ROWS;
+    coord.tile_n = blockIdx.x / T::split_k;
+    coord.rank = blockIdx.x % T::split_k;
+    coord.batch = blockIdx.z;
+    int32_t all = (p.scale_words + 1) / 2; /* two scale words a step */
+    coord.first_step = all * coord.rank / T::split_k;
+    coord.steps = all * (coord.rank + 1) / T::split_k - coord.first_step;
+    return coord;
+}
+
+/* The row of B1 and B2 that a quad of block `block` holds, for a warp's place along N.  A warp's rows are four
+ * that follow each other in each quarter of a scale tile, two of them a block: their scale factors fill whole
+ * sectors. */
+static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
+    constexpr int units = SCALE_TILE_ROWS / NARROW_B_ROWS, rows_of_quarter = NARROW_B_ROWS / SCALE_ENTRY_WORDS;
+    return unit / units * SCALE_TILE_ROWS + unit % units * rows_of_quarter + block * 2 + quad % 2 +
+           quad / 2 * SCALE_ENTRIES;
+}
+
+/* The offset of a row's first scale factor in its batch. */
+static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_narrow_params &p, int32_t row) {
+    return row / SCALE_TILE_ROWS * p.scale_tile_step +
+           row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
+           row % SCALE_ENTRIES * p.scale_row_step;
+}
+
+/* A lane's part of a row and a step are 32 elements: half of a scale word.  Its 16 bytes of fp4, and its two
+ * scale factors; `word` is the scale word's number in the row. */
+#define LANE_FP4_OFFSET(word, quad_lane) ((uint64_t)(word) * (NARROW_STEP_BYTES / 2) + (quad_lane) % 2 * 16)
+#define LANE_SCALE_OFFSET(quad_lane)     ((quad_lane) % 2 * 2)
+#define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
+
+static __device__ __forceinline__ uint32_t word_of(uint4 words, int index) {
+    return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
+}
+
+/* ---- A ---- */
+
+/* Units of A that a thread dequantizes: each the 32 elements of a lane of a block.  Past the end they are zero.
+ */
+template <class T> struct packed_a {
+    uint4 fp4[T::a_units];
+    uint16_t scales[T::a_units];
+};
+
+/* Loads all of a thread's units before any is used: one latency of memory. */
+template <class T>
+static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const struct hopper_narrow_params &p,
+                                              const struct narrow_coord &coord, int32_t first_step,
+                                              int32_t steps) {
+#pragma unroll
+    for (int i = 0; i < T::a_units; i++) {
+        int block = coord.warp + i * coord.warps, step = block / T::a_blocks;
+        int32_t row = coord.m + block % T::a_blocks * NARROW_A_ROWS + coord.quad;
+        int32_t word = LANE_SCALE_WORD(first_step + step, coord.quad_lane);
+        packed.fp4[i] = make_uint4(0, 0, 0, 0);
+        packed.scales[i] = 0;
+        if (step < steps && row < p.m && word < p.scale_words) {
+            packed.fp4[i] = *(const uint4 *)(p.a + ((int64_t)coord.batch * p.m + row) * p.fp4_row_bytes +
+                                             LANE_FP4_OFFSET(word, coord.quad_lane));
+            packed.scales[i] =
+                *(const uint16_t *)(p.sfa + coord.batch * p.sfa_batch_bytes + scale_row_offset(p, row) +
+                                    (uint64_t)word * p.scale_word_step + LANE_SCALE_OFFSET(coord.quad_lane));
+        }
+    }
+}
+
+/* As fragments of mma.sync's B operand: of a block four vectors of a lane, each two steps of 16. */
+template <class T>
+static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
+                                               const struct narrow_coord &coord, int32_t steps) {
+#pragma unroll
+    for (int i = 0; i < T::a_units; i++) {
+        int block = coord.warp + i * coord.warps;
+        if (block >= steps * T::a_blocks) {
+            break;
+        }
+        uint32_t scales[2];
+        widen_scales(packed.scales[i], scales);
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            uint32_t pairs[4];
+            dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], pairs);
+            st_shared_v4(to + block * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + coord.lane * 16,
+                         pairs);
+        }
+    }
+}
+
+/* ---- load ---- */
+
+/* A lane's four rows, [block][B1, B2]. */
+struct b_rows {
+    const uint8_t *fp4[NARROW_BLOCKS][2], *scales[NARROW_BLOCKS][2];
+};
+
+/* Rows past the last one read the last one, and are not stored. */
+static __device__ __forceinline__ struct b_rows find_b_rows(const struct hopper_narrow_params &p,
+                                                            const struct narrow_coord &coord) {
+    struct b_rows rows;
+#pragma unroll
+    for (int block = 0; block < NARROW_BLOCKS; block++) {
+        int32_t row = min(b_row(coord.tile_n * p.layout.warps_n + coord.warp_n, block, coord.quad), p.n - 1);
+        int64_t fp4 =
+            ((int64_t)coord.batch * p.n + row) * p.fp4_row_bytes + LANE_FP4_OFFSET(0, coord.quad_lane);
+        int64_t scales = coord.batch * p.sfb_batch_bytes + scale_row_offset(p, row);
+        rows.fp4[block][0] = p.b1 + fp4;
+        rows.fp4[block][1] = p.b2 + fp4;
+        rows.scales[block][0] = p.sfb1 + scales;
+        rows.scales[block][1] = p.sfb2 + scales;
+    }
+    return rows;
+}
+
+/* A step of the warp's rows into a stage, as a group of this thread's; an empty group past the last step. Where
+ * K ends in the middle of a step, its first half comes twice: A is zero there. */
+static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_rows &rows,
+                                                 const struct hopper_narrow_params &p,
+                                                 const struct narrow_coord &coord, int32_t step) {
+    if (step < coord.first_step + coord.steps) {
+        uint32_t word = min(LANE_SCALE_WORD(step, coord.quad_lane), p.scale_words - 1);
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
+            cp_async_cg_16(stage + i * NARROW_FP4_BYTES + coord.lane * 16,
+                           rows.fp4[i / 2][i % 2] + (uint64_t)word * (NARROW_STEP_BYTES / 2));
+            cp_async_ca_4(stage + NARROW_ROWS_OF_LANE * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
+                              coord.lane * SCALE_WORD_BYTES,
+                          rows.scales[i / 2][i % 2] + (uint64_t)word * p.scale_word_step);
+        }
+    }
+    cp_async_commit_group();
+}
+
+/* ---- main loop ---- */
+
+/* What a lane has of a step: 32 elements of each of its four rows, and their scale factors. */
+struct packed_step {
+    uint4 fp4[NARROW_BLOCKS][2];
+    uint32_t scales[NARROW_BLOCKS][2][2]; /* [block][B1, B2][group] */
+};
+
+static __device__ __forceinline__ void read_step(struct packed_step &packed, uint32_t stage,
+                                                 const struct narrow_coord &coord) {
+#pragma unroll
+    for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
+        packed.fp4[i / 2][i % 2] = ld_shared_v4(stage + i * NARROW_FP4_BYTES + coord.lane * 16);
+        widen_scales(ld_shared_u16(stage + NARROW_ROWS_OF_LANE * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
+                                   coord.lane * SCALE_WORD_BYTES + LANE_SCALE_OFFSET(coord.quad_lane)),
+                     packed.scales[i / 2][i % 2]);
+    }
+}
+
+/* The step's products with A, whose blocks of this step start at `a`. */
+template <class T>
+static __device__ __forceinline__ void multiply_step(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
+                                                     const struct packed_step &packed, uint32_t a) {
+#pragma unroll
+    for (int word = 0; word < 4; word++) {
+        uint32_t fragments[NARROW_BLOCKS][2][4]; /* [block][k16 step] */
+#pragma unroll
+        for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
+            int block = i / 2, which = i % 2;
+            uint32_t pairs[4];
+            dequantize_word(word_of(packed.fp4[block][which], word), packed.scales[block][which][word / 2],
+                            pairs);
+            fragments[block][0][which] = pairs[0];
+            fragments[block][0][2 + which] = pairs[1];
+            fragments[block][1][which] = pairs[2];
+            fragments[block][1][2 + which] = pairs[3];
+        }
+        uint4 b[T::a_blocks];
+#pragma unroll
+        for (int i = 0; i < T::a_blocks; i++) {
+            b[i] = ld_shared_v4(a + i * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES);
+        }
+        /* Products of one accumulator apart: each waits for the one before. */
+#pragma unroll
+        for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
+            int block = i % NARROW_BLOCKS, a_block = i / NARROW_BLOCKS;
+            mma_m16n8k16(acc[block][a_block], fragments[block][0], b[a_block].x, b[a_block].y);
+        }
+#pragma unroll
+        for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
+            int block = i % NARROW_BLOCKS, a_block = i / NARROW_BLOCKS;
+            mma_m16n8k16(acc[block][a_block], fragments[block][1], b[a_block].z, b[a_block].w);
+        }
+    }
+}
+
+/* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread has
+ * dequantized its units of the next into the other buffer, and a barrier of the CTA ends both. */
+template <class T>
+static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
+                                                      uint32_t shared, const struct hopper_narrow_params &p,
+                                                      const struct narrow_coord &coord) {
+    const int32_t phase_steps = p.layout.phase_steps, warps_k = p.layout.warps_k;
+    const struct b_rows rows = find_b_rows(p, coord);
+    const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * NARROW_STAGE_BYTES);
+    uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * (T::a_blocks * NARROW_A_BLOCK_BYTES);
+    int32_t next_step = coord.first_step + coord.warp_k; /* to load */
+    struct packed_a<T> packed;
+    load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps)); /* first: it is waited for */
+    for (int stage = 0; stage < T::stages - 1; stage++, next_step += warps_k) {
+        load_step(ring + stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
+    }
+    store_a<T>(a, packed, coord, min(phase_steps, coord.steps));
+    __syncthreads();
+
+    int stage = 0, free_stage = T::stages - 1;
+    for (int32_t phase = 0; phase < coord.steps; phase += phase_steps) {
+        int32_t end = min(phase + phase_steps, coord.steps);
+        if (end < coord.steps) {
+            load_a<T>(packed, p, coord, coord.first_step + end, min(phase_steps, coord.steps - end));
+            store_a<T>(next_a, packed, coord, min(phase_steps, coord.steps - end));
+        }
+        for (int32_t step = phase + coord.warp_k; step < end; step += warps_k, next_step += warps_k) {
+            cp_async_wait_group<T::stages - 2>();
+            struct packed_step b;
+            read_step(b, ring + stage * NARROW_STAGE_BYTES, coord);
+            load_step(ring + free_stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
+            free_stage = stage;
+            stage = stage == T::stages - 1 ? 0 : stage + 1;
+            multiply_step<T>(acc, b,
+                             a + (step - phase) * (T::a_blocks * NARROW_A_BLOCK_BYTES) + coord.lane * 16);
+        }
+        if (end < coord.steps) {
+            __syncthreads();
+        }
+        uint32_t used = a;
+        a = next_a;
+        next_a = used;
+    }
+}
+
+/* ---- reduction ---- */
+
+/* A vector is a float4 of each lane: gate and up of 8 rows of B by 8 rows of A.  CTA v % split_k of the cluster
+ * finishes vector v of the tile; it receives split_k * warps_k partial sums of it, by their order along K. */
+template <class T>
+static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_params &p, int32_t rank) {
+    return (p.layout.warps_n * NARROW_BLOCKS * T::a_blocks - rank + T::split_k - 1) / T::split_k;
+}
+
+/* Tells the barrier how many bytes it will receive, before any CTA of the cluster can send them. */
+template <class T>
+static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
+                                                   const struct narrow_coord &coord) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(sums, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(sums, vectors_of<T>(p, coord.rank) * T::split_k * p.layout.warps_k *
+                                            NARROW_VECTOR_BYTES);
+    }
+    if (T::split_k > 1) {
+        barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
+    }
+}
+
+/* Sends this warp's partial sums to where they are added; waits until the sums' places are free. */
+template <class T>
+static __device__ __forceinline__ void
+send_sums(const float (&acc)[NARROW_BLOCKS][T::a_blocks][4], uint32_t shared, struct mbarrier sums,
+          const struct hopper_narrow_params &p, const struct narrow_coord &coord) {
+    if (T::split_k > 1) {
+        barrier_cluster_wait_acquire(); /* every CTA of the cluster runs, and its barrier expects what we send
+                                         */
+    }
+    if (p.layout.sums_overlay) { /* nothing reads A and the ring any more, here and in the other CTA */
+        if (T::split_k > 1) {
+            barrier_cluster_arrive_release();
+            barrier_cluster_wait_acquire();
+        } else {
+            __syncthreads();
+        }
+    }
+    const int sources = T::split_k * p.layout.warps_k, source = coord.rank * p.layout.warps_k + coord.warp_k;
+#pragma unroll
+    for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
+        int vector = coord.warp_n * (NARROW_BLOCKS * T::a_blocks) + i;
+        uint32_t to = shared + p.layout.sums_offset +
+                      (vector / T::split_k * sources + source) * NARROW_VECTOR_BYTES + coord.lane * 16;
+        st_async_v4(mapa_shared_cluster(to, vector % T::split_k), acc[i / T::a_blocks][i % T::a_blocks],
+                    mapa_shared_cluster(sums.address, vector % T::split_k));
+    }
+}
+
+/* ---- epilogue ---- */
+
+/* This CTA's vectors, a warp each in turn: adds their partial sums in the order of K, then two outputs a lane.
+ */
+template <class T>
+static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
+                                              const struct narrow_coord &coord) {
+    const int sources = T::split_k * p.layout.warps_k, count = vectors_of<T>(p, coord.rank);
+    for (int i = coord.warp; i < count; i += coord.warps) {
+        uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
+        float sum[4] = {0, 0, 0, 0};
+#pragma unroll 4
+        for (int source = 0; source < sources; source++) {
+            uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
+            sum[0] += __uint_as_float(part.x);
+            sum[1] += __uint_as_float(part.y);
+            sum[2] += __uint_as_float(part.z);
+            sum[3] += __uint_as_float(part.w);
+        }
+        int vector = i * T::split_k + coord.rank, a_block = vector % T::a_blocks;
+        int block = vector / T::a_blocks % NARROW_BLOCKS, warp_n = vector / T::a_blocks / NARROW_BLOCKS;
+        int32_t column = b_row(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
+        int32_t row = coord.m + a_block * NARROW_A_ROWS + coord.quad_lane * 2;
+        uint32_t halves = silu_times_up(sum);
+        uint16_t *to = p.c + ((int64_t)coord.batch * p.m + row) * p.n + column;
+        if (column < p.n && row < p.m) {
+            to[0] = (uint16_t)halves;
+        }
+        if (column < p.n && row + 1 < p.m) {
+            to[p.n] = (uint16_t)(halves >> 16);
+        }
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T>
+static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
+    narrow_dual_gemm_kernel(const __grid_constant__ hopper_narrow_params p) {
+    extern __shared__ __align__(NARROW_A_OFFSET) unsigned char memory[];
+    const uint32_t shared = cvta_to_shared(memory);
+    const struct mbarrier sums = {shared};
+    const struct narrow_coord coord = find_narrow_tile<T>(p);
+    expect_sums<T>(sums, p, coord);
+    griddepcontrol_launch_dependents();
+    griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
+
+    float acc[NARROW_BLOCKS][T::a_blocks][4] = {}; /* [gate, gate, up, up] */
+    multiply_share<T>(acc, shared, p, coord);
+    send_sums<T>(acc, shared, sums, p, coord);
+    wait(sums, 0);
+    finish<T>(shared, p, coord);
+}
+
+} // namespace hopper
+
+#endif

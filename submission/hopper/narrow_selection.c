@@ -1,0 +1,125 @@
+#include "narrow_selection.h"
+
+#include <stdbool.h>
+
+#include "../core/backend.h"
+
+/* measured:H200.  Fitted to time stamps in the kernel. */
+const struct hopper_narrow_costs hopper_narrow_costs = {
+    .step_ps = 190000,
+    .a_block_ps = 60000,
+    .phase_ps = 600000,
+    .overlay_ps = 800000,
+    .reduction_ps = 1100000,
+};
+
+enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
+
+#define CONFIG(name, tile_m, stages, a_units) {#name, tile_m, stages, a_units},
+const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {HOPPER_NARROW_CONFIGS(CONFIG)};
+
+int hopper_select_narrow_tile(int64_t m) {
+    for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
+        if (m <= hopper_narrow_configs[i].tile_m) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Tiles along the rows of B: units of NARROW_B_ROWS rows, where 128 rows count whole. */
+static int64_t tiles_n(int64_t n, int warps_n) {
+    return ceil_div(scale_tile_rows(n) * (SCALE_TILE_ROWS / NARROW_B_ROWS), warps_n);
+}
+
+int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_layout *layout, int64_t n) {
+    return tiles_n(n, layout->warps_n) * layout->split_k;
+}
+
+/* Places A's blocks, the rings and the partial sums for phases of so many steps; false where they do not fit.
+ */
+static bool place(const struct hopper_narrow_config *config, int64_t steps,
+                  struct hopper_narrow_layout *layout) {
+    int blocks = config->tile_m / NARROW_A_ROWS, warps = layout->warps_n * layout->warps_k;
+    int64_t resident = layout->phase_steps < steps ? 2 * layout->phase_steps : steps; /* steps */
+    if ((layout->phase_steps < steps ? layout->phase_steps : steps) * blocks >
+        (int64_t)config->a_units * warps) {
+        return false;
+    }
+    int64_t a_bytes = resident * blocks * NARROW_A_BLOCK_BYTES;
+    int64_t ring_bytes = (int64_t)warps * config->stages * NARROW_STAGE_BYTES;
+    int vectors = layout->warps_n * NARROW_BLOCKS * blocks;
+    int64_t sums_bytes =
+        ceil_div(vectors, layout->split_k) * layout->split_k * layout->warps_k * NARROW_VECTOR_BYTES;
+    int64_t sums_offset = NARROW_A_OFFSET + a_bytes + ring_bytes, bytes = sums_offset + sums_bytes;
+    layout->sums_overlay = bytes > MAX_SHARED_BYTES;
+    if (layout->sums_overlay) {
+        sums_offset = NARROW_A_OFFSET;
+        bytes = NARROW_A_OFFSET + (a_bytes + ring_bytes > sums_bytes ? a_bytes + ring_bytes : sums_bytes);
+    }
+    if (bytes > MAX_SHARED_BYTES) {
+        return false;
+    }
+    layout->ring_offset = (int32_t)(NARROW_A_OFFSET + a_bytes);
+    layout->sums_offset = (int32_t)sums_offset;
+    layout->shared_bytes = (int32_t)bytes;
+    return true;
+}
+
+/* The longest phases that fit; whether any does. */
+static bool place_longest(const struct hopper_narrow_config *config, int64_t steps,
+                          struct hopper_narrow_layout *layout) {
+    int64_t turns = ceil_div(steps, layout->warps_k), most = (int64_t)config->a_units * layout->warps_n;
+    for (turns = turns < most ? turns : most; turns > 0;
+         turns--) { /* more than that many have too many units */
+        layout->phase_steps = (int32_t)(turns * layout->warps_k);
+        if (place(config, steps, layout)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The fewest warps along the rows of B with which all CTAs run at once, or as many as a CTA may have; no fewer
+ * than dequantize a step of A in a turn. */
+static int warps_along_n(const struct hopper_narrow_config *config, int64_t n, int64_t ctas_of_a_column) {
+    int warps_n = (int)ceil_div(config->tile_m / NARROW_A_ROWS, config->a_units);
+    while (warps_n < NARROW_MAX_WARPS && tiles_n(n, warps_n) > ctas_of_a_column) {
+        warps_n++;
+    }
+    return warps_n;
+}
+
+static int64_t layout_ps(const struct hopper_narrow_config *config, const struct hopper_narrow_layout *layout,
+                         int64_t steps) {
+    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
+    int64_t warps = ceil_div((int64_t)layout->warps_n * layout->warps_k, SCHEDULERS) + HIDDEN_WARPS;
+    return ceil_div(steps, layout->warps_k) * warps * costs->step_ps +
+           steps * (config->tile_m / NARROW_A_ROWS) * costs->a_block_ps +
+           (ceil_div(steps, layout->phase_steps) - 1) * costs->phase_ps +
+           (layout->sums_overlay ? costs->overlay_ps : 0) + (layout->split_k > 1 ? costs->reduction_ps : 0);
+}
+
+int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
+                             int64_t l, int sms, struct hopper_narrow_layout *layout) {
+    int64_t columns = ceil_div(m, config->tile_m) * l, best_ps = INT64_MAX;
+    int best_warps = 0;
+    for (int split_k = 1; split_k <= NARROW_MAX_SPLIT_K; split_k++) {
+        int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), split_k);
+        int warps_n = warps_along_n(config, n, sms / split_k / columns);
+        for (int warps_k = 1; warps_n * warps_k <= NARROW_MAX_WARPS; warps_k++) {
+            struct hopper_narrow_layout tried = {.split_k = split_k, .warps_n = warps_n, .warps_k = warps_k};
+            if (!place_longest(config, steps, &tried)) {
+                continue;
+            }
+            int64_t waves = ceil_div(hopper_narrow_ctas_along_n(&tried, n) * columns, sms / split_k * split_k);
+            int64_t ps = waves * layout_ps(config, &tried, steps);
+            if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
+                *layout = tried;
+                best_ps = ps;
+                best_warps = warps_n * warps_k;
+            }
+        }
+    }
+    return best_ps;
+}
