@@ -9,10 +9,11 @@
  * registers (B fragments, all warps)          | |                           '--dequantize--> A fragments
  *                      '-------------------------------------------> mma.sync --> acc (gate, up)
  *                                                                      |
- *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st.async-- acc of warps and CTAs
+ *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st(.async)-- acc of warps and CTAs
  *
  *   barrier  arrivals          bytes                       complete when
- *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums that it finishes
+ *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums that it finishes; only
+ *                                                          where K is split, else a barrier of the CTA does it
  *
  * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
  * dual_gemm.cuh the transpose is computed, C^T = B A^T: mma.sync's A operand are 8 rows of B1 and 8 of B2, so
@@ -298,31 +299,29 @@ static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_para
     return (p.layout.warps_n * NARROW_BLOCKS * T::a_blocks - rank + T::split_k - 1) / T::split_k;
 }
 
-/* Tells the barrier how many bytes it will receive, before any CTA of the cluster can send them. */
+/* Where K is split: tells the barrier how many bytes it will receive, before the other CTA can send them. */
 template <class T>
 static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
                                                    const struct narrow_coord &coord) {
+    if (T::split_k == 1) {
+        return;
+    }
     if (threadIdx.x == 0) {
         mbarrier_init(sums, 1);
         fence_mbarrier_init();
         mbarrier_arrive_expect_tx(sums, vectors_of<T>(p, coord.rank) * T::split_k * p.layout.warps_k *
                                             NARROW_VECTOR_BYTES);
     }
-    if (T::split_k > 1) {
-        barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
-    }
+    barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
 }
 
-/* Sends this warp's partial sums to where they are added; waits until the sums' places are free. */
-template <class T>
-static __device__ __forceinline__ void
-send_sums(const float (&acc)[NARROW_BLOCKS][T::a_blocks][4], uint32_t shared, struct mbarrier sums,
-          const struct hopper_narrow_params &p, const struct narrow_coord &coord) {
+/* Waits until nothing reads A and the rings any more, here and in the other CTA, where the sums lie over them.
+ */
+template <class T> static __device__ __forceinline__ void wait_for_place(const struct hopper_narrow_params &p) {
     if (T::split_k > 1) {
-        barrier_cluster_wait_acquire(); /* every CTA of the cluster runs, and its barrier expects what we send
-                                         */
+        barrier_cluster_wait_acquire(); /* the other CTA runs, and its barrier expects what we send */
     }
-    if (p.layout.sums_overlay) { /* nothing reads A and the ring any more, here and in the other CTA */
+    if (p.layout.sums_overlay) {
         if (T::split_k > 1) {
             barrier_cluster_arrive_release();
             barrier_cluster_wait_acquire();
@@ -330,14 +329,34 @@ send_sums(const float (&acc)[NARROW_BLOCKS][T::a_blocks][4], uint32_t shared, st
             __syncthreads();
         }
     }
+}
+
+/* This warp's partial sums to where they are added, and back once this CTA has all that it finishes.  HW:
+ * st.async is an illegal instruction in a kernel that was launched without clusters (seen on an H200). */
+template <class T>
+static __device__ __forceinline__ void
+exchange_sums(const float (&acc)[NARROW_BLOCKS][T::a_blocks][4], uint32_t shared, struct mbarrier sums,
+              const struct hopper_narrow_params &p, const struct narrow_coord &coord) {
     const int sources = T::split_k * p.layout.warps_k, source = coord.rank * p.layout.warps_k + coord.warp_k;
+    wait_for_place<T>(p);
 #pragma unroll
     for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
-        int vector = coord.warp_n * (NARROW_BLOCKS * T::a_blocks) + i;
+        int vector = coord.warp_n * (NARROW_BLOCKS * T::a_blocks) + i, owner = vector % T::split_k;
+        const float (&four)[4] = acc[i / T::a_blocks][i % T::a_blocks];
         uint32_t to = shared + p.layout.sums_offset +
                       (vector / T::split_k * sources + source) * NARROW_VECTOR_BYTES + coord.lane * 16;
-        st_async_v4(mapa_shared_cluster(to, vector % T::split_k), acc[i / T::a_blocks][i % T::a_blocks],
-                    mapa_shared_cluster(sums.address, vector % T::split_k));
+        if constexpr (T::split_k > 1) {
+            st_async_v4(mapa_shared_cluster(to, owner), four, mapa_shared_cluster(sums.address, owner));
+        } else {
+            const uint32_t words[4] = {__float_as_uint(four[0]), __float_as_uint(four[1]),
+                                       __float_as_uint(four[2]), __float_as_uint(four[3])};
+            st_shared_v4(to, words);
+        }
+    }
+    if constexpr (T::split_k > 1) {
+        wait(sums, 0);
+    } else {
+        __syncthreads();
     }
 }
 
@@ -390,8 +409,7 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
 
     float acc[NARROW_BLOCKS][T::a_blocks][4] = {}; /* [gate, gate, up, up] */
     multiply_share<T>(acc, shared, p, coord);
-    send_sums<T>(acc, shared, sums, p, coord);
-    wait(sums, 0);
+    exchange_sums<T>(acc, shared, sums, p, coord);
     finish<T>(shared, p, coord);
 }
 
