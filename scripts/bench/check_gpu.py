@@ -206,7 +206,8 @@ def errors() -> Verdict:
 CHECKS: dict[str, Callable[[], Verdict]] = {
     check.__name__: check
     for check in (
-        leaderboard, few_rows, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings, capture, errors
+        leaderboard, few_rows, edges, full_benchmarks, nan_scales, repeats, back_to_back, produced_inputs, rings,
+        capture, errors
     )
 }  # fmt: skip
 

@@ -17,6 +17,8 @@ HOPPER = {  # warpgroups, m_blocks, rows of A, stages, splits
     "m64n96": (3, 1, 64, 6, 1),
     "m256n64k2": (2, 1, 256, 3, 2),
     "m128n96k2": (3, 1, 128, 4, 2),
+    "m64n64k2": (2, 1, 64, 6, 2),
+    "m128n64k2": (2, 1, 128, 5, 2),
 }
 NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
