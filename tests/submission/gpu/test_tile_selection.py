@@ -19,6 +19,7 @@ HOPPER = {  # warpgroups, m_blocks, rows of A, stages, splits
     "m128n96k2": (3, 1, 128, 4, 2),
     "m64n64k2": (2, 1, 64, 6, 2),
     "m128n64k2": (2, 1, 128, 5, 2),
+    "m64n128": (2, 2, 64, 6, 1),
 }
 NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
