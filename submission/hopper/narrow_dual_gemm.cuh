@@ -250,9 +250,9 @@ static __device__ __forceinline__ void multiply_step(float (&acc)[NARROW_BLOCKS]
 template <class T>
 static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
                                                       uint32_t shared, const struct hopper_narrow_params &p,
-                                                      const struct narrow_coord &coord) {
+                                                      const struct narrow_coord &coord,
+                                                      const struct b_rows &rows) {
     const int32_t phase_steps = p.layout.phase_steps, warps_k = p.layout.warps_k;
-    const struct b_rows rows = find_b_rows(p, coord);
     const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * NARROW_STAGE_BYTES);
     uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * (T::a_blocks * NARROW_A_BLOCK_BYTES);
     int32_t next_step = coord.first_step + coord.warp_k; /* to load */
@@ -403,12 +403,13 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const uint32_t shared = cvta_to_shared(memory);
     const struct mbarrier sums = {shared};
     const struct narrow_coord coord = find_narrow_tile<T>(p);
+    const struct b_rows rows = find_b_rows(p, coord); /* while the previous kernel ends */
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
     griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
 
     float acc[NARROW_BLOCKS][T::a_blocks][4] = {}; /* [gate, gate, up, up] */
-    multiply_share<T>(acc, shared, p, coord);
+    multiply_share<T>(acc, shared, p, coord, rows);
     exchange_sums<T>(acc, shared, sums, p, coord);
     finish<T>(shared, p, coord);
 }
