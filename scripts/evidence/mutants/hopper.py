@@ -92,3 +92,14 @@ MUTANTS = {
         {"read-before-completion", "overwrite-while-read", "uninitialised-read", "mbarrier-arrivals"},
     ),
 }
+
+FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile whose K two CTAs share, each warp going around its ring
+NARROW_MUTANTS = {
+    "no wait for copies": (r"cp\.async\.wait_group \d;", "", {"read-before-completion"}),
+    "no wait for the cluster": (r"barrier\.cluster\.wait\.acquire;", "", {"no-mbarrier"}),
+    "sums expect too few bytes": (
+        r"(mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _, \[%r\d+\], )%r\d+;",
+        r"\g<1>16;",
+        {"read-before-completion"},
+    ),
+}

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from scripts.common import tile_table
-from scripts.evidence.mutants.hopper import MUTANTS, kernel_text, run
+from scripts.evidence.mutants.hopper import FEW_ROWS, MUTANTS, NARROW_MUTANTS, kernel_text, run
 from tests.simulator.sim_kit import ROOT, built, nvcc
 
 
@@ -22,9 +22,9 @@ def needs_nvcc():
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:1", "random:2", "poison"])
 def test_right_and_clean_in_every_mode(mode, tmp_path):
-    shapes = [(256, 512, 256, True), (130, 200, 192, False)]
+    shapes = [(256, 512, 256, True), (130, 200, 192, False), (17, 72, 2240, False), *FEW_ROWS]
     right, report, messages = run(shapes, tmp_path / "report.json", mode)
-    assert right == [True, True], messages
+    assert right == [True] * len(shapes), messages
     assert report["verdict"] == "clean", messages
     assert report["counters"]["tensor_macs"] >= 2 * 256 * 512 * 256
     assert report["counters"]["seconds"] < 5
@@ -83,3 +83,15 @@ def test_mutants_are_reported(name, tmp_path):
     finding = next(f for f in report["findings"] if f["kind"] in kinds)
     assert finding["ptx_line"] > 0
     assert ".cuh" in finding["source"] or finding["kind"] == "tx-count"
+
+
+@pytest.mark.parametrize("name", NARROW_MUTANTS)
+def test_mutants_of_the_narrow_kernel_are_reported(name, tmp_path):
+    pattern, replacement, kinds = NARROW_MUTANTS[name]
+    text, count = re.subn(pattern, replacement, kernel_text())
+    assert count > 0
+    (tmp_path / "mutant.ptx").write_text(text)
+    _, report, messages = run(FEW_ROWS, tmp_path / "report.json", ptx=tmp_path / "mutant.ptx")
+    assert report["verdict"] == "error", messages
+    finding = next(f for f in report["findings"] if f["kind"] in kinds)
+    assert "narrow_dual_gemm.cuh" in finding["source"]
