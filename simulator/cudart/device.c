@@ -9,12 +9,12 @@
 
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaSetDevice(int device) {
@@ -92,7 +92,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         return runtime_result(cudaErrorInvalidDevice);
     }
     *value = attribute_of(attribute);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
@@ -119,18 +119,18 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->multiProcessorCount = runtime_sms();
     p->l2CacheSize = L2_BYTES;
     p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 /* The one with which no work-around for older drivers begins: CUTLASS changes tensor maps before 13.2. */
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = CUDART_VERSION > DRIVER_VERSION ? CUDART_VERSION : DRIVER_VERSION;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
     *version = CUDART_VERSION;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
@@ -145,7 +145,7 @@ cudaError_t cudaDeviceReset(void) {
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
     (void)limit;
     (void)value;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaProfilerStart(void) {

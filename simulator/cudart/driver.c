@@ -98,7 +98,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, u
     if (found != NULL) {
         *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     }
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 /* Of CUDA 12; deprecated, and still called. */

@@ -41,7 +41,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
     *clusters = ctas == 0      ? 0
                 : ctas <= pair ? runtime_sms() / ctas
                                : processing_clusters * (runtime_sms() / processing_clusters / ctas);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
@@ -50,7 +50,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     (void)threads;
     (void)shared;
     *blocks = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
@@ -77,7 +77,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config) {
     (void)function;
     (void)config;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {

@@ -37,7 +37,9 @@ void runtime_report(struct sim *sim);
 /* cudaErrorLaunchFailure once a launch that ran had an error, which no call takes away, else cudaSuccess.
  * NVFP4_SIMULATE_GO_ON=1: always cudaSuccess. */
 cudaError_t runtime_sticky(void);
-/* Keeps an error for cudaGetLastError, and gives it back; the error of a launch goes before any other. */
+/* Keeps an error for cudaGetLastError, and gives it back; the error of a launch goes before any other, of calls
+ * that only ask as well (CUDA runtime API: "may also return error codes from previous, asynchronous launches").
+ */
 cudaError_t runtime_result(cudaError_t error);
 
 #endif

@@ -100,7 +100,7 @@ struct memory_fields {
 struct atomic_fields {
     uint8_t operation;
     uint8_t elements;
-    bool ordered; /* anything but .relaxed */
+    bool ordered; /* .acquire, .release, .acq_rel */
 };
 
 /* shfl, vote, match, redux. */
@@ -133,9 +133,10 @@ struct control_fields {
 
 /* fence, membar. */
 struct fence_fields {
-    bool async_proxy;  /* fence.proxy.async */
-    bool inits;        /* fence.mbarrier_init */
-    bool acquires_map; /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
+    bool acquires, releases; /* of the memory model: fence.sc, .acq_rel, .acquire, .release, membar */
+    bool async_proxy;        /* fence.proxy.async */
+    bool inits;              /* fence.mbarrier_init */
+    bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
 };
 
 /* ldmatrix, stmatrix, mma. */

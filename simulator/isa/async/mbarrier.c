@@ -94,6 +94,7 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);
         causal_join(run->cluster, run->warp->clock, barrier->released);
+        clock_noticed(run, barrier->released);
     }
 }
 

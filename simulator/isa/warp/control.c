@@ -330,6 +330,7 @@ void decode_setmaxnreg(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
+    clock_fence(run, insn->fence.acquires, insn->fence.releases);
     if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
@@ -365,11 +366,16 @@ void decode_fence(struct decoder *d) {
                                         "sync_restrict::shared::cta",
                                         "sync_restrict::shared::cluster",
                                         NULL};
-    bool async = false, tensormap = false;
+    bool async = false, tensormap = false, plain = !proxy && !init;
+    bool only_acquires = false, only_releases = false;
     for (int word = mod_of(d, words); word >= 0; word = mod_of(d, words)) {
+        only_acquires |= word == 2;
+        only_releases |= word == 3;
         async |= word == 9 || word == 10;
         tensormap |= word == 12;
     }
+    d->insn->fence.acquires = plain && !only_releases;
+    d->insn->fence.releases = plain && !only_acquires;
     d->insn->fence.async_proxy = proxy && async;
     d->insn->fence.inits = init;
     d->insn->fence.acquires_map = tensormap && d->nop == 2;
