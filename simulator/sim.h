@@ -112,7 +112,10 @@ SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,
                                     size_t bytes); /* NULL: sim_message says why */
 /* Address and size of a module's global variable. */
 SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
-SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index);   /* NULL past the end */
+SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
+/* Why a kernel's own body cannot be read, "line N: ...": its launches are refused with that, the module's other
+ * kernels run.  NULL: it can, or there is no such kernel. */
+SIM_API const char *sim_unreadable(const struct sim_module *module, const char *kernel);
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
 

@@ -92,8 +92,7 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         sim_refuse(sim, kernel->name, "no memory for its module");
     } else if (error != cudaSuccess) {
         sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
-                   kernel == NULL ? "no kernel was registered at this address"
-                                  : "its module has no readable PTX");
+                   kernel == NULL ? "no kernel was registered at this address" : registry_why(kernel->binary));
     } else if (wanted->dynamic_shared_bytes > kernel->shared_limit) {
         char why[120];
         (void)snprintf(why, sizeof why, "%u bytes of dynamic shared memory; cudaFuncSetAttribute allowed %zu",

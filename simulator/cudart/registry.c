@@ -36,6 +36,7 @@ static struct binary {
     const __fatBinC_Wrapper_t *wrapper;
     struct sim_module *module;
     bool tried;
+    char why[400]; /* it was not loaded */
 } *binaries, lost_binary;
 static struct kernel_entry *kernels;
 static struct variable_entry {
@@ -194,8 +195,8 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
             ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;
         binary->tried = !exhausted;
         if (binary->module == NULL) {
-            (void)fprintf(stderr, "simulator: cannot load a fat binary: %s\n",
-                          ptx == NULL ? why : sim_message(the_sim));
+            (void)snprintf(binary->why, sizeof binary->why, "%s", ptx == NULL ? why : sim_message(the_sim));
+            (void)fprintf(stderr, "simulator: cannot load a fat binary: %s\n", binary->why);
         }
         free(override);
         if (exhausted) {
@@ -205,6 +206,10 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
     }
     *error = binary->module == NULL ? cudaErrorInvalidKernelImage : cudaSuccess;
     return binary->module;
+}
+
+const char *registry_why(void **handle) {
+    return ((struct binary *)(void *)handle)->why;
 }
 
 struct kernel_entry *registry_kernel(const void *host) {

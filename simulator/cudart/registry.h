@@ -25,6 +25,8 @@ void runtime_unlock(void);
 /* The module of a fat binary, loaded at its first use; NULL: it has no readable PTX (said on stderr), or there
  * is no memory for it now. */
 struct sim_module *registry_module(void **binary, cudaError_t *error);
+/* Why a module was not loaded. */
+const char *registry_why(void **binary);
 struct kernel_entry *registry_kernel(const void *host);
 void *registry_variable(const void *host, size_t *bytes, cudaError_t *error);
 /* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else 9. */

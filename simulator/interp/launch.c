@@ -37,6 +37,9 @@ static const char *place_function(struct launch *launch, const struct function *
     if (open[function->index]) {
         return recursion;
     }
+    if (function->unreadable != NULL) {
+        return function->unreadable; /* PTX text of another function may be sound */
+    }
     if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
         return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : recursion;
     }

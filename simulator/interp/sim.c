@@ -265,6 +265,11 @@ const char *sim_kernel_name(const struct sim_module *module, size_t index) {
     return NULL;
 }
 
+const char *sim_unreadable(const struct sim_module *module, const char *kernel) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL ? NULL : function->unreadable;
+}
+
 int sim_parameter_count(const struct sim_module *module, const char *kernel) {
     const struct function *function = ptx_find_entry(module->ptx, kernel);
     return function == NULL ? -1 : (int)function->nparams;

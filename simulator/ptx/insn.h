@@ -59,6 +59,7 @@ struct integer_fields {
 struct floating_fields {
     uint8_t operation; /* one of the file's own enum */
     uint8_t rounding;  /* enum rounding */
+    uint8_t source;    /* enum ptx_type: of add, sub, fma in f32 with narrower sources */
     bool ftz, sat, relu;
     bool nan;         /* min, max: .NaN */
     bool largest;     /* max, not min */

@@ -59,6 +59,10 @@ void parse_fail(struct parser *parser, uint32_t line, const char *format, ...) {
     (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     (void)snprintf(parser->message, parser->message_bytes, "line %u: %s", line, what);
+    if (parser->in_body && !*parser->no_memory) {
+        parser->in_body = false;
+        longjmp(parser->body_fail, 1);
+    }
     longjmp(parser->fail, 1);
 }
 

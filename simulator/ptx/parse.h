@@ -79,7 +79,8 @@ struct parser {
     struct arena *arena;
     struct module *module;
     const struct opcode *opcodes;
-    jmp_buf fail;
+    jmp_buf fail, body_fail;
+    bool in_body; /* then a failure loses the function, not the module */
     char *message;
     size_t message_bytes;
     bool *no_memory; /* the caller's: why the parse failed */
@@ -115,7 +116,7 @@ struct decoder {
     int nout;
 };
 
-/* Ends the parse with "line N: ..." */
+/* Ends the parse, or inside a body that of its function, with "line N: ..." */
 _Noreturn void parse_fail(struct parser *parser, uint32_t line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* What the parser takes from the heap or the arena comes through these, which end the parse where there is

@@ -282,6 +282,7 @@ STATEMENTS = {  # of a kernel: the instruction and what is said
     "testp.odd.f32 %p1, %f1;": "not with this test or type",
     "fma.rn.u32 %r1, %r2, %r3, %r4;": "not with type .u32",
     "ex2.rn.f32 %f1, %f2;": "not with this rounding",
+    "add.f32.f16 %f1, %rs2, %f3;": "on sm_100 or later",
     "add.rna.f32 %f1, %f2, %f3;": "not with this rounding",
     "fma.rzi.f32 %f1, %f2, %f3, %f4;": "not with this rounding",
 }
@@ -295,3 +296,53 @@ def test_statements_that_cannot_be_read(statement):
     assert said.startswith("line 10: "), said
     assert f"instruction '{statement.split(' ')[0].rstrip(';')}'" in said
     assert STATEMENTS[statement] in said
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "mul.f32.f16 %f1, %rs2, %f3;",
+        "add.ftz.f32.bf16 %f1, %rs2, %f3;",
+        "fma.f32.f16 %f1, %rs2, %rs3, %f3;",
+        "fma.rn.f32.f16 %f1, %f2, %rs3, %f3;",
+        "sub.f32.bf16 %f1, %rs2, %rs3;",
+    ],
+)
+def test_mixed_precision_that_there_is_not(statement):
+    with pytest.raises(PtxError):
+        Sim(body(statement).replace("sm_90a", "sm_100a"))
+
+
+KERNEL = ".visible .entry {name}(.param .u64 p) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; {body} }}\n"
+UNREADABLE = {
+    "frobnicate.u32 %r1;": "frobnicate.u32': unknown instruction",
+    "mov.u32 %r1, 0x; {": "a malformed number",  # and a brace without an end
+    "@%p1 bra NOWHERE; { bra INSIDE; }": "no label",
+    "{ { mov.u32 %r1, %zz; } }": "'%zz' is not declared",
+    "/* } */ mov.u32 %r1, \x01; // }\n": "a character that PTX does not have",
+    ".shared .b8 x[4]; .reg .b33 %x;": "is not supported",
+    "call.uni broken, ();": "absent.u32': unknown instruction",
+}
+STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %r2; add.u32 %r1, %r1, {value}; st.global.u32 [%rd1], %r1; ret;"
+
+
+@pytest.mark.parametrize("statement", UNREADABLE)
+def test_a_kernel_that_cannot_be_read_leaves_the_others(statement):
+    """Before and after it; its own launches say why, and a call of what cannot be read counts."""
+    text = HEADER + ".global .u32 seven = 7;\n" + KERNEL.format(name="first", body=STORE.format(value=5))
+    text += ".func broken() { .reg .b32 %r<2>; absent.u32 %r1; }\n" + KERNEL.format(
+        name="bad", body=statement + " ret;"
+    )
+    text += KERNEL.format(name="last", body="L: bra M; M: " + STORE.format(value=6))
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(4, np.uint32))
+    assert [sim.launch("first", out, block=1), int(out[0])] == [0, 5]
+    assert [sim.launch("last", out, block=1), int(out[0])] == [0, 6]
+    assert sim.verdict == "clean", sim.findings
+    assert sim.launch("bad", out, block=1) != 0
+    assert sim.kinds == {"launch-refused"}
+    finding = sim.findings[0]
+    line = 6 if "call" in statement else 7
+    assert (finding["kernel"], sim.verdict) == ("bad", "error")
+    assert f"line {line}: " in finding["message"], finding
+    assert UNREADABLE[statement] in finding["message"]
