@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scripts import download_size
 from scripts.download_size import describe, size_of
 
 WORKS = 'echo "$@" >> "$0.log"; exit 0'
@@ -274,6 +275,36 @@ def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
     (tmp_path / "a wheel").write_bytes(b"12345")
     assert size_of((tmp_path / "a wheel").as_uri()) == 5
     assert size_of((tmp_path / "none").as_uri()) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "place", "knows_parts", "asked"),
+    [
+        ("23.0.1", "environment", True, ["--upgrade pip>=25.1", "parts"]),
+        ("24.3", "elsewhere", True, ["parts"]),  # another's Python is left as it is
+        ("25.1b2", "environment", True, ["parts"]),
+        ("26.3", "environment", False, ["parts", "whole files"]),
+    ],
+)
+def test_sizes_are_asked_for_without_fetching_the_files(
+    monkeypatch, tmp_path, capsys, version, place, knows_parts, asked
+):
+    calls = []
+
+    def pip(*arguments):
+        said = " ".join(arguments)
+        assert said.startswith("--upgrade") or said.endswith(f"-r {tmp_path / 'list'}")
+        parts = "--use-feature=fast-deps" in arguments
+        calls.append(said if "--upgrade" in arguments else "parts" if parts else "whole files")
+        assert said.startswith("--upgrade") or "--dry-run" in arguments
+        return SimpleNamespace(returncode=2 if parts and not knows_parts else 0, stdout='{"install": []}', stderr="")
+
+    monkeypatch.setattr(download_size, "pip", pip)
+    monkeypatch.setattr(download_size.importlib.metadata, "version", lambda name: version)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    assert download_size.main(str(tmp_path / "list"), str(tmp_path / place)) == 0
+    assert calls == asked
+    assert capsys.readouterr().err.startswith("setup: asking the package index")
 
 
 def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):
