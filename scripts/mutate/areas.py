@@ -124,6 +124,7 @@ AREAS: dict[str, Area] = {
             "test_bundle_loader.py",
             "test_bundle_build.py",
             "test_bundle.py",
+            "test_bundle_cache.py",
             "test_wheel.py",
             "test_install.py",
         ),
@@ -164,7 +165,8 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "build": Area(
-        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_setup.py", "test_build.py")
+        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
+        ("test_setup.py", "test_build.py", "test_journeys.py"),
     ),
     "sim-ptx": Area(
         ("simulator/ptx/*.[ch]",),

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,6 +39,7 @@ def loader_commands(monkeypatch, tmp_path):
     return of
 
 
+@cache
 def make_commands(root, gpu):
     """What `make library` would run in an empty build folder."""
     command = ["make", "-n", "-B", "library", f"GPU={gpu}", "BUILD=build/none"]
