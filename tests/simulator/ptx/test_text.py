@@ -331,7 +331,7 @@ def test_a_kernel_that_cannot_be_read_leaves_the_others(statement):
     """Before and after it; its own launches say why, and a call of what cannot be read counts."""
     text = HEADER + ".global .u32 seven = 7;\n" + KERNEL.format(name="first", body=STORE.format(value=5))
     text += ".func broken() { .reg .b32 %r<2>; absent.u32 %r1; }\n" + KERNEL.format(
-        name="bad", body=statement + " ret;"
+        name="bad", body=statement + (" ret; }" if statement.endswith("{") else " ret;")
     )
     text += KERNEL.format(name="last", body="L: bra M; M: " + STORE.format(value=6))
     sim = Sim(text)
