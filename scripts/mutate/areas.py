@@ -90,7 +90,9 @@ AREAS: dict[str, Area] = {
         ("test_blackwell_host.py", "test_blackwell_kernels.py"),
         (SIMULATED,),
     ),
-    "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py")),
+    "reference": Area(
+        ("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py", "test_check.py")
+    ),
     "eval": Area(
         ("eval/*.py", "eval/*/*.py", "eval/timing/*.[ch]"),
         (
@@ -100,7 +102,8 @@ AREAS: dict[str, Area] = {
             "test_cases.py",
             "test_command.py",
             "test_protocol_lines.py",
-            "test_eval_parts.py",
+            "test_supervisor.py",
+            "test_worker_parts.py",
             "tests/eval/lending/*.py",
             "test_eval_device.py",
             "test_eval_units.py",
@@ -139,6 +142,7 @@ AREAS: dict[str, Area] = {
             "test_ledger.py",
             "test_rounds_simulation.py",
             "test_rounds.py",
+            "test_rounds_found.py",
         ),
     ),
     "history": Area(
@@ -157,6 +161,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",
             "test_bench.py",
+            "test_bench_host.py",
             "test_provenance.py",
             "test_first_import.py",
             "test_check_gpu.py",
