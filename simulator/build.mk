@@ -2,7 +2,7 @@
 
 # Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
 # so that each names the layer that it reaches into.
-SIM_LAYERS := ptx tensorcore tensorcore/mma machine hazard async isa isa/scalar isa/memory isa/warp isa/async \
+SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock hazard async isa isa/scalar isa/memory isa/warp isa/async \
               isa/wgmma isa/tcgen05 interp report
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
@@ -14,6 +14,8 @@ $(BUILD)/simulator/tensorcore/mma/tile%.o: override CFLAGS += -Wno-psabi
 ifeq ($(shell grep -m1 -c 'f16c.*avx2\|avx2.*f16c' /proc/cpuinfo 2>/dev/null),1)
 SIM_ISA := $(if $(findstring AVX2,$(CPU_PARTS)),$(AVX2_FLAGS))
 endif
+# The chips' files are part of the library.
+$(BUILD)/simulator/clock/chip.o: $(wildcard simulator/clock/chips/*.json)
 # tensorcore stands alone: no warps, no time.
 TENSORCORE_OBJS := $(filter $(BUILD)/simulator/tensorcore/%,$(SIM_OBJS))
 $(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)

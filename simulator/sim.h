@@ -58,6 +58,7 @@ struct sim_options {
     int no_checks;             /* no happens-before checks: execution only */
     unsigned sms;              /* what %nsmid and the occupancy of the CUDA runtime shim say; 0: 132 or 148 */
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
+    const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
 };
 
 struct sim_finding {
@@ -151,6 +152,24 @@ SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
 
 SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
 SIM_API const char *sim_class_name(int index); /* NULL past the end */
+
+/* Simulated time, from one figure a parameter of a chip (clock/chips): never a measurement. */
+struct sim_time {
+    const char *chip;
+    double clock_ghz;
+    double cycles, us;               /* from the first call to the end of all that was launched */
+    double kernel_cycles, kernel_us; /* of the last launch: from its first CTA's start to its last one's end */
+};
+/* False: no time is simulated. */
+SIM_API bool sim_time(const struct sim *sim, struct sim_time *time);
+struct sim_timed_launch {
+    const char *kernel;
+    double start_us, end_us; /* its first CTA's start and its last one's end, since the first call */
+};
+/* Of launch number `index`; false past the end, and past what is listed (4096). */
+SIM_API bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch);
+/* The host waits for the device: what it calls next comes after that. */
+SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 

@@ -32,6 +32,7 @@ class Options(ctypes.Structure):
         ("no_checks", ctypes.c_int),
         ("sms", ctypes.c_uint),
         ("max_instructions", ctypes.c_uint64),
+        ("chip", ctypes.c_char_p),
     )
 
 
@@ -77,6 +78,19 @@ class TensorMap(ctypes.Structure):
         ("swizzle", ctypes.c_uint32),
         ("promotion", ctypes.c_uint32),
         ("fill", ctypes.c_uint32),
+    )
+
+
+class Time(ctypes.Structure):
+    """struct sim_time, member by member."""
+
+    _fields_ = (
+        ("chip", ctypes.c_char_p),
+        ("clock_ghz", ctypes.c_double),
+        ("cycles", ctypes.c_double),
+        ("us", ctypes.c_double),
+        ("kernel_cycles", ctypes.c_double),
+        ("kernel_us", ctypes.c_double),
     )
 
 
@@ -133,12 +147,19 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 
 class Sim:
-    def __init__(self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0) -> None:
+    """`chip`: simulate time on it, by its name or its file."""
+
+    def __init__(
+        self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0, chip: str | None = None
+    ) -> None:
         self.lib = library()
+        name = None if chip is None else chip.encode()
         self.sim = ctypes.c_void_p(
-            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit)))
+            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit, name)))
         )
         self.keep = []
+        if chip is not None and self.time is None:
+            raise ValueError(self.message())
         encoded = text.encode()
         self.module = ctypes.c_void_p(self.lib.sim_load(self.sim, encoded, ctypes.c_size_t(len(encoded))))
         if not self.module:
@@ -238,6 +259,12 @@ class Sim:
     @property
     def counters(self) -> Counters:
         return Counters.from_buffer_copy(Counters.from_address(self.lib.sim_counters(self.sim)))
+
+    @property
+    def time(self) -> Time | None:
+        """Simulated time; None: none is simulated."""
+        time = Time()
+        return time if self.lib.sim_time(self.sim, ctypes.byref(time)) & 1 else None
 
     def report(self, path: Path) -> str:
         """The JSON report's text, by way of a file."""

@@ -227,6 +227,12 @@ AREAS: dict[str, Area] = {
         (*SIMULATOR, *FEATURES),
         wider=SIMULATOR_TESTS,
     ),
+    "sim-clock": Area(
+        ("simulator/clock/*.[ch]", "simulator/async/timed.c", "simulator/interp/timed.c"),
+        ("simulator/clock/test_*.py",),
+        SIMULATOR,
+        wider=SIMULATOR_TESTS,
+    ),
     "sim-hazard": Area(
         ("simulator/hazard/*.[ch]",),
         ("test_each_finding.py", "test_shadow.py", "simulator/hazard/test_*.py", "test_control.py"),

@@ -20,6 +20,8 @@ struct async_kind {
     void (*complete)(struct async_op *op);
     void (*poison)(struct async_op *op);      /* fills the destination with a trap pattern at issue */
     bool (*ready)(const struct async_op *op); /* may it start? */
+    /* Tells the clock when its stages are reached; NULL: at once. */
+    void (*timed)(struct run *run, struct async_op *op);
 };
 
 enum async_stage { ASYNC_ISSUED, ASYNC_READ, ASYNC_WRITTEN, ASYNC_DONE };
@@ -35,6 +37,7 @@ struct async_op {
     uint64_t number;
     const void *queue;
     enum async_stage stage;
+    uint8_t due;   /* the stage that its time has come for; more than `stage` where others are in the way */
     uint8_t *data; /* what read has taken */
     size_t data_bytes;
     void *payload;
@@ -49,6 +52,8 @@ void async_drop(struct async_op *op);
 /* One step of one operation, chosen by the mode; false where none can move. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
+/* With simulated time: the operation reaches a stage now, as far as those before it in its queue let it. */
+void async_due(struct timing *timing, struct async_op *op, uint8_t stage);
 /* A finding of an operation, at the instruction that issued it. */
 void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));

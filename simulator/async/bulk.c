@@ -150,7 +150,8 @@ static void load_poison(struct async_op *op) {
     }
 }
 
-const struct async_kind load_kind = {"bulk load", load_read, load_write, load_complete, load_poison, NULL};
+const struct async_kind load_kind = {"bulk load", load_read, load_write, load_complete,
+                                     load_poison, NULL,      load_timed};
 
 /* ---- stores from shared memory ---- */
 
@@ -244,7 +245,8 @@ static void store_complete(struct async_op *op) {
     group_advance(op, GROUP_BULK, store->group, ASYNC_DONE);
 }
 
-static const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete, NULL, NULL};
+static const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete,
+                                             NULL,         NULL,       store_timed};
 
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane) {
     struct async_op *op = async_new(run, &store_kind, lane, sizeof *store, store->bytes + 16);

@@ -49,6 +49,9 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
 /* Stamps the destination for the checks. */
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
+/* With simulated time (async/timed.c). */
+void load_timed(struct run *run, struct async_op *op);
+void store_timed(struct run *run, struct async_op *op);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
 

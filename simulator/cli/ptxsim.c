@@ -14,6 +14,7 @@ static const char usage[] =
     "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
+    "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
     "  --json  --quiet  --parse (only check the file)  --help\n"
     "arguments, one a parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
@@ -189,7 +190,7 @@ static bool read_argument(struct job *job, struct sim *sim, const char *text) {
 }
 
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
-enum { OPT_NO_CHECKS = OPT_DUMP + 1, OPT_JSON, OPT_QUIET, OPT_PARSE, OPT_HELP };
+enum { OPT_NO_CHECKS = OPT_DUMP + 1, OPT_JSON, OPT_QUIET, OPT_PARSE, OPT_HELP, OPT_TIME };
 
 static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
                                         {"block", required_argument, NULL, OPT_BLOCK},
@@ -199,6 +200,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"limit", required_argument, NULL, OPT_LIMIT},
                                         {"dump", required_argument, NULL, OPT_DUMP},
+                                        {"time", required_argument, NULL, OPT_TIME},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
@@ -233,6 +235,9 @@ static int set_option(struct job *job, int option, const char *value) {
             return fail("too many --dump", value);
         }
         job->dumps[job->ndumps++] = value;
+        return 0;
+    case OPT_TIME:
+        job->options.chip = value;
         return 0;
     case OPT_NO_CHECKS:
         job->options.no_checks = 1;
@@ -350,7 +355,9 @@ int main(int argc, char **argv) {
     if (sim == NULL) {
         return fail("out of memory", "");
     }
-    int status = run(&job, sim, argc, argv, first);
+    struct sim_time time;
+    int status = job.options.chip != NULL && !sim_time(sim, &time) ? fail("--time", sim_message(sim))
+                                                                   : run(&job, sim, argc, argv, first);
     sim_destroy(sim);
     return status;
 }

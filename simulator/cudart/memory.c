@@ -68,6 +68,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
                  : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
                                                   : (memmove(to, from, bytes), SIM_OK);
+    sim_synchronize(sim);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }

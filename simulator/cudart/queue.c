@@ -1,6 +1,6 @@
 /* Queues and events.  Every launch has run when its call returns, so that all queues are one and nothing is
- * waited for.  Time is nominal: a nanosecond for each warp instruction executed in between, the same in every
- * run; it says nothing of a chip's speed. */
+ * waited for.  With NVFP4_SIMULATE_TIME events tell simulated time.  Without it time is nominal: a nanosecond
+ * for each warp instruction executed in between, the same in every run; it says nothing of a chip's speed. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
@@ -8,12 +8,23 @@
 
 struct CUevent_st {
     bool recorded;
-    unsigned long long instructions; /* executed before it */
+    double ns; /* before it */
 };
 
 struct CUstream_st {
     int unused;
 };
+
+/* Everything has run; with simulated time the host now comes after it. */
+cudaError_t runtime_wait(void) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    sim_synchronize(sim);
+    runtime_unlock();
+    return runtime_result(cudaSuccess);
+}
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, int priority) {
     (void)flags;
@@ -37,7 +48,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t queue) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
     (void)queue;
-    return runtime_result(cudaSuccess);
+    return runtime_wait();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
@@ -77,7 +88,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     event->recorded = true;
-    event->instructions = sim_counters(sim)->instructions;
+    struct sim_time time;
+    event->ns = sim_time(sim, &time) ? time.us * 1e3 : (double)sim_counters(sim)->instructions;
     runtime_unlock();
     return runtime_result(cudaSuccess);
 }
@@ -88,7 +100,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsi
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return runtime_result(event == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
+    return event == NULL ? runtime_result(cudaErrorInvalidResourceHandle) : runtime_wait();
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -100,6 +112,6 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     if (start == NULL || end == NULL || !start->recorded || !end->recorded) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
-    *ms = (float)(((double)end->instructions - (double)start->instructions) / nanoseconds_in_ms);
+    *ms = (float)((end->ns - start->ns) / nanoseconds_in_ms);
     return runtime_result(cudaSuccess);
 }

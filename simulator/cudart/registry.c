@@ -83,6 +83,8 @@ static void read_options(struct sim_options *options) {
     }
     options->no_checks = checks != NULL && strcmp(checks, "0") == 0;
     options->sms = (unsigned)runtime_sms();
+    const char *chip = getenv("NVFP4_SIMULATE_TIME");
+    options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
 }
 
 static void at_end(void) {
@@ -100,6 +102,10 @@ struct sim *runtime_lock(void) {
         struct sim_options options = {.mode = SIM_EAGER};
         read_options(&options);
         the_sim = sim_create(&options);
+        struct sim_time time;
+        if (the_sim != NULL && options.chip != NULL && !sim_time(the_sim, &time)) {
+            refuse_setting("NVFP4_SIMULATE_TIME", options.chip, sim_message(the_sim));
+        }
         if (the_sim != NULL) {
             (void)atexit(at_end);
         }

@@ -43,5 +43,6 @@ cudaError_t runtime_sticky(void);
  * that only ask as well (CUDA runtime API: "may also return error codes from previous, asynchronous launches").
  */
 cudaError_t runtime_result(cudaError_t error);
+cudaError_t runtime_wait(void);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "async/async.h"
 #include "async/map_change.h"
+#include "clock/timing.h"
 #include "hazard/hazard.h"
 #include "interp.h"
 #include "isa/tcgen05/tcgen05.h"
@@ -19,6 +20,9 @@ static void make_warp(struct warp *warp, struct worker *worker) {
     warp->reg_pending = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
     warp->reg_written = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
     warp->groups = groups_make(worker);
+    if (launch->timing != NULL) {
+        warp_time_make(warp, worker);
+    }
 }
 
 static void make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
@@ -79,6 +83,7 @@ void cluster_free(struct cluster *cluster) {
             free(warp->reg_written);
             free(warp->in_flight);
             groups_free(warp->groups);
+            warp_time_free(warp);
         }
         free(cta->warps);
         free(cta->shared);
@@ -128,7 +133,9 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_NWARPID:
         return launch->warps;
     case SR_SMID:
-        return (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
+        return launch->timing != NULL
+                   ? cta->sm
+                   : (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
     case SR_NSMID:
         return launch->sim->options.sms;
     case SR_CLUSTERID_X:
@@ -243,6 +250,7 @@ static void start_cta(struct cta *cta) {
         cluster->index[2] * launch->cluster[2] + cta->rank / launch->cluster[0] / launch->cluster[1];
     cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
     cta->live_threads = cta->nthreads;
+    cta->triggered = 0;
     memset(cta->registers, 0, sizeof cta->registers);
     memset(cta->shared, TRAP_PATTERN, cta->shared_bytes);
     memset(cta->bars, 0, sizeof cta->bars);
@@ -269,7 +277,8 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->index[1] = (uint32_t)(number / launch->clusters[0] % launch->clusters[1]);
     cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
     cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
-    cluster->failed = false;
+    cluster->failed = cluster->left = false;
+    cluster->barrier_over = 0;
     cluster->idle = 0;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "async/async.h"
+#include "clock/timing.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -273,7 +274,11 @@ static void run_clusters(struct worker *worker) {
 static void *work(void *argument) {
     struct worker *worker = argument;
     if (setjmp(worker->unwind) == 0) {
-        run_clusters(worker);
+        if (worker->launch->timing != NULL) {
+            run_timed(worker);
+        } else {
+            run_clusters(worker);
+        }
     }
     for (uint32_t i = 0; i < worker->made; i++) {
         async_clear(worker->resident[i]); /* of a run that was cut short */
@@ -291,9 +296,10 @@ static uint32_t resident_room(const struct launch *launch, int workers) {
 static int run_workers(struct sim *sim, struct launch *launch) {
     int count = sim->options.threads > 0 ? sim->options.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
     count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
+    count = launch->timing != NULL ? 1 : count;
     count = (uint64_t)count > launch->ncluster ? (int)launch->ncluster : count;
     struct worker *workers = calloc((size_t)count, sizeof *workers);
-    uint32_t room = resident_room(launch, count);
+    uint32_t room = launch->timing != NULL ? timed_room(launch) : resident_room(launch, count);
     struct cluster **residents = calloc((size_t)count * room, sizeof(struct cluster *));
     if (workers == NULL || residents == NULL) {
         free(workers);
@@ -333,7 +339,8 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .mode = sim->options.mode,
                             .seed = sim->options.seed,
                             .checks = !sim->options.no_checks,
-                            .dependent = attributes->programmatic_dependent};
+                            .dependent = attributes->programmatic_dependent,
+                            .timing = sim->timing};
     struct timespec begin, end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);
     launch.kernel = ptx_find_entry(module->ptx, kernel);
@@ -344,6 +351,9 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     status = status == SIM_OK ? lay_out(sim, &launch) : status;
     status = status == SIM_OK ? copy_parameters(sim, &launch, attributes) : status;
     if (status == SIM_OK) {
+        if (launch.timing != NULL) {
+            timing_classify(module->ptx);
+        }
         age_writes(sim, launch.dependent);
         status = run_workers(sim, &launch);
     }

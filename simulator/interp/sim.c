@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock/timing.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
@@ -25,6 +26,9 @@ struct sim *sim_create(const struct sim_options *options) {
         sim->options.sms = 132;
     }
     (void)pthread_mutex_init(&sim->lock, NULL);
+    if (sim->options.chip != NULL) {
+        sim->timing = timing_make(sim->options.chip, sim->message, sizeof sim->message);
+    }
     return sim;
 }
 
@@ -45,6 +49,7 @@ void sim_destroy(struct sim *sim) {
         free(sim->allocations[i].written);
     }
     free(sim->allocations);
+    timing_free(sim->timing);
     sim_clear_findings(sim);
     free(sim->findings);
     (void)pthread_mutex_destroy(&sim->lock);
@@ -204,6 +209,9 @@ int sim_fill(struct sim *sim, void *to, int value, size_t bytes) {
     int status = check_range(sim, to, bytes);
     if (status == SIM_OK) {
         memset(to, value, bytes);
+        if (sim->timing != NULL) {
+            time_filled(sim->timing, (uintptr_t)to, bytes);
+        }
     }
     return status;
 }
@@ -286,4 +294,35 @@ size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, 
 
 const struct sim_counters *sim_counters(const struct sim *sim) {
     return &sim->counters;
+}
+
+/* ---- time ---- */
+
+bool sim_time(const struct sim *sim, struct sim_time *time) {
+    const struct timing *timing = sim->timing;
+    if (timing == NULL) {
+        return false;
+    }
+    const double ghz = (double)timing->chip.sm_clock / 1000, kernel = (double)timing->kernel / TICKS,
+                 all = (double)timing->before_end / TICKS;
+    *time = (struct sim_time){timing->chip.name, ghz, all, all / ghz / 1000, kernel, kernel / ghz / 1000};
+    return true;
+}
+
+bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch) {
+    const struct timing *timing = sim->timing;
+    if (timing == NULL || index >= timing->launches || index >= MAX_LAUNCHES) {
+        return false;
+    }
+    const struct timed_launch *listed = &timing->launch[index];
+    const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
+    *launch = (struct sim_timed_launch){listed->kernel, (double)listed->start / ticks_in_us,
+                                        (double)listed->end / ticks_in_us};
+    return true;
+}
+
+void sim_synchronize(struct sim *sim) {
+    if (sim->timing != NULL) {
+        time_host_waits(sim->timing);
+    }
 }

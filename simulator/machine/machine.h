@@ -36,6 +36,8 @@ struct cta;
 struct warp;
 struct async_op;
 struct clockv;
+struct timing;
+struct warp_time;
 
 enum wait_kind {
     WAIT_NONE,
@@ -45,6 +47,7 @@ enum wait_kind {
     WAIT_CONVERGE, /* for the other lanes of the warp: .aligned or a member mask (a) */
     WAIT_WARP_SYNC,
     WAIT_ASYNC, /* for the warp's own asynchronous operations: ready() says */
+    WAIT_KINDS
 };
 
 struct run;
@@ -105,6 +108,7 @@ struct warp {
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
     uint32_t cluster_seen;     /* its generation before that */
     uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
+    struct warp_time *time;    /* clock/; NULL: no time is simulated */
 };
 
 struct named_barrier {
@@ -129,6 +133,9 @@ struct cta {
     struct warpgroup *warpgroups;
     uint32_t registers[MAX_WARPS / 4]; /* setmaxnreg, by warpgroup; 0: it has not said */
     void *tensor;                      /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
+    /* clock/: its SM, when it let dependent launches start (0: not yet), whether its end was seen. */
+    uint32_t sm;
+    uint64_t triggered;
 };
 
 struct cluster {
@@ -156,6 +163,9 @@ struct cluster {
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
     uint32_t idle;                   /* rounds of polling and nothing else */
+    uint32_t island, seen_events;    /* clock/: where it is; events when its waiting warps were looked at */
+    bool left;                       /* clock/: its warps have ended */
+    uint64_t barrier_over;           /* clock/: when the last of its barriers let warps go on */
     bool failed;
 };
 
@@ -177,6 +187,13 @@ struct run {
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
     const struct new_values *values; /* NULL: it is no plain store to shared memory */
+};
+
+/* What the running instruction did to memory, for the clock. */
+struct footprint {
+    uint64_t address[LANES];
+    uint32_t mask, bytes; /* lanes that access global memory, bytes of each */
+    uint32_t remote;      /* bytes in another CTA's shared memory */
 };
 
 struct allocation {
@@ -208,6 +225,7 @@ struct launch {
     uint64_t seed;
     bool checks, dependent, uses_wgmma;
     atomic_uint_fast64_t clock;
+    struct timing *timing; /* NULL: no time is simulated */
 };
 
 struct worker {
@@ -216,7 +234,8 @@ struct worker {
     uint32_t index;
     struct sim_counters counters;
     const struct allocation *last[2];
-    struct cluster **resident; /* running or polling; the first `active`, then some to be used again */
+    struct footprint *footprint; /* NULL: no clock asks */
+    struct cluster **resident;   /* running or polling; the first `active`, then some to be used again */
     uint32_t active, made, room;
     jmp_buf unwind; /* out of whatever it does, where the heap is exhausted */
 };
@@ -235,6 +254,7 @@ struct sim {
     bool run_failed;                    /* a launch that ran had an error or was incomplete */
     pthread_mutex_t lock;
     struct sim_counters counters;
+    struct timing *timing; /* NULL: no time is simulated */
 };
 
 struct sim_module {

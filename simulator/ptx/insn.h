@@ -237,6 +237,8 @@ struct insn {
     uint8_t ndst;      /* how many of op[] are written, from op[0] on */
     uint8_t aligned;   /* .aligned: every live lane of the warp has to be here */
     uint8_t reg_async; /* touches registers of pending asynchronous operations legally (wgmma) */
+    uint8_t timing;    /* enum clock_family of clock/, 0: not classified */
+    uint8_t machine;   /* machine instructions that it stands for */
     union {
         struct integer_fields integer;
         struct floating_fields floating;

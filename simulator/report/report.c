@@ -72,10 +72,40 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
+/* Figures of a run with simulated time; they say so wherever they are. */
+static void print_time_json(const struct sim *sim, FILE *to) {
+    struct sim_time time;
+    if (sim_time(sim, &time)) {
+        (void)fprintf(
+            to,
+            "\"time\": {\"evidence\": \"simulated\", \"chip\": \"%s\", \"clock_ghz\": %.3f, \"cycles\": %.2f, "
+            "\"us\": %.4f, \"kernel_cycles\": %.2f, \"kernel_us\": %.4f, \"launches\": [",
+            time.chip, time.clock_ghz, time.cycles, time.us, time.kernel_cycles, time.kernel_us);
+        struct sim_timed_launch launch;
+        for (size_t i = 0; sim_timed_launch(sim, i, &launch); i++) {
+            (void)fputs(i == 0 ? "{\"kernel\": " : ", {\"kernel\": ", to);
+            print_string(to, launch.kernel);
+            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f}", launch.start_us, launch.end_us);
+        }
+        (void)fputs("]}, ", to);
+    }
+}
+
+static void print_time(const struct sim *sim, FILE *to) {
+    struct sim_time time;
+    if (sim_time(sim, &time)) {
+        (void)fprintf(
+            to, "simulated time on %s at %.3f GHz: the kernel %.2f cycles, %.4f us; with its launch %.4f us\n",
+            time.chip, time.clock_ghz, time.kernel_cycles, time.kernel_us, time.us);
+    }
+}
+
 void sim_print_json(const struct sim *sim, FILE *to) {
     char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
-    (void)fprintf(to, "{\"verdict\": \"%s\", \"counters\": {", sim_verdict_name(sim_verdict(sim)));
+    (void)fprintf(to, "{\"verdict\": \"%s\", ", sim_verdict_name(sim_verdict(sim)));
+    print_time_json(sim, to);
+    (void)fputs("\"counters\": {", to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
     }
@@ -132,6 +162,7 @@ void sim_print_json(const struct sim *sim, FILE *to) {
 void sim_print_summary(const struct sim *sim, FILE *to) {
     const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "verdict: %s\n", sim_verdict_name(sim_verdict(sim)));
+    print_time(sim, to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "  %-24s %15llu\n", fields[i].name, (unsigned long long)field_value(c, i));
     }

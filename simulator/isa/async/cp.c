@@ -1,6 +1,7 @@
 /* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
 #include "async/bulk.h"
 #include "async/groups.h"
+#include "clock/timing.h"
 #include "decode.h"
 
 /* ---- cp.async: op: destination, source, [bytes of the source] ---- */
@@ -44,8 +45,25 @@ static void copies_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind copies_kind = {"cp.async",      copies_read,   copies_write,
-                                              copies_complete, copies_poison, NULL};
+/* As a load of the warp's, but that no register waits for it. */
+static void copies_timed(struct run *run, struct async_op *op) {
+    const struct copies *copies = op->payload;
+    struct timing *timing = run->launch->timing;
+    struct request *request = time_request(timing);
+    request->at = timing->issued;
+    request->sm = run->cta->sm;
+    request->op = op;
+    request->cta = run->cta;
+    request->stage = ASYNC_DONE;
+    FOR_LANES(rest, copies->mask) {
+        request->bytes += copies->bytes;
+        request->missed += time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, NULL);
+    }
+    request->unloaded = request->missed > 0 ? timing->chip.hbm_latency : timing->chip.l2_latency;
+}
+
+static const struct async_kind copies_kind = {"cp.async",    copies_read, copies_write, copies_complete,
+                                              copies_poison, NULL,        copies_timed};
 
 static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_t mask) {
     struct copies copies = {
@@ -114,8 +132,8 @@ static void arrival_complete(struct async_op *op) {
     group_advance(op, GROUP_CP_ASYNC, arrival->group, ASYNC_DONE);
 }
 
-static const struct async_kind arrival_kind = {"cp.async.mbarrier.arrive", arrival_read, NULL,
-                                               arrival_complete,           NULL,         NULL};
+static const struct async_kind arrival_kind = {
+    "cp.async.mbarrier.arrive", arrival_read, NULL, arrival_complete, NULL, NULL, NULL};
 
 static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint32_t mask) {
     struct async_op *op = async_new(run, &arrival_kind, -1, sizeof(struct copy_arrival), 0);
@@ -242,8 +260,13 @@ static void remote_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind remote_kind = {"st.async",      NULL,          remote_write,
-                                              remote_complete, remote_poison, NULL};
+static void remote_timed(struct run *run, struct async_op *op) {
+    const struct remote *remote = op->payload;
+    time_operation(run->launch->timing, op, op->cta, time_remote(run, remote->bytes), ASYNC_DONE);
+}
+
+static const struct async_kind remote_kind = {"st.async",    NULL, remote_write, remote_complete,
+                                              remote_poison, NULL, remote_timed};
 
 static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t element = ptx_type_bytes(insn->type);

@@ -134,7 +134,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
      * asked again it suspends its lanes. */
     uint32_t here = run->split->pc + 1;
-    bool again = run->split->failed_try == here;
+    bool again = run->split->failed_try == here || run->launch->timing != NULL; /* a chip suspends at once */
     run->split->failed_try = done == mask ? 0 : here;
     if (done == 0 && again && insn->mbarrier.operation == M_TRY_WAIT) {
         return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,

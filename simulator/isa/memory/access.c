@@ -196,6 +196,9 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     if (write && !same) {
         run->cluster->events++;
     }
+    if (!same && run->worker->footprint != NULL) {
+        run->worker->footprint->remote = a.bytes * (uint32_t)__builtin_popcount(mask);
+    }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
     for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
