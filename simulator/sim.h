@@ -119,6 +119,7 @@ SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t inde
 SIM_API const char *sim_unreadable(const struct sim_module *module, const char *kernel);
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
+SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index);
 
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
@@ -191,6 +192,10 @@ struct sim_tensor_map {
 /* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */
 SIM_API int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
                                   size_t message_bytes);
+
+/* Another address for an encoded map; -1 with why in message. */
+SIM_API int sim_replace_tensor_map_address(void *encoded, const void *address, char *message,
+                                           size_t message_bytes);
 
 #ifdef __cplusplus
 }

@@ -137,6 +137,15 @@ int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char 
     return 0;
 }
 
+int sim_replace_tensor_map_address(void *encoded, const void *address, char *message, size_t message_bytes) {
+    struct sim_tensor_map map;
+    if (tensor_map_read(encoded, &map) != MAP_READ) {
+        REFUSE("there is no tensor map");
+    }
+    map.address = address;
+    return sim_encode_tensor_map(encoded, &map, message, message_bytes);
+}
+
 enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
     static const uint8_t nothing[SIM_TENSOR_MAP_BYTES];
     struct encoded_map in;

@@ -148,6 +148,48 @@ cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
     return runtime_result(cudaSuccess);
 }
 
+cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit) {
+    (void)limit;
+    *value = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaInitDevice(int device, unsigned flags, unsigned device_flags) {
+    (void)flags;
+    (void)device_flags;
+    return cudaSetDevice(device);
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+    (void)flags;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned *flags) {
+    *flags = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config) {
+    (void)config;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache(void) {
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = 0;
+    return runtime_result(device == 0 && peer == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    (void)peer;
+    (void)flags;
+    return runtime_result(cudaErrorInvalidDevice); /* there is no other device */
+}
+
 cudaError_t cudaProfilerStart(void) {
     return cudaSuccess;
 }

@@ -59,6 +59,24 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
 }
 
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks,
+                                                      int threads) {
+    const int reserved = 1024;
+    (void)function;
+    (void)threads;
+    *bytes = blocks < 1 ? 0 : (size_t)((MAX_DYNAMIC_SHARED + reserved) / blocks - reserved);
+    return runtime_result(blocks < 1 ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *ctas, const void *function,
+                                                 const cudaLaunchConfig_t *config) {
+    const int portable = 8;
+    (void)function;
+    (void)config;
+    *ctas = portable;
+    return runtime_result(cudaSuccess);
+}
+
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
     if (runtime_lock() == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);

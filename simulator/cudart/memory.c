@@ -1,6 +1,7 @@
 /* Memory of the CUDA runtime shim.  Device memory is host memory that the simulator knows; every copy is done
  * when its call returns. */
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,20 +47,6 @@ cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
     return cudaFree(memory);
 }
 
-cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties) {
-    static char the_pool;
-    (void)properties;
-    *pool = (cudaMemPool_t)(void *)&the_pool;
-    return runtime_result(cudaSuccess);
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value) {
-    (void)pool;
-    (void)attribute;
-    (void)value;
-    return runtime_result(cudaSuccess);
-}
-
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
@@ -89,18 +76,111 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes));
+}
+
+cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    int status = sim_fill(sim, to, value, bytes);
+    int status = count > SIZE_MAX / bytes || (uintptr_t)to % bytes != 0
+                     ? SIM_BAD_ARGUMENT
+                     : sim_fill(sim, to, (int)value, bytes * count);
+    for (size_t i = 0; status == SIM_OK && bytes > 1 && i < count; i++) {
+        memcpy((char *)to + i * bytes, &value, bytes); /* little endian */
+    }
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
+    cudaError_t error = runtime_result(cudaSuccess);
+    for (size_t row = 0; row < height && error == cudaSuccess; row++) {
+        error = cudaMemset((char *)to + row * pitch, value, width);
+    }
+    return error;
+}
+
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t queue) {
+    (void)queue;
+    return cudaMemset2D(to, pitch, value, width, height);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t queue) {
     (void)queue;
     return cudaMemset(to, value, bytes);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
+
+/* One device: its peer is itself. */
+cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
+    return to_device != 0 || from_device != 0 ? runtime_result(cudaErrorInvalidDevice)
+                                              : cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpyPeer(to, to_device, from, from_device, bytes);
+}
+
+cudaError_t cudaMallocPitch(void **memory, size_t *pitch, size_t width, size_t height) {
+    const size_t unit = 512; /* HW: texture pitch alignment's multiple, as cards give */
+    *pitch = (width + unit - 1) / unit * unit;
+    return cudaMalloc(memory, *pitch * height);
+}
+
+/* Memory of the host's own that kernels may reach. */
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
+    struct sim *sim = runtime_lock();
+    (void)flags;
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = sim_register(sim, memory, bytes, "cudaHostRegister");
+    runtime_unlock();
+    return runtime_result(status == SIM_OK          ? cudaSuccess
+                          : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                                    : cudaErrorHostMemoryAlreadyRegistered);
+}
+
+cudaError_t cudaHostUnregister(void *memory) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = sim_unregister(sim, memory);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags) {
+    (void)flags;
+    *device = host;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address) {
+    char byte;
+    struct sim *sim = runtime_lock();
+    memset(attributes, 0, sizeof *attributes);
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    bool known = address != NULL && sim_read(sim, &byte, address, 1) == SIM_OK;
+    runtime_unlock();
+    attributes->type = known ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+    attributes->device = known ? 0 : -2; /* cudaInvalidDeviceId */
+    attributes->devicePointer = known ? (void *)(uintptr_t)address : NULL;
+    attributes->hostPointer = attributes->devicePointer;
+    return runtime_result(cudaSuccess);
 }
 
 /* Kernels reach it as well: host and device share an address space here. */
@@ -154,6 +234,18 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, siz
                                  enum cudaMemcpyKind kind) {
     (void)kind;
     return copy_symbol(symbol, to, bytes, offset, false);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
+                                    enum cudaMemcpyKind kind, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
 }
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {

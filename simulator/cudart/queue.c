@@ -115,3 +115,64 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     *ms = (float)((end->ns - start->ns) / nanoseconds_in_ms);
     return runtime_result(cudaSuccess);
 }
+
+/* All work before it is done. */
+cudaError_t cudaLaunchHostFunc(cudaStream_t queue, cudaHostFn_t function, void *data) {
+    cudaError_t error = runtime_result(function == NULL ? cudaErrorInvalidValue : cudaSuccess);
+    (void)queue;
+    if (error == cudaSuccess) { /* after an error a card calls none */
+        function(data);
+    }
+    return error;
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t queue, cudaStreamCallback_t callback, void *data,
+                                  unsigned flags) {
+    cudaError_t error = runtime_result(callback == NULL || flags != 0 ? cudaErrorInvalidValue : cudaSuccess);
+    if (callback != NULL) {
+        callback(queue, error, data); /* it is told of the error */
+    }
+    return error;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    const int of_a_card = -5;
+    *least = 0;
+    *greatest = of_a_card;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t queue, int *priority) {
+    (void)queue;
+    *priority = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t queue, unsigned *flags) {
+    (void)queue;
+    *flags = 0;
+    return runtime_result(cudaSuccess);
+}
+
+/* Where L2 keeps what: advice. */
+cudaError_t cudaStreamSetAttribute(cudaStream_t queue, cudaLaunchAttributeID attribute,
+                                   const cudaLaunchAttributeValue *value) {
+    (void)queue;
+    (void)attribute;
+    (void)value;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t queue, enum cudaStreamCaptureStatus *status) {
+    (void)queue;
+    *status = cudaStreamCaptureStatusNone;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = current;
+    current = *mode;
+    *mode = before;
+    return runtime_result(cudaSuccess);
+}

@@ -33,7 +33,7 @@ struct fat_entry {
 static struct binary {
     void *self; /* the handle is this member's address */
     struct binary *next;
-    const __fatBinC_Wrapper_t *wrapper;
+    const char *data; /* a fat binary, or PTX text */
     struct sim_module *module;
     bool tried;
     char why[400]; /* it was not loaded */
@@ -141,16 +141,23 @@ void runtime_report(struct sim *sim) {
     }
 }
 
-/* The first PTX text in a fat binary. */
-static const char *find_ptx(const __fatBinC_Wrapper_t *wrapper, size_t *bytes, const char **why) {
-    const char *at = (const char *)wrapper->data;
-    struct fat_header header;
-    memcpy(&header, at, sizeof header);
+/* PTX text itself, or the first in a fat binary. */
+static const char *find_ptx(const char *data, size_t *bytes, const char **why) {
+    const char *at = data;
+    struct fat_header header = {0};
+    memcpy(&header.magic, at, sizeof header.magic);
     *why = "it holds no PTX: compile with code=compute_90a or compute_100a";
-    if (header.magic != FATBIN_MAGIC) {
-        *why = "it is no fat binary";
+    if (header.magic != FATBIN_MAGIC && memcmp(at, "\177ELF", 4) == 0) {
+        *why = "it is machine code (a cubin), and PTX is what is simulated: give the kernel's PTX";
         return NULL;
     }
+    if (header.magic != FATBIN_MAGIC) {
+        const char *text = at + strspn(at, " \t\r\n");
+        *why = "it is no fat binary";
+        *bytes = strlen(text);
+        return *text == '.' || *text == '/' ? text : NULL; /* a directive, or a comment */
+    }
+    memcpy(&header, at, sizeof header);
     at += header.header_bytes;
     for (size_t left = header.bytes; left >= sizeof(struct fat_entry);) {
         struct fat_entry entry;
@@ -188,6 +195,22 @@ static bool read_override(char **text, size_t *bytes) {
     return file != NULL;
 }
 
+static const size_t default_shared_bytes = 48 * 1024;
+
+/* Without a host address it is its own. */
+static struct kernel_entry *add_kernel(void **handle, const void *host, const char *name) {
+    struct kernel_entry *kernel = malloc(sizeof *kernel);
+    char *copy = strdup(name);
+    if (kernel == NULL || copy == NULL) {
+        free(kernel);
+        free(copy);
+        return NULL;
+    }
+    *kernel = (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, default_shared_bytes};
+    kernels = kernel;
+    return kernel;
+}
+
 struct sim_module *registry_module(void **handle, cudaError_t *error) {
     struct binary *binary = (struct binary *)(void *)handle;
     if (!binary->tried) {
@@ -195,14 +218,14 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
         const char *why = "out of memory";
         char *override;
         bool overridden = read_override(&override, &bytes);
-        const char *ptx = overridden ? override : find_ptx(binary->wrapper, &bytes, &why);
+        const char *ptx = overridden ? override : find_ptx(binary->data, &bytes, &why);
         binary->module = ptx == NULL ? NULL : sim_load(the_sim, ptx, bytes);
         bool exhausted =
             ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;
         binary->tried = !exhausted;
         if (binary->module == NULL) {
             (void)snprintf(binary->why, sizeof binary->why, "%s", ptx == NULL ? why : sim_message(the_sim));
-            (void)fprintf(stderr, "simulator: cannot load a fat binary: %s\n", binary->why);
+            (void)fprintf(stderr, "simulator: cannot load a module: %s\n", binary->why);
         }
         free(override);
         if (exhausted) {
@@ -216,6 +239,54 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
 
 const char *registry_why(void **handle) {
     return ((struct binary *)(void *)handle)->why;
+}
+
+void **registry_load(const void *image) {
+    const __fatBinC_Wrapper_t *wrapper = image;
+    unsigned magic;
+    struct binary *binary = calloc(1, sizeof *binary);
+    if (binary == NULL) {
+        return NULL;
+    }
+    memcpy(&magic, image, sizeof magic);
+    binary->data = magic == (unsigned)FATBINC_MAGIC ? (const char *)wrapper->data : image;
+    binary->next = binaries;
+    binaries = binary;
+    return &binary->self;
+}
+
+struct kernel_entry *registry_loaded_kernel(void **handle, const char *name, cudaError_t *error) {
+    struct sim_module *module = registry_module(handle, error);
+    for (struct kernel_entry *known = kernels; module != NULL && known != NULL; known = known->next) {
+        if (known->binary == handle && known->host == known && strcmp(known->name, name) == 0) {
+            return known;
+        }
+    }
+    if (module == NULL || sim_parameter_count(module, name) < 0) {
+        *error = module == NULL ? *error : cudaErrorSymbolNotFound;
+        return NULL;
+    }
+    struct kernel_entry *kernel = add_kernel(handle, NULL, name);
+    *error = kernel == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
+    return kernel;
+}
+
+bool registry_arguments(const void *host, const char *buffer, void **pointers, int room) {
+    cudaError_t error;
+    bool known = false;
+    if (runtime_lock() == NULL) {
+        return false;
+    }
+    const struct kernel_entry *kernel = registry_kernel(host);
+    const struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary, &error);
+    if (module != NULL && sim_parameter_count(module, kernel->name) <= room) {
+        for (int i = 0; i < sim_parameter_count(module, kernel->name); i++) {
+            pointers[i] = (void *)(uintptr_t)(buffer + sim_parameter_offset(module, kernel->name, i));
+        }
+        known = true;
+    }
+    runtime_unlock();
+    return known;
 }
 
 struct kernel_entry *registry_kernel(const void *host) {
@@ -248,7 +319,7 @@ void **__cudaRegisterFatBinary(void *wrapper) {
         lost = true;
         return &lost_binary.self;
     }
-    binary->wrapper = wrapper;
+    binary->data = (const char *)((const __fatBinC_Wrapper_t *)wrapper)->data;
     binary->next = binaries;
     binaries = binary;
     return &binary->self;
@@ -271,17 +342,7 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
     (void)block;
     (void)grid;
     (void)warp;
-    const size_t default_shared_bytes = 48 * 1024;
-    struct kernel_entry *kernel = malloc(sizeof *kernel);
-    char *copy = strdup(name);
-    if (kernel == NULL || copy == NULL) {
-        free(kernel);
-        free(copy);
-        lost = true;
-        return;
-    }
-    *kernel = (struct kernel_entry){kernels, host, copy, handle, default_shared_bytes};
-    kernels = kernel;
+    lost |= add_kernel(handle, host, name) == NULL;
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,

@@ -290,6 +290,13 @@ size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, 
                : function->params[index].bytes;
 }
 
+size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL || index < 0 || (uint32_t)index >= function->nparams
+               ? 0
+               : function->params[index].offset;
+}
+
 /* ---- counters ---- */
 
 const struct sim_counters *sim_counters(const struct sim *sim) {
