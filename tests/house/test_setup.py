@@ -247,6 +247,13 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
     assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
 
 
+def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):
+    tampered = 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE." >&2; exit 1'
+    done = setup("test", "torch pytest", pip=tampered)
+    assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "nor is the rest tried"
+    assert "is not the one that scripts/dev.lock names; none was installed" in done.said
+
+
 def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_hashes(root):
     requirements = pytest.importorskip("packaging.requirements")
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["dev"]
