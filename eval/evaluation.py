@@ -17,7 +17,7 @@ from eval import sandbox
 from eval.cases import Case
 from eval.comparison import Comparison, run_comparison
 from eval.hardware import capacity, chip
-from eval.hardware.device import device_for
+from eval.hardware.device import device_for, why_not_the_backend
 from eval.output import outlets, protocol, record, report
 from eval.output.outlets import tell
 from eval.output.protocol import Protocol
@@ -141,6 +141,9 @@ def print_report(mode: str, results: list[Result], chip_name: str) -> None:
 
 def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) -> int:
     """The run that the options of eval.command ask for, told to `out` or to a person; its exit code."""
+    if out is None and (reason := why_not_the_backend(options.submission)):
+        tell(reason)
+        return protocol.EXIT_USAGE
     device = torch.device(options.device) if options.device else device_for(options.submission)
     options.device = torch.device("cuda", device.index or 0) if device.type == "cuda" else device
     chip_name = chip.name(options.device)
