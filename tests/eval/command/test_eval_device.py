@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from eval import command
 from eval.hardware import device
 from eval.hardware.device import OWN_SUBMISSION, device_for
+from eval.workers import worker
 
 
 @pytest.fixture
@@ -95,6 +97,24 @@ def test_a_backend_that_cannot_run_is_told_before_any_case(monkeypatch, tmp_path
         assert said.err == f"eval.py: {reason}\n" and said.out == ""
         monkeypatch.setenv("NVFP4_SIMULATE", "1")
         assert device.why_not_the_backend(OWN_SUBMISSION) == "", "the simulator's library has others"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "named"),
+    [
+        ("auto", "cpu", "cpu (AVX2)"),
+        ("auto", "cuda", "hopper"),
+        ("cpu", "cuda", "cpu (AVX2)"),
+        ("blackwell", "cuda", ""),
+        ("foo", "cpu", ""),
+    ],
+)
+def test_a_backend_is_named_if_it_can_run(monkeypatch, asked, kind, named):
+    monkeypatch.setenv("NVFP4_BACKEND", asked)
+    found = (("blackwell", False, "needs 10.0"), ("hopper", True, ""), ("cpu", True, "AVX2"))
+    words = ("name", "available", "detail")
+    module = SimpleNamespace(backends=lambda: [SimpleNamespace(**dict(zip(words, one, strict=True))) for one in found])
+    assert worker._backend(module, torch.device(kind)) == named
 
 
 def test_a_python_without_torch_is_told_of_one_that_has_it(root, tmp_path):
