@@ -72,7 +72,11 @@ struct sim_finding {
     const char *source;      /* "file:line", "" if not known */
     uint32_t other_ptx_line; /* of the other access, 0 without */
     const char *other_source;
-    uint64_t times; /* how often it was found */
+    uint64_t times;  /* how often it was found */
+    uint32_t launch; /* from 1 in the order of submission, copies included; 0: it never ran */
+    /* Of the other access, where it is another launch's: 0 and "" else.  A copy has a name and no lines. */
+    uint32_t other_launch;
+    const char *other_kernel;
 };
 
 struct sim_launch_attributes {
@@ -126,9 +130,29 @@ SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
 SIM_API int sim_free(struct sim *sim, void *address);
 SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
 SIM_API int sim_unregister(struct sim *sim, void *address);
+SIM_API bool sim_has(const struct sim *sim, const void *address, size_t bytes); /* all in one allocation */
 SIM_API int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_fill(struct sim *sim, void *to, int value, size_t bytes); /* memset */
+/* Between any two addresses: what belongs to no allocation is the host's. */
+SIM_API int sim_copy(struct sim *sim, void *to, const void *from, size_t bytes);
+
+/* ---- order (CUDA streams, here queues; events; what the host waits for) ----
+ *
+ * Launches and copies run when they are called.  What the checks take them to be ordered after is what a card
+ * would have to wait for: all of the same queue, but of a launch with programmatic_dependent only as much as
+ * griddepcontrol says; of other queues by events, by the host's waits, and by the legacy default queue, which
+ * is number 0. */
+SIM_API unsigned sim_queue_create(struct sim *sim, int blocking); /* 0: no memory */
+SIM_API void sim_queue_destroy(struct sim *sim, unsigned queue);
+SIM_API void sim_queue_select(struct sim *sim, unsigned queue); /* of launches and copies from now on */
+SIM_API int sim_queue_synchronize(struct sim *sim, unsigned queue);
+SIM_API int sim_queues_synchronize(struct sim *sim);
+struct sim_event;
+SIM_API struct sim_event *sim_event_record(struct sim *sim, unsigned queue); /* NULL: no memory */
+SIM_API int sim_queue_wait(struct sim *sim, unsigned queue, const struct sim_event *event);
+SIM_API int sim_event_synchronize(struct sim *sim, const struct sim_event *event);
+SIM_API void sim_event_free(struct sim_event *event);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);

@@ -62,6 +62,9 @@ class Finding(ctypes.Structure):
         ("other_ptx_line", ctypes.c_uint32),
         ("other_source", ctypes.c_char_p),
         ("times", ctypes.c_uint64),
+        ("launch", ctypes.c_uint32),
+        ("other_launch", ctypes.c_uint32),
+        ("other_kernel", ctypes.c_char_p),
     )
 
 
@@ -126,7 +129,7 @@ class Counters(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(built("libptxsim.so")))
-    for name in ("sim_create", "sim_load", "sim_finding", "sim_counters"):
+    for name in ("sim_create", "sim_load", "sim_finding", "sim_counters", "sim_event_record"):
         getattr(lib, name).restype = ctypes.c_void_p
     lib.sim_message.restype = ctypes.c_char_p
     lib.sim_finding_count.restype = ctypes.c_size_t
@@ -242,6 +245,10 @@ class Sim:
             triple(grid), triple(block), triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
         )
         return self.lib.sim_launch(self.sim, self.module, kernel.encode(), ctypes.byref(launch))
+
+    def event(self, queue: int) -> ctypes.c_void_p:
+        """What a queue holds now; sim_event_free ends it."""
+        return ctypes.c_void_p(self.lib.sim_event_record(self.sim, queue))
 
     @property
     def verdict(self) -> str:

@@ -136,10 +136,11 @@ void groups_at_end(struct run *run);
 
 /* ---- global memory (async/global.c) ---- */
 
-/* Notes an access of global memory, and checks that a dependent launch has waited for what the launches before
- * it write. */
-void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
-/* Whether this launch has written any of the 128 bytes that an address lies in. */
-bool written_by_launch(struct run *run, uint64_t address);
+/* Notes an access of global memory and checks it against those of other launches; flags: ACCESS_WRITE,
+ * ACCESS_ATOMIC.  Before the access itself. */
+void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags);
+/* The same for lanes of a warp that access `bytes` each. */
+void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
+                        unsigned flags);
 
 #endif

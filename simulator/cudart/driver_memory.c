@@ -54,8 +54,7 @@ CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    (void)queue;
-    return cuMemcpy(to, from, bytes);
+    return driver_result(cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDefault, queue));
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
@@ -63,8 +62,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream queue) {
-    (void)queue;
-    return cuMemcpyHtoD(to, from, bytes);
+    return driver_result(cudaMemcpyAsync(at(to), from, bytes, cudaMemcpyHostToDevice, queue));
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
@@ -72,8 +70,7 @@ CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
 }
 
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    (void)queue;
-    return cuMemcpyDtoH(to, from, bytes);
+    return driver_result(cudaMemcpyAsync(to, at(from), bytes, cudaMemcpyDeviceToHost, queue));
 }
 
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
@@ -81,35 +78,31 @@ CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 }
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream queue) {
-    (void)queue;
-    return cuMemcpyDtoD(to, from, bytes);
+    return driver_result(cudaMemcpyAsync(at(to), at(from), bytes, cudaMemcpyDeviceToDevice, queue));
 }
 
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 1, count));
+    return driver_result(runtime_set(at(to), value, 1, count, NULL));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream queue) {
-    (void)queue;
-    return cuMemsetD8(to, value, count);
+    return driver_result(runtime_set(at(to), value, 1, count, queue));
 }
 
 CUresult cuMemsetD16(CUdeviceptr to, unsigned short value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 2, count));
+    return driver_result(runtime_set(at(to), value, 2, count, NULL));
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream queue) {
-    (void)queue;
-    return cuMemsetD16(to, value, count);
+    return driver_result(runtime_set(at(to), value, 2, count, queue));
 }
 
 CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-    return driver_result(runtime_set(at(to), value, 4, count));
+    return driver_result(runtime_set(at(to), value, 4, count, NULL));
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream queue) {
-    (void)queue;
-    return cuMemsetD32(to, value, count);
+    return driver_result(runtime_set(at(to), value, 4, count, queue));
 }
 
 /* Of the two questions that launchers ask: what memory it is, and its address for kernels. */

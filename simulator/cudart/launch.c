@@ -98,7 +98,8 @@ cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache conf
     return runtime_result(cudaSuccess);
 }
 
-static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {
+static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
+                          cudaStream_t queue) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
@@ -123,6 +124,7 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         int count = sim_parameter_count(module, kernel->name);
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
+        sim_queue_select(sim, runtime_queue(sim, queue));
         int status = sim_launch(sim, module, kernel->name, &attributes);
         error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
                 : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
@@ -149,7 +151,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
             attributes.programmatic_dependent = attribute->val.programmaticStreamSerializationAllowed;
         }
     }
-    return launch(function, &attributes, arguments);
+    return launch(function, &attributes, arguments, config->stream);
 }
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
@@ -157,8 +159,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
                                                .block = {block.x, block.y, block.z},
                                                .dynamic_shared_bytes = (unsigned)shared};
-    (void)queue;
-    return launch(function, &attributes, arguments);
+    return launch(function, &attributes, arguments, queue);
 }
 
 /* Everything is resident as far as CTAs poll for each other: a launch is cooperative anyway. */

@@ -18,7 +18,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-cudaError_t cudaFree(void *memory) {
+static cudaError_t free_memory(void *memory, bool wait) {
     if (memory == NULL) {
         return runtime_result(cudaSuccess);
     }
@@ -27,8 +27,16 @@ cudaError_t cudaFree(void *memory) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     int status = sim_free(sim, memory);
+    if (wait) {
+        (void)sim_queues_synchronize(sim);
+    }
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+/* It waits for the device. */
+cudaError_t cudaFree(void *memory) {
+    return free_memory(memory, true);
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
@@ -44,79 +52,101 @@ cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t p
 
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
     (void)queue;
-    return cudaFree(memory);
+    return free_memory(memory, false);
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+static cudaError_t result_of(int status) {
+    return runtime_result(status == SIM_OK          ? cudaSuccess
+                          : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                                    : cudaErrorInvalidValue);
+}
+
+/* `wait`: the host goes on when it is done. */
+static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t queue,
+                        bool wait) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
+    unsigned number = runtime_queue(sim, queue);
+    sim_queue_select(sim, number);
     int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
                  : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
-                                                  : (memmove(to, from, bytes), SIM_OK);
-    sim_synchronize(sim);
+                                                  : sim_copy(sim, to, from, bytes);
+    if (status == SIM_OK && wait) {
+        sim_synchronize(sim);
+        status = sim_queue_synchronize(sim, number);
+    }
+    runtime_report(sim);
     runtime_unlock();
-    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+    return result_of(status);
 }
 
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                         size_t height, enum cudaMemcpyKind kind) {
-    cudaError_t error = cudaSuccess;
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    return copy(to, from, bytes, kind, NULL, true);
+}
+
+static cudaError_t copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                             size_t height, enum cudaMemcpyKind kind, cudaStream_t queue, bool wait) {
+    cudaError_t error = runtime_result(cudaSuccess);
     for (size_t row = 0; row < height && error == cudaSuccess; row++) {
-        error = cudaMemcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
+        error =
+            copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind, queue, wait);
     }
     return error;
 }
 
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind) {
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, NULL, true);
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpy(to, from, bytes, kind);
+    return copy(to, from, bytes, kind, queue, false);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes));
+    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes, NULL));
 }
 
-cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count) {
+cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cudaStream_t queue) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
+    sim_queue_select(sim, runtime_queue(sim, queue));
     int status = count > SIZE_MAX / bytes || (uintptr_t)to % bytes != 0
                      ? SIM_BAD_ARGUMENT
                      : sim_fill(sim, to, (int)value, bytes * count);
     for (size_t i = 0; status == SIM_OK && bytes > 1 && i < count; i++) {
         memcpy((char *)to + i * bytes, &value, bytes); /* little endian */
     }
+    runtime_report(sim);
     runtime_unlock();
-    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
-    cudaError_t error = runtime_result(cudaSuccess);
-    for (size_t row = 0; row < height && error == cudaSuccess; row++) {
-        error = cudaMemset((char *)to + row * pitch, value, width);
-    }
-    return error;
+    return result_of(status);
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t queue) {
-    (void)queue;
-    return cudaMemset2D(to, pitch, value, width, height);
+    cudaError_t error = runtime_result(cudaSuccess);
+    for (size_t row = 0; row < height && error == cudaSuccess; row++) {
+        error = cudaMemsetAsync((char *)to + row * pitch, value, width, queue);
+    }
+    return error;
+}
+
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
+    return cudaMemset2DAsync(to, pitch, value, width, height, NULL);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t queue) {
-    (void)queue;
-    return cudaMemset(to, value, bytes);
+    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes, queue));
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, queue, false);
 }
 
 /* One device: its peer is itself. */
@@ -127,8 +157,9 @@ cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_d
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                 cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpyPeer(to, to_device, from, from_device, bytes);
+    return to_device != 0 || from_device != 0
+               ? runtime_result(cudaErrorInvalidDevice)
+               : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue);
 }
 
 cudaError_t cudaMallocPitch(void **memory, size_t *pitch, size_t width, size_t height) {
@@ -168,13 +199,12 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags) 
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address) {
-    char byte;
     struct sim *sim = runtime_lock();
     memset(attributes, 0, sizeof *attributes);
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    bool known = address != NULL && sim_read(sim, &byte, address, 1) == SIM_OK;
+    bool known = sim_has(sim, address, 1);
     runtime_unlock();
     attributes->type = known ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     attributes->device = known ? 0 : -2; /* cudaInvalidDeviceId */

@@ -1,6 +1,7 @@
-/* Queues and events.  Every launch has run when its call returns, so that all queues are one and nothing is
- * waited for.  With NVFP4_SIMULATE_TIME events tell simulated time.  Without it time is nominal: a nanosecond
- * for each warp instruction executed in between, the same in every run; it says nothing of a chip's speed. */
+/* Queues and events.  Every launch has run when its call returns, so that nothing is waited for; which queue
+ * has what is for the checks of order between launches.  With NVFP4_SIMULATE_TIME events tell simulated time.
+ * Without it time is nominal: a nanosecond for each warp instruction executed in between, the same in every
+ * run; it says nothing of a chip's speed. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
@@ -8,28 +9,51 @@
 
 struct CUevent_st {
     bool recorded;
-    double ns; /* before it */
+    double ns;               /* before it */
+    struct sim_event *order; /* what it comes after */
 };
 
 struct CUstream_st {
-    int unused;
+    unsigned number;
 };
 
-/* Everything has run; with simulated time the host now comes after it. */
-cudaError_t runtime_wait(void) {
+unsigned runtime_queue(struct sim *sim, cudaStream_t queue) {
+    static unsigned of_thread; /* cudaStreamPerThread: one for all threads */
+    if (queue == NULL || queue == cudaStreamLegacy) {
+        return 0;
+    }
+    if (queue == cudaStreamPerThread) {
+        of_thread = of_thread == 0 ? sim_queue_create(sim, 1) : of_thread;
+        return of_thread;
+    }
+    return queue->number;
+}
+
+cudaError_t runtime_synchronize(cudaStream_t queue, bool all) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     sim_synchronize(sim);
+    int status = all ? sim_queues_synchronize(sim) : sim_queue_synchronize(sim, runtime_queue(sim, queue));
     runtime_unlock();
-    return runtime_result(cudaSuccess);
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, int priority) {
-    (void)flags;
     (void)priority;
-    *queue = malloc(sizeof **queue);
+    struct sim *sim = runtime_lock();
+    *queue = sim == NULL ? NULL : malloc(sizeof **queue);
+    if (*queue != NULL) {
+        (*queue)->number = sim_queue_create(sim, flags != cudaStreamNonBlocking);
+        if ((*queue)->number == 0) {
+            free(*queue);
+            *queue = NULL;
+        }
+    }
+    if (sim != NULL) {
+        runtime_unlock();
+    }
     return runtime_result(*queue == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
@@ -42,25 +66,34 @@ cudaError_t cudaStreamCreate(cudaStream_t *queue) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+    struct sim *sim = runtime_lock();
+    if (sim != NULL) {
+        sim_queue_destroy(sim, queue->number);
+        runtime_unlock();
+    }
     free(queue);
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
-    (void)queue;
-    return runtime_wait();
+    return runtime_synchronize(queue, false);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
-    (void)queue;
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(queue, false); /* it says that all is done */
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
-    (void)queue;
-    (void)event;
     (void)flags;
-    return runtime_result(cudaSuccess);
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = event == NULL || event->order == NULL
+                     ? SIM_OK
+                     : sim_queue_wait(sim, runtime_queue(sim, queue), event->order);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
@@ -74,12 +107,14 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (event != NULL) {
+        sim_event_free(event->order);
+    }
     free(event);
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
-    (void)queue;
     if (event == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
@@ -90,8 +125,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
     event->recorded = true;
     struct sim_time time;
     event->ns = sim_time(sim, &time) ? time.us * 1e3 : (double)sim_counters(sim)->instructions;
+    sim_event_free(event->order);
+    event->order = sim_event_record(sim, runtime_queue(sim, queue));
     runtime_unlock();
-    return runtime_result(cudaSuccess);
+    return runtime_result(event->order == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsigned flags) {
@@ -100,7 +137,17 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsi
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event == NULL ? runtime_result(cudaErrorInvalidResourceHandle) : runtime_wait();
+    if (event == NULL) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    struct sim *sim = runtime_lock();
+    int status = sim == NULL ? SIM_NO_MEMORY : SIM_OK;
+    if (sim != NULL) {
+        sim_synchronize(sim);
+        status = event->order == NULL ? SIM_OK : sim_event_synchronize(sim, event->order);
+        runtime_unlock();
+    }
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

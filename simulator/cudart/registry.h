@@ -41,19 +41,22 @@ int runtime_major(void);
 void runtime_default_major(int major);
 int runtime_sms(void);
 size_t runtime_memory_bytes(void);
+/* The simulator's number of a queue, for the launch or copy that follows; the lock is held. */
+unsigned runtime_queue(struct sim *sim, cudaStream_t queue);
+/* The host waits for a queue, or with `all` for every one. */
+cudaError_t runtime_synchronize(cudaStream_t queue, bool all);
 /* Prints findings that are new.  An error of a launch that ran makes this and every later call fail. */
 void runtime_report(struct sim *sim);
 /* cudaErrorLaunchFailure once a launch that ran had an error, which no call takes away, else cudaSuccess.
  * NVFP4_SIMULATE_GO_ON=1: always cudaSuccess. */
 cudaError_t runtime_sticky(void);
 /* `count` values of 1, 2 or 4 bytes. */
-cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count);
+cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cudaStream_t queue);
 /* Says on stderr what is not modelled; cudaErrorNotSupported. */
 cudaError_t runtime_unmodelled(const char *what);
 /* Keeps an error for cudaGetLastError, and gives it back; the error of a launch goes before any other, of calls
  * that only ask as well (CUDA runtime API: "may also return error codes from previous, asynchronous launches").
  */
 cudaError_t runtime_result(cudaError_t error);
-cudaError_t runtime_wait(void);
 
 #endif

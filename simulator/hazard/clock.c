@@ -75,6 +75,7 @@ void clocks_reset(struct cluster *cluster) {
     cluster->nclock_indices = 0;
     (void)take_indices(cluster, 2 * cluster->nctas * cluster->launch->warps); /* warps, single lanes of them */
     cluster->dependency_index = take_indices(cluster, 1);
+    cluster->flag_index = take_indices(cluster, 1);
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
@@ -206,6 +207,7 @@ void warp_tick(struct warp *warp) {
 void warp_synced(struct run *run) {
     if (run->launch->checks) {
         run->warp->synced_time = run->warp->clock->acquired[run->warp->number];
+        run->warp->unwaited = 0;
         warp_tick(run->warp);
     }
 }
@@ -229,6 +231,9 @@ void clock_forget_own(const struct run *run, struct clockv *clock) {
 
 void clock_observe(struct run *run, const struct clockv *released) {
     clock_join(run->cluster, run->warp->clock, released);
+    if (released->acquired[run->cluster->dependency_index] != 0) {
+        run->warp->unwaited &= ~run->mask;
+    }
 }
 
 void clock_fence_inits(struct run *run) {

@@ -226,7 +226,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = 0;
+    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = warp->unwaited = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
@@ -251,6 +251,8 @@ static void start_cta(struct cta *cta) {
     cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
     cta->live_threads = cta->nthreads;
     cta->triggered = 0;
+    cta->start_of_next = START_AT_END;
+    cta->waited = false;
     memset(cta->registers, 0, sizeof cta->registers);
     memset(cta->shared, TRAP_PATTERN, cta->shared_bytes);
     memset(cta->bars, 0, sizeof cta->bars);

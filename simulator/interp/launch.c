@@ -7,6 +7,7 @@
 
 #include "async/async.h"
 #include "clock/timing.h"
+#include "hazard/order.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -206,16 +207,6 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
     }
 }
 
-/* What earlier launches have written matters to a launch that may overlap them, and to no other. */
-static void age_writes(struct sim *sim, bool dependent) {
-    for (size_t i = 0; i < sim->nallocations; i++) {
-        struct allocation *allocation = &sim->allocations[i];
-        for (uint64_t j = 0; allocation->written != NULL && j <= allocation->bytes >> 7; j++) {
-            allocation->written[j] = dependent && allocation->written[j] != 0;
-        }
-    }
-}
-
 /* Starts the next cluster of the grid; false where there is none. */
 static bool start_next(struct worker *worker) {
     struct launch *launch = worker->launch;
@@ -331,6 +322,22 @@ static int run_workers(struct sim *sim, struct launch *launch) {
                                       : SIM_OK;
 }
 
+/* In these modes stores of a launch are as late as its successors have to allow. */
+static bool delays_stores(const struct sim *sim) {
+    return sim->options.mode != SIM_EAGER && (sim->options.mode != SIM_RANDOM || sim->options.seed % 2 != 0);
+}
+
+static int run_in_order(struct sim *sim, struct launch *launch) {
+    if (!order_begin(sim->order, &launch->order, launch->kernel->name, launch->module, launch->dependent,
+                     launch->checks && delays_stores(sim))) {
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    int status = run_workers(sim, launch);
+    bool ended = order_end(sim->order, &launch->order);
+    return ended || status == SIM_NO_MEMORY ? status
+                                            : refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+}
+
 int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                const struct sim_launch_attributes *attributes) {
     struct launch launch = {.sim = sim,
@@ -354,8 +361,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         if (launch.timing != NULL) {
             timing_classify(module->ptx);
         }
-        age_writes(sim, launch.dependent);
-        status = run_workers(sim, &launch);
+        status = run_in_order(sim, &launch);
     }
     free(launch.reg_base);
     free(launch.pred_base);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clock/timing.h"
+#include "hazard/global.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
@@ -24,6 +25,11 @@ struct sim *sim_create(const struct sim_options *options) {
     }
     if (sim->options.sms == 0) {
         sim->options.sms = 132;
+    }
+    sim->order = order_make();
+    if (sim->order == NULL) {
+        free(sim);
+        return NULL;
     }
     (void)pthread_mutex_init(&sim->lock, NULL);
     if (sim->options.chip != NULL) {
@@ -46,10 +52,11 @@ void sim_destroy(struct sim *sim) {
             free((void *)(uintptr_t)sim->allocations[i].base);
         }
         free(sim->allocations[i].name);
-        free(sim->allocations[i].written);
+        lines_free(sim->allocations[i].lines);
     }
     free(sim->allocations);
     timing_free(sim->timing);
+    order_free(sim->order);
     sim_clear_findings(sim);
     free(sim->findings);
     (void)pthread_mutex_destroy(&sim->lock);
@@ -123,10 +130,10 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
                               .bytes = bytes,
                               .name = strdup(name),
                               .owned = owned,
-                              .written = calloc(1, (bytes >> 7) + 1)};
-    if (made.name == NULL || made.written == NULL) {
+                              .lines = sim->options.no_checks ? NULL : lines_make(bytes)};
+    if (made.name == NULL || (made.lines == NULL && !sim->options.no_checks)) {
         free(made.name);
-        free(made.written);
+        lines_free(made.lines);
         return no_memory(sim);
     }
     memmove(&sim->allocations[at + 1], &sim->allocations[at],
@@ -161,7 +168,7 @@ static int remove_allocation(struct sim *sim, void *address) {
                 free(address);
             }
             free(allocation->name);
-            free(allocation->written);
+            lines_free(allocation->lines);
             sim->nallocations--;
             memmove(allocation, allocation + 1, (sim->nallocations - i) * sizeof *allocation);
             return SIM_OK;
@@ -180,40 +187,6 @@ int sim_register(struct sim *sim, void *address, size_t bytes, const char *name)
 
 int sim_unregister(struct sim *sim, void *address) {
     return remove_allocation(sim, address);
-}
-
-static int check_range(struct sim *sim, const void *address, size_t bytes) {
-    struct worker worker = {.launch = NULL};
-    return find_range(sim, &worker, (uintptr_t)address, bytes)
-               ? SIM_OK
-               : fail(sim, SIM_BAD_ARGUMENT, "the range lies outside of every allocation");
-}
-
-int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = check_range(sim, to, bytes);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = check_range(sim, from, bytes);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_fill(struct sim *sim, void *to, int value, size_t bytes) {
-    int status = check_range(sim, to, bytes);
-    if (status == SIM_OK) {
-        memset(to, value, bytes);
-        if (sim->timing != NULL) {
-            time_filled(sim->timing, (uintptr_t)to, bytes);
-        }
-    }
-    return status;
 }
 
 /* ---- modules ---- */

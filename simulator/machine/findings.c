@@ -39,6 +39,7 @@ static void free_texts(struct sim_finding *finding) {
     free((void *)(uintptr_t)finding->kernel);
     free((void *)(uintptr_t)finding->source);
     free((void *)(uintptr_t)finding->other_source);
+    free((void *)(uintptr_t)finding->other_kernel);
 }
 
 /* An error is one whatever else was not modelled. */
@@ -90,8 +91,10 @@ static bool drop_lesser(struct sim *sim, enum sim_verdict verdict) {
 
 /* False where there is no memory for it. */
 static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-                int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+                int warp, int lane, const struct insn *insn, const struct other_access *against,
+                const char *message) {
     struct sim *sim = launch->sim;
+    const struct insn *other = against->insn;
     struct finding_entry *known = find_entry(sim, kind, insn, other, launch->name);
     sim->times[verdict]++;
     sim->run_failed |= verdict >= SIM_ERROR && strcmp(kind, refused) != 0;
@@ -115,11 +118,14 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
                                               .ptx_line = insn == NULL ? 0 : insn->line,
                                               .source = source_of(launch->module, insn),
                                               .other_ptx_line = other == NULL ? 0 : other->line,
-                                              .other_source = source_of(launch->module, other),
-                                              .times = 1}};
+                                              .other_source = source_of(against->module, other),
+                                              .times = 1,
+                                              .launch = launch->order.number,
+                                              .other_launch = against->launch,
+                                              .other_kernel = strdup(against->kernel)}};
     struct sim_finding *finding = &entry.finding;
     if (finding->message == NULL || finding->kernel == NULL || finding->source == NULL ||
-        finding->other_source == NULL || !grow_list(sim)) {
+        finding->other_source == NULL || finding->other_kernel == NULL || !grow_list(sim)) {
         free_texts(finding);
         sim->unlisted++;
         return false;
@@ -131,8 +137,9 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
     return true;
 }
 
-void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                       int warp, int lane, const struct insn *insn, const struct other_access *other,
+                       const char *message) {
     struct sim *sim = launch->sim;
     (void)pthread_mutex_lock(&sim->lock);
     bool listed = add(launch, verdict, kind, cta, warp, lane, insn, other, message);
@@ -140,6 +147,12 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
     if (!listed) {
         launch_no_memory(launch);
     }
+}
+
+void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+    struct other_access same = {.module = launch->module, .kernel = "", .insn = other};
+    sim_note_launches(launch, verdict, kind, cta, warp, lane, insn, &same, message);
 }
 
 void sim_refuse(struct sim *sim, const char *kernel, const char *why) {

@@ -109,6 +109,7 @@ struct warp {
     uint32_t cluster_seen;     /* its generation before that */
     uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
     struct warp_time *time;    /* clock/; NULL: no time is simulated */
+    uint32_t unwaited;         /* lanes for which a sibling has executed griddepcontrol.wait */
 };
 
 struct named_barrier {
@@ -116,6 +117,13 @@ struct named_barrier {
     struct clockv *gathered, *released;
     bool all, any, result_all, result_any; /* bar.red */
     uint32_t count, result_count;
+};
+
+/* What lets the next launch start, as far as a CTA is concerned (PTX ISA, griddepcontrol). */
+enum start_of_next {
+    START_AT_END, /* no thread has said griddepcontrol.launch_dependents */
+    START_WAITED, /* all that said so had waited for the previous launch */
+    START_EARLY,
 };
 
 struct cta {
@@ -136,6 +144,8 @@ struct cta {
     /* clock/: its SM, when it let dependent launches start (0: not yet), whether its end was seen. */
     uint32_t sm;
     uint64_t triggered;
+    enum start_of_next start_of_next;
+    bool waited; /* griddepcontrol.wait, in any thread */
 };
 
 struct cluster {
@@ -154,10 +164,10 @@ struct cluster {
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
-    uint32_t events;                                 /* grows with everything that may end a wait */
-    uint32_t nclock_indices, clock_capacity;         /* of vector clocks */
-    uint32_t most_clock_indices;                     /* of any cluster so far that was in this place */
-    uint32_t dependency_index;                       /* of griddepcontrol.wait */
+    uint32_t events;                         /* grows with everything that may end a wait */
+    uint32_t nclock_indices, clock_capacity; /* of vector clocks */
+    uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
+    uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
@@ -200,7 +210,28 @@ struct allocation {
     uint64_t base, bytes;
     char *name;
     bool owned;
-    uint8_t *written; /* a byte for 128: by this launch and those it may overlap (dependent launch) */
+    struct lines *lines; /* who has used it: hazard/global.h; NULL without checks */
+};
+
+/* A set of launches: those before floor, and those whose bits are set; bit i of word j is 64 (first + j) + i.
+ */
+struct known {
+    uint32_t floor, first, words;
+    uint64_t *bits;
+};
+
+/* What a launch knows to be complete, and what its end will tell (hazard/order.h). */
+struct launch_order {
+    uint32_t number;            /* from 1, in the order of submission */
+    uint32_t previous;          /* the kernel that lets it start, 0: none */
+    struct known start, waited; /* at its start, and after griddepcontrol.wait */
+    atomic_bool any_waited;     /* griddepcontrol.wait, in any thread */
+    atomic_bool start_implies;  /* a CTA let the next launch start after such a wait */
+    atomic_bool lets_start;     /* griddepcontrol.launch_dependents, in any thread */
+    bool dependent;             /* start and waited may differ */
+    bool delays;                /* others see its stores as late as they are allowed to be */
+    bool sees_old;              /* there may be such stores that it does not know */
+    uint32_t settled;           /* launches before it are known to every launch that may come */
 };
 
 struct launch {
@@ -223,7 +254,9 @@ struct launch {
     atomic_bool no_memory; /* why it stopped */
     enum sim_mode mode;
     uint64_t seed;
-    bool checks, dependent, uses_wgmma;
+    bool checks, uses_wgmma;
+    bool dependent; /* asked for: may start before the previous one is complete */
+    struct launch_order order;
     atomic_uint_fast64_t clock;
     struct timing *timing; /* NULL: no time is simulated */
 };
@@ -237,7 +270,8 @@ struct worker {
     struct footprint *footprint; /* NULL: no clock asks */
     struct cluster **resident;   /* running or polling; the first `active`, then some to be used again */
     uint32_t active, made, room;
-    jmp_buf unwind; /* out of whatever it does, where the heap is exhausted */
+    struct image_chunk *images; /* what hazard/delayed.c takes the next image from */
+    jmp_buf unwind;             /* out of whatever it does, where the heap is exhausted */
 };
 
 struct sim {
@@ -254,7 +288,8 @@ struct sim {
     bool run_failed;                    /* a launch that ran had an error or was incomplete */
     pthread_mutex_t lock;
     struct sim_counters counters;
-    struct timing *timing; /* NULL: no time is simulated */
+    struct timing *timing;  /* NULL: no time is simulated */
+    struct timeline *order; /* of launches and copies */
 };
 
 struct sim_module {
@@ -346,6 +381,16 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
     __attribute__((format(printf, 6, 7)));
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
+/* An access of another launch. */
+struct other_access {
+    const struct module *module; /* NULL: a copy */
+    const char *kernel;
+    uint32_t launch;
+    const struct insn *insn;
+};
+void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                       int warp, int lane, const struct insn *insn, const struct other_access *other,
+                       const char *message);
 
 /* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 

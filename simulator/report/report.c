@@ -145,6 +145,9 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         print_string(to, f->source);
         (void)fprintf(to, ", \"other_ptx_line\": %u, \"other_source\": ", f->other_ptx_line);
         print_string(to, f->other_source);
+        (void)fprintf(to, ", \"launch\": %u, \"other_launch\": %u, \"other_kernel\": ", f->launch,
+                      f->other_launch);
+        print_string(to, f->other_kernel);
         (void)fprintf(to, ", \"times\": %llu, \"name\": ", (unsigned long long)f->times);
         print_string(to, short_name(f->kernel, name, sizeof name));
         (void)fputs(", \"advice\": ", to);
@@ -220,6 +223,10 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
     (void)fputc('\n', to);
     if (f->ptx_line != 0) {
         (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "", f->source);
+    }
+    if (f->other_launch != 0) {
+        (void)fprintf(to, "  in launch %u, against launch %u, %s%s\n", f->launch, f->other_launch,
+                      f->other_ptx_line != 0 ? "kernel " : "", short_name(f->other_kernel, name, sizeof name));
     }
     if (f->other_ptx_line != 0) {
         (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,

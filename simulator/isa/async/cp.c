@@ -8,6 +8,7 @@
 
 struct copies {
     uint32_t mask, bytes, group;
+    const struct known *view;
     uint32_t to[LANES], source_bytes[LANES];
     uint64_t from[LANES];
 };
@@ -19,7 +20,7 @@ static void copies_read(struct async_op *op) {
         uint8_t *to = op->data + (uint32_t)lane * copies->bytes;
         memset(to, 0, copies->bytes);
         if (copies->source_bytes[lane] > 0) {
-            memcpy(to, (const void *)(uintptr_t)copies->from[lane], copies->source_bytes[lane]);
+            take_global(op, copies->view, to, copies->from[lane], copies->source_bytes[lane]);
         }
     }
     group_advance(op, GROUP_CP_ASYNC, copies->group, ASYNC_READ);
@@ -66,8 +67,10 @@ static const struct async_kind copies_kind = {"cp.async",    copies_read, copies
                                               copies_poison, NULL,        copies_timed};
 
 static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_t mask) {
-    struct copies copies = {
-        .mask = mask, .bytes = insn->cp_async.bytes, .group = group_current(run->warp, GROUP_CP_ASYNC)};
+    struct copies copies = {.mask = mask,
+                            .bytes = insn->cp_async.bytes,
+                            .group = group_current(run->warp, GROUP_CP_ASYNC),
+                            .view = delayed_view(run)};
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t to = operand_address(run, insn, insn->cp_async.offsets, 0, lane) & ~WINDOW_MASK;

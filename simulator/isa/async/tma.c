@@ -109,7 +109,7 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
     bool multicast = insn->tensor_copy.multicast;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct load load = {.tensor = true};
+        struct load load = {.tensor = true, .view = delayed_view(run)};
         if (!read_box(run, insn, multicast ? 4 : 3, lane, &load.box)) {
             return FAIL;
         }

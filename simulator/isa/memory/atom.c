@@ -140,7 +140,7 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
             return FAIL;
         }
         if ((address & WINDOW_MASK) == 0) {
-            touch_global(run, address, bytes * vec, lane, true);
+            touch_global(run, address, bytes * vec, lane, ACCESS_WRITE | ACCESS_ATOMIC);
         }
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
