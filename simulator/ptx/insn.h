@@ -153,6 +153,7 @@ struct mbarrier_fields {
     bool expects_tx; /* arrive.expect_tx */
     bool by_parity;
     bool relaxed;
+    bool of_cta; /* .cta is written */
 };
 
 /* Instructions with several addresses keep the constants added to them in a list by place in op[]. */

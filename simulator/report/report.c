@@ -3,6 +3,9 @@
 
 #include "advice.h"
 
+/* What no verdict speaks of. */
+static const char not_checked[] = "races on global memory between threads of one launch";
+
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 
 /* Bytes of the UTF-8 character at `text`, 0 where there is none (RFC 3629). */
@@ -159,12 +162,13 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to, "\"%s\": %llu, ", sim_verdict_name((enum sim_verdict)i),
                       (unsigned long long)sim_finding_times(sim, (enum sim_verdict)i));
     }
-    (void)fprintf(to, "\"unlisted\": %llu}}\n", (unsigned long long)sim_findings_unlisted(sim));
+    (void)fprintf(to, "\"unlisted\": %llu}, \"not_checked\": [\"%s\"]}\n",
+                  (unsigned long long)sim_findings_unlisted(sim), not_checked);
 }
 
 void sim_print_summary(const struct sim *sim, FILE *to) {
     const struct sim_counters *c = sim_counters(sim);
-    (void)fprintf(to, "verdict: %s\n", sim_verdict_name(sim_verdict(sim)));
+    (void)fprintf(to, "verdict: %s\n  not checked: %s\n", sim_verdict_name(sim_verdict(sim)), not_checked);
     print_time(sim, to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "  %-24s %15llu\n", fields[i].name, (unsigned long long)field_value(c, i));

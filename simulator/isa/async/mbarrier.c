@@ -68,7 +68,9 @@ static enum next exec_arrive(struct run *run, const struct insn *insn, uint32_t 
         if (insn->mbarrier.operation == M_ARRIVE_DROP && barrier->expected > 0) {
             barrier->expected--;
         }
-        mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed);
+        /* PTX ISA, memory consistency model: what is released to a scope is for the threads in it */
+        bool in_scope = !insn->mbarrier.of_cta || barrier->cta == run->cta;
+        mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed && in_scope);
         if (insn->mbarrier.has_destination && !insn->op[0].sink) {
             ((uint64_t *)row(run, insn->op[0]))[lane] = state;
         }
@@ -199,7 +201,7 @@ void decode_mbarrier(struct decoder *d) {
     insn->mbarrier.relaxed = mod(d, "relaxed");
     (void)mod(d, "acquire");
     (void)mod(d, "release");
-    (void)mod_of(d, scopes);
+    insn->mbarrier.of_cta = mod_of(d, scopes) == 0; /* by default the scope is that of the barrier's space */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
         decode_fail(d, "only with type .b64");

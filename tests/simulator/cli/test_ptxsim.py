@@ -52,7 +52,7 @@ def test_the_exit_status_is_the_verdict(file, verdict):
     path = file(body(statement, registers=".shared .align 8 .b8 cell[4200];"))
     plain = ptxsim(path, "--block", 1, "--", "u64:0")
     assert plain.returncode == status, plain.stderr
-    assert f"verdict: {verdict}\n" in plain.stdout
+    assert f"verdict: {verdict}\n  not checked: races on global memory between" in plain.stdout
     if kind:
         assert plain.stdout.startswith(f"{verdict}: {kind}: ")
         assert "  kernel k, CTA 0,0,0, warp 0" in plain.stdout

@@ -53,7 +53,8 @@ def everything_counted(tmp_path) -> Sim:
 def test_every_counter_is_in_the_report_by_its_name(tmp_path):
     sim = everything_counted(tmp_path)
     report = json.loads(sim.report(tmp_path / "report.json"))
-    assert list(report) == ["verdict", "counters", "findings", "found"]
+    assert list(report) == ["verdict", "counters", "findings", "found", "not_checked"]
+    assert report["not_checked"] == ["races on global memory between threads of one launch"]
     renamed = {"by_class": "instructions_by_class", "by_warp": "instructions_by_warp"}
     names = members("sim_counters")
     assert [name for name, _ in Counters._fields_] == names
