@@ -144,6 +144,19 @@ def test_a_wrong_output_is_refused_untouched(data):
             dual_gemm(*map(mode.from_tensor, tensors), out=mode.from_tensor(out))
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_joint_weights_are_taken_by_slices(blocked):
+    rows = 128  # of gate and of up
+    data = generate_input(8, 2 * rows, 128, 1, 5, full=True, device="cpu")
+    a, w13, _, sfa, scales, _ = operands(data, blocked, 2)
+    gate, up = (slice(None, rows), slice(rows, None))
+    parts = [scales[:, :, :1], scales[:, :, 1:]] if blocked else [scales[gate], scales[up]]
+    got = dual_gemm(a, w13[gate], w13[up], sfa, *parts)
+    by_rows = (data[3], data[4][gate], data[4][up])
+    wanted = dual_gemm(a, w13[gate].clone(), w13[up].clone(), *(scale[..., 0].contiguous() for scale in by_rows))
+    assert torch.equal(got.nan_to_num(-1), wanted.nan_to_num(-1))
+
+
 def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
     asked, calls = [], []
     shim = submission.submission
