@@ -4,6 +4,9 @@
 SHELL := /bin/sh
 
 BUILD   ?= build
+ifneq ($(words $(BUILD)),1)
+$(error BUILD is '$(BUILD)': expected a folder without a space in its name, which make cannot take)
+endif
 LIBRARY := $(BUILD)/libcustom_kernel.so
 # CUSTOM_KERNEL_VERSION of the header, as 1.2.3; the library's name at run time has the major number.
 VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(..\)u/0x\1 0x\2 0x\3/p' submission/custom_kernel.h \
