@@ -128,6 +128,9 @@ SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char 
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
 SIM_API int sim_free(struct sim *sim, void *address);
+/* In the selected queue: memory freed in it may be given again to what follows there. */
+SIM_API void *sim_alloc_in_queue(struct sim *sim, size_t bytes, const char *name);
+SIM_API int sim_free_in_queue(struct sim *sim, void *address);
 SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
 SIM_API int sim_unregister(struct sim *sim, void *address);
 SIM_API bool sim_has(const struct sim *sim, const void *address, size_t bytes); /* all in one allocation */

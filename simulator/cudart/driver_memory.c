@@ -14,8 +14,7 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream queue) {
-    (void)queue;
-    return cuMemAlloc(address, bytes);
+    return driver_result(cudaMallocAsync((void **)(void *)address, bytes, queue));
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
@@ -37,8 +36,7 @@ CUresult cuMemFree(CUdeviceptr address) {
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream queue) {
-    (void)queue;
-    return cuMemFree(address);
+    return driver_result(cudaFreeAsync(at(address), queue));
 }
 
 CUresult cuMemFreeHost(void *memory) {

@@ -18,7 +18,8 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-static cudaError_t free_memory(void *memory, bool wait) {
+/* It waits for the device. */
+cudaError_t cudaFree(void *memory) {
     if (memory == NULL) {
         return runtime_result(cudaSuccess);
     }
@@ -27,32 +28,40 @@ static cudaError_t free_memory(void *memory, bool wait) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     int status = sim_free(sim, memory);
-    if (wait) {
-        (void)sim_queues_synchronize(sim);
-    }
+    (void)sim_queues_synchronize(sim);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-/* It waits for the device. */
-cudaError_t cudaFree(void *memory) {
-    return free_memory(memory, true);
-}
-
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
-    (void)queue;
-    return cudaMalloc(memory, bytes);
+    struct sim *sim = runtime_lock();
+    *memory = NULL;
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    sim_queue_select(sim, runtime_queue(sim, queue));
+    *memory = sim_alloc_in_queue(sim, bytes, "cudaMallocAsync");
+    runtime_unlock();
+    return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t queue) {
     (void)pool;
-    (void)queue;
-    return cudaMalloc(memory, bytes);
+    return cudaMallocAsync(memory, bytes, queue);
 }
 
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
-    (void)queue;
-    return free_memory(memory, false);
+    if (memory == NULL) {
+        return runtime_result(cudaSuccess);
+    }
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    sim_queue_select(sim, runtime_queue(sim, queue));
+    int status = sim_free_in_queue(sim, memory);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 static cudaError_t result_of(int status) {

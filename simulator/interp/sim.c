@@ -11,6 +11,8 @@
 #include "machine/machine.h"
 
 #define MESSAGE_BYTES 400
+#define TRAP          0xb5 /* what new memory holds */
+#define MOST_FREED    64   /* allocations freed in a queue that are kept */
 
 struct sim *sim_create(const struct sim_options *options) {
     struct sim *sim = calloc(1, sizeof *sim);
@@ -144,7 +146,7 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
 }
 
 void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
-    const size_t alignment = 256, trap = 0xb5;
+    const size_t alignment = 256;
     void *memory = bytes > PTRDIFF_MAX - alignment
                        ? NULL
                        : aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
@@ -152,7 +154,7 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
         (void)no_memory(sim);
         return NULL;
     }
-    memset(memory, (int)trap, bytes);
+    memset(memory, TRAP, bytes);
     if (add_allocation(sim, memory, bytes, name == NULL ? "memory" : name, true) != SIM_OK) {
         free(memory);
         return NULL;
@@ -160,10 +162,10 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
     return memory;
 }
 
-static int remove_allocation(struct sim *sim, void *address) {
+static int remove_allocation(struct sim *sim, void *address, bool is_freed) {
     for (size_t i = 0; i < sim->nallocations; i++) {
         struct allocation *allocation = &sim->allocations[i];
-        if (allocation->base == (uintptr_t)address) {
+        if (allocation->base == (uintptr_t)address && (allocation->freed_bytes > 0) == is_freed) {
             if (allocation->owned) {
                 free(address);
             }
@@ -178,7 +180,40 @@ static int remove_allocation(struct sim *sim, void *address) {
 }
 
 int sim_free(struct sim *sim, void *address) {
-    return remove_allocation(sim, address);
+    return remove_allocation(sim, address, false);
+}
+
+/* As a card's pool does: the next allocation in the queue may get the memory, while kernels before it still
+ * run. Its record stays with it, so that the checks see them. */
+int sim_free_in_queue(struct sim *sim, void *address) {
+    size_t kept = 0, oldest = 0;
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        oldest = allocation->freed_bytes > 0 && kept++ == 0 ? i : oldest;
+        if (allocation->base == (uintptr_t)address && allocation->owned && allocation->bytes > 0) {
+            allocation->freed_bytes = allocation->bytes;
+            allocation->freed_in = order_selected(sim->order);
+            allocation->bytes = 0;
+            address = NULL;
+        }
+    }
+    if (address != NULL) {
+        return fail(sim, SIM_BAD_ARGUMENT, "no allocation starts at this address");
+    }
+    return kept < MOST_FREED ? SIM_OK
+                             : remove_allocation(sim, (void *)(uintptr_t)sim->allocations[oldest].base, true);
+}
+
+void *sim_alloc_in_queue(struct sim *sim, size_t bytes, const char *name) {
+    for (size_t i = 0; bytes > 0 && i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        if (allocation->freed_bytes == bytes && allocation->freed_in == order_selected(sim->order)) {
+            allocation->bytes = bytes;
+            allocation->freed_bytes = 0;
+            return memset((void *)(uintptr_t)allocation->base, TRAP, bytes);
+        }
+    }
+    return sim_alloc(sim, bytes, name);
 }
 
 int sim_register(struct sim *sim, void *address, size_t bytes, const char *name) {
@@ -186,7 +221,7 @@ int sim_register(struct sim *sim, void *address, size_t bytes, const char *name)
 }
 
 int sim_unregister(struct sim *sim, void *address) {
-    return remove_allocation(sim, address);
+    return remove_allocation(sim, address, false);
 }
 
 /* ---- modules ---- */
@@ -210,7 +245,7 @@ struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
     if (!known ||
         add_allocation(sim, m->const_memory, m->const_bytes + 1, "module constants", false) != SIM_OK) {
         if (known) {
-            (void)remove_allocation(sim, m->global_memory);
+            (void)remove_allocation(sim, m->global_memory, false);
         }
         ptx_free(m);
         free(module);

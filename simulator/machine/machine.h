@@ -211,6 +211,9 @@ struct allocation {
     char *name;
     bool owned;
     struct lines *lines; /* who has used it: hazard/global.h; NULL without checks */
+    /* Freed in a queue, kept for an allocation of as much there; then `bytes` is 0. */
+    uint64_t freed_bytes;
+    uint32_t freed_in;
 };
 
 /* A set of launches: those before floor, and those whose bits are set; bit i of word j is 64 (first + j) + i.
