@@ -149,6 +149,10 @@ AREAS: dict[str, Area] = {
         ("scripts/history/*.py", "scripts/evidence/readme.py"),
         ("test_readme.py", "test_history_plots.py", "test_history.py"),
     ),
+    "third-party": Area(
+        ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),
+        ("test_third_party.py",),
+    ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
         ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py", "test_forked.py"),
