@@ -189,6 +189,11 @@ static void fill_specials(struct warp *warp, const struct function *function) {
     uint8_t *base = warp->regs + launch->reg_base[function->index];
     for (uint32_t i = 0; i < function->nspecials; i++) {
         const struct special *special = &function->specials[i];
+        if (special->width == SPECIAL_PREDICATE) {
+            uint32_t lanes = special_lane(warp, special->kind, 0) != 0 ? ALL_LANES : 0;
+            memcpy(warp->preds + launch->pred_base[function->index] + special->off, &lanes, sizeof lanes);
+            continue;
+        }
         for (uint32_t lane = 0; lane < LANES; lane++) {
             uint64_t value;
             if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
@@ -200,7 +205,8 @@ static void fill_specials(struct warp *warp, const struct function *function) {
             } else {
                 value = special_lane(warp, special->kind, lane);
             }
-            memcpy(base + special->off + lane * (special->wide ? 8 : 4), &value, special->wide ? 8 : 4);
+            size_t bytes = special->width == SPECIAL_64 ? 8 : 4;
+            memcpy(base + special->off + lane * bytes, &value, bytes);
         }
     }
 }

@@ -97,7 +97,7 @@ struct source_file {
 struct special {
     uint32_t kind; /* enum special_kind */
     uint32_t off;
-    uint32_t wide;
+    uint32_t width; /* enum special_width */
     int64_t value;
     const struct variable *variable; /* SR_SHARED_SYMBOL: whose address; else NULL */
 };
@@ -187,7 +187,11 @@ struct module {
     uint8_t *const_memory;
 };
 
+/* How wide a special register's row is. */
+enum special_width { SPECIAL_32, SPECIAL_64, SPECIAL_PREDICATE };
+
 enum special_kind {
+    SR_ZERO,
     SR_TID_X,
     SR_TID_Y,
     SR_TID_Z,

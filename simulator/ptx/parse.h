@@ -130,6 +130,9 @@ void parse_advance(struct parser *parser);
 bool parse_accept(struct parser *parser, const char *text);
 void parse_expect(struct parser *parser, const char *text);
 uint64_t parse_integer(struct parser *parser);             /* with sign */
+uint64_t parse_constant(struct parser *parser);            /* an expression of numbers */
+uint64_t parse_addend(struct parser *parser);              /* what + and - add to a name or a register */
+bool parse_starts_constant(const struct parser *parser);   /* of a token (: it opens no list of operands */
 unsigned parse_type_name(const char *text, size_t length); /* T_NONE if it is none */
 
 uint32_t register_bytes(unsigned type); /* what it takes of the register file */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 
 import numpy as np
@@ -27,10 +28,24 @@ NUMBERS = {
     "-1": 2**64 - 1,
     "-0x10": 2**64 - 16,
     "0xFFFFFFFFFFFFFFFF": 2**64 - 1,
+    # Expressions: C's operators, in C's order, of .s64.
+    "((128 >> 4) << 16)": 8 << 16,
+    "1+2*3": 7,
+    "(1+2)*3": 9,
+    "10-4-3": 3,
+    "7*-3": 2**64 - 21,
+    "-7/2": 2**64 - 3,
+    "-16>>2": 2**64 - 4,
+    "1|6&~2^8": 1 | ((6 & ~2) ^ 8),
+    "1<<2+1": 8,
+    "-(2+3)": 2**64 - 5,
+    "~0": 2**64 - 1,
+    "0x8000000000000000/-1": 2**63,
+    "100/10/5": 2,
 }
 
 
-def test_integers_as_they_may_be_written():
+def test_integers_as_they_may_be_written_and_reckoned():
     lines = [f"mov.u64 %rd2, {text}; st.global.u64 [%rd1+{8 * i}], %rd2;" for i, text in enumerate(NUMBERS)]
     sim = Sim(body("ld.param.u64 %rd1, [p];", *lines))
     out = sim.buffer(np.zeros(len(NUMBERS), np.uint64))
@@ -190,6 +205,55 @@ SHAPES = {
     ".minnctapersm 2": [({"grid": 3}, True)],
     ".maxnreg 64": [({"grid": 3}, True)],
 }
+
+
+def test_an_address_takes_an_expression_and_a_list_in_brackets_stays_a_list():
+    lines = (
+        "ld.param.u64 %rd1, [p];",
+        "mov.u32 %r1, 5; st.global.u32 [%rd1+2*4+4], %r1; mov.u64 %rd3, small+(2-1)*4; ld.global.u32 %r2, [%rd3];",
+        "st.global.u32 [%rd1+ -4+4], %r2;",
+        "{ .param .b32 given; .param .b32 back; st.param.b32 [given], 9; call.uni (back), twice, (given);",
+        "ld.param.b32 %r3, [back]; } st.global.u32 [%rd1+(1<<2)], %r3;",
+    )
+    before = """.global .align 4 .u32 small[2] = {3, 4};
+.func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %a; ld.param.b32 %a, [x]; add.s32 %a, %a, %a;
+st.param.b32 [r], %a; ret; }"""
+    sim = Sim(body(*lines, before=before))
+    out = sim.buffer(np.zeros(4, np.uint32))
+    assert sim.launch("k", out, block=1) == 0, sim.findings
+    assert out.tolist() == [4, 18, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1/0", "a number divided by zero"),
+        ("1<<64", "a number shifted by more than 63 bits"),
+        ("(1+2", "';' where ')' was expected"),
+        ("1<2", "'2' where '<' was expected"),
+        ("4*", "';' where a number was expected"),
+        ("0+" + "(" * 99 + "1" + ")" * 99, "an expression nested too deep"),
+    ],
+)
+def test_an_expression_that_cannot_be_reckoned(text, message):
+    with pytest.raises(PtxError, match=re.escape(message)):
+        Sim(body(f"mov.u64 %rd1, {text};"))
+
+
+VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+def test_the_fourth_of_a_special_vector_is_zero_and_a_cluster_is_a_predicate(ctas):
+    lines = ["ld.param.u64 %rd1, [p];"]
+    for i, name in enumerate(VECTORS):
+        lines.append(f"mov.u32 %r2, %{name}.w; st.global.u32 [%rd1+{4 * i}], %r2;")
+    lines += ["mov.pred %p1, %is_explicit_cluster; selp.u32 %r2, 7, 8, %p1; st.global.u32 [%rd1+32], %r2;"]
+    lines += ["@%p1 st.global.u32 [%rd1+36], 1;"]
+    sim = Sim(body(*lines))
+    out = sim.buffer(np.full(10, 99, np.uint32))
+    assert sim.launch("k", out, grid=ctas, block=1, cluster=ctas if ctas > 1 else 0) == 0, sim.findings
+    assert out.tolist() == [0] * 8 + ([7, 1] if ctas > 1 else [8, 99])
 
 
 @pytest.mark.parametrize("directive", SHAPES)
