@@ -1,33 +1,47 @@
 /* Constant expressions, as PTX has them where a number may stand.
  *
- * All operators of integers but the conditional, the comparisons, the logical ones and the remainder, whose sign is
- * that of a register's name.  Arithmetic is that of .s64.
+ * All operators of integers but the conditional, the comparisons, the logical ones and the remainder, whose
+ * sign is that of a register's name.  PTX's rule of types: .s64, but .u64 where a number has a U or no room in
+ * .s64, what bitwise operators give, and what arithmetic with such a number gives; a shift has its left side's.
  */
 #include "parse.h"
 
 #define MAX_NESTING 60
 
-static uint64_t level(struct parser *parser, int least, int depth);
+struct number {
+    uint64_t bits;
+    bool is_unsigned;
+};
 
-static uint64_t unary(struct parser *parser, int depth) {
+static struct number level(struct parser *parser, int least, int depth);
+
+static struct number literal(struct parser *parser) {
+    struct token token = parser->token;
+    uint64_t bits = parse_integer(parser);
+    char last = token.length > 0 ? token.text[token.length - 1] : '\0';
+    return (struct number){bits, last == 'U' || last == 'u' || bits > INT64_MAX};
+}
+
+static struct number unary(struct parser *parser, int depth) {
     if (depth > MAX_NESTING) {
         parse_fail(parser, parser->token.line, "an expression nested too deep");
     }
     if (parse_accept(parser, "-")) {
-        return 0 - unary(parser, depth + 1);
+        struct number number = unary(parser, depth + 1);
+        return (struct number){0 - number.bits, number.is_unsigned};
     }
     if (parse_accept(parser, "+")) {
         return unary(parser, depth + 1);
     }
     if (parse_accept(parser, "~")) {
-        return ~unary(parser, depth + 1);
+        return (struct number){~unary(parser, depth + 1).bits, true};
     }
     if (parse_accept(parser, "(")) {
-        uint64_t value = level(parser, 0, depth + 1);
+        struct number number = level(parser, 0, depth + 1);
         parse_expect(parser, ")");
-        return value;
+        return number;
     }
-    return parse_integer(parser);
+    return literal(parser);
 }
 
 /* The operator's place among the levels of C, loosest first; -1: none. */
@@ -43,8 +57,10 @@ static int binding(const struct token *token) {
     return -1;
 }
 
-static uint64_t apply(struct parser *parser, uint64_t operator, uint64_t left, uint64_t right) {
+static struct number apply(struct parser *parser, uint64_t operator, struct number a, struct number b) {
     uint32_t line = parser->token.line;
+    uint64_t left = a.bits, right = b.bits;
+    bool mixed = a.is_unsigned || b.is_unsigned;
     if ((operator == '<' || operator == '>') && right > 63) {
         parse_fail(parser, line, "a number shifted by more than 63 bits");
     }
@@ -53,28 +69,34 @@ static uint64_t apply(struct parser *parser, uint64_t operator, uint64_t left, u
     }
     switch (operator) {
     case '|':
-        return left | right;
+        return (struct number){left | right, mixed};
     case '^':
-        return left ^ right;
+        return (struct number){left ^ right, mixed};
     case '&':
-        return left & right;
+        return (struct number){left & right, mixed};
     case '<':
-        return left << right;
+        return (struct number){left << right, a.is_unsigned};
     case '>':
-        return (uint64_t)((int64_t)left >> right);
+        return (struct number){a.is_unsigned ? left >> right : (uint64_t)((int64_t)left >> right),
+                               a.is_unsigned};
     case '+':
-        return left + right;
+        return (struct number){left + right, mixed};
     case '-':
-        return left - right;
+        return (struct number){left - right, mixed};
     case '*':
-        return left * right;
-    default: /* of the least number by -1: itself */
-        return right == UINT64_MAX ? 0 - left : (uint64_t)((int64_t)left / (int64_t)right);
+        return (struct number){left * right, mixed};
+    default:
+        if (mixed) {
+            return (struct number){left / right, true};
+        }
+        /* By -1 without a division: of the least number it would be a trap. */
+        return (struct number){right == UINT64_MAX ? 0 - left : (uint64_t)((int64_t)left / (int64_t)right),
+                               false};
     }
 }
 
 /* What follows `left` of operators that bind as `least` or tighter. */
-static uint64_t rest(struct parser *parser, uint64_t left, int least, int depth) {
+static struct number rest(struct parser *parser, struct number left, int least, int depth) {
     for (int binds; (binds = binding(&parser->token)) >= least;) {
         uint64_t operator = parser->token.value;
         parse_advance(parser);
@@ -86,16 +108,17 @@ static uint64_t rest(struct parser *parser, uint64_t left, int least, int depth)
     return left;
 }
 
-static uint64_t level(struct parser *parser, int least, int depth) {
+static struct number level(struct parser *parser, int least, int depth) {
     return rest(parser, unary(parser, depth), least, depth);
 }
 
 uint64_t parse_constant(struct parser *parser) {
-    return level(parser, 0, 0);
+    return level(parser, 0, 0).bits;
 }
 
 uint64_t parse_addend(struct parser *parser) {
-    return rest(parser, 0, binding(&(struct token){.kind = TOK_PUNCT, .value = '+'}), 0);
+    return rest(parser, (struct number){0, false}, binding(&(struct token){.kind = TOK_PUNCT, .value = '+'}), 0)
+        .bits;
 }
 
 bool parse_starts_constant(const struct parser *parser) {

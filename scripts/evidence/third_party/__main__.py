@@ -1,6 +1,6 @@
 """Kernels of others on the simulator: builds them from fetched sources, runs them in every mode, checks values.
 
-    ./nvfp4 evidence third_party                           # all that can be fetched here; hours, cached
+    nice ./nvfp4 evidence third_party                      # all that can be fetched here; hours, cached
     ./nvfp4 evidence third_party --project triton          # one project; --only TEXT: kernels whose name has it
     ./nvfp4 evidence third_party --checkout NVIDIA/cutlass=FOLDER    # a checkout at hand in the place of a fetch
     ./nvfp4 evidence third_party --render      # only the table, from the JSON; --check: hold it to its rules

@@ -10,7 +10,6 @@ from pathlib import Path
 from scripts.common.toolchain import built, nvcc
 
 COMPILE_LIMIT = 1800  # seconds; CUTLASS takes minutes
-LATE_ENOUGH = 15  # nice: a compiler of minutes gives way to everything else
 
 
 class NotBuilt(Exception):
@@ -43,7 +42,7 @@ def compile_object(
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.o")
-        run_quietly(["nice", "-n", str(LATE_ENOUGH), *command, "-c", "-o", str(partial), str(source)])
+        run_quietly([*command, "-c", "-o", str(partial), str(source)])
         partial.rename(target)
     return target
 

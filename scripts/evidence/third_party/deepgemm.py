@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from scripts.evidence.third_party.compile import compile_object, link
-from scripts.evidence.third_party.libraries import Trial
+from scripts.evidence.third_party.libraries import BF16 as BF16_STEP
+from scripts.evidence.third_party.libraries import Trial, bound_of
 from scripts.evidence.third_party.libraries import run as run_library
 from scripts.evidence.third_party.operands import e2m1, e4m3, powers_of_two
 from scripts.evidence.third_party.outcome import Case, in_a_child
@@ -107,8 +108,8 @@ def _packed(scales: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.ascontiguousarray(scales).view(np.uint32).T)
 
 
-def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, float, str]:
-    """Buffers a, b, scales of a, scales of b, result; what the result should be; its rounding; its type."""
+def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, str]:
+    """Buffers a, b, scales of a, scales of b, result; what the result should be; how far off it may be; its type."""
     m, n, k = kernel.shape
     out = np.zeros(m * n, np.uint16)
     none = np.zeros(4, np.uint8)
@@ -116,7 +117,12 @@ def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, float, str]
         a, b = (torch.randn(r, k, generator=torch.Generator().manual_seed(r)).bfloat16() for r in (m, n + 1))
         b = b[:n].contiguous()
         want = (a.double() @ b.double().T).numpy()
-        return [a.view(torch.int16).numpy(), b.view(torch.int16).numpy(), none, none, out], want, 2.0**-8, "bfloat16"
+        return (
+            [a.view(torch.int16).numpy(), b.view(torch.int16).numpy(), none, none, out],
+            want,
+            bound_of(want, BF16_STEP, k),
+            "bfloat16",
+        )
     a, x = e4m3(m, k, 1)
     b, y = (e2m1 if kernel.data == "mxfp4" else e4m3)(n, k, 2)
     if kernel.data == "fp8":
@@ -124,11 +130,12 @@ def inputs_of(kernel: Kernel) -> tuple[list[np.ndarray], np.ndarray, float, str]
         rows, blocks = (generator.uniform(0.5, 2, s).astype(np.float32) for s in ((m, k // 128), (n // 128, k // 128)))
         x = x * rows.astype(np.float64).repeat(128, 1)
         y = y * blocks.astype(np.float64).repeat(128, 0).repeat(128, 1)
-        # Hopper keeps 13 bits below the largest of the products that it sums: more than bf16's rounding near zero.
-        return [a, b, np.ascontiguousarray(rows.T), blocks, out], x @ y.T, 2.0**-8, "bfloat16"
+        # Hopper's sums keep 13 bits below the largest product.
+        bound = bound_of(x @ y.T, BF16_STEP, k) + np.abs(x) @ np.abs(y).T * 2.0**-11
+        return [a, b, np.ascontiguousarray(rows.T), blocks, out], x @ y.T, bound, "bfloat16"
     (sa, fa), (sb, fb) = (powers_of_two(r, k // GROUP, seed) for r, seed in ((m, 3), (n, 4)))
     want = (x * fa.repeat(GROUP, 1)) @ (y * fb.repeat(GROUP, 1)).T
-    return [a, b, _packed(sa), _packed(sb), out], want, 2.0**-8, "bfloat16"
+    return [a, b, _packed(sa), _packed(sb), out], want, bound_of(want, BF16_STEP, k), "bfloat16"
 
 
 def cases() -> Iterator[Case]:

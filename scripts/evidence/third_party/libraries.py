@@ -33,6 +33,8 @@ REPOSITORIES = {
     "NVFP4_Kernels": "NaregAmirianMegan/NVFP4_Kernels",
     "nvfp4_gemm": "jIab-b/nvfp4_gemm",
 }
+# Half a unit of the last place, at most.
+BF16, FP16 = 2.0**-8, 2.0**-10
 CHIPS = {"90a": "h200", "100a": "b200"}
 
 
@@ -165,8 +167,13 @@ def build(trial: Trial, checkout: Path, cache: Path, commit: str) -> Path:
     return link([made], cache / "libraries" / f"{trial.label}.so", shared=True)
 
 
-def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, float, str]:
-    """Buffers (the result last), what the result should be, the rounding that its type allows, and its type."""
+def bound_of(want: np.ndarray, step: float, k: int) -> np.ndarray:
+    """Half a unit of the result's type, and what fp32 sums of k products may lose."""
+    return np.abs(want) * step + 1e-4 * max(1.0, float(np.sqrt(k)))
+
+
+def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, str]:
+    """Buffers (the result last), what the result should be, how far off it may be, and its type."""
     m, n, k = trial.shape
     generator = torch.Generator().manual_seed(3)
     if trial.data.startswith("bf16"):
@@ -174,16 +181,20 @@ def inputs_of(trial: Trial) -> tuple[list[np.ndarray], np.ndarray, float, str]:
         want = a.double() @ b.double().T
         want = want.T if trial.data == "bf16t" else want
         buffers = [x.view(torch.int16).numpy() for x in (a, b)]
-        return [*buffers, np.zeros(m * n, np.int16)], want.numpy(), 2.0**-8, "bfloat16"
+        want = want.numpy()
+        return [*buffers, np.zeros(m * n, np.int16)], want, bound_of(want, BF16, k), "bfloat16"
     data = generate_input(m=m, n=n, k=k, l=1, seed=7, device="cpu")
     flat = [np.frombuffer(bytes(nvfp4.as_bytes(x).permute(2, 0, 1).contiguous().numpy()), np.uint8) for x in data[:3]]
     # As the permuted view lies in memory.
     plain = [nvfp4.as_bytes(x)[:, :, 0].contiguous().numpy().ravel() for x in data[3:5]]
     scales = [nvfp4.as_bytes(x).permute(5, 2, 4, 0, 1, 3).contiguous().numpy().ravel() for x in data[6:9]]
+    out = np.zeros(m * n, np.int16)
     if trial.data == "dual":
-        return [*flat, *scales, np.zeros(m * n, np.int16)], oracle(data)[:, :, 0].double().numpy(), 2.0**-10, "float16"
+        want = oracle(data)[:, :, 0].double().numpy()
+        return [*flat, *scales, out], want, bound_of(want, FP16, k), "float16"
     left, right = (nvfp4.decode(data[i][:, :, 0], data[i + 3][:, :, 0]).double() for i in (0, 1))
-    return [*flat[:2], *plain, *scales[:2], np.zeros(m * n, np.int16)], (left @ right.T).numpy(), 2.0**-10, "float16"
+    want = (left @ right.T).numpy()
+    return [*flat[:2], *plain, *scales[:2], out], want, bound_of(want, FP16, k), "float16"
 
 
 def run(library: Path, trial: Trial, data: tuple, mode: str, **variables: str) -> dict:
@@ -193,14 +204,12 @@ def run(library: Path, trial: Trial, data: tuple, mode: str, **variables: str) -
     os.environ |= {"NVFP4_SIMULATE_MODE": mode, "NVFP4_SIMULATE_JSON": str(report)}
     os.environ |= {"NVFP4_SIMULATE_CHIP": CHIPS[trial.arch]} | variables
     os.environ["NVFP4_SIMULATE_GO_ON"] = "1"  # their host code stops at an error; the values are wanted
-    buffers, want, step, kind = data
+    buffers, want, bound, kind = data
     buffers = [np.ascontiguousarray(buffer).copy() for buffer in buffers]
     pointers = (ctypes.c_void_p * len(buffers))(*(buffer.ctypes.data for buffer in buffers))
     sizes = (ctypes.c_size_t * len(buffers))(*(buffer.nbytes for buffer in buffers))
     opened = ctypes.CDLL(str(library))
     status = opened.trial(pointers, sizes, len(buffers), *trial.shape)
-    # Half a unit of the result's type, and what fp32 accumulation may lose.
-    bound = np.abs(want) * step + 1e-4 * max(1.0, float(np.sqrt(trial.shape[2])))
     row = {"status": status, **compare(values(buffers[-1], kind).reshape(want.shape), want, bound)}
     dlclose(opened._handle)  # the shim writes its report when it goes
     return row | of_report(report, "no kernel ran")

@@ -28,7 +28,7 @@ NUMBERS = {
     "-1": 2**64 - 1,
     "-0x10": 2**64 - 16,
     "0xFFFFFFFFFFFFFFFF": 2**64 - 1,
-    # Expressions: C's operators, in C's order, of .s64.
+    # Expressions: C's operators, in C's order; ptxas gives the same.
     "((128 >> 4) << 16)": 8 << 16,
     "1+2*3": 7,
     "(1+2)*3": 9,
@@ -40,7 +40,13 @@ NUMBERS = {
     "1<<2+1": 8,
     "-(2+3)": 2**64 - 5,
     "~0": 2**64 - 1,
-    "0x8000000000000000/-1": 2**63,
+    "0x8000000000000000/-1": 0,
+    "(-9223372036854775807-1)/-1": 2**63,
+    "-16U>>2": 2**62 - 4,
+    "-7/2U": 2**63 - 4,
+    "-7>>1U": 2**64 - 4,
+    "~0>>1": 2**63 - 1,
+    "(-16|0)>>2": 2**64 - 4,
     "100/10/5": 2,
 }
 
@@ -232,12 +238,13 @@ st.param.b32 [r], %a; ret; }"""
         ("(1+2", "';' where ')' was expected"),
         ("1<2", "'2' where '<' was expected"),
         ("4*", "';' where a number was expected"),
+        ("1; call.uni f, (9)", "a parameter that is no .param variable"),  # a list of one number is none
         ("0+" + "(" * 99 + "1" + ")" * 99, "an expression nested too deep"),
     ],
 )
 def test_an_expression_that_cannot_be_reckoned(text, message):
     with pytest.raises(PtxError, match=re.escape(message)):
-        Sim(body(f"mov.u64 %rd1, {text};"))
+        Sim(body(f"mov.u64 %rd1, {text};", before=".func f(.param .b32 x) { ret; }"))
 
 
 VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")

@@ -224,7 +224,7 @@ def compiled(sources: Sources) -> Path:
     folder = sources.cache / f"triton-{key}"
     if not (folder / "complete").exists():
         environment = dict(os.environ, TRITON_CACHE_DIR=str(sources.cache / "triton-cache"))
-        command = ["nice", "-n", "15", str(sources.python()), str(HERE / "translate.py"), str(folder)]
+        command = [str(sources.python()), str(HERE / "translate.py"), str(folder)]
         subprocess.run(command, env=environment, check=True, capture_output=True)
         (folder / "complete").touch()
     return folder
