@@ -2,7 +2,8 @@
  *
  * All operators of integers but the conditional, the comparisons, the logical ones and the remainder, whose
  * sign is that of a register's name.  PTX's rule of types: .s64, but .u64 where a number has a U or no room in
- * .s64, what bitwise operators give, and what arithmetic with such a number gives; a shift has its left side's.
+ * .s64, for what ~ gives, and for what comes of an operation with either; a shift has the type of its left
+ * side.
  */
 #include "parse.h"
 

@@ -97,9 +97,10 @@ SINGLE_ARGUMENTS = (
 SINGLE_CALL = f"cuda_nvfp4_gemm_tcgen05({', '.join(SINGLE_ARGUMENTS)})"
 
 
-def dual(file: str, shape: tuple[int, int, int], shows: str) -> Trial:
+def dual(file: str, shape: tuple[int, int, int], shows: str, name: str = "") -> Trial:
     path = f"nvfp4_dual_gemm/{file}.py"
-    return Trial("NVFP4_Kernels", path, "100a", DUAL_CALL, "dual", shape, shows, string="nvfp4_dual_gemm_cuda_source")
+    arguments = ("NVFP4_Kernels", path, "100a", DUAL_CALL, "dual", shape, shows, name)
+    return Trial(*arguments, string="nvfp4_dual_gemm_cuda_source")
 
 
 def single(file: str, shape: tuple[int, int, int], shows: str, name: str = "", patch: tuple = ("", "")) -> Trial:
@@ -126,8 +127,8 @@ TRIALS = (
     learn_cuda("7", "a", (2048, 2048, 256), "cta_group::2, persistent, 148 CTAs"),
     learn_cuda("7", "b", (2048, 2048, 256), "cta_group::2, persistent, 128 CTAs"),
     dual("submission_ptx", (256, 512, 1536), "NVFP4 dual GEMM, one CTA, 1D bulk copies of scales"),
-    dual("sub_ptx_v2", (256, 512, 2048), "NVFP4 dual GEMM, cta_group::2, N = 64"),
-    dual("sub_ptx_v2", (512, 512, 2048), "NVFP4 dual GEMM, cta_group::2, N = 128"),
+    dual("sub_ptx_v2", (256, 512, 2048), "NVFP4 dual GEMM, cta_group::2, N = 64", "n64"),
+    dual("sub_ptx_v2", (512, 512, 2048), "NVFP4 dual GEMM, cta_group::2, N = 128", "n128"),
     dual("sub_ptx_v2_cudalaunch", (256, 512, 2048), "the same, launched with attributes"),
     single("s_128t", (256, 256, 1024), "NVFP4 GEMM, N = 128, scales by 4D TMA"),
     single("s_128t", (256, 256, 1024), "the same with each warp's lanes in tcgen05.ld's address", "lanes", LANES),
