@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.common.toolchain import BUILD, ROOT, built
-from scripts.evidence.third_party import cutlass, deepgemm, libraries
+from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
+from scripts.evidence.third_party import corpus, cutlass, deepgemm, libraries
 from scripts.evidence.third_party.compile import NotBuilt
 from scripts.evidence.third_party.cute import cases as cute
 from scripts.evidence.third_party.outcome import Case
@@ -61,6 +61,10 @@ def measure(case: Case, sources: Sources) -> dict:
     return row | {"findings": [found[key] for key in sorted(found)]}
 
 
+def read_corpus() -> dict:
+    return json.loads((RESULTS / "third_party_corpus.json").read_text())
+
+
 def write(rows: list[dict]) -> None:
     """JSON with a line a run and a line a finding, in the order of the cases, and the table."""
     place = {(case.project, case.name, case.arch): i for i, case in enumerate(all_cases())}
@@ -71,15 +75,28 @@ def write(rows: list[dict]) -> None:
         runs = ",\n  ".join(json.dumps(run) for run in row["runs"])
         findings = ",\n  ".join(json.dumps(finding) for finding in row["findings"])
         parts.append(f'{head},\n "runs": [\n  {runs}],\n "findings": [\n  {findings}]}}')
-    (RESULTS / "third_party.json").write_text("[\n" + ",\n".join(parts) + "\n]\n")
-    (RESULTS / "THIRD_PARTY.md").write_text(render(rows))
+    partial = RESULTS / "third_party.json.part"  # a reader finds the old text or the new one
+    partial.write_text("[\n" + ",\n".join(parts) + "\n]\n")
+    partial.rename(RESULTS / "third_party.json")
+    (RESULTS / "THIRD_PARTY.md").write_text(render(rows, read_corpus()))
 
 
-def store(row: dict) -> None:
+def measure_corpus(sources: Sources) -> None:
+    """The corpus of PTX texts, where it can be had."""
+    try:
+        found = corpus.measure(sources)
+    except (Unavailable, NoCompiler) as reason:
+        print(corpus.REPOSITORY, reason, flush=True)
+        return
+    (RESULTS / "third_party_corpus.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(corpus.REPOSITORY, found["read"], "of", found["assembled"], "read", flush=True)
+
+
+def store(row: dict, cache: Path) -> None:
     """Puts a row into the JSON, where another run of this program may be writing too."""
-    with (RESULTS / "third_party.json").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        rows = json.load(file)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = json.loads((RESULTS / "third_party.json").read_text())
         same = [each for each in rows if all(each[key] == row[key] for key in ("project", "name", "arch"))]
         if "not_built" in row and any(each["runs"] for each in same):
             return  # what was measured once stays, where its source cannot be had today
@@ -99,14 +116,16 @@ def main() -> None:
     options = parser.parse_args()
     rows = json.loads((RESULTS / "third_party.json").read_text())
     if options.check:
-        wrong = faults(rows)
-        if (RESULTS / "THIRD_PARTY.md").read_text() != render(rows):
+        wrong = faults(rows, read_corpus())
+        if (RESULTS / "THIRD_PARTY.md").read_text() != render(rows, read_corpus()):
             wrong.append("THIRD_PARTY.md is not what --render writes")
         sys.exit("\n".join(wrong) or 0)
     if not options.render:
         built("libcudart_sim.a"), built("libptxsim.so")
         given = {name: Path(path).resolve() for name, path in (item.split("=", 1) for item in options.checkout)}
         sources = Sources(options.cache.resolve(), options.url, given)
+        if options.project in corpus.REPOSITORY and not options.only:
+            measure_corpus(sources)
         for case in all_cases():
             if options.project not in case.project or options.only not in f"{case.name} sm_{case.arch}":
                 continue
@@ -117,9 +136,8 @@ def main() -> None:
             row = measure(case, sources)
             shown = [r.get("failed") or f"{r.get('wrong')} {r.get('verdict')}" for r in row["runs"]]
             print(case.project, case.name, case.arch, row.get("not_built") or shown, flush=True)
-            store(row)
-    if options.render:
-        write(rows)
+            store(row, sources.cache)
+    write(json.loads((RESULTS / "third_party.json").read_text()))
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@
 
 /* A row-major matrix of `outer` rows; `inner` and the box are in elements, the row's stride in bytes. */
 static CUtensorMap matrix_map(CUtensorMapDataType type, void *address, uint64_t inner, uint64_t outer,
-                              uint64_t stride, uint32_t box_inner, uint32_t box_outer, CUtensorMapSwizzle swizzle) {
+                              uint64_t stride, uint32_t box_inner, uint32_t box_outer,
+                              CUtensorMapSwizzle swizzle) {
     CUtensorMap map;
     const cuuint64_t sizes[2] = {inner, outer}, strides[1] = {stride};
     const cuuint32_t box[2] = {box_inner, box_outer}, steps[2] = {1, 1};
-    const CUresult status = cuTensorMapEncodeTiled(&map, type, 2, address, sizes, strides, box, steps,
-                                                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult status = cuTensorMapEncodeTiled(
+        &map, type, 2, address, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS) {
         abort();
     }

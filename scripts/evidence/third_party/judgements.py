@@ -71,6 +71,26 @@ JUDGEMENTS = (
         "the simulator does",
     ),
     Judgement(
+        "DeepGEMM", "tensor-memory-lane", "practice",
+        "the epilogue's warps all name lane 0: by its authors' note beside the load the hardware ignores a warp's bits "
+        "of the lane, which is how the simulator takes it; PTX says that a warp names its own lanes",
+    ),
+    Judgement(
+        "DeepGEMM", "read-after-write-race", "true",
+        "tcgen05.alloc writes its column in warp 2, and the epilogue reads it behind barrier.cluster.arrive.relaxed "
+        "alone, which orders no memory; only an assertion reads it, so that no value depends on it",
+    ),
+    Judgement(
+        "cutlass", "mbarrier-init-race", "practice",
+        "the barrier for the end of tensor memory is initialised after the pipelines' fences, with the relaxed cluster "
+        "arrive alone behind it: no fence.mbarrier_init by the thread that initialised it",
+    ),
+    Judgement(
+        "nvfp4_gemm", "tensor-memory", "true",
+        "in an order that PTX allows a warp gives the columns back before the others have loaded them: no barrier "
+        "stands before dealloc",
+    ),
+    Judgement(
         "NVFP4_Kernels", "tensor-memory", "true",
         "with dealloc at once warps read columns that warp 0 gave back: the barrier before dealloc is commented out",
     ),
@@ -97,6 +117,11 @@ JUDGEMENTS = (
         "fast.cu", "missing-proxy-fence", "true", "ordinary stores, then a TMA store of them, without fence.proxy.async"
     ),
     Judgement(
+        "fast.cu", "cta-exited", "true",
+        "consumers arrive on the empty barriers of both CTAs of the cluster to the last, and no cluster barrier keeps "
+        "a CTA until its neighbour has done so; where the neighbour was gone the launch ends, and values are missing",
+    ),
+    Judgement(
         "", "unfinished-store", "practice", "the kernel ends without waiting for its TMA store to read shared memory"
     ),
     Judgement(
@@ -112,6 +137,19 @@ JUDGEMENTS = (
 
 # Kernels that are not built or do not run: (project, kernel's name) and why.
 REASONS: tuple[tuple[str, str, str], ...] = ()
+
+# PTX of the corpus that ptxas assembles and the simulator does not read: what its reason says, and why it stays so.
+CORPUS_REASONS = (
+    ("wmma", "wmma is out of scope: Volta's interface, which nvcc does not make of Hopper's and Blackwell's kernels"),
+    ("m8n8k4", "Volta's mma.sync.m8n8k4 is out of scope"),
+    ("the destination is no register", "a .func whose parameters are .reg: PTX of before its ABI"),
+    (r"\.b1\.", "wgmma of single bits is out of scope"),
+)
+
+
+def corpus_reason(why: str) -> str | None:
+    """Why a text stays unread, in a sentence."""
+    return next((sentence for pattern, sentence in CORPUS_REASONS if re.search(pattern, why)), None)
 
 
 def judgement(project: str, name: str, finding: dict) -> Judgement | None:

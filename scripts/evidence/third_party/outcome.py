@@ -81,6 +81,7 @@ def in_a_child(work: Callable[[], dict], limit: int = RUN_LIMIT) -> dict:
         os.close(reader)
         for shown in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), shown)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(limit)
         try:
             result = work()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from scripts.evidence.third_party.judgements import RULINGS, judgement, reason
+from scripts.evidence.third_party.judgements import RULINGS, corpus_reason, judgement, reason
 
 LEAST_KERNELS, LEAST_PROJECTS = 60, 6
 INTRODUCTION = """# Third-party kernels on the simulator
@@ -97,7 +97,25 @@ def judged(rows: Iterable[dict]) -> list[str]:
     return table
 
 
-def render(rows: list[dict]) -> str:
+def of_corpus(corpus: dict) -> list[str]:
+    """The section on the parser's corpus."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for name, why in corpus["unread"].items():
+        files[corpus_reason(why) or "not judged"].append(name.rsplit("/", 1)[-1])
+    name = corpus["project"].rsplit("/", 1)[-1]
+    counts = f"{corpus['texts']} texts, of which ptxas assembles {corpus['assembled']}"
+    text = ["", f"## The PTX corpus of {name}", ""]
+    text.append(f"At `{corpus['version']}`: {counts}; of these the simulator reads {corpus['read']}.")
+    text.append(
+        f"The others are no whole PTX, mostly extracts without parameters; refused: {corpus['refused_by_both']}."
+    )
+    if files:
+        text += ["", "| not read | texts |", "| --- | --- |"]
+        text += [f"| {why} | {', '.join(names)} |" for why, names in sorted(files.items())]
+    return text
+
+
+def render(rows: list[dict], corpus: dict) -> str:
     """The whole file."""
     modes = max((row["runs"] for row in rows), key=len, default=[])
     text = [INTRODUCTION.format(modes=", ".join(run["mode"] for run in modes))]
@@ -122,13 +140,14 @@ def render(rows: list[dict]) -> str:
         for row in refused:
             why = reason(row["project"], row["name"]) or "not judged"
             text.append(f"| {row['project'].rsplit('/', 1)[-1]} `{row['name']}` | {row['arch']} | {why}. |")
+    text += of_corpus(corpus)
     return "\n".join(text) + "\n"
 
 
-def faults(rows: list[dict]) -> list[str]:
+def faults(rows: list[dict], corpus: dict) -> list[str]:
     """Which rules the rows break: enough of them, no wrong value in silence, every finding and refusal judged."""
     running = [row for row in rows if row["runs"] and not refusal(row)]
-    found = []
+    found = [f"{name} is not read: {why}" for name, why in corpus["unread"].items() if corpus_reason(why) is None]
     if len(running) < LEAST_KERNELS or len({row["project"] for row in running}) < LEAST_PROJECTS:
         found.append(f"fewer than {LEAST_KERNELS} kernels of {LEAST_PROJECTS} projects run")
     for row in rows:
