@@ -151,7 +151,7 @@ run: ## start: set up, build, run the ten tests and the four benchmarks on the b
 # What tests run beside the library: built before them, because several of them run at a time.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
 TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim \
-                   $(BUILD)/libcudart_sim.a)
+                   $(BUILD)/libcudart_sim.a $(SIM_STAND_INS))
 test-programs: $(TEST_PROGRAMS)
 	@:
 

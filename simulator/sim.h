@@ -68,10 +68,12 @@ struct sim_finding {
     const char *kernel;
     uint32_t cta[3];
     int32_t warp, lane; /* -1: none in particular */
+    int64_t offset;     /* of a byte in the CTA's shared memory that it is about; -1: none in particular */
     uint32_t ptx_line;
+    const char *ptx;         /* the instruction as the PTX has it, "" if not known */
     const char *source;      /* "file:line", "" if not known */
     uint32_t other_ptx_line; /* of the other access, 0 without */
-    const char *other_source;
+    const char *other_ptx, *other_source;
     uint64_t times;  /* how often it was found */
     uint32_t launch; /* from 1 in the order of submission, copies included; 0: it never ran */
     /* Of the other access, where it is another launch's: 0 and "" else.  A copy has a name and no lines. */
@@ -164,6 +166,9 @@ SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
+/* What no verdict speaks of. */
+#define SIM_NOT_CHECKED "races on global memory between threads of one launch"
+
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);
 SIM_API const struct sim_finding *sim_finding(const struct sim *sim, size_t index);
@@ -175,7 +180,22 @@ SIM_API uint64_t sim_findings_unlisted(const struct sim *sim);
  * run. */
 SIM_API bool sim_run_failed(const struct sim *sim);
 SIM_API void sim_clear_findings(struct sim *sim);
-SIM_API void sim_print_findings(const struct sim *sim, FILE *to);
+
+/* A finding that the user has judged: hidden from the list, the verdict and the counts of verdicts, and counted
+ * here.  What ends a run and what is not modelled is never hidden. */
+struct sim_suppression {
+    const char *kind, *kernel, *place; /* as written, "*" for any */
+    uint32_t line;                     /* of the rules' text */
+    uint64_t times;                    /* 0 after the runs: it is stale */
+};
+/* Adds rules, one a line: KIND [KERNEL [PLACE]], # begins a comment.  KERNEL is a pattern (fnmatch) for the
+ * name in the PTX; PLACE is ptx:LINE, or a pattern for FILE:LINE of the source in whatever folder.  0, or -1
+ * with the line that is wrong in `message`: rules before it hold. */
+SIM_API int sim_suppress(struct sim *sim, const char *text, char *message, size_t room);
+SIM_API size_t sim_suppression_count(const struct sim *sim);
+SIM_API const struct sim_suppression *sim_suppression(const struct sim *sim, size_t index);
+/* From finding number `start` on: groups that began before are not told again. */
+SIM_API void sim_print_findings(const struct sim *sim, size_t start, FILE *to);
 SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
 
 SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
@@ -199,6 +219,8 @@ SIM_API bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_ti
 /* The host waits for the device: what it calls next comes after that. */
 SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
+SIM_API void sim_print_counters(const struct sim *sim, FILE *to);
+/* Rules that hid nothing, then one line: the verdict. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
 /* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */

@@ -266,6 +266,8 @@ AREAS: dict[str, Area] = {
             "simulator/cli/*.[ch]",
             "simulator/report/*.[ch]",
             "simulator/sim.h",
+            "simulator/run_status.h",
+            "simulator/example/*.cu",
         ),
         (
             "simulator/cudart/test_*.py",

@@ -1,5 +1,7 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
+#include "fatbin.h"
+#include "outcome.h"
 #include "undeclared.h"
 
 #include <fatbinary_section.h>
@@ -8,26 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FATBIN_MAGIC    0xba55ed50u
-#define ENTRY_PTX       1
-#define FLAG_COMPRESSED 0x2000
-
-struct fat_header { /* of a fat binary, then its entries */
-    uint32_t magic;
-    uint16_t version, header_bytes;
-    uint64_t bytes;
-};
-
-struct fat_entry {
-    uint16_t kind, version;
-    uint32_t header_bytes;
-    uint64_t bytes;
-    uint32_t compressed_bytes, options_at;
-    uint16_t minor, major;
-    uint32_t arch, name_at, name_bytes;
-    uint64_t flags;
-};
 
 /* Lists, newest first; the registration code has no way to hear of a failure, so the first call tells of it. */
 static struct binary {
@@ -51,7 +33,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
 static size_t reported;
 
-static int default_major = 9;
+static int default_major; /* 0: the program's fat binaries say */
 
 void runtime_default_major(int major) {
     default_major = major;
@@ -62,7 +44,14 @@ int runtime_major(void) {
     if (chip != NULL && chip[0] != '\0') {
         return strcmp(chip, "sm_100a") == 0 || strcmp(chip, "b200") == 0 ? 10 : 9;
     }
-    return default_major;
+    if (default_major != 0) {
+        return default_major;
+    }
+    unsigned majors = 0;
+    for (const struct binary *binary = binaries; binary != NULL; binary = binary->next) {
+        majors |= fatbin_majors(binary->data);
+    }
+    return majors & 1u << 10 && !(majors & 1u << 9) ? 10 : 9;
 }
 
 int runtime_sms(void) {
@@ -87,15 +76,6 @@ static void read_options(struct sim_options *options) {
     options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
 }
 
-static void at_end(void) {
-    const char *path = getenv("NVFP4_SIMULATE_JSON");
-    FILE *file = path == NULL || the_sim == NULL ? NULL : fopen(path, "w");
-    if (file != NULL) {
-        sim_print_json(the_sim, file);
-        (void)fclose(file);
-    }
-}
-
 struct sim *runtime_lock(void) {
     (void)pthread_mutex_lock(&lock);
     if (the_sim == NULL && !lost) {
@@ -107,7 +87,7 @@ struct sim *runtime_lock(void) {
             refuse_setting("NVFP4_SIMULATE_TIME", options.chip, sim_message(the_sim));
         }
         if (the_sim != NULL) {
-            (void)atexit(at_end);
+            outcome_begin(the_sim);
         }
     }
     if (the_sim == NULL || lost) {
@@ -133,50 +113,13 @@ void runtime_report(struct sim *sim) {
     bool failed = sim_run_failed(sim), first = failed && !atomic_load(&broken);
     if (sim_finding_count(sim) > reported || first) {
         (void)fputs("simulator:\n", stderr);
-        sim_print_findings(sim, stderr);
+        sim_print_findings(sim, reported, stderr);
         reported = sim_finding_count(sim);
     }
     if (failed) {
         atomic_store(&broken, true);
     }
-}
-
-/* PTX text itself, or the first in a fat binary. */
-static const char *find_ptx(const char *data, size_t *bytes, const char **why) {
-    const char *at = data;
-    struct fat_header header = {0};
-    memcpy(&header.magic, at, sizeof header.magic);
-    *why = "it holds no PTX: compile with code=compute_90a or compute_100a";
-    if (header.magic != FATBIN_MAGIC && memcmp(at, "\177ELF", 4) == 0) {
-        *why = "it is machine code (a cubin), and PTX is what is simulated: give the kernel's PTX";
-        return NULL;
-    }
-    if (header.magic != FATBIN_MAGIC) {
-        const char *text = at + strspn(at, " \t\r\n");
-        *why = "it is no fat binary";
-        *bytes = strlen(text);
-        return *text == '.' || *text == '/' ? text : NULL; /* a directive, or a comment */
-    }
-    memcpy(&header, at, sizeof header);
-    at += header.header_bytes;
-    for (size_t left = header.bytes; left >= sizeof(struct fat_entry);) {
-        struct fat_entry entry;
-        memcpy(&entry, at, sizeof entry);
-        if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
-            entry.bytes > left - entry.header_bytes) {
-            *why = "an entry of its fat binary is longer than that";
-            return NULL;
-        }
-        if (entry.kind == ENTRY_PTX && (entry.flags & FLAG_COMPRESSED)) {
-            *why = "its PTX is compressed: compile with --no-compress";
-        } else if (entry.kind == ENTRY_PTX) {
-            *bytes = entry.bytes;
-            return at + entry.header_bytes;
-        }
-        at += entry.header_bytes + entry.bytes;
-        left -= entry.header_bytes + entry.bytes;
-    }
-    return NULL;
+    outcome_update(sim);
 }
 
 /* NVFP4_SIMULATE_PTX names a file that takes the place of every module: for trials with changed PTX.  Whether
@@ -216,9 +159,10 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
     if (!binary->tried) {
         size_t bytes = 0;
         const char *why = "out of memory";
-        char *override;
+        char *override, *unpacked = NULL;
         bool overridden = read_override(&override, &bytes);
-        const char *ptx = overridden ? override : find_ptx(binary->data, &bytes, &why);
+        const char *ptx =
+            overridden ? override : fatbin_ptx(binary->data, runtime_major(), &bytes, &unpacked, &why);
         binary->module = ptx == NULL ? NULL : sim_load(the_sim, ptx, bytes);
         bool exhausted =
             ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;
@@ -228,6 +172,7 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
             (void)fprintf(stderr, "simulator: cannot load a module: %s\n", binary->why);
         }
         free(override);
+        free(unpacked);
         if (exhausted) {
             *error = cudaErrorMemoryAllocation;
             return NULL;

@@ -36,7 +36,8 @@ bool registry_arguments(const void *host, const char *buffer, void **pointers, i
 const char *registry_why(void **binary);
 struct kernel_entry *registry_kernel(const void *host);
 void *registry_variable(const void *host, size_t *bytes, cudaError_t *error);
-/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else 9. */
+/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else as its fat
+ * binaries have PTX for, else 9. */
 int runtime_major(void);
 void runtime_default_major(int major);
 int runtime_sms(void);

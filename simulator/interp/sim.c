@@ -61,6 +61,7 @@ void sim_destroy(struct sim *sim) {
     order_free(sim->order);
     sim_clear_findings(sim);
     free(sim->findings);
+    suppressions_free(sim);
     (void)pthread_mutex_destroy(&sim->lock);
     free(sim);
 }
@@ -240,6 +241,15 @@ struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
         free(module);
         return NULL;
     }
+    m->text = malloc(bytes + 1);
+    if (m->text == NULL) {
+        (void)no_memory(sim);
+        ptx_free(m);
+        free(module);
+        return NULL;
+    }
+    memcpy(m->text, ptx, bytes);
+    m->text_bytes = bytes;
     bool known =
         add_allocation(sim, m->global_memory, m->global_bytes + 1, "module variables", false) == SIM_OK;
     if (!known ||

@@ -289,6 +289,8 @@ struct sim {
     uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */
     uint64_t unlisted;                  /* of those, what the list had no room or memory for */
     bool run_failed;                    /* a launch that ran had an error or was incomplete */
+    struct sim_suppression *suppressions;
+    size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
     struct timing *timing;  /* NULL: no time is simulated */
@@ -384,6 +386,10 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
     __attribute__((format(printf, 6, 7)));
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
+/* The same of a byte of shared memory, at `offset` in the CTA's window. */
+void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                 int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
+                 const char *message);
 /* An access of another launch. */
 struct other_access {
     const struct module *module; /* NULL: a copy */

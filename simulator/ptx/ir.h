@@ -177,6 +177,8 @@ struct module {
     uint32_t nvariables;
     uint8_t *constants; /* rows for immediates */
     uint64_t constant_bytes;
+    char *text; /* as it was read: reports show lines of it */
+    size_t text_bytes;
     struct source_loc *locs;
     uint32_t nlocs;
     struct source_file *files;

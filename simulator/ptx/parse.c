@@ -311,6 +311,7 @@ void ptx_free(struct module *module) {
     free(module->functions);
     free(module->variables);
     free(module->constants);
+    free(module->text);
     free(module->locs);
     free(module->files);
     free(module->global_memory);

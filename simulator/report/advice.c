@@ -131,8 +131,32 @@ static size_t put(char *to, size_t room, size_t used, const char *text, size_t b
     return used;
 }
 
-/* The Itanium C++ ABI's names, as far as a reader needs them: identifiers with ::, arguments of templates as
- * <...>, no parameters.  Whatever else a name has in it ends it. */
+/* A template's arguments as far as they are numbers, the rest as dots: <128, 64, ...>. */
+static size_t put_arguments(const char *at, char *to, size_t room, size_t used) {
+    const char *separator = "<";
+    while (*at == 'L') { /* a literal: its type, a letter; n for minus; digits; E */
+        const char *number = at + 2 + (at[1] != '\0' && at[2] == 'n');
+        size_t digits = at[1] == '\0' ? 0 : strspn(number, "0123456789");
+        if (digits == 0 || number[digits] != 'E') {
+            break;
+        }
+        used = put(to, room, used, separator, strlen(separator));
+        used = at[2] == 'n' ? put(to, room, used, "-", 1) : used;
+        used = at[1] != 'b'     ? put(to, room, used, number, digits)
+               : *number == '0' ? put(to, room, used, "false", 5)
+                                : put(to, room, used, "true", 4);
+        separator = ", ";
+        at = number + digits + 1;
+    }
+    if (*at != 'E' || *separator == '<') {
+        used = put(to, room, used, separator, strlen(separator));
+        used = put(to, room, used, "...", 3);
+    }
+    return put(to, room, used, ">", 1);
+}
+
+/* The Itanium C++ ABI's names, as far as a reader needs them: identifiers with ::, arguments of templates that
+ * are numbers, no parameters.  Whatever else a name has in it ends it. */
 const char *short_name(const char *mangled, char *to, size_t room) {
     const char *at = mangled;
     size_t used = 0;
@@ -161,7 +185,7 @@ const char *short_name(const char *mangled, char *to, size_t room) {
         }
     }
     if (*at == 'I') {
-        used = put(to, room, used, "<...>", 5);
+        used = put_arguments(at + 1, to, room, used);
     }
     if (used == 0) {
         (void)put(to, room, 0, mangled, strlen(mangled));
