@@ -185,8 +185,11 @@ static int lay_out(struct sim *sim, struct launch *launch) {
     }
     launch->static_shared = round_up(launch->static_shared, align < 16 ? 16 : align);
     launch->shared_bytes = launch->static_shared + launch->dynamic_shared;
-    if (launch->shared_bytes > MAX_SHARED) {
-        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 227 KB of shared memory in a CTA");
+    bool small = launch->module->sm >= 120; /* HW: compute capability 12.x (CUDA C++ Programming Guide) */
+    if (launch->shared_bytes > (small ? MAX_SHARED_SM_120 : MAX_SHARED)) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                      small ? "more than 99 KB of shared memory in a CTA"
+                            : "more than 227 KB of shared memory in a CTA");
     }
     return SIM_OK;
 }

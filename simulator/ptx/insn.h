@@ -144,6 +144,7 @@ struct fence_fields {
 struct matrix_fields {
     const struct mma_form *form; /* mma */
     uint8_t count;               /* ldmatrix, stmatrix: matrices */
+    uint8_t byte_form, packing;  /* ldmatrix, stmatrix of 8-bit elements: the file's own enums */
     bool transposed;
 };
 
