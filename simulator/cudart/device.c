@@ -139,7 +139,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 /* The findings stay: they are the process's. */
 cudaError_t cudaDeviceReset(void) {
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(NULL, true);
 }
 
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {

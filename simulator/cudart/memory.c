@@ -248,7 +248,8 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 
 static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
     size_t room = 0;
-    if (runtime_lock() == NULL) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     cudaError_t error;
@@ -257,7 +258,13 @@ static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, siz
         error = cudaErrorInvalidSymbol;
     }
     if (error == cudaSuccess) {
-        memcpy(to_symbol ? at + offset : host, to_symbol ? host : at + offset, bytes);
+        sim_queue_select(sim, 0);
+        int status =
+            to_symbol ? sim_write(sim, at + offset, host, bytes) : sim_read(sim, host, at + offset, bytes);
+        status = status == SIM_OK ? sim_queue_synchronize(sim, 0) : status;
+        error = status == SIM_OK          ? cudaSuccess
+                : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                          : cudaErrorInvalidSymbol;
     }
     runtime_unlock();
     return runtime_result(error);

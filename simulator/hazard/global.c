@@ -225,11 +225,21 @@ static bool needless(const struct access *access, const struct use *use, const u
             covers(mask, use->mask) && known_has(access->view, use->launch));
 }
 
-static void prune(const struct access *access, struct more *more, const uint64_t mask[RECORD_WORDS]) {
+/* Who comes after a later use comes after this one too, which that use covers. */
+static bool implied(const struct access *access, const struct use *use, const struct use *later) {
+    return !use->place && later->launch > use->launch && later->launch != access->launch->order.number &&
+           (later->write || !use->write) && covers(later->mask, use->mask) &&
+           use->launch < order_submitted(access->launch->sim->order, later->launch)->implied;
+}
+
+static void prune(const struct access *access, const struct line *line, const uint64_t mask[RECORD_WORDS]) {
+    struct more *more = line->more;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < more->count; i++) {
-        if (!needless(access, &more->uses[i], mask)) {
-            more->uses[kept++] = more->uses[i];
+        const struct use *use = &more->uses[i];
+        if (!needless(access, use, mask) && !implied(access, use, &line->last[0]) &&
+            !implied(access, use, &line->last[1])) {
+            more->uses[kept++] = *use;
         }
     }
     more->count = kept;
@@ -309,7 +319,7 @@ static void meet(struct access *access, uint64_t index, const uint64_t mask[RECO
         }
     }
     if (line->more != NULL) {
-        prune(access, line->more, mask);
+        prune(access, line, mask);
     }
     bool kept = note(access, line, mask);
     if (access->write && access->strong) {

@@ -147,6 +147,7 @@ bool order_end(struct timeline *order, struct launch_order *launch) {
     struct queue *queue = &order->queue[order->selected];
     struct submitted *own = order_submitted(order, launch->number);
     own->lets_start = atomic_load(&launch->lets_start);
+    own->implied = (atomic_load(&launch->any_waited) ? launch->waited : launch->start).floor;
     const struct known *at_start = atomic_load(&launch->start_implies) ? &launch->waited : &launch->start;
     const struct known *at_end = atomic_load(&launch->any_waited) ? &launch->waited : &launch->start;
     queue->last = own->module != NULL ? launch->number : 0;

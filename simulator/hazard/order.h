@@ -29,7 +29,9 @@ struct submitted {
     const char *name; /* of the kernel, or what the copy was */
     const struct module *module;
     uint32_t queue;
-    bool lets_start;            /* a thread of it executed griddepcontrol.launch_dependents */
+    bool lets_start; /* a thread of it executed griddepcontrol.launch_dependents */
+    uint32_t
+        implied; /* whoever knows it to be complete knows all launches before this one too; 0 while it runs */
     struct image_chunk *images; /* hazard/delayed.c */
 };
 
