@@ -280,6 +280,10 @@ def test_the_hopper_bundle_compiles_well_within_the_limit():
         made = make_bundle("h200")
     except BundleError as error:
         pytest.skip(str(error))
+    before = os.times()
     seconds, output = bundle.try_bundle(made.text)
+    after = os.times()
     assert seconds is not None, output
-    assert seconds < bundle.COMPILE_LIMIT_S / 2
+    # Processor time, compilers' included: other work on the machine makes the wall clock's longer.
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert 1 < spent < bundle.COMPILE_LIMIT_S / 2
