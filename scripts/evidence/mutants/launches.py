@@ -90,7 +90,7 @@ CASES = {
         "", ((TRIGGER, "mov.u32 %r2, 3;", PUT_Y + OTHER), ("MEND", PUT_Y + HERE))
     ),
     "a kernel in between that does not wait": Case(
-        "tokenspeed 1000",
+        "",
         ((TRIGGER, PUT_X + OTHER), (TRIGGER, "MEND", PUT_Z), (WAIT, GET_X + HERE, KEEP)),
         "a b! c!",
         "unwaited-predecessor",
