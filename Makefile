@@ -110,15 +110,9 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
+-include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
 
-# The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
-$(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
-	$(call step,LINK,$@)
-	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
-abi-fuzz: $(BUILD)/abi_fuzz
-
-.PHONY: FORCE abi-fuzz help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
+.PHONY: FORCE help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
 FORCE:
 
 help: ## start: list the targets (the default)

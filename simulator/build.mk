@@ -88,11 +88,6 @@ simulator: $(SIM_STAND_INS) $(BUILD)/libcudart_sim.a
 simulator: $(SIM_LIBRARY)
 endif
 
-# The fuzz driver takes the objects themselves, as the one of the ABI does.
-$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx/ptx_fuzz.o $(SIM_OBJS)
-	$(call step,LINK,$@)
-	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
-
 # tensorcore behind batch calls, for the tests of what stands alone.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
 TENSOR_TEST_OBJS := $(BUILD)/tests/simulator/tensorcore/batch.o

@@ -25,7 +25,7 @@ LONGEST_FILES = (
     "test_bundle.py",
     "test_eval_guards.py",
     "test_blackwell_kernels.py",
-    "test_parser.py",
+    "test_fuzz_targets.py",
     "test_hopper_recorded.py",
     "test_hopper_kernels.py",
 )
