@@ -4,6 +4,9 @@
 SHELL := /bin/sh
 
 BUILD   ?= build
+ifneq ($(words $(BUILD)),1)
+$(error BUILD is '$(BUILD)': expected a folder without a space in its name, which make cannot take)
+endif
 LIBRARY := $(BUILD)/libcustom_kernel.so
 # CUSTOM_KERNEL_VERSION of the header, as 1.2.3; the library's name at run time has the major number.
 VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(..\)u/0x\1 0x\2 0x\3/p' submission/custom_kernel.h \
@@ -107,15 +110,9 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 	  ln -sf $(notdir $@) $(@D)/$(SONAME)
 -include $(OBJS:.o=.d)
 include submission/install.mk
--include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk)
+-include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
 
-# The fuzz driver of the ABI takes the objects themselves: an instrumented program starts without preloading.
-$(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
-	$(call step,LINK,$@)
-	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ $(LDLIBS)
-abi-fuzz: $(BUILD)/abi_fuzz
-
-.PHONY: FORCE abi-fuzz help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
+.PHONY: FORCE help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -148,7 +145,7 @@ run: ## start: set up, build, run the ten tests and the four benchmarks on the b
 # What tests run beside the library: built before them, because several of them run at a time.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
 TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim \
-                   $(BUILD)/libcudart_sim.a)
+                   $(BUILD)/libcudart_sim.a $(SIM_STAND_INS))
 test-programs: $(TEST_PROGRAMS)
 	@:
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from eval.output.text import clean, shortened
 
+KINDS = ("board", "full")  # of data: the leaderboard's, or every code and scale factor
 KEYS = ("m", "n", "k", "l", "seed")
 MOST_DIGITS = 19  # of 2^63
 FILE_BYTES = 1 << 20

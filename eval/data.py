@@ -11,7 +11,6 @@ from eval.judge import Verdict, judge_as_board, judge_fresh, judge_full
 from reference import nvfp4
 from reference.reference import generate_input
 
-KINDS = ("board", "full")
 # One row in so many holds a NaN among its scale factors, which makes a whole row or column of C NaN.
 ROWS_A_NAN = 24
 SIGNS = (0x00, 0x80)

@@ -80,7 +80,13 @@ install_test_tools() { # all of dev.lock; of an index that lacks some of it, the
     say "installing the development tools of scripts/dev.lock into $venv"
     said=$(pip_install --require-hashes -r "$root/scripts/dev.lock" 2>&1) && return
     echo "$said" >&2
-    case $said in *"connection broken"*) return ;; esac # no network
+    case $said in
+    *"connection broken"*) return ;; # no network
+    *"DO NOT MATCH THE HASHES"*)
+        say "a package is not the one that scripts/dev.lock names; none was installed"
+        exit 1
+        ;;
+    esac
     parts=$(mktemp -d)
     each_locked "$parts"
     for part in "$parts"/*; do

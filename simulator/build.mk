@@ -2,7 +2,7 @@
 
 # Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
 # so that each names the layer that it reaches into.
-SIM_LAYERS := ptx tensorcore tensorcore/mma machine hazard async isa isa/scalar isa/memory isa/warp isa/async \
+SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock hazard async isa isa/scalar isa/memory isa/warp isa/async \
               isa/wgmma isa/tcgen05 interp report
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
@@ -14,15 +14,18 @@ $(BUILD)/simulator/tensorcore/mma/tile%.o: override CFLAGS += -Wno-psabi
 ifeq ($(shell grep -m1 -c 'f16c.*avx2\|avx2.*f16c' /proc/cpuinfo 2>/dev/null),1)
 SIM_ISA := $(if $(findstring AVX2,$(CPU_PARTS)),$(AVX2_FLAGS))
 endif
+# The chips' files are part of the library.
+$(BUILD)/simulator/clock/chip.o: $(wildcard simulator/clock/chips/*.json)
 # tensorcore stands alone: no warps, no time.
 TENSORCORE_OBJS := $(filter $(BUILD)/simulator/tensorcore/%,$(SIM_OBJS))
 $(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)
 
 PTXSIM := $(BUILD)/ptxsim
-$(PTXSIM): $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
+SIM_CLI_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cli/*.c))
+$(PTXSIM): $(SIM_CLI_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
--include $(SIM_OBJS:.o=.d) $(BUILD)/simulator/cli/ptxsim.d
+-include $(SIM_OBJS:.o=.d) $(SIM_CLI_OBJS:.o=.d)
 
 # The library alone, for the tests and for programs of others.
 SIM_SHARED := $(BUILD)/libptxsim.so
@@ -60,15 +63,30 @@ $(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_C
 $(BUILD)/libcudart_sim.a: $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
--include $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
+
+# For programs of others as they are: `ptxsim run` loads the library before them.  Its calls are visible, and its copies of
+# the names that programs ask the loader for hold nothing but the version that they were linked against.
+SIM_PRELOAD := $(BUILD)/cuda/libptxsim_cuda.so
+SIM_STAND_INS := $(addprefix $(BUILD)/cuda/,libcudart.so.12 libcudart.so.13 libcuda.so.1)
+PRELOAD_OBJS := $(CUDART_OBJS:$(BUILD)/simulator/%=$(BUILD)/cuda/%)
+$(PRELOAD_OBJS): $(BUILD)/cuda/cudart/%.o: simulator/cudart/%.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(call step,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -iquote simulator -isystem $(CUDA_TOP)/include $(CFLAGS) $(SIM_ISA) -fvisibility=default -MMD -MP -c -o $@ $<
+$(SIM_PRELOAD): simulator/cudart/exports.map $(PRELOAD_OBJS) $(SIM_OBJS)
+	$(call step,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$< -o $@ $(PRELOAD_OBJS) $(SIM_OBJS) -ldl -lm
+$(SIM_STAND_INS): $(SIM_PRELOAD)
+	$(call step,LINK,$@)
+	$(Q)echo 'const char ptxsim_stands_in_for[] = "$(@F)";' | $(CC) $(CFLAGS) -fvisibility=default -x c -c -o $@.o - && \
+	  echo '$(@F) { global: ptxsim_stands_in_for; };' > $@.map && \
+	  $(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$@.map -Wl,--no-as-needed -o $@ $@.o $< && \
+	  rm $@.o $@.map
+simulator: $(SIM_STAND_INS) $(BUILD)/libcudart_sim.a
+-include $(PRELOAD_OBJS:.o=.d) $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
 
 simulator: $(SIM_LIBRARY)
 endif
-
-# The fuzz driver takes the objects themselves, as the one of the ABI does.
-$(BUILD)/ptx_fuzz: $(BUILD)/tests/simulator/ptx/ptx_fuzz.o $(SIM_OBJS)
-	$(call step,LINK,$@)
-	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) -o $@ $^ -lm
 
 # tensorcore behind batch calls, for the tests of what stands alone.
 TENSOR_TEST_LIBRARY := $(BUILD)/libtensor_test.so
@@ -85,6 +103,6 @@ tensor-test-library: $(TENSOR_TEST_LIBRARY)
 comma := ,
 SIM_NO_MEMORY := $(BUILD)/ptxsim_no_memory
 NO_MEMORY_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc strdup free)
-$(SIM_NO_MEMORY): $(BUILD)/tests/simulator/machine/no_memory.o $(BUILD)/simulator/cli/ptxsim.o $(SIM_OBJS)
+$(SIM_NO_MEMORY): $(BUILD)/tests/simulator/machine/no_memory.o $(SIM_CLI_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(NO_MEMORY_WRAP) -o $@ $^ -lm

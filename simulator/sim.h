@@ -58,6 +58,7 @@ struct sim_options {
     int no_checks;             /* no happens-before checks: execution only */
     unsigned sms;              /* what %nsmid and the occupancy of the CUDA runtime shim say; 0: 132 or 148 */
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
+    const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
 };
 
 struct sim_finding {
@@ -67,11 +68,17 @@ struct sim_finding {
     const char *kernel;
     uint32_t cta[3];
     int32_t warp, lane; /* -1: none in particular */
+    int64_t offset;     /* of a byte in the CTA's shared memory that it is about; -1: none in particular */
     uint32_t ptx_line;
+    const char *ptx;         /* the instruction as the PTX has it, "" if not known */
     const char *source;      /* "file:line", "" if not known */
     uint32_t other_ptx_line; /* of the other access, 0 without */
-    const char *other_source;
-    uint64_t times; /* how often it was found */
+    const char *other_ptx, *other_source;
+    uint64_t times;  /* how often it was found */
+    uint32_t launch; /* from 1 in the order of submission, copies included; 0: it never ran */
+    /* Of the other access, where it is another launch's: 0 and "" else.  A copy has a name and no lines. */
+    uint32_t other_launch;
+    const char *other_kernel;
 };
 
 struct sim_launch_attributes {
@@ -112,18 +119,45 @@ SIM_API struct sim_module *sim_load(struct sim *sim, const char *ptx,
                                     size_t bytes); /* NULL: sim_message says why */
 /* Address and size of a module's global variable. */
 SIM_API void *sim_global(struct sim_module *module, const char *name, size_t *bytes);
-SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index);   /* NULL past the end */
+SIM_API const char *sim_kernel_name(const struct sim_module *module, size_t index); /* NULL past the end */
+/* Why a kernel's own body cannot be read, "line N: ...": its launches are refused with that, the module's other
+ * kernels run.  NULL: it can, or there is no such kernel. */
+SIM_API const char *sim_unreadable(const struct sim_module *module, const char *kernel);
 SIM_API int sim_parameter_count(const struct sim_module *module, const char *kernel); /* -1: no such kernel */
 SIM_API size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, int index);
+SIM_API size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index);
 
 SIM_API void *sim_alloc(struct sim *sim, size_t bytes,
                         const char *name); /* 256-byte aligned, filled with a trap pattern */
 SIM_API int sim_free(struct sim *sim, void *address);
+/* In the selected queue: memory freed in it may be given again to what follows there. */
+SIM_API void *sim_alloc_in_queue(struct sim *sim, size_t bytes, const char *name);
+SIM_API int sim_free_in_queue(struct sim *sim, void *address);
 SIM_API int sim_register(struct sim *sim, void *address, size_t bytes, const char *name);
 SIM_API int sim_unregister(struct sim *sim, void *address);
+SIM_API bool sim_has(const struct sim *sim, const void *address, size_t bytes); /* all in one allocation */
 SIM_API int sim_write(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_read(struct sim *sim, void *to, const void *from, size_t bytes);
 SIM_API int sim_fill(struct sim *sim, void *to, int value, size_t bytes); /* memset */
+/* Between any two addresses: what belongs to no allocation is the host's. */
+SIM_API int sim_copy(struct sim *sim, void *to, const void *from, size_t bytes);
+
+/* ---- order (CUDA streams, here queues; events; what the host waits for) ----
+ *
+ * Launches and copies run when they are called.  What the checks take them to be ordered after is what a card
+ * would have to wait for: all of the same queue, but of a launch with programmatic_dependent only as much as
+ * griddepcontrol says; of other queues by events, by the host's waits, and by the legacy default queue, which
+ * is number 0. */
+SIM_API unsigned sim_queue_create(struct sim *sim, int blocking); /* 0: no memory */
+SIM_API void sim_queue_destroy(struct sim *sim, unsigned queue);
+SIM_API void sim_queue_select(struct sim *sim, unsigned queue); /* of launches and copies from now on */
+SIM_API int sim_queue_synchronize(struct sim *sim, unsigned queue);
+SIM_API int sim_queues_synchronize(struct sim *sim);
+struct sim_event;
+SIM_API struct sim_event *sim_event_record(struct sim *sim, unsigned queue); /* NULL: no memory */
+SIM_API int sim_queue_wait(struct sim *sim, unsigned queue, const struct sim_event *event);
+SIM_API int sim_event_synchronize(struct sim *sim, const struct sim_event *event);
+SIM_API void sim_event_free(struct sim_event *event);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
@@ -131,6 +165,9 @@ SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *k
 SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
+
+/* What no verdict speaks of. */
+#define SIM_NOT_CHECKED "races on global memory between threads of one launch"
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);
@@ -143,12 +180,47 @@ SIM_API uint64_t sim_findings_unlisted(const struct sim *sim);
  * run. */
 SIM_API bool sim_run_failed(const struct sim *sim);
 SIM_API void sim_clear_findings(struct sim *sim);
-SIM_API void sim_print_findings(const struct sim *sim, FILE *to);
+
+/* A finding that the user has judged: hidden from the list, the verdict and the counts of verdicts, and counted
+ * here.  What ends a run and what is not modelled is never hidden. */
+struct sim_suppression {
+    const char *kind, *kernel, *place; /* as written, "*" for any */
+    uint32_t line;                     /* of the rules' text */
+    uint64_t times;                    /* 0 after the runs: it is stale */
+};
+/* Adds rules, one a line: KIND [KERNEL [PLACE]], # begins a comment.  KERNEL is a pattern (fnmatch) for the
+ * name in the PTX; PLACE is ptx:LINE, or a pattern for FILE:LINE of the source in whatever folder.  0, or -1
+ * with the line that is wrong in `message`: rules before it hold. */
+SIM_API int sim_suppress(struct sim *sim, const char *text, char *message, size_t room);
+SIM_API size_t sim_suppression_count(const struct sim *sim);
+SIM_API const struct sim_suppression *sim_suppression(const struct sim *sim, size_t index);
+/* From finding number `start` on: groups that began before are not told again. */
+SIM_API void sim_print_findings(const struct sim *sim, size_t start, FILE *to);
 SIM_API const char *sim_verdict_name(enum sim_verdict verdict);
 
 SIM_API const struct sim_counters *sim_counters(const struct sim *sim);
 SIM_API const char *sim_class_name(int index); /* NULL past the end */
+
+/* Simulated time, from one figure a parameter of a chip (clock/chips): never a measurement. */
+struct sim_time {
+    const char *chip;
+    double clock_ghz;
+    double cycles, us;               /* from the first call to the end of all that was launched */
+    double kernel_cycles, kernel_us; /* of the last launch: from its first CTA's start to its last one's end */
+};
+/* False: no time is simulated. */
+SIM_API bool sim_time(const struct sim *sim, struct sim_time *time);
+struct sim_timed_launch {
+    const char *kernel;
+    double start_us, end_us; /* its first CTA's start and its last one's end, since the first call */
+};
+/* Of launch number `index`; false past the end, and past what is listed (4096). */
+SIM_API bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch);
+/* The host waits for the device: what it calls next comes after that. */
+SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
+SIM_API void sim_print_counters(const struct sim *sim, FILE *to);
+/* Rules that hid nothing, then one line: the verdict. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
 /* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */
@@ -169,6 +241,10 @@ struct sim_tensor_map {
 /* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */
 SIM_API int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
                                   size_t message_bytes);
+
+/* Another address for an encoded map; -1 with why in message. */
+SIM_API int sim_replace_tensor_map_address(void *encoded, const void *address, char *message,
+                                           size_t message_bytes);
 
 #ifdef __cplusplus
 }

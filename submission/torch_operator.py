@@ -8,8 +8,11 @@ Shapes, for one problem; each may have a last dimension L more, of equal problem
   sfa, sfb1, sfb2                  float8_e4m3fn or uint8, either by rows (rows, K/16), or in blocks of 128 rows,
                                    (32, 4, ceil(rows/128), 4, K/64) over memory (rows/128, K/64, 32, 4, 4)
   c (M, N)                         float16
-All on one device, 16-byte aligned, K a multiple of 64.  The kernel runs on the device's current queue.  It has
-no gradient.  (The second's argument is not named `out`, whose memory order torch.compile would restrict.)
+A model's joint weights need no copy: b1, b2 = w13[:N], w13[N:], and their scale factors alike by rows, or in blocks
+where N is a multiple of 128.  There is no bias and no scale of a whole tensor: what a checkpoint has of them must
+stand in its scale factors.  All on one device, 16-byte aligned, K a multiple of 64.  The kernel runs on the device's
+current queue.  It has no gradient.  (The second's argument is not named `out`, whose memory order torch.compile would
+restrict.)
 
 This file is no part of a bundle, whose sources may not hold the runtime's word for a queue.
 """

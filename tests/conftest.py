@@ -20,12 +20,12 @@ for _name in ("NVFP4_BACKEND", "NVFP4_CPU_ISA", "POPCORN_FD", "POPCORN_SEED"):
 
 # Files that take longest, first: with several workers (pytest-xdist) none is left with one of them at the end.
 LONGEST_FILES = (
-    "test_build.py",
+    "test_journeys.py",
     "test_eval_protocol.py",
     "test_bundle.py",
     "test_eval_guards.py",
     "test_blackwell_kernels.py",
-    "test_parser.py",
+    "test_fuzz_targets.py",
     "test_hopper_recorded.py",
     "test_hopper_kernels.py",
 )

@@ -12,27 +12,49 @@ import torch
 from reference.reference import default_device
 
 OWN_SUBMISSION = Path(__file__).resolve().parents[2] / "submission" / "submission.py"
-# In a process of its own, because the harness's loads no submission.  A line a GPU backend that cannot run.
-WHY_NO_GPU = """
+# In a process of its own, because the harness's loads no submission.
+BACKENDS = """
 from submission import backends
-gpu = [backend for backend in backends() if backend.name != "cpu"]
-if not any(backend.available for backend in gpu):
-    print(*(f"  {backend.name}: {backend.detail}" for backend in gpu), sep="\\n")
+for backend in backends():
+    print(backend.name, int(backend.available), backend.detail, sep="\\t")
 """
 LIMIT_S = 120
 
 
-def why_no_gpu() -> str:
-    """A line for each GPU backend of the package's library with why it cannot run here; "" if one can, or none asks."""
+def backends() -> list[tuple[str, bool, str]]:
+    """Each backend of the package's library: name, whether it can run here, on what or why not; [] where none tells."""
     done = subprocess.run(
-        [sys.executable, "-c", WHY_NO_GPU],
+        [sys.executable, "-c", BACKENDS],
         cwd=OWN_SUBMISSION.parent.parent,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
     )
-    return done.stdout.rstrip() if done.returncode == 0 else ""  # what is wrong then, the tests tell
+    if done.returncode != 0:
+        return []  # what is wrong then, the tests tell
+    lines = [line.split("\t", 2) for line in done.stdout.splitlines()]
+    return [(name, available == "1", detail) for name, available, detail in lines]
+
+
+def why_no_gpu() -> str:
+    """A line for each GPU backend of the package's library with why it cannot run here; "" if one can, or none asks."""
+    gpu = [backend for backend in backends() if backend[0] != "cpu"]
+    return "" if any(runs for _, runs, _ in gpu) else "\n".join(f"  {name}: {detail}" for name, _, detail in gpu)
+
+
+def why_not_the_backend(submission: Path) -> str:
+    """Why the package's own submission cannot take the backend of NVFP4_BACKEND; "" if it can, or none is asked for."""
+    asked = os.environ.get("NVFP4_BACKEND") or "auto"
+    if asked == "auto" or os.environ.get("NVFP4_SIMULATE") == "1" or submission.resolve() != OWN_SUBMISSION:
+        return ""
+    found = {name: (runs, detail) for name, runs, detail in backends()}
+    if not found:
+        return ""
+    if asked not in found:
+        return f"NVFP4_BACKEND is '{asked}'; expected auto or one of {', '.join(found)}"
+    runs, detail = found[asked]
+    return "" if runs else f"NVFP4_BACKEND is '{asked}', which cannot run here: {detail}"
 
 
 def device_for(submission: Path) -> torch.device:

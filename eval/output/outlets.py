@@ -13,6 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from eval.output.text import TOLD_CHARACTERS, clean, shortened
+
+
+def tell(text: object) -> None:
+    """A line to standard error, which may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"eval.py: {clean(shortened(str(text), TOLD_CHARACTERS))}", file=sys.stderr, flush=True)
+
 
 class OutletError(OSError):
     """Something that cannot be written to."""

@@ -168,34 +168,39 @@ def clock_text(results: Sequence[Result]) -> str:
 
 def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     """A line a benchmark with its time against the chip's speed of light, and the geometric mean."""
+    floors = [chip.speed_of_light(result.case.shape, chip_name) for result in results]
+    # Only columns that say something: a call on a CPU takes the same alone, and not every chip's peak rates are known.
+    alone, known = any(result.single_us for result in results), any(floors)
     rows = []
-    for result in results:
+    for result, floor in zip(results, floors, strict=True):
         if not result.passed:
-            rows.append([shape_text(result), "FAIL", *[""] * 5])
+            rows.append([shape_text(result), "FAIL"])
             continue
-        floor = chip.speed_of_light(result.case.shape, chip_name)
-        rows.append(
-            [
-                shape_text(result),
-                time_text(result.median_us),
-                f"{100 * relative_spread(result.rounds_us):.1f} %",
-                time_text(median(result.single_us)) if result.single_us else "the same",
-                time_text(floor.us) if floor else "n/a",
-                f"{result.median_us / floor.us:.2f}" if floor else "n/a",
-                f"{len(result.rounds_us)} x {result.inputs}",
-            ]
-        )
+        row = [shape_text(result), time_text(result.median_us), f"{100 * relative_spread(result.rounds_us):.1f} %"]
+        if alone:
+            row += [time_text(median(result.single_us)) if result.single_us else ""]
+        if known:
+            row += [time_text(floor.us), f"{result.median_us / floor.us:.2f}"] if floor else ["", ""]
+        rows.append([*row, f"{len(result.rounds_us)} x {result.inputs}"])
     passed = [result for result in results if result.passed]
     if passed and len(passed) == len(results):
-        rows.append(["geometric mean", time_text(geometric_mean(result.median_us for result in passed)), *[""] * 5])
-    header = ["M N K", "time", "spread", "single call", "speed of light", "ratio", "rounds x inputs"]
+        rows.append(["geometric mean", time_text(geometric_mean(result.median_us for result in passed))])
+    header = [
+        "M N K",
+        "time",
+        "spread",
+        *["single call"] * alone,
+        *["speed of light", "ratio"] * known,
+        "rounds x inputs",
+    ]
+    rows = [[*row, *[""] * (len(header) - len(row))] for row in rows]
     print_table(f"{chip_name}: median time of a call, distinct inputs in rotation", header, rows)
     checked = sum(result.checked for result in results)
     print(f"each round: all inputs back to back, with contents never seen before; {checked} outputs checked")
     if told := clock_text(passed):
         print(told)
-    bases = {floor.basis for result in results if (floor := chip.speed_of_light(result.case.shape, chip_name))}
-    print("speed of light: " + ("; ".join(sorted(bases)) if bases else "not known for this chip"))
+    bases = "; ".join(sorted({floor.basis for floor in floors if floor}))
+    print("speed of light: " + (bases or "not known for this chip; on a CPU `./nvfp4 bench cpu` compares with torch"))
     wild = [result for result in passed if relative_spread(result.rounds_us) > WORTHLESS_SPREAD]
     if wild:
         print(

@@ -14,6 +14,7 @@ _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
 _NUL_RUN = re.compile("\0{2,}")
 LOG_BYTES_READ = 1 << 16
 ERROR_CHARACTERS = 4000
+TOLD_CHARACTERS = 1000  # of one message
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -114,15 +114,15 @@ def _load(path: str, scratch: Path) -> ModuleType:
 
 
 def _backend(module: ModuleType, device: torch.device) -> str:
-    """Which backend a submission says it takes, if it says so the way this package's does; its own word."""
+    """Which backend a submission says it takes, and on what, if it says so as this package's does; its own word."""
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if not hasattr(module, "backends"):
         return ""
     with contextlib.suppress(Exception):
-        names = [str(backend.name) for backend in module.backends() if backend.available]
-        if asked != "auto":
-            return asked
-        return next((name for name in names if (name == "cpu") == (device.type == "cpu")), "")
+        for backend in module.backends():
+            fits = backend.name == asked if asked != "auto" else (backend.name == "cpu") == (device.type == "cpu")
+            if backend.available and fits:
+                return f"{backend.name} ({backend.detail})" if backend.detail else str(backend.name)
     return ""
 
 

@@ -32,6 +32,7 @@ class Options(ctypes.Structure):
         ("no_checks", ctypes.c_int),
         ("sms", ctypes.c_uint),
         ("max_instructions", ctypes.c_uint64),
+        ("chip", ctypes.c_char_p),
     )
 
 
@@ -56,11 +57,17 @@ class Finding(ctypes.Structure):
         ("cta", ctypes.c_uint32 * 3),
         ("warp", ctypes.c_int32),
         ("lane", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
         ("ptx_line", ctypes.c_uint32),
+        ("ptx", ctypes.c_char_p),
         ("source", ctypes.c_char_p),
         ("other_ptx_line", ctypes.c_uint32),
+        ("other_ptx", ctypes.c_char_p),
         ("other_source", ctypes.c_char_p),
         ("times", ctypes.c_uint64),
+        ("launch", ctypes.c_uint32),
+        ("other_launch", ctypes.c_uint32),
+        ("other_kernel", ctypes.c_char_p),
     )
 
 
@@ -77,6 +84,19 @@ class TensorMap(ctypes.Structure):
         ("swizzle", ctypes.c_uint32),
         ("promotion", ctypes.c_uint32),
         ("fill", ctypes.c_uint32),
+    )
+
+
+class Time(ctypes.Structure):
+    """struct sim_time, member by member."""
+
+    _fields_ = (
+        ("chip", ctypes.c_char_p),
+        ("clock_ghz", ctypes.c_double),
+        ("cycles", ctypes.c_double),
+        ("us", ctypes.c_double),
+        ("kernel_cycles", ctypes.c_double),
+        ("kernel_us", ctypes.c_double),
     )
 
 
@@ -112,7 +132,7 @@ class Counters(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(built("libptxsim.so")))
-    for name in ("sim_create", "sim_load", "sim_finding", "sim_counters"):
+    for name in ("sim_create", "sim_load", "sim_finding", "sim_counters", "sim_event_record"):
         getattr(lib, name).restype = ctypes.c_void_p
     lib.sim_message.restype = ctypes.c_char_p
     lib.sim_finding_count.restype = ctypes.c_size_t
@@ -133,12 +153,19 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 
 class Sim:
-    def __init__(self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0) -> None:
+    """`chip`: simulate time on it, by its name or its file."""
+
+    def __init__(
+        self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0, chip: str | None = None
+    ) -> None:
         self.lib = library()
+        name = None if chip is None else chip.encode()
         self.sim = ctypes.c_void_p(
-            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit)))
+            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit, name)))
         )
         self.keep = []
+        if chip is not None and self.time is None:
+            raise ValueError(self.message())
         encoded = text.encode()
         self.module = ctypes.c_void_p(self.lib.sim_load(self.sim, encoded, ctypes.c_size_t(len(encoded))))
         if not self.module:
@@ -222,6 +249,10 @@ class Sim:
         )
         return self.lib.sim_launch(self.sim, self.module, kernel.encode(), ctypes.byref(launch))
 
+    def event(self, queue: int) -> ctypes.c_void_p:
+        """What a queue holds now; sim_event_free ends it."""
+        return ctypes.c_void_p(self.lib.sim_event_record(self.sim, queue))
+
     @property
     def verdict(self) -> str:
         return VERDICTS[self.lib.sim_verdict(self.sim)]
@@ -238,6 +269,12 @@ class Sim:
     @property
     def counters(self) -> Counters:
         return Counters.from_buffer_copy(Counters.from_address(self.lib.sim_counters(self.sim)))
+
+    @property
+    def time(self) -> Time | None:
+        """Simulated time; None: none is simulated."""
+        time = Time()
+        return time if self.lib.sim_time(self.sim, ctypes.byref(time)) & 1 else None
 
     def report(self, path: Path) -> str:
         """The JSON report's text, by way of a file."""

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -23,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.common import forked
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,17 +145,9 @@ def execute(run: Run, library: Path) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         environment = dict(os.environ, NVFP4_LIBRARY=str(library), NVFP4_BACKEND="blackwell", NVFP4_SIMULATE="1")
-        environment |= {"NVFP4_SIMULATE_MODE": run.mode, "NVFP4_SIMULATE_JSON": str(report), "PYTHONPATH": str(ROOT)}
+        environment |= {"NVFP4_SIMULATE_MODE": run.mode, "NVFP4_SIMULATE_JSON": str(report)}
         environment |= {"NVFP4_BLACKWELL_CONFIG": "" if run.config == CHOSEN else run.config}
-        done = subprocess.run(
-            [sys.executable, "-c", DRIVER],
-            input=json.dumps(run.problems),
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = forked.run(DRIVER, environment=environment, stdin=json.dumps(run.problems))
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         found = json.loads(report.read_text()) if report.is_file() else {"verdict": "no report", "findings": []}
     wrong = [f"{tuple(p)}: {row['why']}" for p, row in zip(run.problems, rows, strict=False) if not row["right"]]

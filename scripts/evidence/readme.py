@@ -59,8 +59,8 @@ def host(data: dict[str, Any]) -> str:
     """The shim's host cost of a call."""
     return (
         f"A call of the shim costs {data['shim_us']:.1f} us on the host beside the work itself (minimal CPU problem,\n"
-        f"{data['processor']}), {data['ctypes_us']:.1f} us of them the ctypes call. In the package, which also asks "
-        f"whether\ntensors hold what they show, it costs {data['package_us']:.1f} us."
+        f"{data['processor']}), {data['ctypes_us']:.1f} us of them the ctypes call. In the package, which asks of all "
+        f"tensors\nwhether they hold what they show, it costs {data['package_us']:.1f} us."
     )
 
 

@@ -1,6 +1,6 @@
-"""The worked example of simulator/README.md: its commands, with what they print here.
+"""The worked examples of simulator/README.md: their commands, with what they print here.
 
-./nvfp4 evidence simulator_example           write the block again
+./nvfp4 evidence simulator_example           write the blocks again
 ./nvfp4 evidence simulator_example --check   exit with 1 if it is not what the commands print
 """
 
@@ -12,10 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scripts.common import toolchain
 from scripts.common.toolchain import BUILD, ROOT, built
 
 PAGE = ROOT / "simulator" / "README.md"
-BLOCK = re.compile(r"(<!-- generated:example -->\n)(.*?)(<!-- /generated:example -->)", re.DOTALL)
+BLOCK = "(<!-- generated:{name} -->\n)(.*?)(<!-- /generated:{name} -->)"
+WALK, EXAMPLE = "walk", "example"  # from a .cu file to a report, where there is nvcc; from PTX
 COMMAND = re.compile(r"^    \$ ((?:.*\\\n)*.*)", re.MULTILINE)  # with its continued lines
 INDENT = "    "
 
@@ -23,16 +25,19 @@ INDENT = "    "
 def printed(command: str, folder: Path) -> str:
     """What a command of the page prints, its scratch files in `folder` and its programs those of BUILD."""
     command = command.replace("/tmp/", f"{folder}/").replace("build/ptxsim", f"'{BUILD}/ptxsim'")
+    if command.startswith("nvcc "):
+        command = f"'{toolchain.nvcc()}' {command.removeprefix('nvcc ')}"
+    command = command.replace("make simulator", "make -s simulator > /dev/null")
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+    return (done.stdout + done.stderr).replace(f"{ROOT}/", "")
 
 
-def render(page: str) -> str:
-    """The page with its block's commands as they are and their output anew."""
+def render(page: str, name: str = EXAMPLE) -> str:
+    """The page with a block's commands as they are and their output anew."""
     built("ptxsim")
-    block = BLOCK.search(page)
+    block = re.search(BLOCK.format(name=name), page, re.DOTALL)
     if block is None:
-        raise ValueError("simulator/README.md has no block generated:example")
+        raise ValueError(f"simulator/README.md has no block generated:{name}")
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         for command in COMMAND.findall(block[2]):
@@ -44,7 +49,7 @@ def render(page: str) -> str:
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
     page = PAGE.read_text()
-    fresh = render(page)
+    fresh = render(render(page), WALK)
     if "--check" in arguments:
         return int(fresh != page)
     PAGE.write_text(fresh)

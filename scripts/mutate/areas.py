@@ -90,7 +90,9 @@ AREAS: dict[str, Area] = {
         ("test_blackwell_host.py", "test_blackwell_kernels.py"),
         (SIMULATED,),
     ),
-    "reference": Area(("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py")),
+    "reference": Area(
+        ("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py", "test_check.py")
+    ),
     "eval": Area(
         ("eval/*.py", "eval/*/*.py", "eval/timing/*.[ch]"),
         (
@@ -100,7 +102,8 @@ AREAS: dict[str, Area] = {
             "test_cases.py",
             "test_command.py",
             "test_protocol_lines.py",
-            "test_eval_parts.py",
+            "test_supervisor.py",
+            "test_worker_parts.py",
             "tests/eval/lending/*.py",
             "test_eval_device.py",
             "test_eval_units.py",
@@ -124,6 +127,7 @@ AREAS: dict[str, Area] = {
             "test_bundle_loader.py",
             "test_bundle_build.py",
             "test_bundle.py",
+            "test_bundle_cache.py",
             "test_wheel.py",
             "test_install.py",
         ),
@@ -138,15 +142,20 @@ AREAS: dict[str, Area] = {
             "test_ledger.py",
             "test_rounds_simulation.py",
             "test_rounds.py",
+            "test_rounds_found.py",
         ),
     ),
     "history": Area(
         ("scripts/history/*.py", "scripts/evidence/readme.py"),
         ("test_readme.py", "test_history_plots.py", "test_history.py"),
     ),
+    "third-party": Area(
+        ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),
+        ("test_third_party.py",),
+    ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
-        ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py"),
+        ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py", "test_forked.py"),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "bring-up": Area(
@@ -156,6 +165,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",
             "test_bench.py",
+            "test_bench_host.py",
             "test_provenance.py",
             "test_first_import.py",
             "test_check_gpu.py",
@@ -164,7 +174,8 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "build": Area(
-        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"), ("test_setup.py", "test_build.py")
+        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
+        ("test_setup.py", "test_build.py", "test_journeys.py"),
     ),
     "sim-ptx": Area(
         ("simulator/ptx/*.[ch]",),
@@ -220,6 +231,12 @@ AREAS: dict[str, Area] = {
         (*SIMULATOR, *FEATURES),
         wider=SIMULATOR_TESTS,
     ),
+    "sim-clock": Area(
+        ("simulator/clock/*.[ch]", "simulator/async/timed.c", "simulator/interp/timed.c"),
+        ("simulator/clock/test_*.py",),
+        SIMULATOR,
+        wider=SIMULATOR_TESTS,
+    ),
     "sim-hazard": Area(
         ("simulator/hazard/*.[ch]",),
         ("test_each_finding.py", "test_shadow.py", "simulator/hazard/test_*.py", "test_control.py"),
@@ -249,6 +266,8 @@ AREAS: dict[str, Area] = {
             "simulator/cli/*.[ch]",
             "simulator/report/*.[ch]",
             "simulator/sim.h",
+            "simulator/run_status.h",
+            "simulator/example/*.cu",
         ),
         (
             "simulator/cudart/test_*.py",

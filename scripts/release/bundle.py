@@ -299,13 +299,14 @@ def has_compiler(target: str) -> bool:
     return True
 
 
-def run_harness(text: str, cases: Path) -> int:
-    """The exit status of the harness's tests of the bundle, run from an empty folder."""
+def run_harness(text: str, cases: Path, on_cpu: bool) -> int:
+    """The exit status of the harness's tests of the bundle, run from an empty folder, on the CPU or what is there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
         path.write_text(text, encoding="utf-8")
         command = [sys.executable, str(ROOT / "eval" / "eval.py"), "test", str(cases.resolve())]
-        return subprocess.run([*command, "--submission", str(path)], cwd=folder, check=False).returncode
+        command += ["--submission", str(path), *(["--device", "cpu"] if on_cpu else [])]
+        return subprocess.run(command, cwd=folder, check=False).returncode
 
 
 def choose_target() -> str:
@@ -342,6 +343,7 @@ def main(arguments: list[str] | None = None) -> int:
     for finding in findings:
         print(locate(bundle, options.output, finding))
     compiled = "not compiled here"
+    on_cpu = target == "cpu"  # a GPU that is there is not for this bundle, or no backend of it can run on it
     if not findings and not options.no_compile:
         if has_compiler(target):
             seconds, said = try_bundle(bundle.text)
@@ -350,6 +352,7 @@ def main(arguments: list[str] | None = None) -> int:
                 findings.append(Finding(1, 1, "trial", said))
             else:
                 compiled = f"first import {seconds:.1f} s, small problems right on {said}"
+                on_cpu = said == "cpu"
         else:
             notes.append(f"no compiler for target {target} here, so the file was not compiled")
     for note in notes:
@@ -358,7 +361,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"bundle: {len(findings)} finding(s), {options.output} not written", file=sys.stderr)
         return 1
     if options.check:
-        status = run_harness(bundle.text, options.cases)
+        status = run_harness(bundle.text, options.cases, on_cpu)
         if status != 0:
             print(f"bundle: the harness ended with exit status {status}, {options.output} not written", file=sys.stderr)
             return 1

@@ -250,7 +250,7 @@ def _library_path() -> Path:
                 _keep(_build(scratch, compilers[0], compilers[1] if _NVCC_FLAGS else None), entry)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-            _sweep(root, entry)
+        _sweep(root, entry)
     finally:
         os.umask(umask)
     return entry / LIBRARY_NAME

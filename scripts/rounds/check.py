@@ -9,7 +9,7 @@ from typing import Any
 
 from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
 from scripts.rounds import ledger, origin, render, simulation, stats
-from scripts.rounds.figures import link_problems, prose_problems
+from scripts.rounds.figures import link_problems, prose_problems, superlative_problems
 from scripts.rounds.model import (
     FINAL,
     SECTIONS,
@@ -319,7 +319,7 @@ def figure_problems(tank: Tank) -> list[str]:
     for folder in tank.round_dirs():
         path = folder / "round.md"
         text, where = path.read_text(), tank.relative(path)
-        problems += link_problems(text, folder, where)
+        problems += link_problems(text, folder, where) + superlative_problems(text, where)
         # Only verdicts may not quote by hand: a pitch has its own arithmetic.
         match = re.search(r"^## Verdict\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         problems += prose_problems(match.group(), folder, f"{where} (Verdict)") if match else []

@@ -20,6 +20,8 @@ struct async_kind {
     void (*complete)(struct async_op *op);
     void (*poison)(struct async_op *op);      /* fills the destination with a trap pattern at issue */
     bool (*ready)(const struct async_op *op); /* may it start? */
+    /* Tells the clock when its stages are reached; NULL: at once. */
+    void (*timed)(struct run *run, struct async_op *op);
 };
 
 enum async_stage { ASYNC_ISSUED, ASYNC_READ, ASYNC_WRITTEN, ASYNC_DONE };
@@ -35,6 +37,7 @@ struct async_op {
     uint64_t number;
     const void *queue;
     enum async_stage stage;
+    uint8_t due;   /* the stage that its time has come for; more than `stage` where others are in the way */
     uint8_t *data; /* what read has taken */
     size_t data_bytes;
     void *payload;
@@ -49,6 +52,8 @@ void async_drop(struct async_op *op);
 /* One step of one operation, chosen by the mode; false where none can move. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
+/* With simulated time: the operation reaches a stage now, as far as those before it in its queue let it. */
+void async_due(struct timing *timing, struct async_op *op, uint8_t stage);
 /* A finding of an operation, at the instruction that issued it. */
 void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
@@ -131,10 +136,11 @@ void groups_at_end(struct run *run);
 
 /* ---- global memory (async/global.c) ---- */
 
-/* Notes an access of global memory, and checks that a dependent launch has waited for what the launches before
- * it write. */
-void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
-/* Whether this launch has written any of the 128 bytes that an address lies in. */
-bool written_by_launch(struct run *run, uint64_t address);
+/* Notes an access of global memory and checks it against those of other launches; flags: ACCESS_WRITE,
+ * ACCESS_ATOMIC.  Before the access itself. */
+void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags);
+/* The same for lanes of a warp that access `bytes` each. */
+void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
+                        unsigned flags);
 
 #endif

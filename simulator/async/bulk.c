@@ -89,13 +89,24 @@ static void round_elements(const struct sim_tensor_map *map, uint8_t *row, uint3
     }
 }
 
+void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
+                 uint32_t bytes) {
+    if (view != NULL) {
+        (void)delayed_read(op->cluster->launch, view, from, bytes, to);
+    } else {
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
+    }
+}
+
 static void load_read(struct async_op *op) {
     const struct load *load = op->payload;
     uint8_t packed[MAX_ROW_BYTES];
+    if (!load->tensor && load->from_cta != NULL) {
+        memcpy(op->data, load->from_cta->shared + load->from, load->bytes);
+        return;
+    }
     if (!load->tensor) {
-        const uint8_t *from = load->from_cta != NULL ? load->from_cta->shared + load->from
-                                                     : (const uint8_t *)(uintptr_t)load->from;
-        memcpy(op->data, from, load->bytes);
+        take_global(op, load->view, op->data, load->from, load->bytes);
         return;
     }
     const struct tensor_box *box = &load->box;
@@ -104,7 +115,7 @@ static void load_read(struct async_op *op) {
         uint64_t address;
         fill_outside(&box->map, packed, box->row_bytes);
         if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            memcpy(packed + first, (const void *)(uintptr_t)address, bytes);
+            take_global(op, load->view, packed + first, address, bytes);
             round_elements(&box->map, packed + first, bytes);
         }
         tensor_row_to_shared(box, packed, op->data + i * box->shared_row_bytes);
@@ -150,7 +161,8 @@ static void load_poison(struct async_op *op) {
     }
 }
 
-const struct async_kind load_kind = {"bulk load", load_read, load_write, load_complete, load_poison, NULL};
+const struct async_kind load_kind = {"bulk load", load_read, load_write, load_complete,
+                                     load_poison, NULL,      load_timed};
 
 /* ---- stores from shared memory ---- */
 
@@ -214,11 +226,15 @@ static void store_read(struct async_op *op) {
     group_advance(op, GROUP_BULK, store->group, ASYNC_READ);
 }
 
-static void put_global(const struct store *store, uint8_t *to, const uint8_t *from, uint32_t bytes) {
-    if (store->reduction == REDUCE_NONE) {
-        memcpy(to, from, bytes);
-    } else {
+static void put_global(const struct async_op *op, uint64_t address, const uint8_t *from, uint32_t bytes) {
+    const struct store *store = op->payload;
+    uint8_t *to = (uint8_t *)(uintptr_t)address;
+    if (store->reduction != REDUCE_NONE) {
         reduce(to, from, bytes, store->reduction, store->type);
+    } else if (store->view != NULL) {
+        delayed_write(op->cluster->launch, store->view, address, bytes, from);
+    } else {
+        memcpy(to, from, bytes);
     }
 }
 
@@ -226,7 +242,7 @@ static void store_write(struct async_op *op) {
     const struct store *store = op->payload;
     uint8_t packed[MAX_ROW_BYTES];
     if (!store->tensor) {
-        put_global(store, (uint8_t *)(uintptr_t)store->to, op->data, store->bytes);
+        put_global(op, store->to, op->data, store->bytes);
         return;
     }
     for (uint32_t i = 0; i < store->box.rows; i++) {
@@ -234,7 +250,7 @@ static void store_write(struct async_op *op) {
         uint64_t address;
         if (tensor_box_row(&store->box, i, &first, &bytes, &address)) {
             tensor_row_from_shared(&store->box, op->data + i * store->box.shared_row_bytes, packed);
-            put_global(store, (uint8_t *)(uintptr_t)address, packed + first, bytes);
+            put_global(op, address, packed + first, bytes);
         }
     }
 }
@@ -244,7 +260,8 @@ static void store_complete(struct async_op *op) {
     group_advance(op, GROUP_BULK, store->group, ASYNC_DONE);
 }
 
-static const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete, NULL, NULL};
+static const struct async_kind store_kind = {"bulk store", store_read, store_write, store_complete,
+                                             NULL,         NULL,       store_timed};
 
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane) {
     struct async_op *op = async_new(run, &store_kind, lane, sizeof *store, store->bytes + 16);
@@ -252,6 +269,7 @@ void issue_store(struct run *run, const struct store *store, uint32_t span, int 
     struct store *own = op->payload;
     *own = *store;
     own->group = group_current(run->warp, GROUP_BULK);
+    own->view = delayed_view(run);
     family->used = true;
     family->last_used = own->group;
     family->last_insn = run->insn;

@@ -2,6 +2,7 @@
 #ifndef SIM_ASYNC_BULK_H
 #define SIM_ASYNC_BULK_H
 
+#include "hazard/global.h"
 #include "tensor_map.h"
 
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
@@ -18,6 +19,7 @@ struct load {
     uint32_t bytes;
     struct tensor_box box;
     bool tensor;
+    const struct known *view; /* what its issuer knew of earlier launches: hazard/global.h */
     uint32_t destinations;
     struct destination destination[MAX_CLUSTER];
 };
@@ -41,6 +43,7 @@ struct store {
     bool tensor;
     enum reduction reduction;
     uint8_t type;
+    const struct known *view;
 };
 
 /* Finds the CTAs of a load's destination and their barriers, and checks them; false after a report. */
@@ -49,6 +52,12 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
 /* Stamps the destination for the checks. */
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
+/* With simulated time (async/timed.c). */
+void load_timed(struct run *run, struct async_op *op);
+void store_timed(struct run *run, struct async_op *op);
+/* What is at a global address for an operation whose issuer had the view. */
+void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
+                 uint32_t bytes);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "async.h"
+#include "clock/timing.h"
 
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes) {
@@ -92,6 +93,40 @@ static bool drain(struct cluster *cluster) {
     return any;
 }
 
+/* ---- with simulated time ---- */
+
+static void issue_timed(struct run *run, struct async_op *op) {
+    if (op->kind->timed != NULL) {
+        op->kind->timed(run, op);
+    } else {
+        time_operation(run->launch->timing, op, op->cta, run->launch->timing->now, ASYNC_DONE);
+    }
+}
+
+void async_due(struct timing *timing, struct async_op *op, uint8_t stage) {
+    struct cluster *cluster = op->cluster;
+    const void *queue = op->queue;
+    op->due = stage > op->due ? stage : op->due;
+    if (!can_move(op)) {
+        return; /* who is in its way calls it */
+    }
+    bool ends = op->due == ASYNC_DONE;
+    for (int left = (int)op->due - (int)op->stage; left > 0; left--) {
+        step(op);
+    }
+    if (!ends || queue == NULL) {
+        return;
+    }
+    for (struct async_op *next = cluster->ops_first; next != NULL; next = next->next) {
+        if (next->queue == queue) {
+            if (next->due > next->stage) {
+                time_operation(timing, next, next->cta, timing->now, next->due);
+            }
+            return;
+        }
+    }
+}
+
 void async_issue(struct run *run, struct async_op *op) {
     struct cluster *cluster = run->cluster;
     unlink_unissued(op);
@@ -104,7 +139,9 @@ void async_issue(struct run *run, struct async_op *op) {
     if (run->launch->mode == SIM_POISON && op->kind->poison != NULL) {
         op->kind->poison(op);
     }
-    if (run->launch->mode == SIM_EAGER) {
+    if (run->launch->timing != NULL) {
+        issue_timed(run, op);
+    } else if (run->launch->mode == SIM_EAGER) {
         (void)drain(cluster);
     }
 }

@@ -6,6 +6,8 @@
  * a fence.proxy.tensormap of the map that itself came after the change. */
 #include "map_change.h"
 
+#include "hazard/global.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -128,7 +130,7 @@ void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
         (void)sim_report_pair(
             run, SIM_ERROR, "tensor-map-race", -1, map->change.insn,
             "uses a tensor map that another thread changes, without a synchronisation in between");
-    } else if ((map->change.insn != NULL || written_by_launch(run, address)) &&
+    } else if ((map->change.insn != NULL || lines_written(run, address)) &&
                (map->fence.insn == NULL || !reached(run, &map->fence))) {
         (void)sim_report_pair(
             run, SIM_ERROR, "missing-tensormap-fence", -1, map->change.insn,

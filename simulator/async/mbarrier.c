@@ -188,8 +188,7 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     if (publish && b->gathered != NULL) {
         clock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
-        execution_join(run->cluster, b->gathered, run->warp->clock);
-        causal_join(run->cluster, b->gathered, run->warp->clock);
+        relaxed_signal(run, b->gathered);
     }
     b->pending -= count;
     complete_if_done(run->cluster, b);

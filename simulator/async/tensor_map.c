@@ -5,9 +5,8 @@
 
 #define MAGIC 0x50414d54u /* "TMAP" */
 
-/* Values of the CUDA driver API (cuda.h, CUtensorMapDataType and CUtensorMapSwizzle). */
+/* Values of the CUDA driver API (cuda.h, CUtensorMapDataType). */
 enum { TYPE_16U4_ALIGN8B = 13, TYPE_16U4_ALIGN16B, TYPE_16U6_ALIGN16B, TYPES };
-enum { SWIZZLE_NONE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B, SWIZZLE_128B_ATOM_32B, SWIZZLES = 7 };
 
 static const uint8_t element_bytes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0};
 
@@ -138,6 +137,15 @@ int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char 
     return 0;
 }
 
+int sim_replace_tensor_map_address(void *encoded, const void *address, char *message, size_t message_bytes) {
+    struct sim_tensor_map map;
+    if (tensor_map_read(encoded, &map) != MAP_READ) {
+        REFUSE("there is no tensor map");
+    }
+    map.address = address;
+    return sim_encode_tensor_map(encoded, &map, message, message_bytes);
+}
+
 enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map) {
     static const uint8_t nothing[SIM_TENSOR_MAP_BYTES];
     struct encoded_map in;
@@ -193,7 +201,9 @@ bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct
     box->row_bytes = box->row_elements / elements * global;
     box->shared_row_bytes = box->row_elements / elements * shared;
     box->pitch = width > box->shared_row_bytes ? width : box->shared_row_bytes;
-    /* A padded type signals what it reads: the kernels of CUTLASS, DeepGEMM and Triton expect packed bytes. */
+    /* A padded type signals what it reads: the kernels of CUTLASS, DeepGEMM and Triton expect 4 bits an element
+     * of fp4, those of CUTLASS 6 of fp6 (sm100_blockscaled_mma_warpspecialized.hpp: sizeof_bits of
+     * float_e2m3_t). */
     box->bytes = box->row_bytes * box->rows;
     return map->element_strides[0] == 1;
 }
@@ -250,7 +260,7 @@ void tensor_row_from_shared(const struct tensor_box *box, const uint8_t *row, ui
     }
 }
 
-/* Units of 16 (or 32) bytes change places by the address bits above them. */
+/* Units of 16 (32, 64) bytes change places by the address bits above them. */
 uint32_t tensor_swizzle(const struct tensor_box *box, uint32_t address) {
     switch (box->map.swizzle) {
     case SWIZZLE_32B:
@@ -261,6 +271,8 @@ uint32_t tensor_swizzle(const struct tensor_box *box, uint32_t address) {
         return address ^ (address >> 3 & 0x70);
     case SWIZZLE_128B_ATOM_32B:
         return address ^ (address >> 2 & 0x60);
+    case SWIZZLE_128B_ATOM_64B:
+        return address ^ (address >> 1 & 0x40);
     default:
         return address;
     }

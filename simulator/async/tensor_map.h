@@ -7,6 +7,18 @@
 #define MAX_RANK      5
 #define MAX_ROW_BYTES 2048 /* a box's: 256 elements of 8 bytes */
 
+/* Of the CUDA driver API (cuda.h, CUtensorMapSwizzle). */
+enum {
+    SWIZZLE_NONE,
+    SWIZZLE_32B,
+    SWIZZLE_64B,
+    SWIZZLE_128B,
+    SWIZZLE_128B_ATOM_32B,
+    SWIZZLE_128B_ATOM_32B_FLIP_8B,
+    SWIZZLE_128B_ATOM_64B,
+    SWIZZLES
+};
+
 struct tensor_box {
     struct sim_tensor_map map;
     int64_t at[MAX_RANK];      /* element coordinates of the box's corner */

@@ -1,4 +1,4 @@
-/* ptxsim: runs one kernel of a PTX file. */
+/* ptxsim: runs one kernel of a PTX file; `ptxsim run` runs programs (cli/run.c). */
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -6,26 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "sim.h"
 
 #define MAX_ARGUMENTS 64
 
 static const char usage[] =
     "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
+    "       ptxsim run [options] -- PROGRAM [ARGUMENT...]   (ptxsim run --help)\n"
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
-    "  --json  --quiet  --parse (only check the file)  --help\n"
+    "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
+    "  --json  --counters  --suppressions FILE  --quiet  --parse (only check the file)  --help\n"
     "arguments, one a parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
     "  buf:BYTES            a buffer of zeros      buf:BYTES=FILE   filled from a file\n"
-    "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX   a tensor map over buffer argument number BUFFER\n"
-    "                       (numbers as in the CUDA driver API; lists by commas, strides in bytes)\n"
+    "  map:BUFFER:TYPE:SWIZZLE:SIZES:STRIDES:BOX[:STEPS[:FILL]]   a tensor map over buffer argument number\n"
+    "                       BUFFER (numbers as in the CUDA driver API; lists by commas, strides in bytes; "
+    "STEPS:\n"
+    "                       element strides, 1 without; FILL: 1 fills with NaN what is outside, 0 without)\n"
     "  --dump N=FILE        writes buffer argument N to a file after the run\n"
     "exit status: 0 clean, 1 review, 2 error, 3 incomplete; 4: nothing was run, or not to its end (usage, PTX "
     "that\n"
     "cannot be read, a launch that is refused, no memory)\n";
-
-enum { EXIT_USAGE = 4 };
 
 struct argument {
     uint8_t bytes[128] __attribute__((aligned(64)));
@@ -38,16 +41,17 @@ struct job {
     const char *file, *kernel;
     struct sim_options options;
     struct sim_launch_attributes launch;
-    bool json, quiet, parse_only;
+    const char *rules;
+    bool json, counters, quiet, parse_only;
     struct argument arguments[MAX_ARGUMENTS];
     size_t count;
     const char *dumps[MAX_ARGUMENTS];
     size_t ndumps;
 };
 
-static int fail(const char *what, const char *detail) {
+int cli_fail(const char *what, const char *detail) {
     (void)fprintf(stderr, "ptxsim: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
-    return EXIT_USAGE;
+    return EXIT_NOT_RUN;
 }
 
 static void read_triple(const char *text, uint32_t triple[3]) {
@@ -61,8 +65,7 @@ static void read_triple(const char *text, uint32_t triple[3]) {
     }
 }
 
-/* NULL: errno says why. */
-static char *read_file(const char *name, size_t *bytes) {
+char *cli_read_file(const char *name, size_t *bytes) {
     FILE *file = fopen(name, "rb");
     if (file == NULL) {
         return NULL;
@@ -84,6 +87,9 @@ static char *read_file(const char *name, size_t *bytes) {
         errno = ENOMEM;
     }
     (void)fclose(file);
+    if (text != NULL) {
+        text[used] = '\0'; /* the last piece read was not a whole one */
+    }
     *bytes = used;
     return text;
 }
@@ -103,32 +109,34 @@ static size_t read_list(const char *text, uint64_t list[5]) {
 
 static bool read_map(struct job *job, const char *text, struct argument *argument) {
     struct sim_tensor_map map = {.rank = 0};
-    uint64_t fields[6][5] = {{0}};
-    size_t counts[6];
+    enum { BUFFER, TYPE, SWIZZLE, SIZES, STRIDES, BOX, STEPS, FILL, MAP_FIELDS };
+    uint64_t fields[MAP_FIELDS][5] = {[STEPS] = {1, 1, 1, 1, 1}};
+    size_t counts[MAP_FIELDS];
     char message[200];
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < MAP_FIELDS; i++) {
         counts[i] = read_list(text, fields[i]);
         text = strchr(text, ':');
-        if (text == NULL && i < 5) {
+        if (text == NULL && i < BOX) {
             return false;
         }
         text = text == NULL ? "" : text + 1;
     }
-    if (fields[0][0] >= job->count || job->arguments[fields[0][0]].buffer == NULL) {
+    if (fields[BUFFER][0] >= job->count || job->arguments[fields[BUFFER][0]].buffer == NULL) {
         return false;
     }
-    map.address = job->arguments[fields[0][0]].buffer;
-    map.data_type = (uint32_t)fields[1][0];
-    map.swizzle = (uint32_t)fields[2][0];
-    map.rank = (uint32_t)counts[3];
+    map.address = job->arguments[fields[BUFFER][0]].buffer;
+    map.data_type = (uint32_t)fields[TYPE][0];
+    map.swizzle = (uint32_t)fields[SWIZZLE][0];
+    map.rank = (uint32_t)counts[SIZES];
+    map.oob_fill = (uint32_t)fields[FILL][0];
     for (int i = 0; i < 5; i++) {
-        map.sizes[i] = fields[3][i];
-        map.strides[i] = fields[4][i];
-        map.box[i] = (uint32_t)fields[5][i];
-        map.element_strides[i] = 1;
+        map.sizes[i] = fields[SIZES][i];
+        map.strides[i] = fields[STRIDES][i];
+        map.box[i] = (uint32_t)fields[BOX][i];
+        map.element_strides[i] = (uint32_t)fields[STEPS][i];
     }
     if (sim_encode_tensor_map(argument->bytes, &map, message, sizeof message) != 0) {
-        (void)fail("tensor map", message);
+        (void)cli_fail("tensor map", message);
         return false;
     }
     return true;
@@ -139,16 +147,16 @@ static bool read_buffer(struct sim *sim, const char *text, struct argument *argu
     argument->buffer_bytes = strtoull(text, &end, 0);
     argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
     if (argument->buffer == NULL) {
-        (void)fail("buffer", sim_message(sim));
+        (void)cli_fail("buffer", sim_message(sim));
         return false;
     }
     memset(argument->buffer, 0, argument->buffer_bytes);
     memcpy(argument->bytes, &argument->buffer, sizeof argument->buffer);
     if (*end == '=') {
         size_t bytes;
-        char *content = read_file(end + 1, &bytes);
+        char *content = cli_read_file(end + 1, &bytes);
         if (content == NULL) {
-            (void)fail(end + 1, strerror(errno));
+            (void)cli_fail(end + 1, strerror(errno));
             return false;
         }
         memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
@@ -189,7 +197,16 @@ static bool read_argument(struct job *job, struct sim *sim, const char *text) {
 }
 
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
-enum { OPT_NO_CHECKS = OPT_DUMP + 1, OPT_JSON, OPT_QUIET, OPT_PARSE, OPT_HELP };
+enum {
+    OPT_NO_CHECKS = OPT_DUMP + 1,
+    OPT_JSON,
+    OPT_COUNTERS,
+    OPT_SUPPRESSIONS,
+    OPT_QUIET,
+    OPT_PARSE,
+    OPT_HELP,
+    OPT_TIME
+};
 
 static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
                                         {"block", required_argument, NULL, OPT_BLOCK},
@@ -199,8 +216,11 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"limit", required_argument, NULL, OPT_LIMIT},
                                         {"dump", required_argument, NULL, OPT_DUMP},
+                                        {"time", required_argument, NULL, OPT_TIME},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
+                                        {"counters", no_argument, NULL, OPT_COUNTERS},
+                                        {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
                                         {"parse", no_argument, NULL, OPT_PARSE},
                                         {"help", no_argument, NULL, OPT_HELP},
@@ -221,7 +241,7 @@ static int set_option(struct job *job, int option, const char *value) {
         job->launch.dynamic_shared_bytes = (uint32_t)strtoul(value, NULL, 0);
         return 0;
     case OPT_MODE:
-        return sim_read_mode(value, &job->options) ? 0 : fail("--mode wants " SIM_MODES ", not", value);
+        return sim_read_mode(value, &job->options) ? 0 : cli_fail("--mode wants " SIM_MODES ", not", value);
     case OPT_THREADS:
         job->options.threads = atoi(value);
         return 0;
@@ -230,15 +250,24 @@ static int set_option(struct job *job, int option, const char *value) {
         return 0;
     case OPT_DUMP:
         if (job->ndumps == MAX_ARGUMENTS) {
-            return fail("too many --dump", value);
+            return cli_fail("too many --dump", value);
         }
         job->dumps[job->ndumps++] = value;
+        return 0;
+    case OPT_TIME:
+        job->options.chip = value;
         return 0;
     case OPT_NO_CHECKS:
         job->options.no_checks = 1;
         return 0;
     case OPT_JSON:
         job->json = true;
+        return 0;
+    case OPT_COUNTERS:
+        job->counters = true;
+        return 0;
+    case OPT_SUPPRESSIONS:
+        job->rules = value;
         return 0;
     case OPT_QUIET:
         job->quiet = true;
@@ -247,12 +276,12 @@ static int set_option(struct job *job, int option, const char *value) {
         job->parse_only = true;
         return 0;
     default: /* getopt_long has said what is wrong */
-        return EXIT_USAGE;
+        return EXIT_NOT_RUN;
     }
 }
 
 /* Options, file and kernel come before `--`, the kernel's arguments after it.  Sets *first to where those
- * start; 0, or EXIT_USAGE after a message. */
+ * start; 0, or EXIT_NOT_RUN after a message. */
 static int read_options(struct job *job, int argc, char **argv, int *first) {
     int end = 1, option;
     while (end < argc && strcmp(argv[end], "--") != 0) {
@@ -265,15 +294,15 @@ static int read_options(struct job *job, int argc, char **argv, int *first) {
             exit(0);
         }
         if (set_option(job, option, optarg) != 0) {
-            return EXIT_USAGE;
+            return EXIT_NOT_RUN;
         }
     }
     if (optind == end) {
-        return fail("no PTX file; --help lists the options", "");
+        return cli_fail("no PTX file; --help lists the options", "");
     }
     job->file = argv[optind++];
     job->kernel = optind < end ? argv[optind++] : NULL;
-    return optind == end ? 0 : fail("one file and one kernel, not also", argv[optind]);
+    return optind == end ? 0 : cli_fail("one file and one kernel, not also", argv[optind]);
 }
 
 static int dump_buffers(const struct job *job) {
@@ -281,11 +310,11 @@ static int dump_buffers(const struct job *job) {
         char *end;
         size_t number = strtoul(job->dumps[i], &end, 0);
         if (*end != '=' || number >= job->count || job->arguments[number].buffer == NULL) {
-            return fail("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
+            return cli_fail("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
         }
         FILE *file = fopen(end + 1, "wb");
         if (file == NULL) {
-            return fail("cannot write", end + 1);
+            return cli_fail("cannot write", end + 1);
         }
         (void)fwrite(job->arguments[number].buffer, 1, job->arguments[number].buffer_bytes, file);
         (void)fclose(file);
@@ -293,16 +322,31 @@ static int dump_buffers(const struct job *job) {
     return 0;
 }
 
+static int read_rules(const struct job *job, struct sim *sim) {
+    char message[300];
+    size_t bytes;
+    char *text = cli_read_file(job->rules, &bytes);
+    if (text == NULL) {
+        return cli_fail(job->rules, strerror(errno));
+    }
+    int wrong = sim_suppress(sim, text, message, sizeof message);
+    free(text);
+    return wrong == 0 ? 0 : cli_fail(job->rules, message);
+}
+
 static int run(struct job *job, struct sim *sim, int argc, char **argv, int first) {
     size_t bytes;
-    char *text = read_file(job->file, &bytes);
+    if (job->rules != NULL && read_rules(job, sim) != 0) {
+        return EXIT_NOT_RUN;
+    }
+    char *text = cli_read_file(job->file, &bytes);
     if (text == NULL) {
-        return fail(job->file, strerror(errno));
+        return cli_fail(job->file, strerror(errno));
     }
     struct sim_module *module = sim_load(sim, text, bytes);
     free(text);
     if (module == NULL) {
-        return fail(job->file, sim_message(sim));
+        return cli_fail(job->file, sim_message(sim));
     }
     if (job->parse_only) {
         return 0;
@@ -313,10 +357,10 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     for (int i = first; i < argc; i++) {
         size_t room = job->kernel == NULL ? 0 : sim_parameter_bytes(module, job->kernel, i - first);
         if (room > sizeof job->arguments->bytes) {
-            return fail("no form of argument fills a parameter of more than 128 bytes", argv[i]);
+            return cli_fail("no form of argument fills a parameter of more than 128 bytes", argv[i]);
         }
         if (!read_argument(job, sim, argv[i])) {
-            return fail("bad argument", argv[i]);
+            return cli_fail("bad argument", argv[i]);
         }
     }
     void *pointers[MAX_ARGUMENTS];
@@ -325,16 +369,19 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     job->launch.arguments = pointers;
     job->launch.argument_count = job->count;
-    int status = job->kernel == NULL ? fail("no kernel in", job->file)
+    int status = job->kernel == NULL ? cli_fail("no kernel in", job->file)
                                      : sim_launch(sim, module, job->kernel, &job->launch);
     if (status != SIM_OK && status != SIM_RUN_ERROR) {
-        return fail("launch refused", sim_message(sim));
+        return cli_fail("launch refused", sim_message(sim));
     }
     status = dump_buffers(job);
     if (job->json) {
         sim_print_json(sim, stdout);
     } else if (!job->quiet) {
-        sim_print_findings(sim, stdout);
+        sim_print_findings(sim, 0, stdout);
+        if (job->counters) {
+            sim_print_counters(sim, stdout);
+        }
         sim_print_summary(sim, stdout);
     }
     return status != 0 ? status : (int)sim_verdict(sim);
@@ -343,14 +390,19 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
 int main(int argc, char **argv) {
     static struct job job = {.launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}}};
     int first;
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        return cli_run(argc - 1, argv + 1);
+    }
     if (read_options(&job, argc, argv, &first) != 0) {
-        return EXIT_USAGE;
+        return EXIT_NOT_RUN;
     }
     struct sim *sim = sim_create(&job.options);
     if (sim == NULL) {
-        return fail("out of memory", "");
+        return cli_fail("out of memory", "");
     }
-    int status = run(&job, sim, argc, argv, first);
+    struct sim_time time;
+    int status = job.options.chip != NULL && !sim_time(sim, &time) ? cli_fail("--time", sim_message(sim))
+                                                                   : run(&job, sim, argc, argv, first);
     sim_destroy(sim);
     return status;
 }

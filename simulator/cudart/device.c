@@ -9,12 +9,12 @@
 
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device) {
     *device = 0;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaSetDevice(int device) {
@@ -92,7 +92,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         return runtime_result(cudaErrorInvalidDevice);
     }
     *value = attribute_of(attribute);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
@@ -119,33 +119,75 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->multiProcessorCount = runtime_sms();
     p->l2CacheSize = L2_BYTES;
     p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 /* The one with which no work-around for older drivers begins: CUTLASS changes tensor maps before 13.2. */
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = CUDART_VERSION > DRIVER_VERSION ? CUDART_VERSION : DRIVER_VERSION;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
     *version = CUDART_VERSION;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(NULL, true);
 }
 
 /* The findings stay: they are the process's. */
 cudaError_t cudaDeviceReset(void) {
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(NULL, true);
 }
 
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
     (void)limit;
     (void)value;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit) {
+    (void)limit;
+    *value = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaInitDevice(int device, unsigned flags, unsigned device_flags) {
+    (void)flags;
+    (void)device_flags;
+    return cudaSetDevice(device);
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+    (void)flags;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned *flags) {
+    *flags = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config) {
+    (void)config;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache(void) {
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = 0;
+    return runtime_result(device == 0 && peer == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    (void)peer;
+    (void)flags;
+    return runtime_result(cudaErrorInvalidDevice); /* there is no other device */
 }
 
 cudaError_t cudaProfilerStart(void) {

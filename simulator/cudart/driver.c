@@ -4,12 +4,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver.h"
 #include "registry.h"
 #include "undeclared.h"
 
 CUresult cuInit(unsigned flags) {
     (void)flags;
     return CUDA_SUCCESS;
+}
+
+/* Both have the same numbers, but for what only the runtime says. */
+CUresult driver_result(cudaError_t error) {
+    switch (error) {
+    case cudaErrorInvalidConfiguration:
+        return CUDA_ERROR_INVALID_VALUE;
+    case cudaErrorInvalidDeviceFunction:
+        return CUDA_ERROR_INVALID_HANDLE;
+    case cudaErrorInvalidSymbol:
+        return CUDA_ERROR_NOT_FOUND;
+    default:
+        return (CUresult)error;
+    }
 }
 
 CUresult cuDriverGetVersion(int *version) {
@@ -27,6 +42,88 @@ CUresult cuDeviceGetCount(int *count) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetName(char *name, int room, CUdevice device) {
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaGetDeviceProperties(&properties, device);
+    (void)snprintf(name, (size_t)room, "%s", properties.name);
+    return driver_result(error);
+}
+
+/* Both APIs number the attributes alike (cuda.h, driver_types.h). */
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    return driver_result(cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device));
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
+    (void)device;
+    *bytes = runtime_memory_bytes();
+    return driver_result(runtime_result(cudaSuccess));
+}
+
+/* ---- contexts: there is one, and it is always current ---- */
+
+static CUcontext the_context(void) {
+    static char one;
+    return (CUcontext)(void *)&one;
+}
+
+static CUresult give_context(CUcontext *context) {
+    if (context != NULL) {
+        *context = the_context();
+    }
+    return driver_result(runtime_result(cudaSuccess));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    return device != 0 ? CUDA_ERROR_INVALID_DEVICE : give_context(context);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    return device != 0 ? CUDA_ERROR_INVALID_DEVICE : driver_result(runtime_result(cudaSuccess));
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+    *flags = 0;
+    *active = 1;
+    return cuDevicePrimaryCtxRelease(device);
+}
+
+CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned flags, CUdevice device) {
+    (void)parameters;
+    (void)flags;
+    return cuDevicePrimaryCtxRetain(context, device);
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+    (void)context;
+    return driver_result(runtime_result(cudaSuccess));
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    return give_context(context);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    return cuCtxDestroy(context);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+    return cuCtxDestroy(context);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context) {
+    return give_context(context);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    *device = 0;
+    return driver_result(runtime_result(cudaSuccess));
+}
+
+CUresult cuCtxSynchronize(void) {
+    return driver_result(cudaDeviceSynchronize());
+}
+
 static const struct {
     CUresult error;
     const char *name, *text;
@@ -34,6 +131,12 @@ static const struct {
     {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CUDA_ERROR_FILE_NOT_FOUND, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "the simulator found an error; see its report"},
     {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported by the simulator"},
 };
 
@@ -81,24 +184,68 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     return CUDA_SUCCESS;
 }
 
+/* PTX of grouped GEMMs aside, what a host may change of a map. */
+CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
+    char message[200];
+    if (sim_replace_tensor_map_address(map, address, message, sizeof message) != 0) {
+        (void)fprintf(stderr, "simulator: cuTensorMapReplaceAddress: %s\n", message);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- by name ---- */
+
+typedef void entry_point(void);
+
+static entry_point *entry_named(const char *name) {
+    static const struct {
+        const char *name;
+        entry_point *function;
+    } calls[] = {
+#define CALL(name) {#name, (entry_point *)name},
+        DRIVER_CALLS(CALL)
+#undef CALL
+    };
+    size_t length = strlen(name);
+    const char *version = strrchr(name, '_'); /* cuMemAlloc_v2 is asked for too */
+    if (version != NULL && (version[1] == 'v' || strcmp(version, "_ptsz") == 0)) {
+        length = (size_t)(version - name);
+    }
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (strlen(calls[i].name) == length && strncmp(calls[i].name, name, length) == 0) {
+            return calls[i].function;
+        }
+    }
+    (void)fprintf(stderr, "simulator: %s is not modelled\n", name);
+    return NULL;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found) {
-    CUresult (*function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                         const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                         CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) =
-        cuTensorMapEncodeTiled;
+    entry_point *function = entry_named(symbol);
     (void)version;
     (void)flags;
-    bool known = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
     *entry = NULL;
-    if (known) {
+    if (function != NULL) {
         memcpy(entry, &function, sizeof *entry); /* ISO C has no cast from function to object pointer */
     }
     if (found != NULL) {
-        *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+        *found = function != NULL ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     }
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **entry, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult *found) {
+    (void)version;
+    (void)flags;
+    (void)cudaGetDriverEntryPointByVersion(symbol, entry, CUDA_VERSION, 0, NULL);
+    if (found != NULL) {
+        *found = *entry != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
+    return *entry != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 /* Of CUDA 12; deprecated, and still called. */

@@ -1,5 +1,6 @@
 /* The runtime's errors. */
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 
 #include "registry.h"
 
@@ -14,6 +15,11 @@ cudaError_t runtime_result(cudaError_t error) {
         last_error = error;
     }
     return error;
+}
+
+cudaError_t runtime_unmodelled(const char *what) {
+    (void)fprintf(stderr, "simulator: %s is not modelled\n", what);
+    return runtime_result(cudaErrorNotSupported);
 }
 
 cudaError_t cudaGetLastError(void) {
@@ -40,6 +46,12 @@ static const struct {
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
     {cudaErrorInvalidKernelImage, "cudaErrorInvalidKernelImage", "device kernel image is invalid"},
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {cudaErrorFileNotFound, "cudaErrorFileNotFound", "file not found"},
+    {cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "the simulator found an error; see its report"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported by the simulator"},

@@ -41,7 +41,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
     *clusters = ctas == 0      ? 0
                 : ctas <= pair ? runtime_sms() / ctas
                                : processing_clusters * (runtime_sms() / processing_clusters / ctas);
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
@@ -50,13 +50,31 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     (void)threads;
     (void)shared;
     *blocks = 1;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
                                                                    int threads, size_t shared, unsigned flags) {
     (void)flags;
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks,
+                                                      int threads) {
+    const int reserved = 1024;
+    (void)function;
+    (void)threads;
+    *bytes = blocks < 1 ? 0 : (size_t)((MAX_DYNAMIC_SHARED + reserved) / blocks - reserved);
+    return runtime_result(blocks < 1 ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *ctas, const void *function,
+                                                 const cudaLaunchConfig_t *config) {
+    const int portable = 8;
+    (void)function;
+    (void)config;
+    *ctas = portable;
+    return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
@@ -77,10 +95,11 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config) {
     (void)function;
     (void)config;
-    return cudaSuccess;
+    return runtime_result(cudaSuccess);
 }
 
-static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments) {
+static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
+                          cudaStream_t queue) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
@@ -92,8 +111,7 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         sim_refuse(sim, kernel->name, "no memory for its module");
     } else if (error != cudaSuccess) {
         sim_refuse(sim, kernel == NULL ? "?" : kernel->name,
-                   kernel == NULL ? "no kernel was registered at this address"
-                                  : "its module has no readable PTX");
+                   kernel == NULL ? "no kernel was registered at this address" : registry_why(kernel->binary));
     } else if (wanted->dynamic_shared_bytes > kernel->shared_limit) {
         char why[120];
         (void)snprintf(why, sizeof why, "%u bytes of dynamic shared memory; cudaFuncSetAttribute allowed %zu",
@@ -106,6 +124,7 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         int count = sim_parameter_count(module, kernel->name);
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
+        sim_queue_select(sim, runtime_queue(sim, queue));
         int status = sim_launch(sim, module, kernel->name, &attributes);
         error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
                 : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
@@ -132,7 +151,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
             attributes.programmatic_dependent = attribute->val.programmaticStreamSerializationAllowed;
         }
     }
-    return launch(function, &attributes, arguments);
+    return launch(function, &attributes, arguments, config->stream);
 }
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
@@ -140,8 +159,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
                                                .block = {block.x, block.y, block.z},
                                                .dynamic_shared_bytes = (unsigned)shared};
-    (void)queue;
-    return launch(function, &attributes, arguments);
+    return launch(function, &attributes, arguments, queue);
 }
 
 /* Everything is resident as far as CTAs poll for each other: a launch is cooperative anyway. */

@@ -1,6 +1,7 @@
 /* Memory of the CUDA runtime shim.  Device memory is host memory that the simulator knows; every copy is done
  * when its call returns. */
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
+/* It waits for the device. */
 cudaError_t cudaFree(void *memory) {
     if (memory == NULL) {
         return runtime_result(cudaSuccess);
@@ -26,80 +28,198 @@ cudaError_t cudaFree(void *memory) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     int status = sim_free(sim, memory);
+    (void)sim_queues_synchronize(sim);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t queue) {
-    (void)queue;
-    return cudaMalloc(memory, bytes);
+    struct sim *sim = runtime_lock();
+    *memory = NULL;
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    sim_queue_select(sim, runtime_queue(sim, queue));
+    *memory = sim_alloc_in_queue(sim, bytes, "cudaMallocAsync");
+    runtime_unlock();
+    return runtime_result(*memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t queue) {
     (void)pool;
-    (void)queue;
-    return cudaMalloc(memory, bytes);
+    return cudaMallocAsync(memory, bytes, queue);
 }
 
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t queue) {
-    (void)queue;
-    return cudaFree(memory);
-}
-
-cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *properties) {
-    static char the_pool;
-    (void)properties;
-    *pool = (cudaMemPool_t)(void *)&the_pool;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value) {
-    (void)pool;
-    (void)attribute;
-    (void)value;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    if (memory == NULL) {
+        return runtime_result(cudaSuccess);
+    }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
-                 : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
-                                                  : (memmove(to, from, bytes), SIM_OK);
+    sim_queue_select(sim, runtime_queue(sim, queue));
+    int status = sim_free_in_queue(sim, memory);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                         size_t height, enum cudaMemcpyKind kind) {
-    cudaError_t error = cudaSuccess;
+static cudaError_t result_of(int status) {
+    return runtime_result(status == SIM_OK          ? cudaSuccess
+                          : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                                    : cudaErrorInvalidValue);
+}
+
+/* `wait`: the host goes on when it is done. */
+static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t queue,
+                        bool wait) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    unsigned number = runtime_queue(sim, queue);
+    sim_queue_select(sim, number);
+    int status = kind == cudaMemcpyHostToDevice   ? sim_write(sim, to, from, bytes)
+                 : kind == cudaMemcpyDeviceToHost ? sim_read(sim, to, from, bytes)
+                                                  : sim_copy(sim, to, from, bytes);
+    if (status == SIM_OK && wait) {
+        sim_synchronize(sim);
+        status = sim_queue_synchronize(sim, number);
+    }
+    runtime_report(sim);
+    runtime_unlock();
+    return result_of(status);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    return copy(to, from, bytes, kind, NULL, true);
+}
+
+static cudaError_t copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                             size_t height, enum cudaMemcpyKind kind, cudaStream_t queue, bool wait) {
+    cudaError_t error = runtime_result(cudaSuccess);
     for (size_t row = 0; row < height && error == cudaSuccess; row++) {
-        error = cudaMemcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
+        error =
+            copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind, queue, wait);
     }
     return error;
 }
 
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind) {
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, NULL, true);
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t queue) {
-    (void)queue;
-    return cudaMemcpy(to, from, bytes, kind);
+    return copy(to, from, bytes, kind, queue, false);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes, NULL));
+}
+
+cudaError_t runtime_set(void *to, unsigned value, size_t bytes, size_t count, cudaStream_t queue) {
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    int status = sim_fill(sim, to, value, bytes);
+    sim_queue_select(sim, runtime_queue(sim, queue));
+    int status = count > SIZE_MAX / bytes || (uintptr_t)to % bytes != 0
+                     ? SIM_BAD_ARGUMENT
+                     : sim_fill(sim, to, (int)value, bytes * count);
+    for (size_t i = 0; status == SIM_OK && bytes > 1 && i < count; i++) {
+        memcpy((char *)to + i * bytes, &value, bytes); /* little endian */
+    }
+    runtime_report(sim);
     runtime_unlock();
-    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorInvalidValue);
+    return result_of(status);
+}
+
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t queue) {
+    cudaError_t error = runtime_result(cudaSuccess);
+    for (size_t row = 0; row < height && error == cudaSuccess; row++) {
+        error = cudaMemsetAsync((char *)to + row * pitch, value, width, queue);
+    }
+    return error;
+}
+
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
+    return cudaMemset2DAsync(to, pitch, value, width, height, NULL);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t queue) {
-    (void)queue;
-    return cudaMemset(to, value, bytes);
+    return runtime_result(runtime_set(to, (unsigned)value, 1, bytes, queue));
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t queue) {
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, queue, false);
+}
+
+/* One device: its peer is itself. */
+cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
+    return to_device != 0 || from_device != 0 ? runtime_result(cudaErrorInvalidDevice)
+                                              : cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t queue) {
+    return to_device != 0 || from_device != 0
+               ? runtime_result(cudaErrorInvalidDevice)
+               : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue);
+}
+
+cudaError_t cudaMallocPitch(void **memory, size_t *pitch, size_t width, size_t height) {
+    const size_t unit = 512; /* HW: texture pitch alignment's multiple, as cards give */
+    *pitch = (width + unit - 1) / unit * unit;
+    return cudaMalloc(memory, *pitch * height);
+}
+
+/* Memory of the host's own that kernels may reach. */
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
+    struct sim *sim = runtime_lock();
+    (void)flags;
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = sim_register(sim, memory, bytes, "cudaHostRegister");
+    runtime_unlock();
+    return runtime_result(status == SIM_OK          ? cudaSuccess
+                          : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                                    : cudaErrorHostMemoryAlreadyRegistered);
+}
+
+cudaError_t cudaHostUnregister(void *memory) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = sim_unregister(sim, memory);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags) {
+    (void)flags;
+    *device = host;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address) {
+    struct sim *sim = runtime_lock();
+    memset(attributes, 0, sizeof *attributes);
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    bool known = sim_has(sim, address, 1);
+    runtime_unlock();
+    attributes->type = known ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+    attributes->device = known ? 0 : -2; /* cudaInvalidDeviceId */
+    attributes->devicePointer = known ? (void *)(uintptr_t)address : NULL;
+    attributes->hostPointer = attributes->devicePointer;
+    return runtime_result(cudaSuccess);
 }
 
 /* Kernels reach it as well: host and device share an address space here. */
@@ -128,7 +248,8 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 
 static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, size_t offset, bool to_symbol) {
     size_t room = 0;
-    if (runtime_lock() == NULL) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     cudaError_t error;
@@ -137,7 +258,13 @@ static cudaError_t copy_symbol(const void *symbol, void *host, size_t bytes, siz
         error = cudaErrorInvalidSymbol;
     }
     if (error == cudaSuccess) {
-        memcpy(to_symbol ? at + offset : host, to_symbol ? host : at + offset, bytes);
+        sim_queue_select(sim, 0);
+        int status =
+            to_symbol ? sim_write(sim, at + offset, host, bytes) : sim_read(sim, host, at + offset, bytes);
+        status = status == SIM_OK ? sim_queue_synchronize(sim, 0) : status;
+        error = status == SIM_OK          ? cudaSuccess
+                : status == SIM_NO_MEMORY ? cudaErrorMemoryAllocation
+                                          : cudaErrorInvalidSymbol;
     }
     runtime_unlock();
     return runtime_result(error);
@@ -153,6 +280,18 @@ cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, siz
                                  enum cudaMemcpyKind kind) {
     (void)kind;
     return copy_symbol(symbol, to, bytes, offset, false);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
+                                    enum cudaMemcpyKind kind, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t queue) {
+    (void)queue;
+    return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
 }
 
 cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {

@@ -1,5 +1,6 @@
-/* Queues and events.  Every launch has run when its call returns, so that all queues are one and nothing is
- * waited for.  Time is nominal: a nanosecond for each warp instruction executed in between, the same in every
+/* Queues and events.  Every launch has run when its call returns, so that nothing is waited for; which queue
+ * has what is for the checks of order between launches.  With NVFP4_SIMULATE_TIME events tell simulated time.
+ * Without it time is nominal: a nanosecond for each warp instruction executed in between, the same in every
  * run; it says nothing of a chip's speed. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -8,17 +9,51 @@
 
 struct CUevent_st {
     bool recorded;
-    unsigned long long instructions; /* executed before it */
+    double ns;               /* before it */
+    struct sim_event *order; /* what it comes after */
 };
 
 struct CUstream_st {
-    int unused;
+    unsigned number;
 };
 
+unsigned runtime_queue(struct sim *sim, cudaStream_t queue) {
+    static unsigned of_thread; /* cudaStreamPerThread: one for all threads */
+    if (queue == NULL || queue == cudaStreamLegacy) {
+        return 0;
+    }
+    if (queue == cudaStreamPerThread) {
+        of_thread = of_thread == 0 ? sim_queue_create(sim, 1) : of_thread;
+        return of_thread;
+    }
+    return queue->number;
+}
+
+cudaError_t runtime_synchronize(cudaStream_t queue, bool all) {
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    sim_synchronize(sim);
+    int status = all ? sim_queues_synchronize(sim) : sim_queue_synchronize(sim, runtime_queue(sim, queue));
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, int priority) {
-    (void)flags;
     (void)priority;
-    *queue = malloc(sizeof **queue);
+    struct sim *sim = runtime_lock();
+    *queue = sim == NULL ? NULL : malloc(sizeof **queue);
+    if (*queue != NULL) {
+        (*queue)->number = sim_queue_create(sim, flags != cudaStreamNonBlocking);
+        if ((*queue)->number == 0) {
+            free(*queue);
+            *queue = NULL;
+        }
+    }
+    if (sim != NULL) {
+        runtime_unlock();
+    }
     return runtime_result(*queue == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
@@ -31,25 +66,34 @@ cudaError_t cudaStreamCreate(cudaStream_t *queue) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+    struct sim *sim = runtime_lock();
+    if (sim != NULL) {
+        sim_queue_destroy(sim, queue->number);
+        runtime_unlock();
+    }
     free(queue);
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
-    (void)queue;
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(queue, false);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t queue) {
-    (void)queue;
-    return runtime_result(cudaSuccess);
+    return runtime_synchronize(queue, false); /* it says that all is done */
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
-    (void)queue;
-    (void)event;
     (void)flags;
-    return runtime_result(cudaSuccess);
+    struct sim *sim = runtime_lock();
+    if (sim == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    int status = event == NULL || event->order == NULL
+                     ? SIM_OK
+                     : sim_queue_wait(sim, runtime_queue(sim, queue), event->order);
+    runtime_unlock();
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
@@ -63,12 +107,14 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (event != NULL) {
+        sim_event_free(event->order);
+    }
     free(event);
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
-    (void)queue;
     if (event == NULL) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
@@ -77,9 +123,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
     event->recorded = true;
-    event->instructions = sim_counters(sim)->instructions;
+    struct sim_time time;
+    event->ns = sim_time(sim, &time) ? time.us * 1e3 : (double)sim_counters(sim)->instructions;
+    sim_event_free(event->order);
+    event->order = sim_event_record(sim, runtime_queue(sim, queue));
     runtime_unlock();
-    return runtime_result(cudaSuccess);
+    return runtime_result(event->order == NULL ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsigned flags) {
@@ -88,7 +137,17 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t queue, unsi
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return runtime_result(event == NULL ? cudaErrorInvalidResourceHandle : cudaSuccess);
+    if (event == NULL) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
+    struct sim *sim = runtime_lock();
+    int status = sim == NULL ? SIM_NO_MEMORY : SIM_OK;
+    if (sim != NULL) {
+        sim_synchronize(sim);
+        status = event->order == NULL ? SIM_OK : sim_event_synchronize(sim, event->order);
+        runtime_unlock();
+    }
+    return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -100,6 +159,67 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     if (start == NULL || end == NULL || !start->recorded || !end->recorded) {
         return runtime_result(cudaErrorInvalidResourceHandle);
     }
-    *ms = (float)(((double)end->instructions - (double)start->instructions) / nanoseconds_in_ms);
+    *ms = (float)((end->ns - start->ns) / nanoseconds_in_ms);
+    return runtime_result(cudaSuccess);
+}
+
+/* All work before it is done. */
+cudaError_t cudaLaunchHostFunc(cudaStream_t queue, cudaHostFn_t function, void *data) {
+    cudaError_t error = runtime_result(function == NULL ? cudaErrorInvalidValue : cudaSuccess);
+    (void)queue;
+    if (error == cudaSuccess) { /* after an error a card calls none */
+        function(data);
+    }
+    return error;
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t queue, cudaStreamCallback_t callback, void *data,
+                                  unsigned flags) {
+    cudaError_t error = runtime_result(callback == NULL || flags != 0 ? cudaErrorInvalidValue : cudaSuccess);
+    if (callback != NULL) {
+        callback(queue, error, data); /* it is told of the error */
+    }
+    return error;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    const int of_a_card = -5;
+    *least = 0;
+    *greatest = of_a_card;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t queue, int *priority) {
+    (void)queue;
+    *priority = 0;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t queue, unsigned *flags) {
+    (void)queue;
+    *flags = 0;
+    return runtime_result(cudaSuccess);
+}
+
+/* Where L2 keeps what: advice. */
+cudaError_t cudaStreamSetAttribute(cudaStream_t queue, cudaLaunchAttributeID attribute,
+                                   const cudaLaunchAttributeValue *value) {
+    (void)queue;
+    (void)attribute;
+    (void)value;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t queue, enum cudaStreamCaptureStatus *status) {
+    (void)queue;
+    *status = cudaStreamCaptureStatusNone;
+    return runtime_result(cudaSuccess);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = current;
+    current = *mode;
+    *mode = before;
     return runtime_result(cudaSuccess);
 }

@@ -1,5 +1,7 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
+#include "fatbin.h"
+#include "outcome.h"
 #include "undeclared.h"
 
 #include <fatbinary_section.h>
@@ -9,33 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FATBIN_MAGIC    0xba55ed50u
-#define ENTRY_PTX       1
-#define FLAG_COMPRESSED 0x2000
-
-struct fat_header { /* of a fat binary, then its entries */
-    uint32_t magic;
-    uint16_t version, header_bytes;
-    uint64_t bytes;
-};
-
-struct fat_entry {
-    uint16_t kind, version;
-    uint32_t header_bytes;
-    uint64_t bytes;
-    uint32_t compressed_bytes, options_at;
-    uint16_t minor, major;
-    uint32_t arch, name_at, name_bytes;
-    uint64_t flags;
-};
-
 /* Lists, newest first; the registration code has no way to hear of a failure, so the first call tells of it. */
 static struct binary {
     void *self; /* the handle is this member's address */
     struct binary *next;
-    const __fatBinC_Wrapper_t *wrapper;
+    const char *data; /* a fat binary, or PTX text */
     struct sim_module *module;
     bool tried;
+    char why[400]; /* it was not loaded */
 } *binaries, lost_binary;
 static struct kernel_entry *kernels;
 static struct variable_entry {
@@ -50,7 +33,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
 static size_t reported;
 
-static int default_major = 9;
+static int default_major; /* 0: the program's fat binaries say */
 
 void runtime_default_major(int major) {
     default_major = major;
@@ -61,7 +44,14 @@ int runtime_major(void) {
     if (chip != NULL && chip[0] != '\0') {
         return strcmp(chip, "sm_100a") == 0 || strcmp(chip, "b200") == 0 ? 10 : 9;
     }
-    return default_major;
+    if (default_major != 0) {
+        return default_major;
+    }
+    unsigned majors = 0;
+    for (const struct binary *binary = binaries; binary != NULL; binary = binary->next) {
+        majors |= fatbin_majors(binary->data);
+    }
+    return majors & 1u << 10 && !(majors & 1u << 9) ? 10 : 9;
 }
 
 int runtime_sms(void) {
@@ -82,15 +72,8 @@ static void read_options(struct sim_options *options) {
     }
     options->no_checks = checks != NULL && strcmp(checks, "0") == 0;
     options->sms = (unsigned)runtime_sms();
-}
-
-static void at_end(void) {
-    const char *path = getenv("NVFP4_SIMULATE_JSON");
-    FILE *file = path == NULL || the_sim == NULL ? NULL : fopen(path, "w");
-    if (file != NULL) {
-        sim_print_json(the_sim, file);
-        (void)fclose(file);
-    }
+    const char *chip = getenv("NVFP4_SIMULATE_TIME");
+    options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
 }
 
 struct sim *runtime_lock(void) {
@@ -99,8 +82,12 @@ struct sim *runtime_lock(void) {
         struct sim_options options = {.mode = SIM_EAGER};
         read_options(&options);
         the_sim = sim_create(&options);
+        struct sim_time time;
+        if (the_sim != NULL && options.chip != NULL && !sim_time(the_sim, &time)) {
+            refuse_setting("NVFP4_SIMULATE_TIME", options.chip, sim_message(the_sim));
+        }
         if (the_sim != NULL) {
-            (void)atexit(at_end);
+            outcome_begin(the_sim);
         }
     }
     if (the_sim == NULL || lost) {
@@ -126,43 +113,13 @@ void runtime_report(struct sim *sim) {
     bool failed = sim_run_failed(sim), first = failed && !atomic_load(&broken);
     if (sim_finding_count(sim) > reported || first) {
         (void)fputs("simulator:\n", stderr);
-        sim_print_findings(sim, stderr);
+        sim_print_findings(sim, reported, stderr);
         reported = sim_finding_count(sim);
     }
     if (failed) {
         atomic_store(&broken, true);
     }
-}
-
-/* The first PTX text in a fat binary. */
-static const char *find_ptx(const __fatBinC_Wrapper_t *wrapper, size_t *bytes, const char **why) {
-    const char *at = (const char *)wrapper->data;
-    struct fat_header header;
-    memcpy(&header, at, sizeof header);
-    *why = "it holds no PTX: compile with code=compute_90a or compute_100a";
-    if (header.magic != FATBIN_MAGIC) {
-        *why = "it is no fat binary";
-        return NULL;
-    }
-    at += header.header_bytes;
-    for (size_t left = header.bytes; left >= sizeof(struct fat_entry);) {
-        struct fat_entry entry;
-        memcpy(&entry, at, sizeof entry);
-        if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
-            entry.bytes > left - entry.header_bytes) {
-            *why = "an entry of its fat binary is longer than that";
-            return NULL;
-        }
-        if (entry.kind == ENTRY_PTX && (entry.flags & FLAG_COMPRESSED)) {
-            *why = "its PTX is compressed: compile with --no-compress";
-        } else if (entry.kind == ENTRY_PTX) {
-            *bytes = entry.bytes;
-            return at + entry.header_bytes;
-        }
-        at += entry.header_bytes + entry.bytes;
-        left -= entry.header_bytes + entry.bytes;
-    }
-    return NULL;
+    outcome_update(sim);
 }
 
 /* NVFP4_SIMULATE_PTX names a file that takes the place of every module: for trials with changed PTX.  Whether
@@ -181,23 +138,41 @@ static bool read_override(char **text, size_t *bytes) {
     return file != NULL;
 }
 
+static const size_t default_shared_bytes = 48 * 1024;
+
+/* Without a host address it is its own. */
+static struct kernel_entry *add_kernel(void **handle, const void *host, const char *name) {
+    struct kernel_entry *kernel = malloc(sizeof *kernel);
+    char *copy = strdup(name);
+    if (kernel == NULL || copy == NULL) {
+        free(kernel);
+        free(copy);
+        return NULL;
+    }
+    *kernel = (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, default_shared_bytes};
+    kernels = kernel;
+    return kernel;
+}
+
 struct sim_module *registry_module(void **handle, cudaError_t *error) {
     struct binary *binary = (struct binary *)(void *)handle;
     if (!binary->tried) {
         size_t bytes = 0;
         const char *why = "out of memory";
-        char *override;
+        char *override, *unpacked = NULL;
         bool overridden = read_override(&override, &bytes);
-        const char *ptx = overridden ? override : find_ptx(binary->wrapper, &bytes, &why);
+        const char *ptx =
+            overridden ? override : fatbin_ptx(binary->data, runtime_major(), &bytes, &unpacked, &why);
         binary->module = ptx == NULL ? NULL : sim_load(the_sim, ptx, bytes);
         bool exhausted =
             ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;
         binary->tried = !exhausted;
         if (binary->module == NULL) {
-            (void)fprintf(stderr, "simulator: cannot load a fat binary: %s\n",
-                          ptx == NULL ? why : sim_message(the_sim));
+            (void)snprintf(binary->why, sizeof binary->why, "%s", ptx == NULL ? why : sim_message(the_sim));
+            (void)fprintf(stderr, "simulator: cannot load a module: %s\n", binary->why);
         }
         free(override);
+        free(unpacked);
         if (exhausted) {
             *error = cudaErrorMemoryAllocation;
             return NULL;
@@ -205,6 +180,58 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
     }
     *error = binary->module == NULL ? cudaErrorInvalidKernelImage : cudaSuccess;
     return binary->module;
+}
+
+const char *registry_why(void **handle) {
+    return ((struct binary *)(void *)handle)->why;
+}
+
+void **registry_load(const void *image) {
+    const __fatBinC_Wrapper_t *wrapper = image;
+    unsigned magic;
+    struct binary *binary = calloc(1, sizeof *binary);
+    if (binary == NULL) {
+        return NULL;
+    }
+    memcpy(&magic, image, sizeof magic);
+    binary->data = magic == (unsigned)FATBINC_MAGIC ? (const char *)wrapper->data : image;
+    binary->next = binaries;
+    binaries = binary;
+    return &binary->self;
+}
+
+struct kernel_entry *registry_loaded_kernel(void **handle, const char *name, cudaError_t *error) {
+    struct sim_module *module = registry_module(handle, error);
+    for (struct kernel_entry *known = kernels; module != NULL && known != NULL; known = known->next) {
+        if (known->binary == handle && known->host == known && strcmp(known->name, name) == 0) {
+            return known;
+        }
+    }
+    if (module == NULL || sim_parameter_count(module, name) < 0) {
+        *error = module == NULL ? *error : cudaErrorSymbolNotFound;
+        return NULL;
+    }
+    struct kernel_entry *kernel = add_kernel(handle, NULL, name);
+    *error = kernel == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
+    return kernel;
+}
+
+bool registry_arguments(const void *host, const char *buffer, void **pointers, int room) {
+    cudaError_t error;
+    bool known = false;
+    if (runtime_lock() == NULL) {
+        return false;
+    }
+    const struct kernel_entry *kernel = registry_kernel(host);
+    const struct sim_module *module = kernel == NULL ? NULL : registry_module(kernel->binary, &error);
+    if (module != NULL && sim_parameter_count(module, kernel->name) <= room) {
+        for (int i = 0; i < sim_parameter_count(module, kernel->name); i++) {
+            pointers[i] = (void *)(uintptr_t)(buffer + sim_parameter_offset(module, kernel->name, i));
+        }
+        known = true;
+    }
+    runtime_unlock();
+    return known;
 }
 
 struct kernel_entry *registry_kernel(const void *host) {
@@ -237,7 +264,7 @@ void **__cudaRegisterFatBinary(void *wrapper) {
         lost = true;
         return &lost_binary.self;
     }
-    binary->wrapper = wrapper;
+    binary->data = (const char *)((const __fatBinC_Wrapper_t *)wrapper)->data;
     binary->next = binaries;
     binaries = binary;
     return &binary->self;
@@ -260,17 +287,7 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
     (void)block;
     (void)grid;
     (void)warp;
-    const size_t default_shared_bytes = 48 * 1024;
-    struct kernel_entry *kernel = malloc(sizeof *kernel);
-    char *copy = strdup(name);
-    if (kernel == NULL || copy == NULL) {
-        free(kernel);
-        free(copy);
-        lost = true;
-        return;
-    }
-    *kernel = (struct kernel_entry){kernels, host, copy, handle, default_shared_bytes};
-    kernels = kernel;
+    lost |= add_kernel(handle, host, name) == NULL;
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,

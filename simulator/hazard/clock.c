@@ -17,6 +17,9 @@ struct sync_table {
     uint32_t count, room; /* room: a power of two, more than half of it free */
     bool lost;            /* there were more than are followed */
     struct clockv *relaxed;
+    /* By warp of the cluster: what its last releasing fence covered, and what relaxed signals have told it that
+     * an acquiring fence will let count; NULL: nothing. */
+    struct clockv **fenced, **noticed;
 };
 
 static size_t room_bytes(const struct cluster *cluster) {
@@ -72,6 +75,7 @@ void clocks_reset(struct cluster *cluster) {
     cluster->nclock_indices = 0;
     (void)take_indices(cluster, 2 * cluster->nctas * cluster->launch->warps); /* warps, single lanes of them */
     cluster->dependency_index = take_indices(cluster, 1);
+    cluster->flag_index = take_indices(cluster, 1);
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
@@ -83,6 +87,9 @@ void clocks_reset(struct cluster *cluster) {
         table->count = 0;
         table->lost = false;
         table->relaxed = NULL;
+        for (uint32_t i = 0; table->fenced != NULL && i < 2 * all_warps(cluster); i++) {
+            table->fenced[i] = NULL; /* noticed too */
+        }
     }
 }
 
@@ -93,6 +100,7 @@ void clocks_free(struct cluster *cluster) {
     }
     if (cluster->sync != NULL) {
         free(cluster->sync->entry);
+        free(cluster->sync->fenced);
     }
     free(cluster->sync);
 }
@@ -199,6 +207,7 @@ void warp_tick(struct warp *warp) {
 void warp_synced(struct run *run) {
     if (run->launch->checks) {
         run->warp->synced_time = run->warp->clock->acquired[run->warp->number];
+        run->warp->unwaited = 0;
         warp_tick(run->warp);
     }
 }
@@ -222,6 +231,9 @@ void clock_forget_own(const struct run *run, struct clockv *clock) {
 
 void clock_observe(struct run *run, const struct clockv *released) {
     clock_join(run->cluster, run->warp->clock, released);
+    if (released->acquired[run->cluster->dependency_index] != 0) {
+        run->warp->unwaited &= ~run->mask;
+    }
 }
 
 void clock_fence_inits(struct run *run) {
@@ -299,6 +311,50 @@ static struct clockv *location(struct cluster *cluster, uint64_t address) {
     return entry->clock;
 }
 
+static struct clockv **of_warp(struct run *run, bool noticed) {
+    struct sync_table *table = sync_table(run->cluster);
+    if (table->fenced == NULL) {
+        table->fenced = run_take(run->worker, 2 * all_warps(run->cluster), sizeof *table->fenced);
+        table->noticed = table->fenced + all_warps(run->cluster);
+    }
+    return &(noticed ? table->noticed : table->fenced)[run->warp->number];
+}
+
+void clock_fence(struct run *run, bool acquires, bool releases) {
+    if (!run->launch->checks) {
+        return;
+    }
+    struct clockv **noticed = of_warp(run, true), **fenced = of_warp(run, false);
+    if (acquires && *noticed != NULL) {
+        clock_observe(run, *noticed);
+    }
+    if (releases) {
+        *fenced = *fenced == NULL ? clock_make(run->cluster) : *fenced;
+        clock_publish(run, *fenced); /* what an earlier fence covered, this one covers too */
+    }
+}
+
+/* NULL: the running warp has had no fence. */
+static const struct clockv *clock_fenced(const struct run *run) {
+    const struct sync_table *table = run->cluster->sync;
+    return table == NULL || table->fenced == NULL ? NULL : table->fenced[run->warp->number];
+}
+
+void relaxed_signal(struct run *run, struct clockv *gathered) {
+    const struct clockv *fenced = clock_fenced(run);
+    execution_join(run->cluster, gathered, run->warp->clock);
+    causal_join(run->cluster, gathered, run->warp->clock);
+    if (fenced != NULL) {
+        clock_join(run->cluster, gathered, fenced);
+    }
+}
+
+void clock_noticed(struct run *run, const struct clockv *told) {
+    struct clockv **noticed = of_warp(run, true);
+    *noticed = *noticed == NULL ? clock_make(run->cluster) : *noticed;
+    clock_join(run->cluster, *noticed, told);
+}
+
 static void sync_relaxed(struct run *run, bool write) {
     struct sync_table *table = sync_table(run->cluster);
     if (table->relaxed == NULL) {
@@ -308,6 +364,32 @@ static void sync_relaxed(struct run *run, bool write) {
                 write ? run->warp->clock : table->relaxed);
 }
 
+/* One lane's location: a release or an acquire; of a relaxed access what fences make of it. */
+static void sync_address(struct run *run, uint64_t address, bool ordered, bool release) {
+    const struct clockv *fenced = clock_fenced(run);
+    if (!ordered && (release ? fenced == NULL : run->cluster->sync->count == 0)) {
+        return;
+    }
+    if (!ordered && !release) { /* a location that nothing was released to tells nothing */
+        const struct sync_entry *entry = entry_of(run->cluster->sync, address);
+        if (entry->clock != NULL) {
+            clock_noticed(run, entry->clock);
+        }
+        return;
+    }
+    struct clockv *clock = location(run->cluster, address);
+    if (clock == NULL) {
+        return;
+    }
+    if (!ordered) {
+        clock_join(run->cluster, clock, fenced);
+    } else if (release) {
+        clock_publish(run, clock);
+    } else {
+        clock_observe(run, clock);
+    }
+}
+
 void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
     const struct insn *insn = run->insn;
     if (!run->launch->checks) {
@@ -315,18 +397,17 @@ void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
     }
     if (!ordered) {
         sync_relaxed(run, release);
-        return;
     }
     struct operand base = insn->op[insn->nop - 1];
-    int lane = __builtin_ctz(mask);
-    uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->offset;
-    if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
-        address |= SHARED_WINDOW;
-    }
-    struct clockv *clock = location(run->cluster, address);
-    if (clock != NULL && release) {
-        clock_publish(run, clock);
-    } else if (clock != NULL) {
-        clock_observe(run, clock);
+    uint64_t before = 0;
+    FOR_LANES(rest, mask) {
+        uint64_t address = lane_u64(run, base, LANE(rest)) + (uint64_t)insn->offset;
+        if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
+            address |= SHARED_WINDOW;
+        }
+        if (address != before) { /* lanes mostly share one */
+            sync_address(run, address, ordered, release);
+        }
+        before = address;
     }
 }

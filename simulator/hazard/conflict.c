@@ -51,7 +51,9 @@ static struct verdict unordered(uint8_t before, unsigned flags) {
 }
 
 static void report_conflict(struct run *run, enum sim_verdict severity, const struct shadow_record *record,
-                            const struct verdict *verdict) {
+                            const struct touch *touch, const struct verdict *verdict) {
+    const int byte = __builtin_ctz(record->bytes & touch->bytes);
+    const uint32_t lane = lane_of(touch->lanes, byte / (GRANULE / WORDS));
     const struct insn *other = &run->launch->module->code[record->pc];
     bool unknown = severity == SIM_ERROR && flags_lost(run->cluster);
     char message[300];
@@ -59,8 +61,9 @@ static void report_conflict(struct run *run, enum sim_verdict severity, const st
                    unknown ? "; not judged: the kernel uses more flags in memory than the checks can follow, "
                              "and one of those may order the two"
                            : "");
-    sim_note(run->launch, unknown ? SIM_INCOMPLETE : severity, verdict->kind, run->cta, (int)run->warp->index,
-             -1, run->insn, other, message);
+    sim_note_at(run->launch, unknown ? SIM_INCOMPLETE : severity, verdict->kind, run->cta,
+                (int)run->warp->index, lane == SEVERAL_LANES ? -1 : (int)lane, touch->offset + byte, run->insn,
+                other, message);
 }
 
 /* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
@@ -130,14 +133,14 @@ void check_conflict(struct run *run, const struct shadow_record *record, const s
     if (epoch->clock->acquired[record->clock_index] < record->value) {
         struct verdict verdict = unordered(record->flags, flags);
         bool same = equal_stores(run, record, touch, flags);
-        report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, same ? &equal : &verdict);
+        report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, touch, same ? &equal : &verdict);
     } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & ACCESS_ASYNC) &&
                epoch->clock->async[record->clock_index] < record->value) {
-        report_conflict(run, SIM_ERROR, record, &fence);
+        report_conflict(run, SIM_ERROR, record, touch, &fence);
     } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
                epoch->clock->per_lane[record->clock_index] < record->value) {
-        report_conflict(run, SIM_REVIEW, record, &elected);
+        report_conflict(run, SIM_REVIEW, record, touch, &elected);
     } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
-        report_conflict(run, SIM_REVIEW, record, &lanes);
+        report_conflict(run, SIM_REVIEW, record, touch, &lanes);
     }
 }

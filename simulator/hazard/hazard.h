@@ -62,8 +62,16 @@ void clock_fence_inits(struct run *run);
 void clock_meet(struct run *run);
 /* Everything that a clock has acquired becomes visible to the async proxy. */
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
+/* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
+ * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
+void clock_fence(struct run *run, bool acquires, bool releases);
+/* A relaxed arrival: gathered += that it came, and what a releasing fence before it covers. */
+void relaxed_signal(struct run *run, struct clockv *gathered);
+/* The running warp has seen a relaxed signal: what it told counts after an acquiring fence. */
+void clock_noticed(struct run *run, const struct clockv *told);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
- * is ordered.  A relaxed one only tells what came first, and all locations count as one for that. */
+ * is ordered, or relaxed with a fence.  A relaxed one alone only tells what came first, and all locations count
+ * as one for that. */
 void sync_location(struct run *run, uint32_t mask, bool ordered, bool release);
 /* Whether the cluster has used more flags than are followed, so that what seems a race may be ordered. */
 bool flags_lost(const struct cluster *cluster);

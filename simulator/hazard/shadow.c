@@ -170,8 +170,11 @@ static void check_granule(struct run *run, struct shadow *shadow, struct granule
     if (flags & ACCESS_WRITE) {
         granule->written |= (uint16_t)touch->bytes;
     } else if (!(flags & ACCESS_ASYNC) && (touch->bytes & ~(uint32_t)granule->written) != 0) {
-        sim_note(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index, -1, run->insn,
-                 NULL, "reads shared memory that nothing has written");
+        int byte = __builtin_ctz(touch->bytes & ~(uint32_t)granule->written);
+        uint32_t lane = touch->lanes >> (8 * (byte / (GRANULE / WORDS))) & SEVERAL_LANES;
+        sim_note_at(run->launch, SIM_REVIEW, "uninitialised-read", run->cta, (int)run->warp->index,
+                    lane == SEVERAL_LANES ? -1 : (int)lane, touch->offset + byte, run->insn, NULL,
+                    "reads shared memory that nothing has written");
     }
     bool varied = false;
     if (granule->spill != 0) {
@@ -199,13 +202,14 @@ enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32
 
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
                      const struct epoch *epoch) {
-    static const struct touch whole = {.bytes = (1u << GRANULE) - 1, .lanes = ALL_SEVERAL};
+    struct touch whole = {.bytes = (1u << GRANULE) - 1, .lanes = ALL_SEVERAL, .cta = cta};
     struct granule *granules = cta->shadow->granules;
     remote_note(run, cta, epoch);
     for (uint32_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
             __builtin_prefetch(&granules[offsets[i + AHEAD] >> GRANULE_SHIFT], 1);
         }
+        whole.offset = offsets[i] >> GRANULE_SHIFT << GRANULE_SHIFT;
         check_granule(run, cta->shadow, &granules[offsets[i] >> GRANULE_SHIFT], &whole, ACCESS_ASYNC, epoch);
     }
 }

@@ -3,6 +3,7 @@
 
 #include "async/async.h"
 #include "async/map_change.h"
+#include "clock/timing.h"
 #include "hazard/hazard.h"
 #include "interp.h"
 #include "isa/tcgen05/tcgen05.h"
@@ -19,6 +20,9 @@ static void make_warp(struct warp *warp, struct worker *worker) {
     warp->reg_pending = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_pending);
     warp->reg_written = run_take(worker, launch->reg_bytes / ROW32 + 1, sizeof *warp->reg_written);
     warp->groups = groups_make(worker);
+    if (launch->timing != NULL) {
+        warp_time_make(warp, worker);
+    }
 }
 
 static void make_cta(struct cta *cta, struct cluster *cluster, uint32_t rank) {
@@ -79,6 +83,7 @@ void cluster_free(struct cluster *cluster) {
             free(warp->reg_written);
             free(warp->in_flight);
             groups_free(warp->groups);
+            warp_time_free(warp);
         }
         free(cta->warps);
         free(cta->shared);
@@ -128,7 +133,9 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_NWARPID:
         return launch->warps;
     case SR_SMID:
-        return (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
+        return launch->timing != NULL
+                   ? cta->sm
+                   : (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
     case SR_NSMID:
         return launch->sim->options.sms;
     case SR_CLUSTERID_X:
@@ -182,6 +189,11 @@ static void fill_specials(struct warp *warp, const struct function *function) {
     uint8_t *base = warp->regs + launch->reg_base[function->index];
     for (uint32_t i = 0; i < function->nspecials; i++) {
         const struct special *special = &function->specials[i];
+        if (special->width == SPECIAL_PREDICATE) {
+            uint32_t lanes = special_lane(warp, special->kind, 0) != 0 ? ALL_LANES : 0;
+            memcpy(warp->preds + launch->pred_base[function->index] + special->off, &lanes, sizeof lanes);
+            continue;
+        }
         for (uint32_t lane = 0; lane < LANES; lane++) {
             uint64_t value;
             if (special->kind == SR_SHARED_SYMBOL || special->kind == SR_DYNAMIC_SYMBOL) {
@@ -193,7 +205,8 @@ static void fill_specials(struct warp *warp, const struct function *function) {
             } else {
                 value = special_lane(warp, special->kind, lane);
             }
-            memcpy(base + special->off + lane * (special->wide ? 8 : 4), &value, special->wide ? 8 : 4);
+            size_t bytes = special->width == SPECIAL_64 ? 8 : 4;
+            memcpy(base + special->off + lane * bytes, &value, bytes);
         }
     }
 }
@@ -219,7 +232,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = 0;
+    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = warp->unwaited = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
@@ -243,6 +256,9 @@ static void start_cta(struct cta *cta) {
         cluster->index[2] * launch->cluster[2] + cta->rank / launch->cluster[0] / launch->cluster[1];
     cta->dynamic_at = SHARED_RESERVED + launch->static_shared;
     cta->live_threads = cta->nthreads;
+    cta->triggered = 0;
+    cta->start_of_next = START_AT_END;
+    cta->waited = false;
     memset(cta->registers, 0, sizeof cta->registers);
     memset(cta->shared, TRAP_PATTERN, cta->shared_bytes);
     memset(cta->bars, 0, sizeof cta->bars);
@@ -269,7 +285,8 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->index[1] = (uint32_t)(number / launch->clusters[0] % launch->clusters[1]);
     cluster->index[2] = (uint32_t)(number / launch->clusters[0] / launch->clusters[1]);
     cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
-    cluster->failed = false;
+    cluster->failed = cluster->left = false;
+    cluster->barrier_over = 0;
     cluster->idle = 0;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;

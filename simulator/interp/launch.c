@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "async/async.h"
+#include "clock/timing.h"
+#include "hazard/order.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -36,6 +38,9 @@ static const char *place_function(struct launch *launch, const struct function *
     static const char recursion[] = "it calls itself, or a function without a body";
     if (open[function->index]) {
         return recursion;
+    }
+    if (function->unreadable != NULL) {
+        return function->unreadable; /* PTX text of another function may be sound */
     }
     if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
         return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : recursion;
@@ -180,8 +185,11 @@ static int lay_out(struct sim *sim, struct launch *launch) {
     }
     launch->static_shared = round_up(launch->static_shared, align < 16 ? 16 : align);
     launch->shared_bytes = launch->static_shared + launch->dynamic_shared;
-    if (launch->shared_bytes > MAX_SHARED) {
-        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 227 KB of shared memory in a CTA");
+    bool small = launch->module->sm >= 120; /* HW: compute capability 12.x (CUDA C++ Programming Guide) */
+    if (launch->shared_bytes > (small ? MAX_SHARED_SM_120 : MAX_SHARED)) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                      small ? "more than 99 KB of shared memory in a CTA"
+                            : "more than 227 KB of shared memory in a CTA");
     }
     return SIM_OK;
 }
@@ -198,16 +206,6 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
     for (int i = 0; i < MAX_WARPS; i++) {
         for (int j = 0; j < CL_CLASSES; j++) {
             to->by_class[j] += from->by_warp[i][j];
-        }
-    }
-}
-
-/* What earlier launches have written matters to a launch that may overlap them, and to no other. */
-static void age_writes(struct sim *sim, bool dependent) {
-    for (size_t i = 0; i < sim->nallocations; i++) {
-        struct allocation *allocation = &sim->allocations[i];
-        for (uint64_t j = 0; allocation->written != NULL && j <= allocation->bytes >> 7; j++) {
-            allocation->written[j] = dependent && allocation->written[j] != 0;
         }
     }
 }
@@ -270,7 +268,11 @@ static void run_clusters(struct worker *worker) {
 static void *work(void *argument) {
     struct worker *worker = argument;
     if (setjmp(worker->unwind) == 0) {
-        run_clusters(worker);
+        if (worker->launch->timing != NULL) {
+            run_timed(worker);
+        } else {
+            run_clusters(worker);
+        }
     }
     for (uint32_t i = 0; i < worker->made; i++) {
         async_clear(worker->resident[i]); /* of a run that was cut short */
@@ -288,9 +290,10 @@ static uint32_t resident_room(const struct launch *launch, int workers) {
 static int run_workers(struct sim *sim, struct launch *launch) {
     int count = sim->options.threads > 0 ? sim->options.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
     count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
+    count = launch->timing != NULL ? 1 : count;
     count = (uint64_t)count > launch->ncluster ? (int)launch->ncluster : count;
     struct worker *workers = calloc((size_t)count, sizeof *workers);
-    uint32_t room = resident_room(launch, count);
+    uint32_t room = launch->timing != NULL ? timed_room(launch) : resident_room(launch, count);
     struct cluster **residents = calloc((size_t)count * room, sizeof(struct cluster *));
     if (workers == NULL || residents == NULL) {
         free(workers);
@@ -322,6 +325,22 @@ static int run_workers(struct sim *sim, struct launch *launch) {
                                       : SIM_OK;
 }
 
+/* In these modes stores of a launch are as late as its successors have to allow. */
+static bool delays_stores(const struct sim *sim) {
+    return sim->options.mode != SIM_EAGER && (sim->options.mode != SIM_RANDOM || sim->options.seed % 2 != 0);
+}
+
+static int run_in_order(struct sim *sim, struct launch *launch) {
+    if (!order_begin(sim->order, &launch->order, launch->kernel->name, launch->module, launch->dependent,
+                     launch->checks && delays_stores(sim))) {
+        return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+    }
+    int status = run_workers(sim, launch);
+    bool ended = order_end(sim->order, &launch->order);
+    return ended || status == SIM_NO_MEMORY ? status
+                                            : refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
+}
+
 int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                const struct sim_launch_attributes *attributes) {
     struct launch launch = {.sim = sim,
@@ -330,7 +349,8 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .mode = sim->options.mode,
                             .seed = sim->options.seed,
                             .checks = !sim->options.no_checks,
-                            .dependent = attributes->programmatic_dependent};
+                            .dependent = attributes->programmatic_dependent,
+                            .timing = sim->timing};
     struct timespec begin, end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);
     launch.kernel = ptx_find_entry(module->ptx, kernel);
@@ -341,8 +361,10 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     status = status == SIM_OK ? lay_out(sim, &launch) : status;
     status = status == SIM_OK ? copy_parameters(sim, &launch, attributes) : status;
     if (status == SIM_OK) {
-        age_writes(sim, launch.dependent);
-        status = run_workers(sim, &launch);
+        if (launch.timing != NULL) {
+            timing_classify(module->ptx);
+        }
+        status = run_in_order(sim, &launch);
     }
     free(launch.reg_base);
     free(launch.pred_base);

@@ -40,8 +40,7 @@ static void describe(char *to, size_t room, const struct warp *warp, const struc
     }
 }
 
-/* A finding whose message is the table of who waits on what. */
-static void report_deadlock(struct cluster *cluster) {
+void report_deadlock(struct cluster *cluster) {
     char table[TABLE_BYTES] = "no warp can run and nothing is in flight:";
     size_t used = strlen(table);
     const struct warp *first = NULL;
@@ -66,7 +65,7 @@ static void report_deadlock(struct cluster *cluster) {
     cluster->failed = true;
 }
 
-static bool live(const struct cluster *cluster) {
+bool cluster_live(const struct cluster *cluster) {
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         if (cluster->ctas[i].live_threads > 0) {
             return true;
@@ -96,7 +95,7 @@ static bool run_round(struct cluster *cluster, bool *polling) {
     return progress;
 }
 
-static void finish(struct cluster *cluster) {
+void cluster_finish(struct cluster *cluster) {
     while (!cluster->failed && async_progress(cluster)) { /* what is still in flight at the end */
     }
     if (!cluster->failed) {
@@ -111,8 +110,8 @@ static void finish(struct cluster *cluster) {
 enum cluster_state run_cluster(struct cluster *cluster) {
     for (;;) {
         bool polling = false;
-        if (cluster->failed || !live(cluster) || atomic_load(&cluster->launch->stop)) {
-            finish(cluster);
+        if (cluster->failed || !cluster_live(cluster) || atomic_load(&cluster->launch->stop)) {
+            cluster_finish(cluster);
             return CLUSTER_DONE;
         }
         if (run_round(cluster, &polling) || cluster->failed) {

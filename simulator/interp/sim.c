@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock/timing.h"
+#include "hazard/global.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
 
 #define MESSAGE_BYTES 400
+#define TRAP          0xb5 /* what new memory holds */
+#define MOST_FREED    64   /* allocations freed in a queue that are kept */
 
 struct sim *sim_create(const struct sim_options *options) {
     struct sim *sim = calloc(1, sizeof *sim);
@@ -24,7 +28,15 @@ struct sim *sim_create(const struct sim_options *options) {
     if (sim->options.sms == 0) {
         sim->options.sms = 132;
     }
+    sim->order = order_make();
+    if (sim->order == NULL) {
+        free(sim);
+        return NULL;
+    }
     (void)pthread_mutex_init(&sim->lock, NULL);
+    if (sim->options.chip != NULL) {
+        sim->timing = timing_make(sim->options.chip, sim->message, sizeof sim->message);
+    }
     return sim;
 }
 
@@ -42,11 +54,14 @@ void sim_destroy(struct sim *sim) {
             free((void *)(uintptr_t)sim->allocations[i].base);
         }
         free(sim->allocations[i].name);
-        free(sim->allocations[i].written);
+        lines_free(sim->allocations[i].lines);
     }
     free(sim->allocations);
+    timing_free(sim->timing);
+    order_free(sim->order);
     sim_clear_findings(sim);
     free(sim->findings);
+    suppressions_free(sim);
     (void)pthread_mutex_destroy(&sim->lock);
     free(sim);
 }
@@ -118,10 +133,10 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
                               .bytes = bytes,
                               .name = strdup(name),
                               .owned = owned,
-                              .written = calloc(1, (bytes >> 7) + 1)};
-    if (made.name == NULL || made.written == NULL) {
+                              .lines = sim->options.no_checks ? NULL : lines_make(bytes)};
+    if (made.name == NULL || (made.lines == NULL && !sim->options.no_checks)) {
         free(made.name);
-        free(made.written);
+        lines_free(made.lines);
         return no_memory(sim);
     }
     memmove(&sim->allocations[at + 1], &sim->allocations[at],
@@ -132,7 +147,7 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
 }
 
 void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
-    const size_t alignment = 256, trap = 0xb5;
+    const size_t alignment = 256;
     void *memory = bytes > PTRDIFF_MAX - alignment
                        ? NULL
                        : aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
@@ -140,7 +155,7 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
         (void)no_memory(sim);
         return NULL;
     }
-    memset(memory, (int)trap, bytes);
+    memset(memory, TRAP, bytes);
     if (add_allocation(sim, memory, bytes, name == NULL ? "memory" : name, true) != SIM_OK) {
         free(memory);
         return NULL;
@@ -148,15 +163,15 @@ void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
     return memory;
 }
 
-static int remove_allocation(struct sim *sim, void *address) {
+static int remove_allocation(struct sim *sim, void *address, bool is_freed) {
     for (size_t i = 0; i < sim->nallocations; i++) {
         struct allocation *allocation = &sim->allocations[i];
-        if (allocation->base == (uintptr_t)address) {
+        if (allocation->base == (uintptr_t)address && (allocation->freed_bytes > 0) == is_freed) {
             if (allocation->owned) {
                 free(address);
             }
             free(allocation->name);
-            free(allocation->written);
+            lines_free(allocation->lines);
             sim->nallocations--;
             memmove(allocation, allocation + 1, (sim->nallocations - i) * sizeof *allocation);
             return SIM_OK;
@@ -166,7 +181,40 @@ static int remove_allocation(struct sim *sim, void *address) {
 }
 
 int sim_free(struct sim *sim, void *address) {
-    return remove_allocation(sim, address);
+    return remove_allocation(sim, address, false);
+}
+
+/* As a card's pool does: the next allocation in the queue may get the memory, while kernels before it still
+ * run. Its record stays with it, so that the checks see them. */
+int sim_free_in_queue(struct sim *sim, void *address) {
+    size_t kept = 0, oldest = 0;
+    for (size_t i = 0; i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        oldest = allocation->freed_bytes > 0 && kept++ == 0 ? i : oldest;
+        if (allocation->base == (uintptr_t)address && allocation->owned && allocation->bytes > 0) {
+            allocation->freed_bytes = allocation->bytes;
+            allocation->freed_in = order_selected(sim->order);
+            allocation->bytes = 0;
+            address = NULL;
+        }
+    }
+    if (address != NULL) {
+        return fail(sim, SIM_BAD_ARGUMENT, "no allocation starts at this address");
+    }
+    return kept < MOST_FREED ? SIM_OK
+                             : remove_allocation(sim, (void *)(uintptr_t)sim->allocations[oldest].base, true);
+}
+
+void *sim_alloc_in_queue(struct sim *sim, size_t bytes, const char *name) {
+    for (size_t i = 0; bytes > 0 && i < sim->nallocations; i++) {
+        struct allocation *allocation = &sim->allocations[i];
+        if (allocation->freed_bytes == bytes && allocation->freed_in == order_selected(sim->order)) {
+            allocation->bytes = bytes;
+            allocation->freed_bytes = 0;
+            return memset((void *)(uintptr_t)allocation->base, TRAP, bytes);
+        }
+    }
+    return sim_alloc(sim, bytes, name);
 }
 
 int sim_register(struct sim *sim, void *address, size_t bytes, const char *name) {
@@ -174,38 +222,7 @@ int sim_register(struct sim *sim, void *address, size_t bytes, const char *name)
 }
 
 int sim_unregister(struct sim *sim, void *address) {
-    return remove_allocation(sim, address);
-}
-
-static int check_range(struct sim *sim, const void *address, size_t bytes) {
-    struct worker worker = {.launch = NULL};
-    return find_range(sim, &worker, (uintptr_t)address, bytes)
-               ? SIM_OK
-               : fail(sim, SIM_BAD_ARGUMENT, "the range lies outside of every allocation");
-}
-
-int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = check_range(sim, to, bytes);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_read(struct sim *sim, void *to, const void *from, size_t bytes) {
-    int status = check_range(sim, from, bytes);
-    if (status == SIM_OK) {
-        memcpy(to, from, bytes);
-    }
-    return status;
-}
-
-int sim_fill(struct sim *sim, void *to, int value, size_t bytes) {
-    int status = check_range(sim, to, bytes);
-    if (status == SIM_OK) {
-        memset(to, value, bytes);
-    }
-    return status;
+    return remove_allocation(sim, address, false);
 }
 
 /* ---- modules ---- */
@@ -224,12 +241,21 @@ struct sim_module *sim_load(struct sim *sim, const char *ptx, size_t bytes) {
         free(module);
         return NULL;
     }
+    m->text = malloc(bytes + 1);
+    if (m->text == NULL) {
+        (void)no_memory(sim);
+        ptx_free(m);
+        free(module);
+        return NULL;
+    }
+    memcpy(m->text, ptx, bytes);
+    m->text_bytes = bytes;
     bool known =
         add_allocation(sim, m->global_memory, m->global_bytes + 1, "module variables", false) == SIM_OK;
     if (!known ||
         add_allocation(sim, m->const_memory, m->const_bytes + 1, "module constants", false) != SIM_OK) {
         if (known) {
-            (void)remove_allocation(sim, m->global_memory);
+            (void)remove_allocation(sim, m->global_memory, false);
         }
         ptx_free(m);
         free(module);
@@ -265,6 +291,11 @@ const char *sim_kernel_name(const struct sim_module *module, size_t index) {
     return NULL;
 }
 
+const char *sim_unreadable(const struct sim_module *module, const char *kernel) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL ? NULL : function->unreadable;
+}
+
 int sim_parameter_count(const struct sim_module *module, const char *kernel) {
     const struct function *function = ptx_find_entry(module->ptx, kernel);
     return function == NULL ? -1 : (int)function->nparams;
@@ -277,8 +308,46 @@ size_t sim_parameter_bytes(const struct sim_module *module, const char *kernel, 
                : function->params[index].bytes;
 }
 
+size_t sim_parameter_offset(const struct sim_module *module, const char *kernel, int index) {
+    const struct function *function = ptx_find_entry(module->ptx, kernel);
+    return function == NULL || index < 0 || (uint32_t)index >= function->nparams
+               ? 0
+               : function->params[index].offset;
+}
+
 /* ---- counters ---- */
 
 const struct sim_counters *sim_counters(const struct sim *sim) {
     return &sim->counters;
+}
+
+/* ---- time ---- */
+
+bool sim_time(const struct sim *sim, struct sim_time *time) {
+    const struct timing *timing = sim->timing;
+    if (timing == NULL) {
+        return false;
+    }
+    const double ghz = (double)timing->chip.sm_clock / 1000, kernel = (double)timing->kernel / TICKS,
+                 all = (double)timing->before_end / TICKS;
+    *time = (struct sim_time){timing->chip.name, ghz, all, all / ghz / 1000, kernel, kernel / ghz / 1000};
+    return true;
+}
+
+bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch) {
+    const struct timing *timing = sim->timing;
+    if (timing == NULL || index >= timing->launches || index >= MAX_LAUNCHES) {
+        return false;
+    }
+    const struct timed_launch *listed = &timing->launch[index];
+    const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
+    *launch = (struct sim_timed_launch){listed->kernel, (double)listed->start / ticks_in_us,
+                                        (double)listed->end / ticks_in_us};
+    return true;
+}
+
+void sim_synchronize(struct sim *sim) {
+    if (sim->timing != NULL) {
+        time_host_waits(sim->timing);
+    }
 }

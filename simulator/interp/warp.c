@@ -1,5 +1,6 @@
 /* A warp's splits and its interpreter loop. */
 #include "async/async.h"
+#include "clock/timing.h"
 #include "hazard/hazard.h"
 #include "interp.h"
 
@@ -77,7 +78,7 @@ static bool runnable(struct warp *warp, struct split *split) {
 }
 
 /* The deepest call first, then the lowest pc: that is where lanes meet again. */
-static struct split *choose(struct warp *warp) {
+struct split *warp_next(struct warp *warp) {
     if (warp->nsplits == 1) {
         struct split *only = warp->splits[0];
         return runnable(warp, only) ? only : NULL;
@@ -111,6 +112,13 @@ static void set_bases(struct run *run) {
     run->base[BASE_PREDS] = run->warp->preds + launch->pred_base[index];
 }
 
+static enum next execute_timed(struct run *run, const struct insn *insn, uint32_t mask) {
+    time_issue(run, insn);
+    enum next next = insn->fn(run, insn, mask);
+    time_executed(run, insn, next);
+    return next;
+}
+
 static enum next execute(struct run *run, struct split *split) {
     const struct insn *insn = &run->launch->module->code[split->pc];
     uint32_t mask = split->mask;
@@ -120,6 +128,9 @@ static enum next execute(struct run *run, struct split *split) {
         memcpy(&bits, run->base[BASE_PREDS] + insn->guard_off, sizeof bits);
         mask &= insn->guard == 1 ? bits : ~bits;
         if (mask == 0) {
+            if (run->launch->timing != NULL) {
+                time_skipped(run, insn);
+            }
             return NEXT;
         }
     }
@@ -148,7 +159,7 @@ static enum next execute(struct run *run, struct split *split) {
     run->mask = mask;
     run->worker->counters.instructions++;
     run->worker->counters.by_warp[run->warp->index][insn->cls]++;
-    return insn->fn(run, insn, mask);
+    return run->launch->timing == NULL ? insn->fn(run, insn, mask) : execute_timed(run, insn, mask);
 }
 
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
@@ -159,7 +170,7 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
     bool progress = false;
     uint32_t done = 0;
     for (; done < quantum && warp->nsplits > 0;) {
-        struct split *split = choose(warp);
+        struct split *split = warp_next(warp);
         if (split == NULL) {
             break;
         }

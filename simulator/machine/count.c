@@ -5,6 +5,11 @@
 
 void count_global(struct run *run, const uint64_t *addresses, uint32_t mask, uint32_t bytes, bool write) {
     struct sim_counters *counters = &run->worker->counters;
+    if (run->worker->footprint != NULL) {
+        memcpy(run->worker->footprint->address, addresses, LANES * sizeof *addresses);
+        run->worker->footprint->mask = mask;
+        run->worker->footprint->bytes = bytes;
+    }
     uint64_t sectors = 0, last = UINT64_MAX, total = (uint64_t)__builtin_popcount(mask) * bytes;
     /* Neighbouring lanes share sectors; ones that come back later count again. */
     FOR_LANES(rest, mask) {

@@ -34,11 +34,49 @@ static char *source_of(const struct module *module, const struct insn *insn) {
     return strdup(text);
 }
 
+/* The instruction's statement, its white space as single spaces; of a line with several, the one with its name.
+ */
+static char *text_of(const struct module *module, const struct insn *insn) {
+    char text[300] = "";
+    if (insn == NULL || module->text == NULL) {
+        return strdup("");
+    }
+    const char *at = module->text, *end = at + module->text_bytes;
+    for (uint32_t line = 1; line < insn->line && at != NULL; line++) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at == NULL ? NULL : at + 1;
+    }
+    if (at == NULL) {
+        return strdup("");
+    }
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    stop = stop == NULL ? end : stop;
+    const char *named = memmem(at, (size_t)(stop - at), insn->name, strlen(insn->name));
+    const char *begin = named == NULL ? at : named;
+    while (begin > at && strchr(";{}:\t", begin[-1]) == NULL) { /* a guard is part of it */
+        begin--;
+    }
+    size_t used = 0;
+    for (at = begin; at < end && used + 1 < sizeof text && (at == begin || at[-1] != ';'); at++) {
+        bool space = *at == ' ' || *at == '\t' || *at == '\n' || *at == '\r';
+        if (!space) {
+            text[used++] = *at;
+        } else if (used > 0 && text[used - 1] != ' ') {
+            text[used++] = ' ';
+        }
+    }
+    text[used] = '\0';
+    return strdup(text);
+}
+
 static void free_texts(struct sim_finding *finding) {
     free((void *)(uintptr_t)finding->message);
     free((void *)(uintptr_t)finding->kernel);
+    free((void *)(uintptr_t)finding->ptx);
+    free((void *)(uintptr_t)finding->other_ptx);
     free((void *)(uintptr_t)finding->source);
     free((void *)(uintptr_t)finding->other_source);
+    free((void *)(uintptr_t)finding->other_kernel);
 }
 
 /* An error is one whatever else was not modelled. */
@@ -88,10 +126,44 @@ static bool drop_lesser(struct sim *sim, enum sim_verdict verdict) {
     return false;
 }
 
-/* False where there is no memory for it. */
-static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-                int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+/* Where a finding is. */
+struct place {
+    const struct cta *cta;
+    int warp, lane;
+    int64_t offset;
+    const struct insn *insn;
+    const struct other_access *other;
+    bool ends; /* the run, so that it cannot be suppressed */
+};
+
+/* Hidden by a rule of the user's, at either of its two places. */
+static bool hidden(struct launch *launch, enum sim_verdict verdict, const char *kind,
+                   const struct place *place) {
     struct sim *sim = launch->sim;
+    if (sim->nsuppressions == 0 || place->ends) {
+        return false;
+    }
+    const struct insn *insns[] = {place->insn, place->other->insn};
+    const struct module *modules[] = {launch->module, place->other->module};
+    bool found = false;
+    for (int i = 0; i < 2 && !found && (i == 0 || insns[i] != NULL); i++) {
+        char *source = source_of(modules[i], insns[i]);
+        found = source != NULL &&
+                suppressed(sim, verdict, kind, launch->name, insns[i] == NULL ? 0 : insns[i]->line, source);
+        free(source);
+    }
+    return found;
+}
+
+/* False where there is no memory for it. */
+static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct place *place,
+                const char *message) {
+    struct sim *sim = launch->sim;
+    const struct insn *insn = place->insn, *other = place->other->insn;
+    const struct other_access *against = place->other;
+    if (hidden(launch, verdict, kind, place)) {
+        return true;
+    }
     struct finding_entry *known = find_entry(sim, kind, insn, other, launch->name);
     sim->times[verdict]++;
     sim->run_failed |= verdict >= SIM_ERROR && strcmp(kind, refused) != 0;
@@ -110,36 +182,63 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
                                               .kind = kind,
                                               .message = strdup(message),
                                               .kernel = strdup(launch->name),
-                                              .warp = warp,
-                                              .lane = lane,
+                                              .warp = place->warp,
+                                              .lane = place->lane,
+                                              .offset = place->offset,
                                               .ptx_line = insn == NULL ? 0 : insn->line,
+                                              .ptx = text_of(launch->module, insn),
                                               .source = source_of(launch->module, insn),
                                               .other_ptx_line = other == NULL ? 0 : other->line,
-                                              .other_source = source_of(launch->module, other),
-                                              .times = 1}};
+                                              .other_ptx = text_of(against->module, other),
+                                              .other_source = source_of(against->module, other),
+                                              .times = 1,
+                                              .launch = launch->order.number,
+                                              .other_launch = against->launch,
+                                              .other_kernel = strdup(against->kernel)}};
     struct sim_finding *finding = &entry.finding;
     if (finding->message == NULL || finding->kernel == NULL || finding->source == NULL ||
-        finding->other_source == NULL || !grow_list(sim)) {
+        finding->other_source == NULL || finding->other_kernel == NULL || finding->ptx == NULL ||
+        finding->other_ptx == NULL || !grow_list(sim)) {
         free_texts(finding);
         sim->unlisted++;
         return false;
     }
-    for (int i = 0; cta != NULL && i < 3; i++) {
-        finding->cta[i] = cta->index[i];
+    for (int i = 0; place->cta != NULL && i < 3; i++) {
+        finding->cta[i] = place->cta->index[i];
     }
     sim->findings[sim->nfindings++] = entry;
     return true;
 }
 
-void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+static void note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct place *place,
+                 const char *message) {
     struct sim *sim = launch->sim;
     (void)pthread_mutex_lock(&sim->lock);
-    bool listed = add(launch, verdict, kind, cta, warp, lane, insn, other, message);
+    bool listed = add(launch, verdict, kind, place, message);
     (void)pthread_mutex_unlock(&sim->lock);
     if (!listed) {
         launch_no_memory(launch);
     }
+}
+
+void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+              int warp, int lane, const struct insn *insn, const struct insn *other, const char *message) {
+    sim_note_at(launch, verdict, kind, cta, warp, lane, -1, insn, other, message);
+}
+
+void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                 int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
+                 const char *message) {
+    struct other_access same = {.module = launch->module, .kernel = "", .insn = other};
+    struct place place = {cta, warp, lane, offset, insn, &same, false};
+    note(launch, verdict, kind, &place, message);
+}
+
+void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                       int warp, int lane, const struct insn *insn, const struct other_access *other,
+                       const char *message) {
+    struct place place = {cta, warp, lane, -1, insn, other, false};
+    note(launch, verdict, kind, &place, message);
 }
 
 void sim_refuse(struct sim *sim, const char *kernel, const char *why) {
@@ -154,7 +253,9 @@ enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind
     va_start(arguments, format);
     (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    sim_note(run->launch, verdict, kind, run->cta, (int)run->warp->index, lane, run->insn, NULL, message);
+    struct other_access none = {.module = run->launch->module, .kernel = ""};
+    struct place place = {run->cta, (int)run->warp->index, lane, -1, run->insn, &none, verdict >= SIM_ERROR};
+    note(run->launch, verdict, kind, &place, message);
     if (verdict < SIM_ERROR) {
         return NEXT;
     }
@@ -214,4 +315,7 @@ void sim_clear_findings(struct sim *sim) {
     memset(sim->times, 0, sizeof sim->times);
     sim->unlisted = 0;
     sim->run_failed = false;
+    for (size_t i = 0; i < sim->nsuppressions; i++) {
+        sim->suppressions[i].times = 0;
+    }
 }

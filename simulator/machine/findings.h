@@ -8,4 +8,9 @@ struct finding_entry {
     const struct insn *insn, *other;
 };
 
+/* Whether a rule of sim_suppress hides this finding, which is then counted for it (machine/suppress.c). */
+bool suppressed(struct sim *sim, enum sim_verdict verdict, const char *kind, const char *kernel,
+                uint32_t ptx_line, const char *source);
+void suppressions_free(struct sim *sim);
+
 #endif

@@ -10,16 +10,17 @@
 #include "ptx/ir.h"
 #include "sim.h"
 
-#define MAX_CALL_DEPTH  24
-#define MAX_CLUSTER     16
-#define MAX_WARPS       32
-#define ALL_LANES       0xffffffffu
-#define SHARED_RESERVED 1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
-#define RANK_SHIFT      24   /* a shared address: CTA rank in the cluster, offset */
-#define RANK_MASK       0xffffffu
-#define MAX_SHARED      (227 * 1024)
-#define NAMED_BARRIERS  16
-#define GROUP_OF_LOAD   UINT32_MAX /* what a tcgen05.ld in flight has for a group */
+#define MAX_CALL_DEPTH    24
+#define MAX_CLUSTER       16
+#define MAX_WARPS         32
+#define ALL_LANES         0xffffffffu
+#define SHARED_RESERVED   1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
+#define RANK_SHIFT        24   /* a shared address: CTA rank in the cluster, offset */
+#define RANK_MASK         0xffffffu
+#define MAX_SHARED        (227 * 1024)
+#define MAX_SHARED_SM_120 (99 * 1024)
+#define NAMED_BARRIERS    16
+#define GROUP_OF_LOAD     UINT32_MAX /* what a tcgen05.ld in flight has for a group */
 /* In a warp's reg_pending: how many pending operations read and write a register. */
 #define PENDING_READ  1
 #define PENDING_WRITE 65536
@@ -36,6 +37,8 @@ struct cta;
 struct warp;
 struct async_op;
 struct clockv;
+struct timing;
+struct warp_time;
 
 enum wait_kind {
     WAIT_NONE,
@@ -45,6 +48,7 @@ enum wait_kind {
     WAIT_CONVERGE, /* for the other lanes of the warp: .aligned or a member mask (a) */
     WAIT_WARP_SYNC,
     WAIT_ASYNC, /* for the warp's own asynchronous operations: ready() says */
+    WAIT_KINDS
 };
 
 struct run;
@@ -105,6 +109,8 @@ struct warp {
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
     uint32_t cluster_seen;     /* its generation before that */
     uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
+    struct warp_time *time;    /* clock/; NULL: no time is simulated */
+    uint32_t unwaited;         /* lanes for which a sibling has executed griddepcontrol.wait */
 };
 
 struct named_barrier {
@@ -112,6 +118,13 @@ struct named_barrier {
     struct clockv *gathered, *released;
     bool all, any, result_all, result_any; /* bar.red */
     uint32_t count, result_count;
+};
+
+/* What lets the next launch start, as far as a CTA is concerned (PTX ISA, griddepcontrol). */
+enum start_of_next {
+    START_AT_END, /* no thread has said griddepcontrol.launch_dependents */
+    START_WAITED, /* all that said so had waited for the previous launch */
+    START_EARLY,
 };
 
 struct cta {
@@ -129,6 +142,11 @@ struct cta {
     struct warpgroup *warpgroups;
     uint32_t registers[MAX_WARPS / 4]; /* setmaxnreg, by warpgroup; 0: it has not said */
     void *tensor;                      /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
+    /* clock/: its SM, when it let dependent launches start (0: not yet), whether its end was seen. */
+    uint32_t sm;
+    uint64_t triggered;
+    enum start_of_next start_of_next;
+    bool waited; /* griddepcontrol.wait, in any thread */
 };
 
 struct cluster {
@@ -147,15 +165,18 @@ struct cluster {
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
-    uint32_t events;                                 /* grows with everything that may end a wait */
-    uint32_t nclock_indices, clock_capacity;         /* of vector clocks */
-    uint32_t most_clock_indices;                     /* of any cluster so far that was in this place */
-    uint32_t dependency_index;                       /* of griddepcontrol.wait */
+    uint32_t events;                         /* grows with everything that may end a wait */
+    uint32_t nclock_indices, clock_capacity; /* of vector clocks */
+    uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
+    uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
     uint32_t idle;                   /* rounds of polling and nothing else */
+    uint32_t island, seen_events;    /* clock/: where it is; events when its waiting warps were looked at */
+    bool left;                       /* clock/: its warps have ended */
+    uint64_t barrier_over;           /* clock/: when the last of its barriers let warps go on */
     bool failed;
 };
 
@@ -179,11 +200,42 @@ struct run {
     const struct new_values *values; /* NULL: it is no plain store to shared memory */
 };
 
+/* What the running instruction did to memory, for the clock. */
+struct footprint {
+    uint64_t address[LANES];
+    uint32_t mask, bytes; /* lanes that access global memory, bytes of each */
+    uint32_t remote;      /* bytes in another CTA's shared memory */
+};
+
 struct allocation {
     uint64_t base, bytes;
     char *name;
     bool owned;
-    uint8_t *written; /* a byte for 128: by this launch and those it may overlap (dependent launch) */
+    struct lines *lines; /* who has used it: hazard/global.h; NULL without checks */
+    /* Freed in a queue, kept for an allocation of as much there; then `bytes` is 0. */
+    uint64_t freed_bytes;
+    uint32_t freed_in;
+};
+
+/* A set of launches: those before floor, and those whose bits are set; bit i of word j is 64 (first + j) + i.
+ */
+struct known {
+    uint32_t floor, first, words;
+    uint64_t *bits;
+};
+
+/* What a launch knows to be complete, and what its end will tell (hazard/order.h). */
+struct launch_order {
+    uint32_t number;            /* from 1, in the order of submission */
+    uint32_t previous;          /* the kernel that lets it start, 0: none */
+    struct known start, waited; /* at its start, and after griddepcontrol.wait */
+    atomic_bool any_waited;     /* griddepcontrol.wait, in any thread */
+    atomic_bool start_implies;  /* a CTA let the next launch start after such a wait */
+    atomic_bool lets_start;     /* griddepcontrol.launch_dependents, in any thread */
+    bool dependent;             /* start and waited may differ */
+    bool delays;                /* others see its stores as late as they are allowed to be */
+    bool sees_old;              /* there may be such stores that it does not know */
+    uint32_t settled;           /* launches before it are known to every launch that may come */
 };
 
 struct launch {
@@ -206,8 +258,11 @@ struct launch {
     atomic_bool no_memory; /* why it stopped */
     enum sim_mode mode;
     uint64_t seed;
-    bool checks, dependent, uses_wgmma;
+    bool checks, uses_wgmma;
+    bool dependent; /* asked for: may start before the previous one is complete */
+    struct launch_order order;
     atomic_uint_fast64_t clock;
+    struct timing *timing; /* NULL: no time is simulated */
 };
 
 struct worker {
@@ -216,9 +271,11 @@ struct worker {
     uint32_t index;
     struct sim_counters counters;
     const struct allocation *last[2];
-    struct cluster **resident; /* running or polling; the first `active`, then some to be used again */
+    struct footprint *footprint; /* NULL: no clock asks */
+    struct cluster **resident;   /* running or polling; the first `active`, then some to be used again */
     uint32_t active, made, room;
-    jmp_buf unwind; /* out of whatever it does, where the heap is exhausted */
+    struct image_chunk *images; /* what hazard/delayed.c takes the next image from */
+    jmp_buf unwind;             /* out of whatever it does, where the heap is exhausted */
 };
 
 struct sim {
@@ -233,8 +290,12 @@ struct sim {
     uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */
     uint64_t unlisted;                  /* of those, what the list had no room or memory for */
     bool run_failed;                    /* a launch that ran had an error or was incomplete */
+    struct sim_suppression *suppressions;
+    size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
+    struct timing *timing;  /* NULL: no time is simulated */
+    struct timeline *order; /* of launches and copies */
 };
 
 struct sim_module {
@@ -326,6 +387,20 @@ enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char 
     __attribute__((format(printf, 6, 7)));
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
+/* The same of a byte of shared memory, at `offset` in the CTA's window. */
+void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                 int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
+                 const char *message);
+/* An access of another launch. */
+struct other_access {
+    const struct module *module; /* NULL: a copy */
+    const char *kernel;
+    uint32_t launch;
+    const struct insn *insn;
+};
+void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                       int warp, int lane, const struct insn *insn, const struct other_access *other,
+                       const char *message);
 
 /* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 

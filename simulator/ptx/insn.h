@@ -59,6 +59,7 @@ struct integer_fields {
 struct floating_fields {
     uint8_t operation; /* one of the file's own enum */
     uint8_t rounding;  /* enum rounding */
+    uint8_t source;    /* enum ptx_type: of add, sub, fma in f32 with narrower sources */
     bool ftz, sat, relu;
     bool nan;         /* min, max: .NaN */
     bool largest;     /* max, not min */
@@ -100,7 +101,7 @@ struct memory_fields {
 struct atomic_fields {
     uint8_t operation;
     uint8_t elements;
-    bool ordered; /* anything but .relaxed */
+    bool ordered; /* .acquire, .release, .acq_rel */
 };
 
 /* shfl, vote, match, redux. */
@@ -133,15 +134,17 @@ struct control_fields {
 
 /* fence, membar. */
 struct fence_fields {
-    bool async_proxy;  /* fence.proxy.async */
-    bool inits;        /* fence.mbarrier_init */
-    bool acquires_map; /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
+    bool acquires, releases; /* of the memory model: fence.sc, .acq_rel, .acquire, .release, membar */
+    bool async_proxy;        /* fence.proxy.async */
+    bool inits;              /* fence.mbarrier_init */
+    bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */
 };
 
 /* ldmatrix, stmatrix, mma. */
 struct matrix_fields {
     const struct mma_form *form; /* mma */
     uint8_t count;               /* ldmatrix, stmatrix: matrices */
+    uint8_t byte_form, packing;  /* ldmatrix, stmatrix of 8-bit elements: the file's own enums */
     bool transposed;
 };
 
@@ -151,6 +154,7 @@ struct mbarrier_fields {
     bool expects_tx; /* arrive.expect_tx */
     bool by_parity;
     bool relaxed;
+    bool of_cta; /* .cta is written */
 };
 
 /* Instructions with several addresses keep the constants added to them in a list by place in op[]. */
@@ -235,6 +239,8 @@ struct insn {
     uint8_t ndst;      /* how many of op[] are written, from op[0] on */
     uint8_t aligned;   /* .aligned: every live lane of the warp has to be here */
     uint8_t reg_async; /* touches registers of pending asynchronous operations legally (wgmma) */
+    uint8_t timing;    /* enum clock_family of clock/, 0: not classified */
+    uint8_t machine;   /* machine instructions that it stands for */
     union {
         struct integer_fields integer;
         struct floating_fields floating;

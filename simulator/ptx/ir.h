@@ -97,7 +97,7 @@ struct source_file {
 struct special {
     uint32_t kind; /* enum special_kind */
     uint32_t off;
-    uint32_t wide;
+    uint32_t width; /* enum special_width */
     int64_t value;
     const struct variable *variable; /* SR_SHARED_SYMBOL: whose address; else NULL */
 };
@@ -143,6 +143,7 @@ struct function {
     uint32_t ncalls;
     uint32_t maxntid[3], reqntid[3], cluster[3];
     uint32_t maxnreg;
+    const char *unreadable; /* why its body could not be read; NULL: it was */
 };
 
 enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERTFAIL, BUILTIN_MALLOC, BUILTIN_FREE };
@@ -176,6 +177,8 @@ struct module {
     uint32_t nvariables;
     uint8_t *constants; /* rows for immediates */
     uint64_t constant_bytes;
+    char *text; /* as it was read: reports show lines of it */
+    size_t text_bytes;
     struct source_loc *locs;
     uint32_t nlocs;
     struct source_file *files;
@@ -186,7 +189,11 @@ struct module {
     uint8_t *const_memory;
 };
 
+/* How wide a special register's row is. */
+enum special_width { SPECIAL_32, SPECIAL_64, SPECIAL_PREDICATE };
+
 enum special_kind {
+    SR_ZERO,
     SR_TID_X,
     SR_TID_Y,
     SR_TID_Z,

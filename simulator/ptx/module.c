@@ -1,4 +1,5 @@
 /* Directives of a module: function headers, source files, and what variables start with. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,64 @@ static struct function *function_named(struct parser *parser, struct token name)
     return function;
 }
 
+/* False where the body cannot be read.  On its own, so that no variable lives across the jump. */
+static bool body_reads(struct parser *parser, struct function *function) {
+    if (setjmp(parser->body_fail) != 0) {
+        return false;
+    }
+    parser->in_body = true;
+    parse_body(parser, function);
+    parse_close_scope(parser);
+    if (parser->nfixups > 0) {
+        const struct fixup *fixup = &parser->fixups[0];
+        parse_fail(parser, fixup->line, "no label '%.*s'", (int)fixup->length, fixup->name);
+    }
+    parser->in_body = false;
+    return true;
+}
+
+/* Back after the body's first brace: takes back what the body has made, keeps the reason, and goes on after its
+ * last brace.  Its scopes close without their branches. */
+static void leave_body(struct parser *parser, struct function *function) {
+    parser->nfixups = 0;
+    for (int depth = 0; depth <= parser->depth; depth++) {
+        parser->scopes[depth].first_fixup = 0;
+    }
+    while (parser->depth > 0) {
+        parse_close_scope(parser);
+    }
+    parser->function = NULL;
+    parser->module->ncode = function->first_pc;
+    function->end_pc = function->first_pc;
+    function->nspecials = function->ncalls = 0;
+    function->unreadable = parse_string(parser, parser->message, strlen(parser->message));
+    for (int open = 1; open > 0;) { /* a token that is none may be the reason */
+        struct token token = lex_next(&parser->lexer);
+        if (token.kind == TOK_END) {
+            longjmp(parser->fail, 1);
+        }
+        open += token_is(&token, "{") - token_is(&token, "}");
+    }
+    parse_advance(parser);
+}
+
+/* A module of which no kernel can be read says why the first of its functions cannot. */
+static void need_readable(struct parser *parser) {
+    const struct module *module = parser->module;
+    const struct function *unreadable = NULL;
+    for (uint32_t i = module->nfunctions; i > 0; i--) {
+        const struct function *function = module->functions[i - 1];
+        if (function->is_entry && function->is_defined && function->unreadable == NULL) {
+            return;
+        }
+        unreadable = function->unreadable != NULL ? function : unreadable;
+    }
+    if (unreadable != NULL) {
+        (void)snprintf(parser->message, parser->message_bytes, "%s", unreadable->unreadable);
+        longjmp(parser->fail, 1);
+    }
+}
+
 static void parse_function(struct parser *parser, bool is_entry) {
     struct parameter *returns = NULL;
     struct token name;
@@ -146,16 +205,20 @@ static void parse_function(struct parser *parser, bool is_entry) {
     function->param_bytes = total;
     function->is_entry = is_entry;
     performance_directives(parser, function);
-    if (!parse_accept(parser, ";")) {
-        if (function->is_defined) {
-            parse_fail(parser, name.line, "'%s' is defined twice", function->name);
-        }
-        parse_body(parser, function);
+    if (parse_accept(parser, ";")) {
+        parse_close_scope(parser);
+        return;
     }
-    parse_close_scope(parser);
-    if (parser->nfixups > 0) {
-        const struct fixup *fixup = &parser->fixups[0];
-        parse_fail(parser, fixup->line, "no label '%.*s'", (int)fixup->length, fixup->name);
+    if (function->is_defined) {
+        parse_fail(parser, name.line, "'%s' is defined twice", function->name);
+    }
+    if (!token_is(&parser->token, "{")) {
+        parse_expect(parser, "{");
+    }
+    struct lexer body = parser->lexer; /* after the brace */
+    if (!body_reads(parser, function)) {
+        parser->lexer = body;
+        leave_body(parser, function);
     }
 }
 
@@ -294,6 +357,7 @@ void parse_module(struct parser *parser) {
     if (module->version == 0 || module->sm == 0) {
         parse_fail(parser, 1, "no .version or no .target sm_NN");
     }
+    need_readable(parser);
     module->global_memory = take_memory(parser, module->global_bytes);
     module->const_memory = take_memory(parser, module->const_bytes);
     resolve_initialisers(parser);

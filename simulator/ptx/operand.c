@@ -69,21 +69,22 @@ static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     return (struct operand){.off = off, .base = BASE_CONST, .wide = wide};
 }
 
-static uint32_t special_row(struct parser *parser, unsigned kind, bool wide, int64_t value,
+static uint32_t special_row(struct parser *parser, unsigned kind, unsigned width, int64_t value,
                             const struct variable *variable) {
     struct function *function = parser->function;
     for (uint32_t i = 0; i < function->nspecials; i++) {
         const struct special *known = &parser->specials[i];
-        if (known->kind == kind && known->wide == wide && known->value == value &&
+        if (known->kind == kind && known->width == width && known->value == value &&
             known->variable == variable) {
             return known->off;
         }
     }
     parser->specials = parse_grow(parser, parser->specials, function->nspecials, &parser->specials_room,
                                   sizeof *parser->specials);
-    uint32_t off = function->reg_bytes;
-    function->reg_bytes += wide ? ROW64 : ROW32;
-    parser->specials[function->nspecials++] = (struct special){kind, off, wide, value, variable};
+    uint32_t *end = width == SPECIAL_PREDICATE ? &function->pred_bytes : &function->reg_bytes;
+    uint32_t off = *end;
+    *end += width == SPECIAL_PREDICATE ? (uint32_t)sizeof(uint32_t) : width == SPECIAL_64 ? ROW64 : ROW32;
+    parser->specials[function->nspecials++] = (struct special){kind, off, width, value, variable};
     return off;
 }
 
@@ -204,6 +205,10 @@ struct operand src(struct decoder *d, const struct pop *pop, unsigned type) {
         }
         return const_row(d, number_bits(d, pop, type), is_wide(type));
     case PO_NAME:
+        if (type == T_PRED && pop->symbol == NULL && special_kind(&pop->name) == SR_IS_EXPLICIT_CLUSTER) {
+            uint32_t off = special_row(d->parser, SR_IS_EXPLICIT_CLUSTER, SPECIAL_PREDICATE, 0, NULL);
+            return (struct operand){.off = off, .base = BASE_PREDS, .negated = pop->negated};
+        }
         if (type == T_PRED) {
             decode_fail(d, "'%.*s' is no predicate", (int)pop->name.length, pop->name.text);
         }

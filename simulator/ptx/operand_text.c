@@ -10,15 +10,19 @@ static const struct {
     {"%tid.x", SR_TID_X},
     {"%tid.y", SR_TID_Y},
     {"%tid.z", SR_TID_Z},
+    {"%tid.w", SR_ZERO}, /* of any vector: unused, and zero */
     {"%ntid.x", SR_NTID_X},
     {"%ntid.y", SR_NTID_Y},
     {"%ntid.z", SR_NTID_Z},
+    {"%ntid.w", SR_ZERO},
     {"%ctaid.x", SR_CTAID_X},
     {"%ctaid.y", SR_CTAID_Y},
     {"%ctaid.z", SR_CTAID_Z},
+    {"%ctaid.w", SR_ZERO},
     {"%nctaid.x", SR_NCTAID_X},
     {"%nctaid.y", SR_NCTAID_Y},
     {"%nctaid.z", SR_NCTAID_Z},
+    {"%nctaid.w", SR_ZERO},
     {"%laneid", SR_LANEID},
     {"%warpid", SR_WARPID},
     {"%nwarpid", SR_NWARPID},
@@ -28,15 +32,19 @@ static const struct {
     {"%clusterid.x", SR_CLUSTERID_X},
     {"%clusterid.y", SR_CLUSTERID_Y},
     {"%clusterid.z", SR_CLUSTERID_Z},
+    {"%clusterid.w", SR_ZERO},
     {"%nclusterid.x", SR_NCLUSTERID_X},
     {"%nclusterid.y", SR_NCLUSTERID_Y},
     {"%nclusterid.z", SR_NCLUSTERID_Z},
+    {"%nclusterid.w", SR_ZERO},
     {"%cluster_ctaid.x", SR_CLUSTER_CTAID_X},
     {"%cluster_ctaid.y", SR_CLUSTER_CTAID_Y},
     {"%cluster_ctaid.z", SR_CLUSTER_CTAID_Z},
+    {"%cluster_ctaid.w", SR_ZERO},
     {"%cluster_nctaid.x", SR_CLUSTER_NCTAID_X},
     {"%cluster_nctaid.y", SR_CLUSTER_NCTAID_Y},
     {"%cluster_nctaid.z", SR_CLUSTER_NCTAID_Z},
+    {"%cluster_nctaid.w", SR_ZERO},
     {"%cluster_ctarank", SR_CLUSTER_CTARANK},
     {"%cluster_nctarank", SR_CLUSTER_NCTARANK},
     {"%is_explicit_cluster", SR_IS_EXPLICIT_CLUSTER},
@@ -87,12 +95,6 @@ static void parse_elements(struct parser *parser, struct pop *pop, const char *e
     memcpy(pop->sub, list, count * sizeof *list);
 }
 
-static void parse_offset(struct parser *parser, struct pop *pop) {
-    while (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
-        pop->bits += parse_integer(parser);
-    }
-}
-
 static struct pop parse_named(struct parser *parser) {
     struct pop pop = {.kind = PO_NAME, .name = parser->token};
     parse_advance(parser);
@@ -106,7 +108,7 @@ static struct pop parse_named(struct parser *parser) {
         pop.type = pop.symbol->type;
         pop.off = pop.symbol->off;
     } else if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
-        parse_offset(parser, &pop);
+        pop.bits = parse_addend(parser);
     }
     return pop;
 }
@@ -119,6 +121,11 @@ struct pop parse_operand(struct parser *parser) {
         const char *close;
         enum pop_kind kind;
     } brackets[] = {{'{', "}", PO_VECTOR}, {'[', "]", PO_ADDRESS}, {'(', ")", PO_LIST}};
+    if (token_is(&token, "~") || (token_is(&token, "(") && parse_starts_constant(parser))) {
+        pop.kind = PO_INT;
+        pop.bits = parse_constant(parser);
+        return pop;
+    }
     for (int i = 0; i < 3; i++) {
         if (token.kind == TOK_PUNCT && token.value == (unsigned char)brackets[i].open) {
             pop.kind = brackets[i].kind;
@@ -142,7 +149,7 @@ struct pop parse_operand(struct parser *parser) {
     if (token.kind == TOK_NAME) {
         pop = parse_named(parser);
         if (pop.kind == PO_REG && token_is(&parser->token, "+")) { /* [%r1+4], [%r1+-4] */
-            parse_offset(parser, &pop);
+            pop.bits = parse_addend(parser);
         } else if (parse_accept(parser, "|")) {
             pop.second = parse_take(parser, sizeof pop);
             *pop.second = parse_named(parser);
@@ -161,8 +168,7 @@ struct pop parse_operand(struct parser *parser) {
             return pop;
         }
         pop.kind = PO_INT;
-        pop.bits = parse_integer(parser);
-        parse_offset(parser, &pop);
+        pop.bits = parse_constant(parser);
         return pop;
     }
     if (token.kind == TOK_F32 || token.kind == TOK_F64) {

@@ -59,6 +59,10 @@ void parse_fail(struct parser *parser, uint32_t line, const char *format, ...) {
     (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     (void)snprintf(parser->message, parser->message_bytes, "line %u: %s", line, what);
+    if (parser->in_body && !*parser->no_memory) {
+        parser->in_body = false;
+        longjmp(parser->body_fail, 1);
+    }
     longjmp(parser->fail, 1);
 }
 
@@ -307,6 +311,7 @@ void ptx_free(struct module *module) {
     free(module->functions);
     free(module->variables);
     free(module->constants);
+    free(module->text);
     free(module->locs);
     free(module->files);
     free(module->global_memory);

@@ -79,7 +79,8 @@ struct parser {
     struct arena *arena;
     struct module *module;
     const struct opcode *opcodes;
-    jmp_buf fail;
+    jmp_buf fail, body_fail;
+    bool in_body; /* then a failure loses the function, not the module */
     char *message;
     size_t message_bytes;
     bool *no_memory; /* the caller's: why the parse failed */
@@ -115,7 +116,7 @@ struct decoder {
     int nout;
 };
 
-/* Ends the parse with "line N: ..." */
+/* Ends the parse, or inside a body that of its function, with "line N: ..." */
 _Noreturn void parse_fail(struct parser *parser, uint32_t line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* What the parser takes from the heap or the arena comes through these, which end the parse where there is
@@ -129,6 +130,9 @@ void parse_advance(struct parser *parser);
 bool parse_accept(struct parser *parser, const char *text);
 void parse_expect(struct parser *parser, const char *text);
 uint64_t parse_integer(struct parser *parser);             /* with sign */
+uint64_t parse_constant(struct parser *parser);            /* an expression of numbers */
+uint64_t parse_addend(struct parser *parser);              /* what + and - add to a name or a register */
+bool parse_starts_constant(const struct parser *parser);   /* of a token (: it opens no list of operands */
 unsigned parse_type_name(const char *text, size_t length); /* T_NONE if it is none */
 
 uint32_t register_bytes(unsigned type); /* what it takes of the register file */

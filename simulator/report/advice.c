@@ -63,6 +63,11 @@ static const struct advice {
      "fence.proxy.tensormap::generic.acquire before the copy"},
     {"missing-griddepcontrol-wait", "griddepcontrol.wait: only then are the earlier grid's writes visible",
      "read old bytes now and then", "griddepcontrol.wait before the first such access"},
+    {"unwaited-predecessor",
+     "griddepcontrol.wait: for the previous grid, whose end says nothing of grids before it",
+     "read old bytes now and then", "griddepcontrol.wait in some thread of every kernel of the chain"},
+    {"queue-race", "CUDA: work of different streams has no order without an event or a wait of the host",
+     "give either result", "cudaStreamWaitEvent on an event after the other launch"},
     {"unfinished-store", "cp.async.bulk: the source has to live until it was read", "mostly read it in time",
      "cp.async.bulk.wait_group.read 0 before the warp ends"},
     {"deadlock", "nothing else can run: see who waits for what", "hang",
@@ -72,6 +77,9 @@ static const struct advice {
     {"runaway", "a limit of the simulator", "run on", "look for a loop without an end, or raise --limit"},
     {"launch-refused", "CUDA driver API: limits of a launch", "refuse the launch",
      "the shape, memory or arguments named"},
+    {"mma-scales",
+     "mma.sync, block scaling: byte and thread of the scales are of the listed ones, the same in all lanes",
+     "multiply by other scales", "byte 0 of four, 0 or 2 of two, any of one; thread 0 or 1 of A, 0 to 3 of B"},
     {"out-of-bounds", "ld, st, copies: inside an allocation", "fault, or touch something else",
      "the index or the size"},
     {"misaligned", "operands: aligned to the access", "fault", "the address, or a narrower access"},
@@ -126,8 +134,32 @@ static size_t put(char *to, size_t room, size_t used, const char *text, size_t b
     return used;
 }
 
-/* The Itanium C++ ABI's names, as far as a reader needs them: identifiers with ::, arguments of templates as
- * <...>, no parameters.  Whatever else a name has in it ends it. */
+/* A template's arguments as far as they are numbers, the rest as dots: <128, 64, ...>. */
+static size_t put_arguments(const char *at, char *to, size_t room, size_t used) {
+    const char *separator = "<";
+    while (*at == 'L') { /* a literal: its type, a letter; n for minus; digits; E */
+        const char *number = at + 2 + (at[1] != '\0' && at[2] == 'n');
+        size_t digits = at[1] == '\0' ? 0 : strspn(number, "0123456789");
+        if (digits == 0 || number[digits] != 'E') {
+            break;
+        }
+        used = put(to, room, used, separator, strlen(separator));
+        used = at[2] == 'n' ? put(to, room, used, "-", 1) : used;
+        used = at[1] != 'b'     ? put(to, room, used, number, digits)
+               : *number == '0' ? put(to, room, used, "false", 5)
+                                : put(to, room, used, "true", 4);
+        separator = ", ";
+        at = number + digits + 1;
+    }
+    if (*at != 'E' || *separator == '<') {
+        used = put(to, room, used, separator, strlen(separator));
+        used = put(to, room, used, "...", 3);
+    }
+    return put(to, room, used, ">", 1);
+}
+
+/* The Itanium C++ ABI's names, as far as a reader needs them: identifiers with ::, arguments of templates that
+ * are numbers, no parameters.  Whatever else a name has in it ends it. */
 const char *short_name(const char *mangled, char *to, size_t room) {
     const char *at = mangled;
     size_t used = 0;
@@ -156,7 +188,7 @@ const char *short_name(const char *mangled, char *to, size_t room) {
         }
     }
     if (*at == 'I') {
-        used = put(to, room, used, "<...>", 5);
+        used = put_arguments(at + 1, to, room, used);
     }
     if (used == 0) {
         (void)put(to, room, 0, mangled, strlen(mangled));

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "advice.h"
+#include "excerpt.h"
 
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 
@@ -72,10 +73,49 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
+/* Figures of a run with simulated time; they say so wherever they are. */
+static void print_time_json(const struct sim *sim, FILE *to) {
+    struct sim_time time;
+    if (sim_time(sim, &time)) {
+        (void)fprintf(
+            to,
+            "\"time\": {\"evidence\": \"simulated\", \"chip\": \"%s\", \"clock_ghz\": %.3f, \"cycles\": %.2f, "
+            "\"us\": %.4f, \"kernel_cycles\": %.2f, \"kernel_us\": %.4f, \"launches\": [",
+            time.chip, time.clock_ghz, time.cycles, time.us, time.kernel_cycles, time.kernel_us);
+        struct sim_timed_launch launch;
+        for (size_t i = 0; sim_timed_launch(sim, i, &launch); i++) {
+            (void)fputs(i == 0 ? "{\"kernel\": " : ", {\"kernel\": ", to);
+            print_string(to, launch.kernel);
+            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f}", launch.start_us, launch.end_us);
+        }
+        (void)fputs("]}, ", to);
+    }
+}
+
+static void print_time(const struct sim *sim, FILE *to) {
+    struct sim_time time;
+    if (sim_time(sim, &time)) {
+        (void)fprintf(
+            to, "simulated time on %s at %.3f GHz: the kernel %.2f cycles, %.4f us; with its launch %.4f us\n",
+            time.chip, time.clock_ghz, time.kernel_cycles, time.kernel_us, time.us);
+    }
+}
+
+/* How many findings the user's rules hid. */
+static uint64_t hidden(const struct sim *sim) {
+    uint64_t times = 0;
+    for (size_t i = 0; i < sim_suppression_count(sim); i++) {
+        times += sim_suppression(sim, i)->times;
+    }
+    return times;
+}
+
 void sim_print_json(const struct sim *sim, FILE *to) {
     char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
-    (void)fprintf(to, "{\"verdict\": \"%s\", \"counters\": {", sim_verdict_name(sim_verdict(sim)));
+    (void)fprintf(to, "{\"verdict\": \"%s\", ", sim_verdict_name(sim_verdict(sim)));
+    print_time_json(sim, to);
+    (void)fputs("\"counters\": {", to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
     }
@@ -110,11 +150,20 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         print_string(to, f->message);
         (void)fputs(", \"kernel\": ", to);
         print_string(to, f->kernel);
-        (void)fprintf(to, ", \"cta\": [%u, %u, %u], \"warp\": %d, \"lane\": %d, \"ptx_line\": %u, \"source\": ",
-                      f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, f->ptx_line);
+        (void)fprintf(to,
+                      ", \"cta\": [%u, %u, %u], \"warp\": %d, \"lane\": %d, \"offset\": %lld, \"ptx_line\": %u",
+                      f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, (long long)f->offset, f->ptx_line);
+        (void)fputs(", \"ptx\": ", to);
+        print_string(to, f->ptx);
+        (void)fputs(", \"source\": ", to);
         print_string(to, f->source);
-        (void)fprintf(to, ", \"other_ptx_line\": %u, \"other_source\": ", f->other_ptx_line);
+        (void)fprintf(to, ", \"other_ptx_line\": %u, \"other_ptx\": ", f->other_ptx_line);
+        print_string(to, f->other_ptx);
+        (void)fputs(", \"other_source\": ", to);
         print_string(to, f->other_source);
+        (void)fprintf(to, ", \"launch\": %u, \"other_launch\": %u, \"other_kernel\": ", f->launch,
+                      f->other_launch);
+        print_string(to, f->other_kernel);
         (void)fprintf(to, ", \"times\": %llu, \"name\": ", (unsigned long long)f->times);
         print_string(to, short_name(f->kernel, name, sizeof name));
         (void)fputs(", \"advice\": ", to);
@@ -126,12 +175,46 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to, "\"%s\": %llu, ", sim_verdict_name((enum sim_verdict)i),
                       (unsigned long long)sim_finding_times(sim, (enum sim_verdict)i));
     }
-    (void)fprintf(to, "\"unlisted\": %llu}}\n", (unsigned long long)sim_findings_unlisted(sim));
+    (void)fprintf(to, "\"unlisted\": %llu, \"suppressed\": %llu}, \"suppressions\": [",
+                  (unsigned long long)sim_findings_unlisted(sim), (unsigned long long)hidden(sim));
+    for (size_t i = 0; i < sim_suppression_count(sim); i++) {
+        const struct sim_suppression *rule = sim_suppression(sim, i);
+        (void)fprintf(to, "%s{\"line\": %u, \"kind\": ", i == 0 ? "" : ", ", rule->line);
+        print_string(to, rule->kind);
+        (void)fputs(", \"kernel\": ", to);
+        print_string(to, rule->kernel);
+        (void)fputs(", \"place\": ", to);
+        print_string(to, rule->place);
+        (void)fprintf(to, ", \"times\": %llu}", (unsigned long long)rule->times);
+    }
+    (void)fputs("], \"not_checked\": [\"" SIM_NOT_CHECKED "\"]}\n", to);
 }
 
 void sim_print_summary(const struct sim *sim, FILE *to) {
+    for (size_t i = 0; i < sim_suppression_count(sim); i++) {
+        const struct sim_suppression *rule = sim_suppression(sim, i);
+        if (rule->times == 0) {
+            (void)fprintf(to, "stale suppression: line %u: %s %s %s: it hid nothing\n", rule->line, rule->kind,
+                          rule->kernel, rule->place);
+        }
+    }
+    print_time(sim, to);
+    (void)fputs("not checked: " SIM_NOT_CHECKED "\n", to);
+    (void)fprintf(to, "verdict: %s", sim_verdict_name(sim_verdict(sim)));
+    for (int i = SIM_ERROR, order = 0; order < 3; i = order++ == 0 ? SIM_INCOMPLETE : SIM_REVIEW) {
+        uint64_t times = sim_finding_times(sim, (enum sim_verdict)i);
+        if (times > 0) {
+            (void)fprintf(to, ", %llu x %s", (unsigned long long)times, sim_verdict_name((enum sim_verdict)i));
+        }
+    }
+    if (hidden(sim) > 0) {
+        (void)fprintf(to, ", %llu x suppressed", (unsigned long long)hidden(sim));
+    }
+    (void)fputc('\n', to);
+}
+
+void sim_print_counters(const struct sim *sim, FILE *to) {
     const struct sim_counters *c = sim_counters(sim);
-    (void)fprintf(to, "verdict: %s\n", sim_verdict_name(sim_verdict(sim)));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "  %-24s %15llu\n", fields[i].name, (unsigned long long)field_value(c, i));
     }
@@ -173,6 +256,14 @@ static bool leads(const struct sim *sim, size_t index) {
     return true;
 }
 
+static void print_place(const char *word, uint32_t ptx_line, const char *ptx, const char *source, FILE *to) {
+    (void)fprintf(to, "  %s PTX line %u%s%s\n", word, ptx_line, source[0] != '\0' ? ", " : "", source);
+    if (ptx[0] != '\0') {
+        (void)fprintf(to, "    ptx | %s\n", ptx);
+    }
+    print_excerpt(source, to);
+}
+
 static void print_finding(const struct sim_finding *f, FILE *to) {
     char name[200];
     (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
@@ -186,19 +277,25 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
     if (f->lane >= 0) {
         (void)fprintf(to, ", lane %d", f->lane);
     }
+    if (f->offset >= 0) {
+        (void)fprintf(to, ", byte %#llx of shared memory", (unsigned long long)f->offset);
+    }
     (void)fputc('\n', to);
     if (f->ptx_line != 0) {
-        (void)fprintf(to, "  at PTX line %u%s%s\n", f->ptx_line, f->source[0] != '\0' ? ", " : "", f->source);
+        print_place("at", f->ptx_line, f->ptx, f->source, to);
+    }
+    if (f->other_launch != 0) {
+        (void)fprintf(to, "  in launch %u, against launch %u, %s%s\n", f->launch, f->other_launch,
+                      f->other_ptx_line != 0 ? "kernel " : "", short_name(f->other_kernel, name, sizeof name));
     }
     if (f->other_ptx_line != 0) {
-        (void)fprintf(to, "  against PTX line %u%s%s\n", f->other_ptx_line,
-                      f->other_source[0] != '\0' ? ", " : "", f->other_source);
+        print_place("against", f->other_ptx_line, f->other_ptx, f->other_source, to);
     }
 }
 
-void sim_print_findings(const struct sim *sim, FILE *to) {
+void sim_print_findings(const struct sim *sim, size_t start, FILE *to) {
     char line[500];
-    for (size_t i = 0; i < sim_finding_count(sim); i++) {
+    for (size_t i = start; i < sim_finding_count(sim); i++) {
         const struct sim_finding *first = sim_finding(sim, i);
         if (!leads(sim, i)) {
             continue;

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from eval import data as data_module
-from eval.cases import parse_case, read_cases
-from eval.data import KINDS, full_input, generator_of, judges_of
+from eval.cases import KINDS, parse_case, read_cases
+from eval.data import full_input, generator_of, judges_of
 from eval.supervisor import Limits, run_test
 from reference.reference import check_against_oracle, generate_input, ref_kernel
 
@@ -88,7 +89,7 @@ def test_the_package_is_right_on_full_data(root, library_path, index):
     case = read_cases(root / "eval" / "cases" / "full.txt")[index]
     result = run_test(root / "submission" / "submission.py", case, CPU, Limits(answer_s=60), "full")
     assert result.passed, result.error
-    assert (result.data, result.backend) == ("full", "cpu")
+    assert result.data == "full" and re.match(r"cpu \(\S.*, \d+ threads, ", result.backend)
     assert library_path.name in [library.name for library in result.libraries]
 
 

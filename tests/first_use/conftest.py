@@ -32,18 +32,29 @@ class Newcomer:
             probe = ["sh", "-c", f"'{sys.executable}' -c ''"]  # by a shell, which has the rights of its user alone
             asked = subprocess.run([*AS_OTHER, *probe], capture_output=True, check=False)
             self.drop = AS_OTHER if asked.returncode == 0 else AS_POWERLESS_ROOT
-        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True)
-        for name in filter(None, listed.stdout.split("\0")):
-            if (root / name).is_file() and not name.startswith(("shark_tank/", "tests/")):
-                (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(root / name, self.checkout / name)
-        for cases in ("test.txt", "benchmark.txt"):
-            (self.checkout / "eval" / "cases" / cases).write_text(CASE)
+        self.clone(root)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True)
         for name in ("home", "built"):
             (folder / name).mkdir()
             self.own(folder / name)
         self.write_protect(True)
+
+    def clone(self, root: Path) -> None:
+        """What `git clone` gives, with the changes at hand and one small case a file as a commit more."""
+        subprocess.run(["git", "clone", "--quiet", root, self.checkout], check=True)
+        listing = ["git", "-C", root, "diff", "-z", "--name-only", "HEAD"]
+        changed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, changed.split("\0")):
+            (self.checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            if (root / name).is_file():
+                shutil.copy(root / name, self.checkout / name)
+            else:
+                (self.checkout / name).unlink(missing_ok=True)
+        for cases in ("test.txt", "benchmark.txt"):
+            (self.checkout / "eval" / "cases" / cases).write_text(CASE)
+        author = ["-c", "user.name=a test", "-c", "user.email=test@localhost"]
+        for command in (["add", "--all"], [*author, "commit", "--quiet", "-m", "Keep one small case"]):
+            subprocess.run(["git", "-C", self.checkout, *command], check=True)
 
     def own(self, path: Path) -> None:
         """Gives a tree to the newcomer."""

@@ -225,6 +225,7 @@ NO_AREA = {
     "test_journeys.py",
     "test_eval_cuda.py",
     "test_fuzz.py",
+    "test_fuzz_targets.py",
     "test_layers.py",
     "__init__.py",
 }

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scripts import download_size
 from scripts.download_size import describe, size_of
 
 WORKS = 'echo "$@" >> "$0.log"; exit 0'
@@ -246,6 +247,13 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
     assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
 
 
+def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):
+    tampered = 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE." >&2; exit 1'
+    done = setup("test", "torch pytest", pip=tampered)
+    assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "nor is the rest tried"
+    assert "is not the one that scripts/dev.lock names; none was installed" in done.said
+
+
 def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_hashes(root):
     requirements = pytest.importorskip("packaging.requirements")
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]["dev"]
@@ -274,6 +282,36 @@ def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
     (tmp_path / "a wheel").write_bytes(b"12345")
     assert size_of((tmp_path / "a wheel").as_uri()) == 5
     assert size_of((tmp_path / "none").as_uri()) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "place", "knows_parts", "asked"),
+    [
+        ("23.0.1", "environment", True, ["--upgrade pip>=25.1", "parts"]),
+        ("24.3", "elsewhere", True, ["parts"]),  # another's Python is left as it is
+        ("25.1b2", "environment", True, ["parts"]),
+        ("26.3", "environment", False, ["parts", "whole files"]),
+    ],
+)
+def test_sizes_are_asked_for_without_fetching_the_files(
+    monkeypatch, tmp_path, capsys, version, place, knows_parts, asked
+):
+    calls = []
+
+    def pip(*arguments):
+        said = " ".join(arguments)
+        assert said.startswith("--upgrade") or said.endswith(f"-r {tmp_path / 'list'}")
+        parts = "--use-feature=fast-deps" in arguments
+        calls.append(said if "--upgrade" in arguments else "parts" if parts else "whole files")
+        assert said.startswith("--upgrade") or "--dry-run" in arguments
+        return SimpleNamespace(returncode=2 if parts and not knows_parts else 0, stdout='{"install": []}', stderr="")
+
+    monkeypatch.setattr(download_size, "pip", pip)
+    monkeypatch.setattr(download_size.importlib.metadata, "version", lambda name: version)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    assert download_size.main(str(tmp_path / "list"), str(tmp_path / place)) == 0
+    assert calls == asked
+    assert capsys.readouterr().err.startswith("setup: asking the package index")
 
 
 def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from fractions import Fraction
 
 import pytest
@@ -13,55 +12,20 @@ from hypothesis import strategies as st
 
 from reference import nvfp4
 from reference.reference import (
-    RTOL,
     check_against_oracle,
     check_implementation,
-    check_with_rounding,
-    compare,
     default_device,
     generate_input,
     oracle,
-    oracle_with_error,
     ref_kernel,
 )
+from tests.reference.reference_kit import NAN, ONE, by_hand, cpu_input, with_scale
 
 NAMES = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
-ONE = 0x38  # e4m3: 1.0
-NAN = nvfp4.SCALE_NAN
 
 
 def silu(x: float) -> float:
     return x / (1 + math.exp(-x))
-
-
-def cpu_input(m, n, k, l=1, seed=1111, full=False):  # noqa: E741
-    return generate_input(m, n, k, l, seed, full, device="cpu")
-
-
-def by_hand(rows: dict[str, list[float]], scales: dict[str, int], m=1, n=1, k=64, batches=1):
-    """The seven tensors: each row of a, b1, b2 starts with the given values and goes on with zeros."""
-    data = []
-    for name, count in (("a", m), ("b1", n), ("b2", n)):
-        values = torch.zeros(batches, count, k)
-        values[..., : len(rows[name])] = torch.tensor(rows[name])
-        data.append(nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).permute(1, 2, 0))
-    for name, count in (("a", m), ("b1", n), ("b2", n)):
-        factors = torch.full((batches, count, k // 16), scales.get(name, ONE), dtype=torch.uint8)
-        data.append(factors.view(torch.float8_e4m3fn).permute(1, 2, 0))
-    return (*data, torch.empty(batches, m, n, dtype=torch.float16).permute(1, 2, 0))
-
-
-def with_scale(data, index, where, byte):
-    """The ten tensors with one scale factor changed, in the plain and the permuted tensor."""
-    changed = list(data)
-    scales = nvfp4.as_bytes(data[index]).clone()
-    scales[where] = byte
-    changed[index] = scales.view(torch.float8_e4m3fn)
-    changed[index + 3] = nvfp4.to_blocked(changed[index])
-    return tuple(changed)
-
-
-# --- the reference's values -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -232,225 +196,3 @@ def test_impossible_shapes_are_refused(arguments, message):
 def test_the_device_defaults_to_the_gpu_if_there_is_one():
     assert default_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert generate_input(1, 1, 64)[9].device.type == default_device().type
-
-
-# --- compare and check_implementation ---------------------------------------------------------------------
-
-
-def halves(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float16)
-
-
-def test_the_tolerance_is_inclusive_and_ends_there():
-    want = torch.tensor([0.0, 1.0, -1000.0], dtype=torch.float64)
-    slack = 1e-3 + 1e-3 * want.abs()
-    inside, outside = want + 0.999 * slack, want + 1.001 * slack
-    assert compare(inside, want) == (True, "")
-    assert compare(want - 0.999 * slack, want) == (True, "")
-    passed, message = compare(outside, want)
-    assert not passed and message.startswith("3 of 3 elements differ")
-    assert compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=0, atol=0.5)[0]
-    assert not compare(torch.tensor([0.5]), torch.tensor([0.0]), rtol=9, atol=0.49)[0]
-
-
-@pytest.mark.parametrize("got", [0.0, 65504.0, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("want", [0.0, 65504.0, math.nan, math.inf, -math.inf])
-def test_nan_and_infinities_match_only_themselves(got, want):
-    wanted = got == want or (math.isnan(got) and math.isnan(want))
-    assert compare(halves(got), halves(want))[0] == wanted
-
-
-def test_the_first_mismatches_are_listed_in_order():
-    want = torch.zeros(4, 3, 1, dtype=torch.float16)
-    got = want.clone()
-    for row, column in ((3, 2), (0, 1), (1, 0), (1, 1), (2, 2), (3, 0)):
-        got[row, column, 0] = 1 + row
-    passed, message = compare(got, want)
-    assert not passed
-    assert message.startswith("6 of 12 elements differ: at (0, 1, 0) got 1, expected 0; at (1, 0, 0) got 2")
-    assert re.findall(r"\((\d), (\d), 0\)", message) == [("0", "1"), ("1", "0"), ("1", "1"), ("2", "2"), ("3", "0")]
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda c: None, "the output is a NoneType; expected a torch.Tensor"),
-        (lambda c: c[:-1], r"the output has shape (5, 5, 1); expected (6, 5, 1)"),
-        (lambda c: c.transpose(0, 1), r"the output has shape (5, 6, 1); expected (6, 5, 1)"),
-        (lambda c: c[..., 0], r"the output has shape (6, 5); expected (6, 5, 1)"),
-        (lambda c: c.float(), "the output has dtype torch.float32; expected torch.float16"),
-        (lambda c: c.to("meta"), "the output is on meta; expected cpu"),
-    ],
-)
-def test_outputs_of_the_wrong_kind_are_named(spoil, message):
-    data = cpu_input(6, 5, 64)
-    spoilt = spoil(ref_kernel(data))
-    assert check_implementation(data, spoilt) == (False, message)
-    assert check_against_oracle(data, spoilt) == (False, message)
-
-
-def test_the_references_own_output_passes():
-    for full in (False, True):
-        data = cpu_input(48, 40, 256, 2, full=full)
-        assert check_implementation(data, ref_kernel(data)) == (True, "")
-        assert check_against_oracle(data, ref_kernel(data)) == (True, "")
-
-
-# --- planted errors: the checks have teeth ----------------------------------------------------------------
-
-
-def drop_a_group(data):
-    return oracle(with_scale(data, 3, (slice(None), 1), 0))
-
-
-def swap_gate_and_factor(data):
-    return oracle((data[0], data[2], data[1], data[3], data[5], data[4], data[9]))
-
-
-def swap_nibbles(data):
-    packed = nvfp4.as_bytes(data[0])
-    return oracle(((packed << 4 | packed >> 4).view(torch.float4_e2m1fn_x2), *data[1:]))
-
-
-def shift_scales(data):
-    return oracle((*data[:4], data[4].view(torch.uint8).roll(1, dims=1).view(torch.float8_e4m3fn), *data[5:]))
-
-
-def forget_silu(data):
-    codes, scales = data[:3], data[3:6]
-    a, b1, b2 = (nvfp4.decode(x[..., 0], s[..., 0]).double() for x, s in zip(codes, scales, strict=True))
-    return ((a @ b1.t()) * (a @ b2.t())).unsqueeze(-1)
-
-
-def one_wrong_element(data):
-    value, error = oracle_with_error(data)
-    slack = (1e-3 + 1e-3 * value.abs() + error).where(value.abs() < 6e4, torch.inf)
-    surest = slack.argmin()  # where the oracle allows least
-    wrong = value.flatten()
-    wrong[surest] += 1.5 * slack.flatten()[surest]
-    return wrong.view_as(value)
-
-
-PLANTED = [drop_a_group, swap_gate_and_factor, swap_nibbles, shift_scales, forget_silu, one_wrong_element]
-
-
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("plant", PLANTED)
-def test_planted_errors_are_caught(plant, full):
-    data = cpu_input(64, 48, 256, seed=5, full=full)
-    wrong = plant(data).half()
-    for check in (check_implementation, check_against_oracle):
-        passed, message = check(data, wrong)
-        assert not passed and re.match(r"\d+ of 3072 elements differ: at \(", message), check.__name__
-
-
-def test_products_rounded_to_fp16_before_silu_fail_on_leaderboard_data():
-    data = cpu_input(64, 64, 7168)
-    a, b1, b2 = (nvfp4.decode(x[..., 0], s[..., 0]) for x, s in zip(data[:3], data[3:6], strict=True))
-    gate, up = (a @ b1.t()).half().float(), (a @ b2.t()).half().float()
-    assert not check_implementation(data, (torch.nn.functional.silu(gate) * up).half().unsqueeze(-1))[0]
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_a_garbage_nan_or_a_missing_one_is_caught(full):
-    data = cpu_input(8, 8, 64, full=full)
-    spoilt = ref_kernel(data).clone()
-    spoilt[3, 4, 0] = math.nan
-    broken = with_scale(data, 3, (3, 0, 0), NAN)
-    for check in (check_implementation, check_against_oracle):
-        assert "1 of 64 elements differ: at (3, 4, 0) got nan" in check(data, spoilt)[1]
-        assert not check(broken, ref_kernel(data))[0]
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_missing_overflow_is_caught(sign):
-    data = by_hand({"a": [6.0], "b1": [6.0], "b2": [6.0 * sign]}, {"a": 0x7E})  # far past the largest fp16
-    for wrong in (-math.inf, 0.0, 60000.0, 65504.0, math.nan):
-        assert not check_against_oracle(data, halves(wrong * sign).view(1, 1, 1))[0], wrong
-    assert check_against_oracle(data, halves(math.inf * sign).view(1, 1, 1))[0]
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    ("last", "passing"),
-    [
-        (56, {65344.0}),  # 65408, with the tolerance up to 65474
-        (64, {65504.0, math.inf}),  # 65536, from 65470
-        (72, {math.inf}),  # 65664, from 65597
-    ],
-)
-def test_only_at_the_edge_of_overflow_both_sides_pass(last, passing, sign):
-    factors = torch.tensor([448.0] * 9 + [last] + [1.0] * 2)  # of b2's twelve groups, the last two codes zero
-    a, b1, b2 = torch.zeros(3, 1, 16 * 12).unbind()
-    a[0, ::16] = 1
-    b1[0, :64:16] = 4  # a gate of 16, which silu leaves 16 but for 2e-6
-    b2[0, : 16 * 10 : 16] = sign
-    ones = torch.ones(1, 12, 1).to(torch.float8_e4m3fn)
-    codes = [nvfp4.encode_e2m1(values).view(torch.float4_e2m1fn_x2).unsqueeze(-1) for values in (a, b1, b2)]
-    data = (*codes, ones, ones, factors.view(1, 12, 1).to(torch.float8_e4m3fn), torch.empty(1, 1, 1).half())
-    assert oracle(data).item() == pytest.approx(sign * 16 * (9 * 448 + last), rel=1e-6)
-    for output in (65344.0, 65504.0, math.inf, 0.0, -65504.0, -math.inf):
-        verdict = check_against_oracle(data, halves(output * sign).view(1, 1, 1))[0]
-        assert verdict == (output in passing), output
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_sums_in_any_order_stay_within_the_oracles_allowance(full):
-    data = cpu_input(24, 24, 1024, seed=9, full=full)
-    value, error = oracle_with_error(data)
-    assert (error >= 0).all()
-    # Whole bytes reversed keep their nibbles' order, and groups of 8 bytes stay together: the same sums, reversed.
-    codes = [nvfp4.as_bytes(x).flip(1).view(torch.float4_e2m1fn_x2) for x in data[:3]]
-    scales = [nvfp4.as_bytes(x).flip(1).view(torch.float8_e4m3fn) for x in data[3:6]]
-    backwards = (*codes, *scales, data[9])
-    assert ((oracle(backwards) - value).abs() <= error * 2.0**-20).all()
-    assert check_against_oracle(data, ref_kernel(backwards))[0]
-
-
-def test_the_oracle_allows_the_tolerance_and_the_error_and_no_more():
-    data = cpu_input(24, 24, 2048)
-    value, error = oracle_with_error(data)
-    tolerance = 1e-3 + 1e-3 * value.abs()
-    tested = ((error > 3 * tolerance) & (value.abs() < 3e4)).nonzero().tolist()
-    assert len(tested) > 50
-    for place in map(tuple, tested[:50]):
-        for share, wanted in ((0.5, True), (-0.5, True), (1.6, False), (-1.6, False)):
-            output = ref_kernel(data).clone()
-            output[place] = value[place] + share * (tolerance + error)[place]  # fp16 moves it by half a tolerance
-            assert check_against_oracle(data, output)[0] == wanted, (place, share)
-
-
-def test_the_allowance_is_of_the_tolerances_order_on_leaderboard_data():
-    value, error = oracle_with_error(cpu_input(32, 32, 1024))
-    assert (error / (RTOL + RTOL * value.abs())).median() < 2
-
-
-def test_a_cancelled_element_may_be_off_by_its_sums_rounding_and_no_more():
-    data = cpu_input(64, 64, 2048)
-    value, error = oracle_with_error(data, roundings=1)
-    assert (oracle_with_error(data).fp32_error >= error * (2048 / 16 - 1)).all(), "far below the worst case"
-    tolerance = RTOL + RTOL * value.abs()
-    # Where the rounding of a sum counts, if anywhere: the largest share of the tolerance.
-    place = (*divmod(int((error / tolerance)[..., 0].argmax()), 64), 0)
-    assert error[place] > 0.5 * tolerance[place]
-    for share, strict, lenient in ((0.2, True, True), (0.9, False, True), (2.0, False, False), (-2.0, False, False)):
-        output = ref_kernel(data).clone()
-        output[place] = value[place] + share * (tolerance + error)[place]
-        assert check_implementation(data, output)[0] == strict, share
-        assert check_with_rounding(data, output)[0] == lenient, share
-
-
-def test_allowing_for_rounding_passes_no_other_wrong_output():
-    data = cpu_input(48, 80, 1024)
-    right = ref_kernel(data)
-    gate, up = (
-        (nvfp4.decode(data[0][..., 0], data[3][..., 0]).half() @ nvfp4.decode(b[..., 0], s[..., 0]).half().t()).float()
-        for b, s in ((data[1], data[4]), (data[2], data[5]))
-    )
-    sums_in_half = (torch.nn.functional.silu(gate) * up).half().unsqueeze(-1)
-    one_wrong = right.clone()
-    one_wrong[7, 9, 0] += 1
-    for wrong in (sums_in_half, one_wrong, right.float(), right[:-1], right * torch.nan, torch.zeros_like(right)):
-        assert check_with_rounding(data, wrong)[0] is False
-        assert check_with_rounding(data, wrong) == check_implementation(data, wrong)
-    assert check_with_rounding(data, right) == (True, "")

@@ -1,9 +1,37 @@
-"""The loader of a bundle as a target has it, for the tests of what it compiles."""
+"""What tests of bundles share: the loader as a target has it, compilers that are shell scripts, a torch that is none.
+
+A bundle imports torch, which takes longer than all that most of these tests look at; what it takes of torch before its
+first call is in TORCH.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from scripts.release import bundle_loader
 from scripts.release.bundle import LINK_FLAGS, TARGETS, collect_sources
+
+TORCH = """
+from types import SimpleNamespace
+float4_e2m1fn_x2 = float8_e4m3fn = float16 = SimpleNamespace(itemsize=2)
+"""
+# $@ of a compiler that compiles nothing and links by copying.
+COPIES = """
+case "$*" in *" -o "*) while [ "$1" != -o ]; do shift; done ;; esac
+case "$2" in *.so) cp "{library}" "$2" ;; *.o) : > "$2" ;; esac
+"""
+
+
+def compiler(path: Path, script: str) -> str:
+    """A C compiler that is this shell script."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def copying_compiler(path: Path, library: Path, before: str = "") -> str:
+    """A C compiler that does `before`, and whose output is a library that is built already."""
+    return compiler(path, before + COPIES.format(library=library))
 
 
 def configure(monkeypatch, target):

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,6 +39,7 @@ def loader_commands(monkeypatch, tmp_path):
     return of
 
 
+@cache
 def make_commands(root, gpu):
     """What `make library` would run in an empty build folder."""
     command = ["make", "-n", "-B", "library", f"GPU={gpu}", "BUILD=build/none"]
@@ -242,10 +244,15 @@ class TestCommand:
 
         def run(*arguments, compiler=True, compiled=(1.25, "cpu"), harness=0, findings=(), notes=()):
             called = []
+
+            def judge(text, cases, on_cpu):
+                called.append(f"{cases}{' on the CPU' * on_cpu}")
+                return harness
+
             monkeypatch.setattr(bundle, "has_compiler", lambda target: compiler)
             monkeypatch.setattr(bundle, "lint", lambda content: (list(findings), list(notes)))
             monkeypatch.setattr(bundle, "try_bundle", lambda text: called.append("import") or compiled)
-            monkeypatch.setattr(bundle, "run_harness", lambda text, cases: called.append(f"{cases}") or harness)
+            monkeypatch.setattr(bundle, "run_harness", judge)
             status = bundle.main(["--target", "cpu", "--output", str(output), *arguments])
             return SimpleNamespace(status=status, called=called, output=output, said=capsys.readouterr())
 
@@ -277,11 +284,25 @@ class TestCommand:
 
     def test_the_harness_has_the_last_word(self, run):
         done = run("--check")
-        assert (done.status, done.called[0]) == (0, "import") and done.called[1].endswith("eval/cases/test.txt")
+        assert (done.status, done.called[0]) == (0, "import")
+        assert done.called[1].endswith("eval/cases/test.txt on the CPU")
         done.output.unlink()
         done = run("--check", "--cases", "x.txt", harness=7)
-        assert (done.status, done.called[1]) == (1, "x.txt") and not done.output.exists()
+        assert (done.status, done.called[1]) == (1, "x.txt on the CPU") and not done.output.exists()
         assert "the harness ended with exit status 7" in done.said.err
+
+    @pytest.mark.parametrize(
+        ("target", "right_on", "judged"),
+        [
+            ("h200", "cpu and cuda", "x"),
+            ("h200", "cpu", "x on the CPU"),
+            ("b200", None, "x"),
+            ("cpu", None, "x on the CPU"),
+        ],
+    )
+    def test_a_gpu_is_judged_where_the_bundle_is_for_one_and_runs_on_it(self, run, target, right_on, judged):
+        options = ["--target", target, "--check", "--cases", "x", *([] if right_on else ["--no-compile"])]
+        assert run(*options, compiled=(1.0, right_on)).called[-1] == judged
 
     def test_findings_come_before_any_compilation(self, run):
         done = run("--check", findings=[bundle.Finding(1, 2, "rule", "why")], notes=["a note"])

@@ -289,6 +289,10 @@ class TestLibraryPath:
         assert "build-running" in left and "build-killed" not in left and library.is_file()
         numbers = sorted(int(name, 16) for name in left - {"build-running", library.parent.name})
         assert numbers == list(range(3, bundle_loader._LIBRARIES_KEPT + 2)), "those used last stay"
+        os.utime(cache / "build-running", (hour_old, hour_old))
+        assert bundle_loader._library_path() == library and not (cache / "build-running").exists(), (
+            "nor is it built for"
+        )
 
     def test_the_library_of_a_process_that_was_first_is_taken(self, cache, monkeypatch):
         entry = cache / bundle_loader._digest(["cc"])

@@ -1,10 +1,14 @@
-"""What the tests of rounds leave out."""
+"""Records of rounds to spoil, and what the tests leave out."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 
 from scripts.rounds import check as rounds_check
+from scripts.rounds.model import Tank
+from tests.rounds.rounds_kit import make_tank, measure_all
 
 
 @pytest.fixture(scope="module")
@@ -13,3 +17,21 @@ def no_plot():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds_check, "plot_problems", lambda tank: [])
         yield
+
+
+@pytest.fixture
+def tank(tmp_path):
+    return make_tank(tmp_path / "repo")
+
+
+@pytest.fixture(scope="session")
+def measured_once(tmp_path_factory):
+    """An A/A round 4 and three candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
+    return measure_all(make_tank(tmp_path_factory.mktemp("measured") / "repo"))
+
+
+@pytest.fixture
+def measured(measured_once, tmp_path):
+    """A copy of the measured record, free to be spoilt."""
+    shutil.copytree(measured_once.root, tmp_path / "repo")
+    return Tank(tmp_path / "repo")

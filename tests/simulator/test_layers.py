@@ -23,13 +23,15 @@ SIMULATOR = ROOT / "simulator"
 # Each layer, from the bottom up, with the layers that it may use.
 MACHINE = ("ptx",)
 HAZARD = ("ptx", "machine")
-ASYNC = (*HAZARD, "hazard", "tensorcore")
+CLOCK = ("ptx", "machine")
+ASYNC = (*HAZARD, "hazard", "clock", "tensorcore")
 ISA = (*ASYNC, "async")
 LAYERS = {
     "ptx": (),
     "tensorcore": (),
     "machine": MACHINE,
     "hazard": HAZARD,
+    "clock": CLOCK,
     "async": ASYNC,
     "isa": ISA,
     "interp": (*ISA, "isa"),

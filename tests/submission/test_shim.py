@@ -84,7 +84,7 @@ def test_reads_no_plain_scales_in_the_ten_tensor_form():
 
 def test_inputs_are_not_modified():
     data = problem()
-    before = [tensor.clone().view(torch.uint8) for tensor in data[:9]]
+    before = [tensor.view(torch.uint8).clone() for tensor in data[:9]]
     custom_kernel(data)
     for name, tensor, copy in zip(NAMES, data, before, strict=False):
         assert torch.equal(tensor.view(torch.uint8), copy), name

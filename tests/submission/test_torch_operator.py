@@ -144,6 +144,19 @@ def test_a_wrong_output_is_refused_untouched(data):
             dual_gemm(*map(mode.from_tensor, tensors), out=mode.from_tensor(out))
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_joint_weights_are_taken_by_slices(blocked):
+    rows = 128  # of gate and of up
+    data = generate_input(8, 2 * rows, 128, 1, 5, full=True, device="cpu")
+    a, w13, _, sfa, scales, _ = operands(data, blocked, 2)
+    gate, up = (slice(None, rows), slice(rows, None))
+    parts = [scales[:, :, :1], scales[:, :, 1:]] if blocked else [scales[gate], scales[up]]
+    got = dual_gemm(a, w13[gate], w13[up], sfa, *parts)
+    by_rows = (data[3], data[4][gate], data[4][up])
+    wanted = dual_gemm(a, w13[gate].clone(), w13[up].clone(), *(scale[..., 0].contiguous() for scale in by_rows))
+    assert torch.equal(got.nan_to_num(-1), wanted.nan_to_num(-1))
+
+
 def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
     asked, calls = [], []
     shim = submission.submission
@@ -163,14 +176,30 @@ def test_a_call_takes_the_current_queue_unless_told(data, monkeypatch):
     assert [torch_operator.current_queue(device) for device in (-1, 0, 3)] == [0, 1000, 1003]
 
 
-def test_the_shim_alone_runs_on_the_default_queue(library_path, monkeypatch):
+def test_the_shim_alone_runs_on_the_default_queue_and_asks_for_cs_memory(library_path, monkeypatch):
     """As in a bundle, which has no package around it."""
     monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
     spec = importlib.util.spec_from_file_location("alone", submission.submission.__file__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module._current_queue(3) == 0
-    assert submission.submission._current_queue is torch_operator.current_queue
+    assert module._current_queue is None and submission.submission._current_queue is torch_operator.current_queue
+    packed = []
+    monkeypatch.setattr(module, "_call", lambda arguments: packed.append(module._ARGS.unpack(arguments)[-1]) or 0)
+    *inputs, c = generate_input(1, 64, 64, 1, 1, device="cpu")
+    module.custom_kernel((*inputs, c))
+    module.custom_kernel((*inputs, c), queue=16)
+    assert packed == [0, 16]
+    with pytest.raises(ValueError, match=r"^c has torch's negative bit; expected values as they lie in memory"):
+        module.custom_kernel((*inputs, torch._neg_view(c)))
+    room = torch.zeros(128, dtype=torch.float16)
+    c = room[64:].view(1, 64, 1)
+    module.custom_kernel((*inputs, c))
+    room.untyped_storage().resize_(c.nbytes)  # as many bytes as c has, all before it
+    with pytest.raises(
+        ValueError, match=r"^c has 128 bytes, of which its storage holds 0; expected a storage that was"
+    ):
+        module.custom_kernel((*inputs, c))
+    assert len(packed) == 3, "the library was not called"
 
 
 def test_a_second_copy_of_the_package_shares_the_operator():

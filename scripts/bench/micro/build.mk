@@ -16,5 +16,16 @@ $(BUILD)/micro_objects/sim/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
+# The same with one launch a median and one before it, for simulated time, in which every launch is the same.
+MICRO_ONCE := $(BUILD)/micro_objects/once
+$(BUILD)/micro_timed: $(MICRO:%=$(MICRO_ONCE)/%.o) $(BUILD)/libcudart_sim.a
+	$(call step,LINK,$@)
+	$(Q)$(CXX) -o $@ $^ -lpthread -lm
+$(MICRO_ONCE)/%: scripts/bench/micro/%
+	@mkdir -p $(@D)
+	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/' $< > $@
+$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/micro.cuh $(FLAGS_STAMP)
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) $(MICRO_FLAGS) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
 -include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)
 endif

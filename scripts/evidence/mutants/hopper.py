@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
+from scripts.common import forked
 from scripts.common.ptxsim import ROOT
 from scripts.common.toolchain import BUILD, built, nvcc
 
@@ -39,17 +39,8 @@ def run(
         NVFP4_SIMULATE_MODE=mode,
         NVFP4_SIMULATE_PTX=str(ptx),
         NVFP4_SIMULATE_JSON=str(report),
-        PYTHONPATH=str(ROOT),
     )
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, json.dumps(shapes)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = forked.run(DRIVER, [json.dumps(shapes)], environment, timeout=120)
     right = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     return right, json.loads(report.read_text()), done.stderr
 

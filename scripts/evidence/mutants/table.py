@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 from rich.progress import track
 
-from scripts.evidence.mutants import gemm, gemm_ptx, hopper, phases, pipeline, real_faults, tensor_maps
+from scripts.evidence.mutants import gemm, gemm_ptx, hopper, launches, phases, pipeline, real_faults, tensor_maps
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL = "faults that people met in 2026"
+BETWEEN = "launches that overlap (sm_90a)"
 MODES = ("eager", "late", "random:1", "random:2", "random:3")
 
 
@@ -57,6 +58,18 @@ def _maps(name: str | None, mode: str) -> Result:
     text = tensor_maps.kernel() if name is None else tensor_maps.kernel().replace(*tensor_maps.MUTANTS[name][:2])
     sim, source, out = tensor_maps.run(text, mode.partition(":")[0])
     return Result(sim.verdict, set(sim.kinds), bool((out == source).all()))
+
+
+def _between(name: str | None, mode: str) -> Result:
+    kind, _, seed = mode.partition(":")
+    cases = launches.CASES.values() if name is None else (launches.CASES[name],)
+    results = []
+    for case in cases:
+        sim, right = launches.run(case, name is not None, kind, int(seed or 1))
+        results.append(Result(sim.verdict, set(sim.kinds), right or not case.shows))
+    return Result(
+        max(r.verdict for r in results), set().union(*(r.kinds for r in results)), all(r.right for r in results)
+    )
 
 
 def _real(name: str | None, mode: str) -> Result:
@@ -102,6 +115,7 @@ def suites(folder: Path) -> Iterator[Suite]:
     yield Suite("tensor maps that a kernel changes (sm_90a)", list(tensor_maps.MUTANTS), MODES, _maps)
     yield Suite("block-scaled GEMM, one CTA (sm_100a)", list(gemm.MUTANTS), MODES, _tensor(folder / "one", False))
     yield Suite("block-scaled GEMM, CTA pair (sm_100a)", list(gemm.PAIR_MUTANTS), MODES, _tensor(folder / "pair", True))
+    yield Suite(BETWEEN, list(launches.CASES), MODES, _between)
     yield Suite(REAL, list(real_faults.FAULTS), MODES[:4], _real)
     yield Suite("the Hopper backend", list(hopper.MUTANTS), MODES[:3], _hopper(folder / "hopper"))
 
@@ -122,7 +136,8 @@ def table(suite: Suite) -> tuple[list[str], int, int, int, int]:
         wrong = [mode for mode, result in results.items() if result.right is not True]
         found += all(r.verdict in ("error", "review") for r in results.values())
         by_values += bool(wrong)
-        shown = f"{name} ({real_faults.FAULTS[name].met})" if suite.name == REAL else name
+        met = {REAL: real_faults.FAULTS, BETWEEN: launches.CASES}.get(suite.name, {}).get(name)
+        shown = f"{name} ({met.met})" if met is not None and met.met else name
         values = "not compared" if suite.name == REAL else ", ".join(wrong) or "none"
         lines.append(f"| {shown} | {worst} | {_found(results)} | {', '.join(kinds)} | {values} |")
     alarms = sum(suite.run(None, mode) != Result("clean", set(), True) for mode in suite.modes)

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
@@ -26,7 +25,8 @@ from scripts.evidence.mutants.blackwell import Kernel as Blackwell
 from scripts.evidence.mutants.blackwell import entries as blackwell_entries
 from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward.render import render
-from scripts.evidence.third_party.kernels import TRIALS, compile_trial
+from scripts.evidence.third_party.libraries import TRIALS, Trial, build, inputs_of, run
+from scripts.evidence.third_party.outcome import in_a_child
 
 ROOT = Path(__file__).resolve().parents[3]
 MODES = ("eager", "late", "random:1")
@@ -75,17 +75,14 @@ def simulate(case: Case, folder: Path) -> dict:
     return worst(reports, time.monotonic() - begin)
 
 
-def simulate_third_party(case: Case, library: Path, index: int, folder: Path) -> dict:
+def simulate_third_party(case: Case, library: Path, trial: Trial, folder: Path) -> dict:
     """The same for a kernel of others, launched by its own host code."""
     (folder / "case.ptx").write_text(case.text)
     begin, reports = time.monotonic(), []
+    trial = replace(trial, shape=tuple(case.shape or trial.shape))
+    data, text = inputs_of(trial), str(folder / "case.ptx")
     for mode in MODES:
-        environment = dict(os.environ, NVFP4_SIMULATE_MODE=mode, NVFP4_SIMULATE_CHIP="b200")
-        environment |= {"NVFP4_SIMULATE_JSON": str(folder / "r.json"), "NVFP4_SIMULATE_PTX": str(folder / "case.ptx")}
-        command = [sys.executable, "-m", "scripts.evidence.third_party.kernels", "--worker", library, str(index)]
-        command += ["--shape", *map(str, case.shape or ())]
-        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
-        reports.append(json.loads((folder / "r.json").read_text()))
+        reports.append(in_a_child(lambda mode=mode: run(library, trial, data, mode, NVFP4_SIMULATE_PTX=text)))
     return worst(reports, time.monotonic() - begin)
 
 
@@ -138,13 +135,12 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
         for version in (1, 2, 3, 4) if checkout else ():
             names = [t.file for t in TRIALS]
             index = len(names) - 1 - names[::-1].index(f"02e_matmul_sm100/matmul_v{version}.cu")
-            built = folder / f"v{version}"
-            built.mkdir()
-            library = compile_trial(TRIALS[index], checkout, built, nvcc())
-            flags = ("-I", str(built), "--expt-relaxed-constexpr")
-            text = ptx_of(str(checkout / TRIALS[index].file), folder, "100a", *flags)
+            trial = TRIALS[index]
+            library = build(trial, checkout, folder, "as it is")
+            flags = ("-I", str(folder / "wrapped" / trial.label), "--expt-relaxed-constexpr")
+            text = ptx_of(str(checkout / trial.file), folder, "100a", *flags)
             for case in learn_cuda({version: text}):
-                add(case, simulate_third_party(case, library, index, folder))
+                add(case, simulate_third_party(case, library, trial, folder))
     return rows
 
 

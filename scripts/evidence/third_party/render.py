@@ -1,109 +1,163 @@
-"""simulator/results/THIRD_PARTY.md from the rows that scripts/evidence/third_party/kernels.py measured."""
+"""simulator/results/THIRD_PARTY.md from the rows of third_party.json, and the rules that the rows are held to."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+
+from scripts.evidence.third_party.judgements import RULINGS, corpus_reason, judgement, reason
+
+LEAST_KERNELS, LEAST_PROJECTS = 60, 6
 INTRODUCTION = """# Third-party kernels on the simulator
 
-Public kernels that their authors ran on real chips, compiled from their own files with nvcc 13, driven by their own
-host code on `build/libcudart_sim.a`. Nothing of them is kept here.
-`python -m scripts.evidence.third_party.kernels NAME=CHECKOUT ...` repeats the trial and writes this file;
-`third_party.json` has every finding's sentence.
+Public kernels, and what public compilers make of kernels, on the simulator. CUDA is compiled from its authors'
+files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM, whose host code
+is ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the Triton kernels
+(`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party` repeats the
+trial and writes this file; `third_party.json` has every run and every finding's sentence.
 
-Right: every element within half a unit of bf16, or one of fp16, and 1e-4 sqrt(K), of the float64 result. A cell is
-the number of wrong elements, then the verdict. Inputs: normal bf16, or the leaderboard's NVFP4 data.
+Modes: {modes}.
+Right: every element within the rounding of the result's type, and what the tensor cores' sums may lose, of a float64
+result; for CUTLASS, its examples' own comparison.
 """
-# What a finding means for the kernels here, and who is right; only those that occur are printed.
-JUDGED = {
-    "deadlock": ("Follows from missed-phase where the schedule runs into it"),
-    "missed-phase": (
-        "One mbarrier phase can complete twice before a slower warp looks at it: every warp waits for a barrier that "
-        "warp 0 alone re-arms, and nothing keeps warp 0 from going round again. A TMA's latency hides it on a chip. "
-        "Right, and SentryWard says the same of v1 to v3 (`SENTRYWARD.md`)"
-    ),
-    "missing-tcgen05-fence": (
-        "PTX orders dealloc, or tcgen05's reads of shared memory, after another thread's work only through "
-        "tcgen05.fence; CUTLASS leaves it out as well. Review is right"
-    ),
-    "tensor-memory-lane": (
-        "A CTA has lanes 0 to 127, of which a warp reaches its own 32. In a pair two authors use 128 to 255; in s_128t "
-        "and sub_tcgen2 every warp names lane 0, and the author's log beside s_128t has a benchmark on a B200 passing. "
-        "PTX allows neither and chips seem to take the warp's own lanes, as the simulator does. Review is right"
-    ),
-    "tensor-memory": (
-        "With dealloc at once: warps read columns that warp 0 gave back, since the barrier before dealloc is "
-        "commented out. The simulator is right by PTX"
-    ),
-    "tensor-memory-freed": (
-        "Dealloc before the other warps' loads are known to be complete: the barrier before it is commented out "
-        "(NVFP4_Kernels) or stands behind it (s_128t). Right"
-    ),
-    "tensor-memory-leak": "Follows from a launch that an error ended",
-    "unpipelined-copy": (
-        "tcgen05.cp onto scale columns that an earlier cp or mma of the same thread uses: no pipelined pair in PTX, "
-        "and everybody's practice. Review is right"
-    ),
-    "tensor-memory-race": (
-        "The same cp from another thread, with no order between the two (equal bytes); in sub_tcgen2 tcgen05.st of the "
-        "scales, and an MMA of another warp on them without wait::st and fences. Right by PTX"
-    ),
-    "tensor-memory-uninitialised": "An early version's MMA names scale columns that nothing has written. Right",
-    "write-after-read-race": "Warps refill shared memory with no barrier behind the other warps' reads. Right",
-    "tcgen05-register": "tcgen05.ld's register moved before wait::ld by nvcc: asm without dependence. Review is right",
-    "out-of-bounds": "A pointer that the driver did not fill, or a pipeline longer than K",
-    "mbarrier-init-fence": "No fence between mbarrier.init and the first TMA on it. Right by PTX; chips forgive it",
-    "missing-proxy-fence": "Ordinary stores, then a TMA store of them, without fence.proxy.async. Right by PTX",
-    "unfinished-store": "The kernel ends without waiting for its TMA store to read shared memory. Right by PTX",
-    "overwrite-while-read": (
-        "Every thread copies the scales to tensor memory, one thread's commit is waited for: TMA refills the stage "
-        "while the others' copies may still read it. Right by PTX"
-    ),
-    "read-before-completion": "A warp that lags copies scales that the next round's TMA is already replacing. Right",
-    "mbarrier-init-race": "Barriers used without a synchronisation after their initialisation",
-}
 
 
-def cell(run: dict) -> str:
-    """Wrong elements and verdict, or why there are none."""
-    if "failed" in run:
-        return "failed"
-    return f"{run['wrong']} {run['verdict']}"
+def silently_wrong(run: dict) -> bool:
+    """Wrong values under a verdict that does not say so."""
+    return bool(run.get("wrong")) and run.get("verdict") not in ("error", "incomplete")
+
+
+def by_mode(runs: list[dict], tell: list[str]) -> str:
+    """A word for all modes, or each word with its modes."""
+    modes = defaultdict(list)
+    for run, word in zip(runs, tell, strict=True):
+        modes[word].append(run["mode"])
+    return next(iter(modes)) if len(modes) == 1 else "; ".join(f"{w} ({' '.join(m)})" for w, m in modes.items())
+
+
+def value_of(run: dict) -> str:
+    if "wrong" not in run:
+        return "none"
+    return f"{run['wrong']} of {run['of']} wrong" if run["wrong"] else "right"
 
 
 def kinds(row: dict) -> str:
-    """Errors and reviews of all modes, each once, with the modes where not all have it."""
-    modes: dict[tuple[str, str], list[str]] = {}
-    for run in row["runs"]:
-        for finding in run.get("findings", []):
-            modes.setdefault((finding["verdict"], finding["kind"]), []).append(run["mode"])
-    everywhere = len(row["runs"])
-    shown = [
-        f"{kind} ({verdict}{'' if len(where) == everywhere else ', ' + ' '.join(where)})"
-        for (verdict, kind), where in sorted(modes.items())
-    ]
+    """Kinds of findings with their verdicts, and how many lines have each."""
+    lines: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    for finding in row["findings"]:
+        lines[finding["verdict"], finding["kind"]].append(finding)
+    shown = []
+    for (verdict, kind), found in sorted(lines.items()):
+        modes = {mode for each in found for mode in each["modes"]}
+        only = (
+            ""
+            if len(modes) == len(row["runs"])
+            else ", " + " ".join(r["mode"] for r in row["runs"] if r["mode"] in modes)
+        )
+        shown.append(f"{kind} ({verdict}{f', {len(found)} lines' if len(found) > 1 else ''}{only})")
     return "; ".join(shown) or "none"
 
 
-def render(rows: list[dict]) -> str:
+def refusal(row: dict) -> str:
+    """Why there are no values, where there are none."""
+    return row.get("not_built") or next((run["failed"] for run in row["runs"] if "failed" in run), "")
+
+
+def line_of(row: dict) -> str:
+    head = f"| {row['project'].rsplit('/', 1)[-1]} `{row['name']}` | {row['arch']} | {row['shows']} | {row['size']} |"
+    if not row["runs"]:
+        return f"{head} - | none | not built | - | {row['not_built']} |"
+    runs = row["runs"]
+    errors = [run["max_error"] for run in runs if "max_error" in run]
+    seconds = [run["seconds"] for run in runs]
+    values = by_mode(runs, [value_of(run) for run in runs])
+    verdict = by_mode(runs, [run.get("verdict", "failed") for run in runs])
+    why = refusal(row)
+    cells = [f"{min(errors):.3g}" if errors else "-", values, verdict, f"{max(seconds):.1f}", why or kinds(row)]
+    return head + " " + " | ".join(cells) + " |"
+
+
+def judged(rows: Iterable[dict]) -> list[str]:
+    """A line a judgement, or a finding without one: project, kind, ruling, lines, sentence."""
+    lines: dict[tuple, set[str]] = defaultdict(set)
+    for row in rows:
+        for finding in row["findings"]:
+            found = judgement(row["project"], row["name"], finding)
+            project = row["project"].rsplit("/", 1)[-1]
+            told = (found.ruling, found.sentence) if found else ("not judged", finding["message"])
+            lines[project, finding["kind"], *told].add(finding["source"])
+    table = ["| project | finding | ruling | why | lines |", "| --- | --- | --- | --- | --- |"]
+    for (project, kind, ruling, sentence), sources in sorted(lines.items()):
+        files: dict[str, list[str]] = defaultdict(list)
+        for source in sorted(sources):
+            name, _, number = source.rpartition(":")
+            files[name or source].append(number if name else "")
+        told = "; ".join(f"{name} {', '.join(sorted(filter(None, ns), key=int))}".strip() for name, ns in files.items())
+        table.append(f"| {project} | {kind} | {ruling} | {sentence}. | {told} |")
+    return table
+
+
+def of_corpus(corpus: dict) -> list[str]:
+    """The section on the parser's corpus."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for name, why in corpus["unread"].items():
+        files[corpus_reason(why) or "not judged"].append(name.rsplit("/", 1)[-1])
+    name = corpus["project"].rsplit("/", 1)[-1]
+    counts = f"{corpus['texts']} texts, of which ptxas assembles {corpus['assembled']}"
+    text = ["", f"## The PTX corpus of {name}", ""]
+    text.append(f"At `{corpus['version']}`: {counts}; of these the simulator reads {corpus['read']}.")
+    text.append(
+        f"The others are no whole PTX, mostly extracts without parameters; refused: {corpus['refused_by_both']}."
+    )
+    if files:
+        text += ["", "| not read | texts |", "| --- | --- |"]
+        text += [f"| {why} | {', '.join(names)} |" for why, names in sorted(files.items())]
+    return text
+
+
+def render(rows: list[dict], corpus: dict) -> str:
     """The whole file."""
-    names = [run["mode"] for run in next((row["runs"] for row in rows if row["runs"]), [])]
-    lines = [INTRODUCTION, "| kernel | what it is | M x N x K | max error | " + " | ".join(names) + " | findings |"]
-    lines.append("|" + " --- |" * (5 + len(names)))
-    repositories: dict[str, str] = {}
-    seen: set[str] = set()
-    for row in sorted(rows, key=lambda r: r["order"]):
-        repositories[row["repository"]] = row["commit"]
-        short = row["repository"].split("/")[1]
-        name = f"{short} `{row['file'].rsplit('/', 1)[-1]}` {row['name']}".strip()
-        shape = " x ".join(map(str, row["shape"]))
-        if "not_built" in row:
-            lines.append(f"| {name} | {row['shows']} | {shape} | - |" + " - |" * len(names) + f" {row['not_built']} |")
-            continue
-        seen |= {finding["kind"] for run in row["runs"] for finding in run.get("findings", [])}
-        error = min((run["max_error"] for run in row["runs"] if "max_error" in run), default=float("nan"))
-        cells = " | ".join(cell(run) for run in row["runs"])
-        lines.append(f"| {name} | {row['shows']} | {shape} | {error:.3g} | {cells} | {kinds(row)} |")
-    lines += ["", "Max error is that of the best mode. Commits:", ""]
-    lines += [f"- {name} at `{commit}`" for name, commit in sorted(repositories.items())]
-    lines += ["", "## Who is right", "", "| finding | judgement |", "| --- | --- |"]
-    lines += [f"| {kind} | {JUDGED.get(kind, 'not judged yet')}. |" for kind in sorted(seen)]
-    return "\n".join(lines) + "\n"
+    modes = max((row["runs"] for row in rows), key=len, default=[])
+    text = [INTRODUCTION.format(modes=", ".join(run["mode"] for run in modes))]
+    running = [row for row in rows if row["runs"]]
+    right = [row for row in running if all(run.get("wrong") == 0 for run in row["runs"])]
+    projects = {row["project"] for row in running}
+    text.append(
+        f"{len(running)} kernels of {len(projects)} projects: {len(right)} right in every mode, "
+        f"{sum(any(silently_wrong(run) for run in row['runs']) for row in running)} wrong without an error, "
+        f"{len(rows) - len(right)} wrong or without values in a mode, each with its reason below.\n"
+    )
+    head = ("kernel", "sm", "what it is", "size", "max error", "values", "verdict", "s a mode", "findings, or why not")
+    text += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    text += [line_of(row) for row in rows]
+    text += ["", "Max error is that of the best mode, seconds of the slowest one on a shared machine. Versions:", ""]
+    text += [f"- {project} at `{at}`" for project, at in sorted({(r["project"], r["version"]) for r in running})]
+    text += ["", "## Who is right", "", *(f"- {ruling}: {meaning}" for ruling, meaning in RULINGS.items()), ""]
+    text += judged(rows)
+    refused = [row for row in rows if refusal(row)]
+    if refused:
+        text += ["", "## What does not run", "", "| kernel | sm | why |", "| --- | --- | --- |"]
+        for row in refused:
+            why = reason(row["project"], row["name"]) or "not judged"
+            text.append(f"| {row['project'].rsplit('/', 1)[-1]} `{row['name']}` | {row['arch']} | {why}. |")
+    text += of_corpus(corpus)
+    return "\n".join(text) + "\n"
+
+
+def faults(rows: list[dict], corpus: dict) -> list[str]:
+    """Which rules the rows break: enough of them, no wrong value in silence, every finding and refusal judged."""
+    running = [row for row in rows if row["runs"] and not refusal(row)]
+    found = [f"{name} is not read: {why}" for name, why in corpus["unread"].items() if corpus_reason(why) is None]
+    if len(running) < LEAST_KERNELS or len({row["project"] for row in running}) < LEAST_PROJECTS:
+        found.append(f"fewer than {LEAST_KERNELS} kernels of {LEAST_PROJECTS} projects run")
+    for row in rows:
+        name = f"{row['project']} {row['name']} sm_{row['arch']}"
+        found += [f"{name}: wrong in silence in mode {r['mode']}" for r in row["runs"] if silently_wrong(r)]
+        if refusal(row) and not reason(row["project"], row["name"]):
+            found.append(f"{name}: does not run, and no reason is named: {refusal(row)}")
+        for finding in row["findings"]:
+            judgement_of = judgement(row["project"], row["name"], finding)
+            if judgement_of is None or judgement_of.ruling == "false":
+                ruling = "not judged" if judgement_of is None else "a false alarm"
+                found.append(f"{name}: {finding['kind']} at {finding['source']} is {ruling}")
+    return found

@@ -35,7 +35,7 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
         int lane = LANE(rest);
         uint32_t bytes = lane_u32(run, insn->op[O_SIZE], lane), offset;
         int64_t targets = insn->bulk.multicast ? (int64_t)(lane_u32(run, insn->op[O_MASK], lane) & 0xffff) : -1;
-        struct load load = {.bytes = bytes};
+        struct load load = {.bytes = bytes, .view = delayed_view(run)};
         if (!right_size(run, bytes, lane) ||
             !make_destinations(run, &load, shared_address(run, insn, O_TO, lane),
                                shared_address(run, insn, O_BARRIER, lane), bytes, 16, lane, targets, 1)) {

@@ -1,12 +1,14 @@
 /* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
 #include "async/bulk.h"
 #include "async/groups.h"
+#include "clock/timing.h"
 #include "decode.h"
 
 /* ---- cp.async: op: destination, source, [bytes of the source] ---- */
 
 struct copies {
     uint32_t mask, bytes, group;
+    const struct known *view;
     uint32_t to[LANES], source_bytes[LANES];
     uint64_t from[LANES];
 };
@@ -18,7 +20,7 @@ static void copies_read(struct async_op *op) {
         uint8_t *to = op->data + (uint32_t)lane * copies->bytes;
         memset(to, 0, copies->bytes);
         if (copies->source_bytes[lane] > 0) {
-            memcpy(to, (const void *)(uintptr_t)copies->from[lane], copies->source_bytes[lane]);
+            take_global(op, copies->view, to, copies->from[lane], copies->source_bytes[lane]);
         }
     }
     group_advance(op, GROUP_CP_ASYNC, copies->group, ASYNC_READ);
@@ -44,12 +46,31 @@ static void copies_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind copies_kind = {"cp.async",      copies_read,   copies_write,
-                                              copies_complete, copies_poison, NULL};
+/* As a load of the warp's, but that no register waits for it. */
+static void copies_timed(struct run *run, struct async_op *op) {
+    const struct copies *copies = op->payload;
+    struct timing *timing = run->launch->timing;
+    struct request *request = time_request(timing);
+    request->at = timing->issued;
+    request->sm = run->cta->sm;
+    request->op = op;
+    request->cta = run->cta;
+    request->stage = ASYNC_DONE;
+    FOR_LANES(rest, copies->mask) {
+        request->bytes += copies->bytes;
+        request->missed += time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, NULL);
+    }
+    request->unloaded = request->missed > 0 ? timing->chip.hbm_latency : timing->chip.l2_latency;
+}
+
+static const struct async_kind copies_kind = {"cp.async",    copies_read, copies_write, copies_complete,
+                                              copies_poison, NULL,        copies_timed};
 
 static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_t mask) {
-    struct copies copies = {
-        .mask = mask, .bytes = insn->cp_async.bytes, .group = group_current(run->warp, GROUP_CP_ASYNC)};
+    struct copies copies = {.mask = mask,
+                            .bytes = insn->cp_async.bytes,
+                            .group = group_current(run->warp, GROUP_CP_ASYNC),
+                            .view = delayed_view(run)};
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t to = operand_address(run, insn, insn->cp_async.offsets, 0, lane) & ~WINDOW_MASK;
@@ -114,8 +135,8 @@ static void arrival_complete(struct async_op *op) {
     group_advance(op, GROUP_CP_ASYNC, arrival->group, ASYNC_DONE);
 }
 
-static const struct async_kind arrival_kind = {"cp.async.mbarrier.arrive", arrival_read, NULL,
-                                               arrival_complete,           NULL,         NULL};
+static const struct async_kind arrival_kind = {
+    "cp.async.mbarrier.arrive", arrival_read, NULL, arrival_complete, NULL, NULL, NULL};
 
 static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint32_t mask) {
     struct async_op *op = async_new(run, &arrival_kind, -1, sizeof(struct copy_arrival), 0);
@@ -242,8 +263,13 @@ static void remote_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind remote_kind = {"st.async",      NULL,          remote_write,
-                                              remote_complete, remote_poison, NULL};
+static void remote_timed(struct run *run, struct async_op *op) {
+    const struct remote *remote = op->payload;
+    time_operation(run->launch->timing, op, op->cta, time_remote(run, remote->bytes), ASYNC_DONE);
+}
+
+static const struct async_kind remote_kind = {"st.async",    NULL, remote_write, remote_complete,
+                                              remote_poison, NULL, remote_timed};
 
 static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t element = ptx_type_bytes(insn->type);

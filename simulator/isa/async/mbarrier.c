@@ -68,7 +68,9 @@ static enum next exec_arrive(struct run *run, const struct insn *insn, uint32_t 
         if (insn->mbarrier.operation == M_ARRIVE_DROP && barrier->expected > 0) {
             barrier->expected--;
         }
-        mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed);
+        /* PTX ISA, memory consistency model: what is released to a scope is for the threads in it */
+        bool in_scope = !insn->mbarrier.of_cta || barrier->cta == run->cta;
+        mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed && in_scope);
         if (insn->mbarrier.has_destination && !insn->op[0].sink) {
             ((uint64_t *)row(run, insn->op[0]))[lane] = state;
         }
@@ -94,6 +96,7 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);
         causal_join(run->cluster, run->warp->clock, barrier->released);
+        clock_noticed(run, barrier->released);
     }
 }
 
@@ -133,7 +136,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
      * asked again it suspends its lanes. */
     uint32_t here = run->split->pc + 1;
-    bool again = run->split->failed_try == here;
+    bool again = run->split->failed_try == here || run->launch->timing != NULL; /* a chip suspends at once */
     run->split->failed_try = done == mask ? 0 : here;
     if (done == 0 && again && insn->mbarrier.operation == M_TRY_WAIT) {
         return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,
@@ -198,7 +201,7 @@ void decode_mbarrier(struct decoder *d) {
     insn->mbarrier.relaxed = mod(d, "relaxed");
     (void)mod(d, "acquire");
     (void)mod(d, "release");
-    (void)mod_of(d, scopes);
+    insn->mbarrier.of_cta = mod_of(d, scopes) == 0; /* by default the scope is that of the barrier's space */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
         decode_fail(d, "only with type .b64");

@@ -33,6 +33,8 @@ static const uint8_t element_types[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12
 
 static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, uint64_t value) {
     uint32_t limit = field == F_STRIDE ? 4 : 5;
+    /* The driver's modes from 128 bytes on differ in what stays together: 16 bytes, 32, 32 with a flip, 64. */
+    uint32_t atomicity = map->swizzle > SWIZZLE_128B ? map->swizzle - SWIZZLE_128B : 0;
     if (is_indexed(field) && at >= limit) {
         return false;
     }
@@ -58,13 +60,22 @@ static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, u
     case F_TYPE:
         map->data_type = value < sizeof element_types ? element_types[value] : UINT32_MAX;
         return true;
-    case F_SWIZZLE:
-        map->swizzle = (uint32_t)value;
+    case F_SWIZZLE: /* value 4 is 96 bytes, of sm_103a alone, and no value of the driver's */
+        if (value > SWIZZLE_128B || (atomicity != 0 && value != SWIZZLE_128B)) {
+            return false;
+        }
+        map->swizzle = (uint32_t)value + atomicity;
+        return true;
+    case F_ATOMICITY: /* PTX ISA, Swizzling Modes: but for 16 bytes of the 128-byte mode alone */
+        if (value > 3 || (value != 0 && map->swizzle < SWIZZLE_128B)) {
+            return false;
+        }
+        map->swizzle = map->swizzle - atomicity + (uint32_t)value;
         return true;
     case F_FILL:
         map->oob_fill = (uint32_t)value;
         return true;
-    default: /* an interleave layout or a swizzle atomicity other than the usual one */
+    default: /* an interleave layout */
         return value == 0;
     }
 }

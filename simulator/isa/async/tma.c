@@ -48,7 +48,7 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "the tensor map that the kernel made: %s", why);
         return false;
     }
-    if (map.swizzle > 4) {
+    if (map.swizzle == SWIZZLE_128B_ATOM_32B_FLIP_8B) {
         (void)sim_report(run, SIM_INCOMPLETE, "tensor-map", lane, "swizzle mode %u is not modelled",
                          map.swizzle);
         return false;
@@ -109,7 +109,7 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
     bool multicast = insn->tensor_copy.multicast;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct load load = {.tensor = true};
+        struct load load = {.tensor = true, .view = delayed_view(run)};
         if (!read_box(run, insn, multicast ? 4 : 3, lane, &load.box)) {
             return FAIL;
         }

@@ -2,9 +2,12 @@
 #include "access.h"
 
 #include "async/async.h"
+#include "hazard/global.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
 #include "machine/machine.h"
+
+#define MOST_BYTES 32 /* of a lane's access */
 
 /* Sign- or zero-extends what a narrow load gives to its register. */
 static inline uint64_t extend(uint64_t value, unsigned type) {
@@ -112,6 +115,29 @@ static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mas
     return find_range(run->launch->sim, run->worker, low, high - low + bytes);
 }
 
+/* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
+static unsigned access_flags(const struct insn *insn, bool write) {
+    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
+}
+
+/* With the stores of earlier launches held back from the running warp. */
+static void delayed_transfer(struct run *run, const struct insn *insn, const struct access *a,
+                             const uint64_t *addresses, uint32_t mask, bool write, const struct known *view) {
+    uint8_t room[LANES][MOST_BYTES];
+    uint8_t *places[LANES] = {NULL};
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        places[lane] = room[lane];
+        if (!write) {
+            (void)delayed_read(run->launch, view, addresses[lane], a->bytes, room[lane]);
+        }
+    }
+    transfer(run, insn, a, places, mask, write);
+    FOR_LANES(rest, write ? mask : 0) {
+        delayed_write(run->launch, view, addresses[LANE(rest)], a->bytes, room[LANE(rest)]);
+    }
+}
+
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t addresses[LANES];
@@ -133,16 +159,16 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
-        touch_global(run, addresses[lane], a.bytes, lane, write);
     }
-    transfer(run, insn, &a, places, mask, write);
+    touch_global_lanes(run, addresses, mask, a.bytes, access_flags(insn, write));
+    const struct known *view = insn->memory.strong ? NULL : delayed_view(run);
+    if (view != NULL) {
+        delayed_transfer(run, insn, &a, addresses, mask, write, view);
+    } else {
+        transfer(run, insn, &a, places, mask, write);
+    }
     count_global(run, addresses, mask, a.bytes, write);
     return NEXT;
-}
-
-/* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
-static unsigned access_flags(const struct insn *insn, bool write) {
-    return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
 }
 
 /* A store's registers as the bytes that they will be in shared memory. */
@@ -196,6 +222,9 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     if (write && !same) {
         run->cluster->events++;
     }
+    if (!same && run->worker->footprint != NULL) {
+        run->worker->footprint->remote = a.bytes * (uint32_t)__builtin_popcount(mask);
+    }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
     for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
@@ -241,6 +270,9 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
             if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write)) == FAIL) {
                 return FAIL;
             }
+        }
+        if ((address & WINDOW_MASK) == 0) {
+            touch_global(run, address, a.bytes, lane, access_flags(insn, write));
         }
         places[lane] = at;
     }

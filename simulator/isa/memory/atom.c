@@ -140,7 +140,7 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
             return FAIL;
         }
         if ((address & WINDOW_MASK) == 0) {
-            touch_global(run, address, bytes * vec, lane, true);
+            touch_global(run, address, bytes * vec, lane, ACCESS_WRITE | ACCESS_ATOMIC);
         }
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
@@ -179,7 +179,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;
     insn->type = (uint8_t)type;
-    insn->atomic.ordered = order != 0;
+    insn->atomic.ordered = order > 0; /* PTX ISA, atom and red: without a .sem it is .relaxed */
     insn->fn = exec_atom;
     int at = gives ? 1 : 0;
     need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));

@@ -129,6 +129,54 @@ static enum next general_f64(struct run *run, const struct insn *insn, uint32_t 
     return NEXT;
 }
 
+/* add, sub and fma in f32 of f16 or bf16 sources (PTX ISA, Mixed Precision Floating Point Instructions): the
+ * sources but the last are converted first, which is exact. */
+static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t mask) {
+    float *d = row(run, insn->op[0]);
+    const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
+    const float *pc = row(run, insn->op[insn->nop - 1]);
+    bool fused = insn->floating.operation == OP_FMA, bf16 = insn->floating.source == T_BF16;
+    int before = fegetround();
+    (void)fesetround(fe_modes[insn->floating.rounding]);
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        volatile float a = bf16 ? bf16_to_f32(pa[l] & 0xffff) : f16_to_f32(pa[l]), c = pc[l];
+        volatile float b = !fused ? c : bf16 ? bf16_to_f32(pb[l] & 0xffff) : f16_to_f32(pb[l]);
+        volatile float r = compute_f32(insn->floating.operation, a, b, c);
+        d[l] = canonical(insn->floating.sat ? saturate(r) : r);
+    }
+    (void)fesetround(before);
+    return NEXT;
+}
+
+/* True where the mnemonic goes on with the sources' type. */
+static bool decode_mixed(struct decoder *d) {
+    struct insn *insn = d->insn;
+    int operation = insn->floating.operation, sources = operation == OP_FMA ? 3 : 2;
+    unsigned type = mod(d, "f16") ? T_F16 : mod(d, "bf16") ? T_BF16 : T_NONE;
+    if (type == T_NONE) {
+        return false;
+    }
+    if (operation == OP_MUL || operation == OP_DIV || insn->floating.ftz || d->parser->module->sm < 100 ||
+        (operation == OP_FMA && insn->floating.rounding == RND_NONE)) {
+        decode_fail(d, "mixed precision is of add, sub and fma.rnd without .ftz, on sm_100 or later");
+    }
+    need_operands(d, sources + 1, sources + 1);
+    insn->type = T_F32;
+    insn->floating.source = (uint8_t)type;
+    emit(d, dst(d, &d->op[0], T_F32));
+    for (int i = 1; i <= sources; i++) {
+        unsigned of = i < sources ? type : T_F32;
+        if (d->op[i].kind == PO_REG && ptx_type_bytes(d->op[i].type) != ptx_type_bytes(of)) {
+            decode_fail(d, "operand %d is no .%s register", i + 1, ptx_type_name(of));
+        }
+        emit(d, src(d, &d->op[i], of));
+    }
+    insn->ndst = 1;
+    insn->fn = mixed_f32;
+    return true;
+}
+
 /* ---- minimum and maximum: a NaN loses unless .NaN is said; -0 < +0 ---- */
 
 static double extreme(double a, double b, bool largest, bool nan) {
@@ -214,6 +262,9 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     if (d->insn->floating.rounding > RND_RP) {
         decode_fail(d, "not with this rounding");
     }
+    if (type == T_F32 && decode_mixed(d)) {
+        return;
+    }
     plain(d, simple ? fast[op] : slow, type, 2);
 }
 
@@ -232,6 +283,9 @@ void decode_float_fma(struct decoder *d, unsigned type) {
     d->insn->floating.operation = OP_FMA;
     if (d->insn->floating.rounding > RND_RP) {
         decode_fail(d, "not with this rounding");
+    }
+    if (type == T_F32 && decode_mixed(d)) {
+        return;
     }
     bool simple = d->insn->floating.rounding <= RND_RN && !d->insn->floating.ftz && !d->insn->floating.sat &&
                   type != T_F32X2;

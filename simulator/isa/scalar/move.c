@@ -1,6 +1,7 @@
 /* Moves and address conversions (PTX ISA: mov, cvta, mapa, getctarank, isspacep). */
 #include <time.h>
 
+#include "clock/timing.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -25,7 +26,8 @@ static enum next mov_pred(struct run *run, const struct insn *insn, uint32_t mas
 
 /* A clock that counts the machine's own steps: two reads never agree, and no run depends on the host's time. */
 static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint64_t now = atomic_fetch_add(&run->launch->clock, 32) + 32;
+    uint64_t now = run->launch->timing != NULL ? time_clock_register(run->launch->timing, insn->move.clock)
+                                               : atomic_fetch_add(&run->launch->clock, 32) + 32;
     now = insn->move.clock == SR_CLOCK_HI || insn->move.clock == SR_GLOBALTIMER_HI ? now >> 32 : now;
     if (insn->op[0].wide) {
         uint64_t *d = row(run, insn->op[0]);

@@ -1,6 +1,7 @@
 /* tcgen05 instructions that a whole warp executes: allocation, ld, st, wait and the fences. */
 #include <stdlib.h>
 
+#include "clock/timing.h"
 #include "state.h"
 
 /* ---- alloc, dealloc, relinquish_alloc_permit ---- */
@@ -137,8 +138,16 @@ static void st_write(struct async_op *op) {
     tmem_store(&tensor->tmem, &a->access, (const lanes_of *)(const void *)op->data);
 }
 
-static const struct async_kind ld_kind = {"tcgen05.ld", ld_read, ld_write, access_complete, ld_poison, NULL};
-static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write, access_complete, NULL, NULL};
+static void access_timed(struct run *run, struct async_op *op) {
+    const struct access_op *a = op->payload;
+    time_operation(run->launch->timing, op, op->cta, time_tcgen05_access(run, (uint32_t)a->count * ROW32),
+                   ASYNC_DONE);
+}
+
+static const struct async_kind ld_kind = {"tcgen05.ld", ld_read, ld_write,    access_complete,
+                                          ld_poison,    NULL,    access_timed};
+static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write,    access_complete,
+                                          NULL,         NULL, access_timed};
 
 /* Registers of a tcgen05.ld count as written by a pending operation until wait::ld. */
 static void mark_rows(struct warp *warp, const struct function *function, const struct insn *insn, int sign) {

@@ -287,6 +287,9 @@ void decode_tcgen05(struct decoder *d) {
                                              "shift",
                                              "commit",
                                              NULL};
+    if (d->parser->module->sm >= 120) {
+        decode_fail(d, "sm_120 and later have no tensor memory");
+    }
     switch (mod_of(d, operations)) {
     case 0:
         decode_alloc(d, T_ALLOC);

@@ -3,6 +3,7 @@
  * on is left to the checks. */
 #include <stdlib.h>
 
+#include "clock/timing.h"
 #include "state.h"
 
 /* The CTAs of an operation: the issuing one, or its pair with the even one first. */
@@ -104,7 +105,15 @@ static void mma_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind mma_kind = {"tcgen05.mma", mma_read, mma_write, NULL, mma_poison, NULL};
+static void mma_timed(struct run *run, struct async_op *op) {
+    const struct mma_op *m = op->payload;
+    ticks done =
+        time_tcgen05_mma(run, (uint32_t)m->mma.in.m, (uint32_t)m->mma.in.n, m->mma.a_in_tmem, m->count == 2);
+    time_operation(run->launch->timing, op, op->cta, done, ASYNC_DONE);
+}
+
+static const struct async_kind mma_kind = {"tcgen05.mma", mma_read, mma_write, NULL,
+                                           mma_poison,    NULL,     mma_timed};
 
 static uint32_t mma_tag(const struct tc_mma *mma) {
     return mma->d_tmem ^ (uint32_t)mma->in.kind << 12 ^ (uint32_t)(mma->in.m >> 5) << 24 ^
@@ -238,7 +247,11 @@ static void cp_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL, cp_poison, NULL};
+static void cp_timed(struct run *run, struct async_op *op) {
+    time_operation(run->launch->timing, op, op->cta, time_tcgen05_copy(run), ASYNC_DONE);
+}
+
+static const struct async_kind cp_kind = {"tcgen05.cp", cp_read, cp_write, NULL, cp_poison, NULL, cp_timed};
 
 /* op: address, descriptor. */
 static enum next exec_cp(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -299,7 +312,7 @@ static void shift_write(struct async_op *op) {
     }
 }
 
-static const struct async_kind shift_kind = {"tcgen05.shift", NULL, shift_write, NULL, NULL, NULL};
+static const struct async_kind shift_kind = {"tcgen05.shift", NULL, shift_write, NULL, NULL, NULL, NULL};
 
 static enum next exec_shift(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
@@ -359,7 +372,13 @@ static void commit_complete(struct async_op *op) {
     }
 }
 
-static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, commit_complete, NULL, NULL};
+static void commit_timed(struct run *run, struct async_op *op) { /* those before it keep it waiting */
+    struct timing *timing = run->launch->timing;
+    time_operation(timing, op, op->cta, timing->issued + timing->chip.tcgen05_commit_latency, ASYNC_DONE);
+}
+
+static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, commit_complete, NULL, NULL,
+                                              commit_timed};
 
 /* op: barrier, and with multicast the mask of CTAs. */
 static enum next exec_commit(struct run *run, const struct insn *insn, uint32_t mask) {

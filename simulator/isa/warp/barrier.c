@@ -155,8 +155,7 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     if (run->launch->checks && !insn->barrier.relaxed) {
         clock_publish(run, cluster->cluster_gathered);
     } else if (run->launch->checks) {
-        execution_join(cluster, cluster->cluster_gathered, run->warp->clock);
-        causal_join(cluster, cluster->cluster_gathered, run->warp->clock);
+        relaxed_signal(run, cluster->cluster_gathered);
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         live += cluster->ctas[i].live_threads;

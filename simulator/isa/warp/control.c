@@ -1,6 +1,7 @@
 /* Branches, calls, ends, and instructions that only tell the chip something. */
 #include "async/map_change.h"
 #include "hazard/hazard.h"
+#include "hazard/order.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "warp.h"
@@ -142,6 +143,7 @@ static void end_lanes(struct run *run, uint32_t mask) {
         remote_warp_ends(run);
     }
     if (run->cta->live_threads == 0) {
+        order_cta_ends(run);
         remote_cta_ends(run);
     }
 }
@@ -257,13 +259,17 @@ void decode_nanosleep(struct decoder *d) {
     d->insn->fn = exec_nanosleep;
 }
 
-/* The launch in front is complete before this one runs; the clock remembers that the thread has waited. */
+/* The previous launch is complete before this one runs: there is nothing to wait for, only what is known. */
 static enum next exec_dependency_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
+    order_thread_waits(run, mask);
+    return NEXT;
+}
+
+static enum next exec_launch_dependents(struct run *run, const struct insn *insn, uint32_t mask) {
+    (void)insn;
     (void)mask;
-    if (run->launch->checks) {
-        run->warp->clock->acquired[run->cluster->dependency_index] = 1;
-    }
+    order_thread_lets_start(run);
     return NEXT;
 }
 
@@ -272,7 +278,7 @@ void decode_griddepcontrol(struct decoder *d) {
     if (mod(d, "wait")) {
         d->insn->fn = exec_dependency_wait;
     } else if (mod(d, "launch_dependents")) {
-        d->insn->fn = exec_nothing;
+        d->insn->fn = exec_launch_dependents;
     } else {
         decode_fail(d, "neither .wait nor .launch_dependents");
     }
@@ -330,6 +336,7 @@ void decode_setmaxnreg(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
+    clock_fence(run, insn->fence.acquires, insn->fence.releases);
     if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
@@ -365,11 +372,16 @@ void decode_fence(struct decoder *d) {
                                         "sync_restrict::shared::cta",
                                         "sync_restrict::shared::cluster",
                                         NULL};
-    bool async = false, tensormap = false;
+    bool async = false, tensormap = false, plain = !proxy && !init;
+    bool only_acquires = false, only_releases = false;
     for (int word = mod_of(d, words); word >= 0; word = mod_of(d, words)) {
+        only_acquires |= word == 2;
+        only_releases |= word == 3;
         async |= word == 9 || word == 10;
         tensormap |= word == 12;
     }
+    d->insn->fence.acquires = plain && !only_releases;
+    d->insn->fence.releases = plain && !only_acquires;
     d->insn->fence.async_proxy = proxy && async;
     d->insn->fence.inits = init;
     d->insn->fence.acquires_map = tensormap && d->nop == 2;

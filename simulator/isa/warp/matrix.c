@@ -1,8 +1,7 @@
-/* Matrix fragments of a warp (PTX ISA, Warp Level Matrix Instructions: ldmatrix, stmatrix, movmatrix, mma). */
+/* Matrix fragments on their way (PTX ISA, Warp Level Matrix Instructions: ldmatrix, stmatrix, movmatrix). */
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
-#include "tensorcore/mma/arith.h"
 
 enum { ROW_BYTES = 16 };
 
@@ -51,6 +50,77 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
+/* ---- elements of 8 bits: matrices of 16 rows (m16n16.trans), of 8 rows with packed elements (m8n16), and
+ * stores of 8 rows (m16n8.trans) ---- */
+
+enum byte_form { BYTES_16X16, BYTES_8X16, BYTES_STORE };
+enum packing { PACKED_NOT, PACKED_4, PACKED_6 };
+
+/* 16 elements of 4 or 6 bits, from the row's start, to a byte each, in its low bits (CUTLASS moves those of 4
+ * bits to the middle, where mma wants them: cute/atom/mma_traits_sm120.hpp, fp4_shift_A). */
+static void unpack_row(uint8_t bytes[ROW_BYTES], unsigned packing) {
+    uint8_t packed[ROW_BYTES + 1] = {0};
+    unsigned bits = packing == PACKED_4 ? 4 : 6;
+    memcpy(packed, bytes, ROW_BYTES);
+    for (unsigned i = 0; i < ROW_BYTES && packing != PACKED_NOT; i++) {
+        unsigned at = i * bits, pair = packed[at / 8] | (unsigned)packed[at / 8 + 1] << 8;
+        bytes[i] = (uint8_t)(pair >> at % 8 & ((1u << bits) - 1));
+    }
+}
+
+/* Row and column of byte `byte` of register `reg` of thread t, by cute/atom/copy_traits_sm100.hpp
+ * (SM100_U8x8_LDSM_T, SM100_U8x4_STSM_T, SM100_SU4_DU8x16): a transposed register holds 2 columns of 2 rows. */
+static void byte_place(unsigned form, int t, int reg, int byte, int *r, int *c) {
+    if (form == BYTES_8X16) {
+        *r = t / 4;
+        *c = t % 4 * 4 + byte;
+    } else {
+        *r = form == BYTES_STORE ? t % 4 * 2 + byte % 2 : t % 4 * 4 + reg * 2 + byte % 2;
+        *c = t / 4 + byte / 2 * 8;
+    }
+}
+
+/* op: registers, then the address. */
+static enum next exec_bytes(struct run *run, const struct insn *insn, uint32_t mask) {
+    unsigned form = insn->matrix.byte_form;
+    bool store = form == BYTES_STORE;
+    uint32_t height = form == BYTES_16X16 ? 16 : 8, rows = insn->matrix.count * height;
+    uint32_t registers = form == BYTES_16X16 ? 2 : 1, offsets[LANES];
+    uint8_t tile[LANES][ROW_BYTES];
+    struct cta *ctas[LANES];
+    (void)mask;
+    for (uint32_t i = 0; i < rows; i++) {
+        uint64_t address = lane_u64(run, insn->op[insn->nop - 1], (int)i) + (uint64_t)insn->offset;
+        ctas[i] = shared_cta(run, address & ~WINDOW_MASK, ROW_BYTES, ROW_BYTES, (int)i, true, &offsets[i]);
+        if (ctas[i] == NULL) {
+            return FAIL;
+        }
+    }
+    uint32_t used = rows == LANES ? ALL_LANES : (1u << rows) - 1;
+    if (run->launch->checks && hazard_lanes(run, run->cta, offsets, used, ROW_BYTES,
+                                            ACCESS_MIXED | (store ? ACCESS_WRITE : ACCESS_READ)) == FAIL) {
+        return FAIL;
+    }
+    count_shared(run, offsets, used, ROW_BYTES, store);
+    for (uint32_t i = 0; !store && i < rows; i++) {
+        memcpy(tile[i], ctas[i]->shared + offsets[i], ROW_BYTES);
+        unpack_row(tile[i], insn->matrix.packing);
+    }
+    for (uint32_t i = 0; i < insn->matrix.count * registers; i++) {
+        uint8_t *lanes = row(run, insn->op[i]);
+        uint8_t (*matrix)[ROW_BYTES] = tile + i / registers * height;
+        for (int at = 0; at < LANES * 4; at++) {
+            int r, c;
+            byte_place(form, at / 4, (int)(i % registers), at % 4, &r, &c);
+            *(store ? &matrix[r][c] : &lanes[at]) = store ? lanes[at] : matrix[r][c];
+        }
+    }
+    for (uint32_t i = 0; store && i < rows; i++) {
+        memcpy(ctas[i]->shared + offsets[i], tile[i], ROW_BYTES);
+    }
+    return NEXT;
+}
+
 static enum next exec_ldmatrix(struct run *run, const struct insn *insn, uint32_t mask) {
     return exec_move(run, insn, mask, false);
 }
@@ -59,31 +129,53 @@ static enum next exec_stmatrix(struct run *run, const struct insn *insn, uint32_
     return exec_move(run, insn, mask, true);
 }
 
+/* -1: elements of 16 bits. */
+static int decode_byte_form(struct decoder *d, bool store) {
+    static const char *const shapes[] = {"m16n16", "m8n16", "m16n8", NULL};
+    static const char *const sources[] = {"b4x16_p64", "b6x16_p32", NULL};
+    int form = mod_of(d, shapes);
+    if (form >= 0 && mod(d, "b8x16")) {
+        d->insn->matrix.packing = (uint8_t)(mod_of(d, sources) + 1);
+    }
+    if (form >= 0 && (form == BYTES_STORE) != store) {
+        decode_fail(d, "this shape is the other direction's");
+    }
+    d->insn->matrix.byte_form = (uint8_t)form;
+    return form;
+}
+
 static void decode_move(struct decoder *d, bool store) {
     static const char *const counts[] = {"x1", "x2", "x4", NULL};
     struct insn *insn = d->insn;
-    bool sync = mod(d, "sync"), aligned = mod(d, "aligned"), shape = mod(d, "m8n8");
-    int count = mod_of(d, counts);
+    bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
+    int count = mod_of(d, counts), bytes = decode_byte_form(d, store);
+    bool shape = bytes < 0 && mod(d, "m8n8"), pairs = bytes == BYTES_16X16;
     insn->matrix.transposed = mod(d, "trans");
-    unsigned space = mod_space(d, SP_GENERIC), type = mod_type(d);
-    if (!sync || !aligned || !shape || count < 0 || type != T_B16 || space == SP_GLOBAL) {
-        decode_fail(d, "only .sync.aligned.m8n8.{x1,x2,x4}.b16");
+    unsigned space = mod_space(d, SP_GENERIC), type = insn->matrix.packing != PACKED_NOT ? T_B8 : mod_type(d);
+    if (!sync || !aligned || !(shape || bytes >= 0) || count < 0 || space == SP_GLOBAL ||
+        type != (shape ? T_B16 : T_B8)) {
+        decode_fail(d, "only .sync.aligned.m8n8.{x1,x2,x4}.b16 and the forms of 8 bits");
+    }
+    if (bytes >= 0 &&
+        (insn->matrix.transposed != (bytes != BYTES_8X16) || (pairs && count == 2) ||
+         (bytes == BYTES_8X16 && insn->matrix.packing == PACKED_NOT) || d->parser->module->sm < 100)) {
+        decode_fail(d, "no such form of 8 bits, or not before sm_100");
     }
     need_operands(d, 2, 2);
     uint32_t n;
     const struct pop *list = elements(&d->op[store ? 1 : 0], &n);
-    if (n != 1u << count) {
-        decode_fail(d, "%u registers; expected %u", n, 1u << count);
+    if (n != 1u << (count + pairs)) {
+        decode_fail(d, "%u registers; expected %u", n, 1u << (count + pairs));
     }
     for (uint32_t i = 0; i < n; i++) {
         emit(d, store ? src(d, &list[i], T_B32) : dst(d, &list[i], T_B32));
     }
     insn->space = (uint8_t)space;
     emit_address(d, &d->op[store ? 0 : 1]);
-    insn->matrix.count = (uint8_t)n;
+    insn->matrix.count = (uint8_t)(1 << count);
     insn->aligned = 1;
     insn->ndst = store ? 0 : (uint8_t)n;
-    insn->fn = store ? exec_stmatrix : exec_ldmatrix;
+    insn->fn = bytes >= 0 ? exec_bytes : store ? exec_stmatrix : exec_ldmatrix;
 }
 
 void decode_ldmatrix(struct decoder *d) {
@@ -119,117 +211,4 @@ void decode_movmatrix(struct decoder *d) {
     d->insn->ndst = 1;
     d->insn->aligned = 1;
     d->insn->fn = exec_movmatrix;
-}
-
-/* ---- mma.sync: 16 x 8 x k.  A: 4 (or 2) registers, B: 2 (or 1), C and D: 4 (f32) or 2 (f16) ---- */
-
-struct mma_form {
-    struct tc_mma_rule rule;
-    int a_regs, b_regs, d_regs;
-};
-
-/* A register covers 4 bytes of K; thread t's lie at byte 4 (t % 4) of its row, later pairs 16 bytes on. */
-static void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int row_groups,
-                            uint8_t out[][32]) {
-    for (int reg = 0; reg < regs; reg++) {
-        const uint32_t *lanes = row(run, insn->op[first + reg]);
-        for (int t = 0; t < LANES; t++) {
-            memcpy(&out[t / 4 + reg % row_groups * 8][reg / row_groups * 16 + t % 4 * 4], &lanes[t], 4);
-        }
-    }
-}
-
-static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
-    const struct mma_form *form = insn->matrix.form;
-    uint8_t a[16][32] = {{0}}, b[8][32] = {{0}};
-    uint32_t d[16][8], *rows[16];
-    int first_a = form->d_regs, first_b = first_a + form->a_regs, first_c = first_b + form->b_regs;
-    bool half = form->rule.d == TC_F16;
-    (void)mask;
-    gather_fragment(run, insn, first_a, form->a_regs, 2, a);
-    gather_fragment(run, insn, first_b, form->b_regs, 1, b);
-    for (int i = 0; i < 16; i++) {
-        rows[i] = d[i];
-    }
-    for (int reg = 0; reg < form->d_regs; reg++) {
-        const uint32_t *lanes = row(run, insn->op[first_c + reg]);
-        for (int t = 0; t < LANES; t++) {
-            if (half) {
-                d[t / 4 + reg * 8][t % 4 * 2] = lanes[t] & 0xffff;
-                d[t / 4 + reg * 8][t % 4 * 2 + 1] = lanes[t] >> 16;
-            } else {
-                d[t / 4 + reg / 2 * 8][t % 4 * 2 + reg % 2] = lanes[t];
-            }
-        }
-    }
-    struct tc_mma_operands operands = {.a = a[0], .b = b[0], .a_stride = 32, .b_stride = 32};
-    tc_mma_tile(&form->rule, &operands, rows, 16, 8, true);
-    for (int reg = 0; reg < form->d_regs; reg++) {
-        uint32_t *lanes = row(run, insn->op[reg]);
-        for (int t = 0; t < LANES; t++) {
-            lanes[t] = half ? (d[t / 4 + reg * 8][t % 4 * 2] & 0xffff) | d[t / 4 + reg * 8][t % 4 * 2 + 1] << 16
-                            : d[t / 4 + reg / 2 * 8][t % 4 * 2 + reg % 2];
-        }
-    }
-    run->worker->counters.tensor_instructions++;
-    run->worker->counters.tensor_macs += (uint64_t)(16 * 8 * form->rule.k);
-    return NEXT;
-}
-
-static int emit_list(struct decoder *d, int at, bool write) {
-    uint32_t count;
-    const struct pop *list = elements(&d->op[at], &count);
-    for (uint32_t i = 0; i < count; i++) {
-        emit(d, write ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
-    }
-    return (int)count;
-}
-
-static bool format_of(unsigned type, enum tc_format *format) {
-    *format = type == T_F16    ? TC_F16
-              : type == T_BF16 ? TC_BF16
-              : type == T_TF32 ? TC_TF32
-              : type == T_E4M3 ? TC_E4M3
-              : type == T_E5M2 ? TC_E5M2
-              : type == T_S8   ? TC_S8
-              : type == T_U8   ? TC_U8
-                               : TC_FORMATS;
-    return *format != TC_FORMATS;
-}
-
-void decode_mma(struct decoder *d) {
-    static const char *const shapes[] = {"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", NULL};
-    static const int depth[] = {4, 8, 16, 32};
-    struct mma_form *form = parse_take(d->parser, sizeof *form);
-    if (mod(d, "sp") || mod(d, "sp::ordered_metadata")) {
-        decode_fail(d, "sparse matrices are not supported");
-    }
-    bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
-    int shape = mod_of(d, shapes);
-    bool layout = mod(d, "row") && mod(d, "col");
-    bool saturate = mod(d, "satfinite");
-    (void)mod(d, "kind::f8f6f4");
-    unsigned to = mod_type(d), a_type = mod_type(d), b_type = mod_type(d), c_type = mod_type(d);
-    enum tc_format a, b;
-    if (!sync || !aligned || shape < 0 || !layout || !format_of(a_type, &a) || !format_of(b_type, &b) ||
-        to != c_type || (to != T_F32 && to != T_F16 && to != T_S32)) {
-        decode_fail(d, "only dense .row.col forms m16n8k4 to k32 with matching sums");
-    }
-    int k = depth[shape], bytes = (int)ptx_type_bytes(a_type) * k;
-    enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : TC_S32;
-    form->rule = tc_rule_mma_sync(a, b, result, k);
-    form->rule.saturate = saturate;
-    form->a_regs = bytes / 8;
-    form->b_regs = bytes / 16;
-    form->d_regs = result == TC_F16 ? 2 : 4;
-    need_operands(d, 4, 4);
-    if (bytes > 32 || bytes < 16 || emit_list(d, 0, true) != form->d_regs ||
-        emit_list(d, 1, false) != form->a_regs || emit_list(d, 2, false) != form->b_regs ||
-        emit_list(d, 3, false) != form->d_regs) {
-        decode_fail(d, "fragments of the wrong size for this shape and type");
-    }
-    d->insn->ndst = (uint8_t)form->d_regs;
-    d->insn->matrix.form = form;
-    d->insn->aligned = 1;
-    d->insn->fn = exec_mma;
 }

@@ -149,6 +149,9 @@ void decode_wgmma(struct decoder *d) {
     insn->aligned = 1;
     bool mma = mod(d, "mma_async"), fence = mod(d, "fence"), commit = mod(d, "commit_group");
     bool wait = mod(d, "wait_group");
+    if (d->parser->module->sm >= 120) {
+        decode_fail(d, "sm_120 and later have no wgmma");
+    }
     if (!mod(d, "sync") || !mod(d, "aligned")) {
         decode_fail(d, "without .sync.aligned");
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "async/groups.h"
+#include "clock/timing.h"
 
 struct warpgroup *warpgroups_make(struct worker *worker, uint32_t count) {
     return run_take(worker, count, sizeof(struct warpgroup));
@@ -206,7 +207,14 @@ static void mma_poison(struct async_op *op) {
     }
 }
 
-static const struct async_kind wgmma_kind = {"wgmma", mma_read, mma_write, mma_complete, mma_poison, mma_ready};
+static void mma_timed(struct run *run, struct async_op *op) {
+    const struct wgmma_fields *form = &run->insn->wgmma;
+    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, form->n, form->a_registers != 0),
+                   ASYNC_DONE);
+}
+
+static const struct async_kind wgmma_kind = {"wgmma",    mma_read,  mma_write, mma_complete,
+                                             mma_poison, mma_ready, mma_timed};
 
 /* ---- instructions ---- */
 

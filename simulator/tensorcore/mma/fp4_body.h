@@ -175,7 +175,6 @@ static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a
                          i32v c, uint32_t *out, uint32_t *redo) {
     i32v c_significand, c_exponent;
     i32v special = split_accumulator(rule, c, &c_significand, &c_exponent);
-    special |= LOAD(i32v, b->nan) != 0;
     i32v largest = c_exponent, exponent[GROUPS];
     for (int g = 0; g < GROUPS; g++) {
         exponent[g] = LOAD(i32v, b->exponent[g]) + a->exponent[g];
@@ -202,7 +201,15 @@ static void fp4_explicit(const struct tc_mma_rule *rule, const struct fp4_row *a
     }
     *redo = 0;
     for (int j = 0; j < LANES; j++) {
-        *redo |= (uint32_t)(a->nan || special[j]) << j;
+        out[j] = b->nan[j] ? tc_mma_nan(rule) : out[j];
+        *redo |= (uint32_t)(special[j] && !b->nan[j]) << j;
+    }
+}
+
+/* A scale factor that is NaN decides the sum alone.  Padded rows of scale factors often hold them. */
+static void fp4_nan(const struct tc_mma_rule *rule, uint32_t out[LANES]) {
+    for (int j = 0; j < LANES; j++) {
+        out[j] = tc_mma_nan(rule);
     }
 }
 
@@ -231,8 +238,10 @@ static void fp4_tile(const struct tc_mma_rule *rule, const struct tc_mma_operand
                 }
                 _Alignas(64) uint32_t out[LANES];
                 i32v c = load_accumulator(row + j, columns, accumulate);
-                if (rule->scale == TC_UE4M3 && rule->d_scale_log2 == 0 && !rows[i].nan && !block_nan &&
-                    rows[i].largest + block.largest <= 15 && fp4_exact_in_double((f32v)c)) {
+                if (rows[i].nan) {
+                    fp4_nan(rule, out);
+                } else if (rule->scale == TC_UE4M3 && rule->d_scale_log2 == 0 && !block_nan &&
+                           rows[i].largest + block.largest <= 15 && fp4_exact_in_double((f32v)c)) {
                     fp4_fast(rule, &rows[i], &block, (f32v)c, out);
                 } else {
                     fp4_explicit(rule, &rows[i], &block, c, out, &redo);

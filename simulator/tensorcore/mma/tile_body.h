@@ -10,7 +10,7 @@
  * clearing the bits of the double that the result does not keep. */
 static inline void finish(const struct tc_mma_rule *rule, f64h sum, i64h unit, uint32_t *out) {
     f64h value = sum * power_of_two(unit);
-    i64h kept = (i64h)value & ~((1ll << (52 - rule->result_fraction)) - 1);
+    i64h kept = (i64h)value & ~(((int64_t)1 << (52 - rule->result_fraction)) - 1);
     f32h result = f32_of_f64((f64h)kept);
     i64h magnitude = (i64h)value & INT64_MAX;
     const int64_t smallest = (int64_t)(1023 - 126) << 52, too_large = (int64_t)(1023 + 128) << 52;

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eval import command
+from eval import command, evaluation
 from eval.cases import parse_case
 from eval.supervisor import Result
 
@@ -37,7 +37,8 @@ def test_each_mode_has_its_runner():
         "benchmark": supervisor.run_benchmark,
         "leaderboard": supervisor.run_benchmark,
         "profile": supervisor.run_profile,
-    } == command.RUNNERS
+    } == evaluation.RUNNERS
+    assert tuple(evaluation.RUNNERS) == command.MODES
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def runs(monkeypatch):
         failed = case.m % 2 == 0
         return Result(case, error="wrong" if failed else "", rounds_us=[] if failed else ROUNDS, report="R", inputs=2)
 
-    monkeypatch.setattr(command, "RUNNERS", dict.fromkeys(command.RUNNERS, runner))
+    monkeypatch.setattr(evaluation, "RUNNERS", dict.fromkeys(evaluation.RUNNERS, runner))
     return asked
 
 
@@ -65,7 +66,7 @@ def cases(*extents):
 @pytest.mark.parametrize(("extents", "verdict"), [((1, 3), "pass"), ((1, 2), "fail"), ((2, 1), "fail")])
 def test_an_evaluation_logs_every_case_as_it_comes(runs, mode, kind, lines_of_passed, extents, verdict):
     out = Lines()
-    results = command.evaluate(mode, Path("s.py"), cases(*extents), CPU, out)
+    results = evaluation.evaluate(mode, Path("s.py"), cases(*extents), CPU, out)
     assert [result.case.m for result in results] == list(extents)
     assert [asked[:3] for asked in runs] == [(Path("s.py"), m, CPU) for m in extents]
     keys = [key for key, _ in out.lines]
@@ -78,10 +79,10 @@ def test_an_evaluation_logs_every_case_as_it_comes(runs, mode, kind, lines_of_pa
         assert own[0].endswith(".spec")
 
 
-@pytest.mark.parametrize("mode", list(command.RUNNERS))
+@pytest.mark.parametrize("mode", list(evaluation.RUNNERS))
 def test_an_evaluation_takes_the_modes_limits(runs, capsys, mode):
-    command.evaluate(mode, Path("s.py"), cases(1, 2), CPU, None)
-    assert {asked[3] for asked in runs} == {command.limits_for(CPU, mode)}
+    evaluation.evaluate(mode, Path("s.py"), cases(1, 2), CPU, None)
+    assert {asked[3] for asked in runs} == {evaluation.limits_for(CPU, mode)}
     shown = capsys.readouterr().err.splitlines()
     assert shown == [f"{mode} {i}/2: m: {i}; n: 1; k: 64; l: 1; seed: {i}" for i in (1, 2)]
 
@@ -89,8 +90,8 @@ def test_an_evaluation_takes_the_modes_limits(runs, capsys, mode):
 @pytest.mark.parametrize(("text", "index"), [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)])
 def test_a_device_is_named_with_its_index(monkeypatch, text, index):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert command.device_option(text) == torch.device("cuda", index)
-    assert command.device_option("cpu:0") == command.device_option("cpu") == CPU
+    assert command.device_option(text) == f"cuda:{index}"
+    assert command.device_option("cpu:0") == command.device_option("cpu") == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,9 @@ def test_a_device_is_named_with_its_index(monkeypatch, text, index):
         ("cuda", 0, "'cuda'; torch sees 0 CUDA devices here"),
         ("cuda:2", 2, "'cuda:2'; torch sees 2 CUDA devices here"),
         ("meta", 2, "'meta'; expected cpu or cuda"),
-        ("abacus", 2, "'abacus' is no device torch knows; expected cpu or cuda"),
+        ("abacus", 2, "'abacus'; expected cpu or cuda"),
+        ("cuda:", 2, "'cuda:'; expected cpu or cuda"),
+        ("cpu:1", 2, "'cpu:1'; expected cpu or cuda"),
     ],
 )
 def test_a_device_that_is_not_there_is_told(monkeypatch, text, count, message):
@@ -118,11 +121,23 @@ def one_case(tmp_path):
 
 def test_the_command_lines_defaults(root, monkeypatch, one_case):
     monkeypatch.delenv("POPCORN_SEED", raising=False)
-    monkeypatch.setattr(command, "device_for", lambda submission: CPU)
     options = command.parse_arguments(["test", str(one_case)])
     assert (options.mode, options.cases, options.json, options.secret) == ("test", one_case, None, None)
     assert options.submission == root / "submission" / "submission.py"
-    assert options.device == CPU
+    assert options.device is None
+
+
+@pytest.mark.parametrize(("found", "judged"), [("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:1", "cuda:1")])
+def test_without_an_option_the_device_that_is_there_is_judged(runs, monkeypatch, one_case, found, judged):
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    monkeypatch.delenv("POPCORN_SEED", raising=False)
+    monkeypatch.setattr(evaluation, "device_for", lambda submission: torch.device(found))
+    monkeypatch.setattr(evaluation.chip, "name", lambda device: "some chip")
+    monkeypatch.setattr(evaluation.capacity, "does_not_fit", lambda case, device: "")
+    monkeypatch.setattr(evaluation.report, "header", lambda *given: "header")
+    monkeypatch.setattr(evaluation.report, "footer", lambda results: "footer")
+    assert command.main(["test", str(one_case)]) == 0
+    assert [str(asked[2]) for asked in runs] == [judged]
 
 
 @pytest.mark.parametrize(("extent", "code"), [(1, 0), (2, 112)])

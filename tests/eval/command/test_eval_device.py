@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from eval import command
 from eval.hardware import device
 from eval.hardware.device import OWN_SUBMISSION, device_for
+from eval.workers import worker
 
 
 @pytest.fixture
@@ -50,10 +53,68 @@ def test_a_backend_that_was_asked_for_decides(with_a_gpu, monkeypatch, variable,
     assert device_for(OWN_SUBMISSION).type == kind
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_the_library_is_asked_in_a_process_of_its_own():
-    lines = device.why_no_gpu().splitlines()
-    assert [line.split(":")[0].strip() for line in lines] == ["blackwell", "hopper"]
+@pytest.fixture(scope="module")
+def found():
+    """What the library says of its backends, asked in a process of its own."""
+    return device.backends()
+
+
+def test_the_library_is_asked_in_a_process_of_its_own(found, monkeypatch):
+    assert [name for name, _, _ in found] == ["blackwell", "hopper", "cpu"]
+    assert found[-1][1] and "threads" in found[-1][2]
+    monkeypatch.setattr(
+        device, "backends", lambda: [("blackwell", False, "old"), ("hopper", False, "none"), *found[2:]]
+    )
+    assert device.why_no_gpu() == "  blackwell: old\n  hopper: none"
+    monkeypatch.setattr(device, "backends", lambda: [("blackwell", False, "old"), ("hopper", True, "fits"), *found[2:]])
+    assert device.why_no_gpu() == ""
+    monkeypatch.setattr(device, "backends", list)
+    assert device.why_no_gpu() == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "reason"),
+    [
+        ("foo", True, "NVFP4_BACKEND is 'foo'; expected auto or one of hopper, cpu"),
+        ("hopper", True, "NVFP4_BACKEND is 'hopper', which cannot run here: no CUDA device"),
+        ("cpu", True, ""),
+        ("auto", True, ""),
+        ("", True, ""),
+        ("foo", False, ""),
+    ],
+)
+def test_a_backend_that_cannot_run_is_told_before_any_case(monkeypatch, tmp_path, capsys, asked, own, reason):
+    monkeypatch.setattr(device, "backends", lambda: [("hopper", False, "no CUDA device"), ("cpu", True, "AVX2")])
+    monkeypatch.setenv("NVFP4_BACKEND", asked)
+    monkeypatch.delenv("NVFP4_SIMULATE", raising=False)
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    anothers = tmp_path / "submission.py"
+    anothers.write_text("")
+    assert device.why_not_the_backend(OWN_SUBMISSION if own else anothers) == reason
+    if reason:
+        assert command.main(["test"]) == 2
+        said = capsys.readouterr()
+        assert said.err == f"eval.py: {reason}\n" and said.out == ""
+        monkeypatch.setenv("NVFP4_SIMULATE", "1")
+        assert device.why_not_the_backend(OWN_SUBMISSION) == "", "the simulator's library has others"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "named"),
+    [
+        ("auto", "cpu", "cpu (AVX2)"),
+        ("auto", "cuda", "hopper"),
+        ("cpu", "cuda", "cpu (AVX2)"),
+        ("blackwell", "cuda", ""),
+        ("foo", "cpu", ""),
+    ],
+)
+def test_a_backend_is_named_if_it_can_run(monkeypatch, asked, kind, named):
+    monkeypatch.setenv("NVFP4_BACKEND", asked)
+    found = (("blackwell", False, "needs 10.0"), ("hopper", True, ""), ("cpu", True, "AVX2"))
+    words = ("name", "available", "detail")
+    module = SimpleNamespace(backends=lambda: [SimpleNamespace(**dict(zip(words, one, strict=True))) for one in found])
+    assert worker._backend(module, torch.device(kind)) == named
 
 
 def test_a_python_without_torch_is_told_of_one_that_has_it(root, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
-from eval import command
-from eval.cases import parse_case
+from eval import command, evaluation
 from eval.hardware import capacity
 from eval.sandbox import lifetime
 from eval.supervisor import Result
@@ -54,7 +55,7 @@ def judged(arguments, environment=None, prepare=None, runner=None):
             pretend = runner or (
                 lambda submission, case, device, limits, data: Result(case, rounds_us=[1.0], checked=1)
             )
-            command.RUNNERS = dict.fromkeys(command.RUNNERS, pretend)
+            evaluation.RUNNERS = dict.fromkeys(evaluation.RUNNERS, pretend)
             # A path of this machine that is not the harness's own.
             code = lifetime.run_to_the_end(lambda: command.main([str(x) for x in arguments]))
         except SystemExit as exit:
@@ -141,7 +142,7 @@ def test_a_byte_order_mark_is_no_harm(cases):
         (("--submission", "{tmp}"), "does not exist or cannot be read"),
         (("--submission", "{tmp}/\x1b[31m"), r"\x1b[31m does not exist"),
         (("--submission", "x" * 5000), "does not exist"),
-        (("--device", "\x1b[2J"), "is no device torch knows"),
+        (("--device", "\x1b[2J"), "'; expected cpu or cuda"),
         (("--device", "cuda:99999999999999999999"), "'cuda:99999999999999999999'"),
         (("--timeout", "nan"), "'nan'; expected seconds"),
         (("--timeout", "inf"), "'inf'; expected seconds"),
@@ -323,9 +324,27 @@ def test_a_timeout_is_the_deadline_of_each_answer(cases):
     told(outcome, 112, "FAIL 2 cases (8 16 64): 2.5")
 
 
-def test_capacity_is_asked_for_the_device_that_is_judged(monkeypatch, cases):
+def test_capacity_is_asked_for_the_device_that_is_judged(monkeypatch, cases, capsys):
     asked = []
+    monkeypatch.delenv("POPCORN_FD", raising=False)
     monkeypatch.setattr(capacity, "available_bytes", lambda device: asked.append(device) or 1)
-    with pytest.raises(command.CasesError, match="too large"):
-        command._cases_that_fit(cases, None, "the device")
-    assert asked == ["the device"] and parse_case(SPEC).m == 8
+    assert command.main([str(argument) for argument in common(cases)]) == 113
+    assert f"{cases}: {SPEC}: the case is too large for this machine" in capsys.readouterr().err
+    assert asked == [torch.device("cpu")]
+
+
+def test_what_needs_no_torch_is_told_without_loading_it(cases, tmp_path):
+    """A process that has to import torch takes seconds."""
+    program = (
+        "import sys; from eval.command import main\n"
+        "try: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(code, 'torch' in sys.modules)"
+    )
+    for arguments in (
+        ("dance", cases),
+        ("test", tmp_path / "none.txt"),
+        common(cases, "--json", tmp_path / "no" / "x"),
+    ):
+        done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+        assert done.stdout.split() in (["2", "False"], ["113", "False"]), done

@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from eval import command
+from eval import evaluation
 from eval.cases import parse_case
 from eval.output import protocol
 from eval.output.protocol import DescriptorError, Protocol, hidden_from_children, secret_seed
@@ -142,7 +142,7 @@ ROUNDS = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 5.0]
 
 def test_the_lines_of_a_benchmark_are_in_nanoseconds():
     out = Lines()
-    command.log_benchmark(out, 3, Result(CASE, rounds_us=ROUNDS))
+    evaluation.log_benchmark(out, 3, Result(CASE, rounds_us=ROUNDS))
     assert [key for key, _ in out.lines] == [
         f"benchmark.3.{name}" for name in ("runs", "mean", "std", "err", "best", "worst")
     ]
@@ -151,7 +151,7 @@ def test_the_lines_of_a_benchmark_are_in_nanoseconds():
 
 @pytest.mark.parametrize(
     ("log", "kind"),
-    [(command.log_test, "test"), (command.log_benchmark, "benchmark"), (command.log_profile, "benchmark")],
+    [(evaluation.log_test, "test"), (evaluation.log_benchmark, "benchmark"), (evaluation.log_profile, "benchmark")],
 )
 def test_the_lines_of_a_failure(log, kind):
     out = Lines()
@@ -161,8 +161,8 @@ def test_the_lines_of_a_failure(log, kind):
 
 def test_the_lines_of_a_test_and_a_profile():
     out = Lines()
-    command.log_test(out, 0, Result(CASE))
-    command.log_profile(out, 2, Result(CASE, report="t\u00e4ble\nof times"))
+    evaluation.log_test(out, 0, Result(CASE))
+    evaluation.log_profile(out, 2, Result(CASE, report="t\u00e4ble\nof times"))
     assert out.lines[0] == ("test.0.status", "pass")
     assert out.lines[1][0] == "benchmark.2.report"
     assert base64.b64decode(out.lines[1][1]).decode() == "t\u00e4ble\nof times"

@@ -151,16 +151,16 @@ def test_element_strides_take_every_so_manyth_row(steps):
     assert out.tobytes()[: want.nbytes] == want.tobytes()
 
 
-@pytest.mark.parametrize("swizzle", [4])
-def test_a_swizzle_of_atoms_of_32_bytes(swizzle):
+@pytest.mark.parametrize(("swizzle", "lines", "shift"), [(4, 3, 5), (6, 1, 6)])
+def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
     array = tensor((16, 64), np.uint16)
     sim = Sim(load_text(2))
     sim.register(array)
     out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
     assert sim.launch("k", out, sim.tensor_map(array, 6, [64, 16], swizzle), 2048, 0, 0) == 0, sim.findings
     got, source = out.tobytes(), array.tobytes()
-    for at in range(0, 2048, 16):  # the 32-byte atom's number is exclusive-ored with the row's lower two bits
-        place = at ^ ((at >> 7 & 3) << 5)
+    for at in range(0, 2048, 16):  # the atom's number is exclusive-ored with the row's lowest bits
+        place = at ^ ((at >> 7 & lines) << shift)
         assert got[place : place + 16] == source[at : at + 16], at
 
 

@@ -35,6 +35,45 @@ def test_replaced_sizes_and_boxes_count():
     assert (out[:, 5:] == 0).all()
 
 
+ALL_FIELDS = "".join(
+    REPLACE.format(field, kind, value)
+    for field, kind, value in [
+        ("rank", "b32", "1"),
+        ("box_dim", "b32", f"0, {COLUMNS}"),
+        ("box_dim", "b32", f"1, {ROWS}"),
+        ("global_dim", "b32", f"0, {COLUMNS}"),
+        ("global_dim", "b32", f"1, {ROWS}"),
+        ("global_stride", "b64", "0, %rd9"),
+        ("element_stride", "b32", "0, 1"),
+        ("element_stride", "b32", "1, 1"),
+        ("elemtype", "b32", "2"),
+        ("interleave_layout", "b32", "0"),
+        ("swizzle_mode", "b32", "0"),
+        ("swizzle_atomicity", "b32", "0"),
+        ("fill_mode", "b32", "0"),
+    ]
+)
+FROM_NOTHING = ("st.shared.u32 [%r7], %r6;", "mov.u64 %rd9, 64; st.shared.u32 [%r7], 0;")
+
+
+def test_a_map_made_from_zeros_by_the_kernel():
+    """As Triton makes all of its device's own: 128 zeros, then every field."""
+    text = kernel(ALL_FIELDS).replace(*FROM_NOTHING)
+    for mode in MODES:
+        sim, source, out = run(text, mode)
+        assert sim.verdict == "clean", sim.findings
+        assert (out == source).all()
+    for field in ("rank", "box_dim", "global_dim", "element_stride"):  # one of them forgotten
+        some = [line for line in ALL_FIELDS.split(";") if f".{field}." not in line]
+        sim, _, _ = run(kernel(";".join(some)).replace(*FROM_NOTHING))
+        assert sim.kinds == {"tensor-map"}, (field, sim.findings)
+
+
+def test_a_word_that_is_not_zero_is_no_blank_map():
+    sim, _, _ = run(kernel(ALL_FIELDS).replace(*FROM_NOTHING).replace("[%r7], 0;", "[%r7], %r1;"))
+    assert "there is no tensor map" in sim.findings[0]["message"]
+
+
 @pytest.mark.parametrize("copy", [COPY, STORES], ids=["cp_fenceproxy", "stores"])
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_change_out_of_order_is_found_in_every_mode(name, copy):
@@ -53,10 +92,32 @@ def test_an_illegal_map_is_refused_when_it_is_used():
     assert "the tensor map that the kernel made: the box's rows have 12 bytes" in finding["message"]
 
 
-def test_a_field_that_is_not_modelled_is_incomplete():
-    sim, _, _ = run(kernel(REPLACE.format("interleave_layout", "b32", "1")))
+@pytest.mark.parametrize(
+    ("field", "value", "also"),
+    [
+        ("interleave_layout", 1, ""),
+        ("swizzle_mode", 4, ""),  # 96 bytes, not the driver's fourth mode
+        ("swizzle_atomicity", 1, ""),  # without the swizzle of 128 bytes
+        ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 1)),
+    ],
+)
+def test_a_field_that_is_not_modelled_is_incomplete(field, value, also):
+    sim, _, _ = run(kernel(also + REPLACE.format(field, "b32", value)))
     assert sim.verdict == "incomplete"
-    assert "interleave_layout" in sim.findings[0]["message"]
+    assert field in sim.findings[0]["message"]
+
+
+@pytest.mark.parametrize("order", [("swizzle_mode", "swizzle_atomicity"), ("swizzle_atomicity", "swizzle_mode")])
+def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
+    """Rows of 64 bytes, 128 apart: of each two rows the second has its atoms of 64 bytes exchanged."""
+    values = {"swizzle_mode": 3, "swizzle_atomicity": 3}
+    fields = "".join(REPLACE.format(field, "b32", values[field]) for field in order)
+    if order[0] == "swizzle_atomicity":  # a mode of 128 bytes is there already
+        fields = REPLACE.format("swizzle_mode", "b32", 3) + fields
+    sim, source, out = run(kernel(fields).replace(f"tile[{4 * ROWS * COLUMNS}]", "tile[1024]"))
+    assert sim.verdict == "clean", sim.findings
+    for row, line in enumerate(out[0].reshape(4, 32)):  # of shared memory, from its start
+        assert (line[16 * (row % 2) :][:COLUMNS] == source[0, row]).all()
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
-"""The worked example of simulator/README.md prints what the page says."""
+"""The worked examples of simulator/README.md print what the page says."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from scripts.evidence.simulator_example import PAGE, render
+from scripts.evidence.simulator_example import PAGE, WALK, render
+from tests.simulator.sim_kit import nvcc
 
 
 def test_the_example_is_what_its_commands_print():
@@ -12,6 +15,17 @@ def test_the_example_is_what_its_commands_print():
     assert render(page) == page, "`./nvfp4 evidence simulator_example` writes it again"
     block = page.split("<!-- generated:example -->")[1].split("<!-- /generated:example -->")[0]
     assert block.count("$ ") == 3 and "verdict: clean" in block and "error: read-before-completion" in block
+
+
+def test_four_commands_lead_from_a_source_file_to_a_report():
+    nvcc()
+    page = PAGE.read_text()
+    compiled = re.compile(r"PTX line \d+|%\w+")  # nvcc's choice, another one in another version
+    assert compiled.sub("", render(page, WALK)) == compiled.sub("", page), (
+        "`./nvfp4 evidence simulator_example` writes it again"
+    )
+    block = page.split("<!-- generated:walk -->")[1].split("<!-- /generated:walk -->")[0]
+    assert block.count("$ ") == 4 and "verdict: error, 1 launch" in block and "read-after-write-race" in block
 
 
 def test_an_altered_line_is_noticed():

@@ -124,6 +124,21 @@ int main(int count, char **words) {
     SAY("set later", cudaMemsetAsync(device, 0, 4, queue));
     SAY("allocate", cudaMalloc((void **)&device, 4096));
     SAY("free", cudaFree(device));
+    cudaDeviceProp properties;
+    cudaFuncAttributes attributes;
+    int number;
+    size_t bytes;
+    void *entry;
+    SAY("count", cudaGetDeviceCount(&number));
+    SAY("device", cudaGetDevice(&number));
+    SAY("set device", cudaSetDevice(0));
+    SAY("attribute", cudaDeviceGetAttribute(&number, cudaDevAttrWarpSize, 0));
+    SAY("properties", cudaGetDeviceProperties(&properties, 0));
+    SAY("version", cudaRuntimeGetVersion(&number));
+    SAY("of a kernel", cudaFuncGetAttributes(&attributes, (const void *)fine));
+    SAY("occupancy", cudaOccupancyMaxActiveBlocksPerMultiprocessor(&number, (const void *)fine, 32, 0));
+    SAY("memory left", cudaMemGetInfo(&bytes, &bytes));
+    SAY("entry", cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, 0, nullptr));
     SAY("reset", cudaDeviceReset());
     return 0;
 }
@@ -152,7 +167,7 @@ def said(program, *words: str, **environment: str) -> dict[str, str]:
 def test_every_call_after_an_error_gives_it(program, what):
     """An access out of bounds; a race that a thousand reviews came before."""
     answers = said(program, what)
-    assert len(answers) == 20
+    assert len(answers) == 30
     assert set(answers.values()) == {"cudaErrorLaunchFailure"}, answers
 
 

@@ -106,6 +106,50 @@ RACES = {
         ),
         mended=("relaxed", "ORDERED"),
     ),
+    "an atomic without an order": Case(  # .relaxed, says PTX, unless a fence stands on either side
+        "read-after-write-race",
+        (
+            "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
+            "MEND @%p2 red.shared.add.u32 [%r2+64], 1; @!%p3 bra END;",
+            "SPIN: atom.shared.or.b32 %r3, [%r2+64], 0; setp.eq.u32 %p4, %r3, 0; @%p4 bra SPIN;",
+            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "END:",
+        ),
+        "membar.cta;",
+    ),
+    "a fence on one side of a relaxed flag": Case(
+        "read-after-write-race",
+        (
+            "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
+            "fence.acq_rel.cta; @%p2 st.relaxed.cta.shared.u32 [%r2+64], 1; @!%p3 bra END;",
+            "SPIN: ld.relaxed.cta.shared.u32 %r3, [%r2+64]; setp.eq.u32 %p4, %r3, 0; @%p4 bra SPIN;",
+            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "END:",
+        ),
+        "fence.acq_rel.cta;",
+    ),
+    "a fence of the wrong sort before a relaxed flag": Case(
+        "read-after-write-race",
+        (
+            "@%p2 st.shared.u32 [%r2+64], 0; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
+            "fence.acquire.cta; @%p2 st.volatile.shared.u32 [%r2+64], 1; @!%p3 bra END;",
+            "SPIN: ld.volatile.shared.u32 %r3, [%r2+64]; setp.eq.u32 %p4, %r3, 0; @%p4 bra SPIN;",
+            "fence.sc.cta; ld.shared.u32 %r3, [%r2]; //HERE",
+            "END:",
+        ),
+        mended=("fence.acquire", "fence.release"),
+    ),
+    "a relaxed arrival without a fence": Case(
+        "read-after-write-race",
+        (
+            "@%p2 mbarrier.init.shared.b64 [%r4], 1; bar.sync 0; @%p2 st.shared.u32 [%r2], %r1; //OTHER",
+            "MEND @%p2 mbarrier.arrive.relaxed.cta.shared.b64 _, [%r4]; @!%p3 bra END;",
+            "SPIN: mbarrier.try_wait.parity.relaxed.cta.shared.b64 %p4, [%r4], 0; @!%p4 bra SPIN;",
+            "MEND ld.shared.u32 %r3, [%r2]; //HERE",
+            "END:",
+        ),
+        "fence.acq_rel.cta;",
+    ),
     "two lanes write": Case(
         "lane-race",
         (

@@ -99,6 +99,42 @@ def test_a_commit_to_a_cta_that_has_not_waited_for_it(mode):
         assert sim.kinds == kinds, sim.findings
 
 
+PAIR = (
+    ".reg .b64 %d<4>; setp.ge.u32 %p7, %r1, 32; @%p7 bra A;"
+    " tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; A:\n" + SYNC + "ld.shared.u32 %r9, [slot];"
+    " @!%p3 bra B; mov.b64 %d1, 0x0000400400010000; cvt.u64.u32 %d2, %r2; shr.u64 %d2, %d2, 4; or.b64 %d1, %d1, %d2;\n"
+    "mov.b16 %rs1, TOLD; setp.ne.u32 %p6, 0, 0; OPERATION //HERE\n"
+    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r3], %rs1; B:\n"
+)
+OPERATIONS = {
+    "mma": "tcgen05.mma.cta_group::2.kind::f16 [%r9], %d1, %d1, 0x08100010, %p6;",
+    "cp": "tcgen05.cp.cta_group::2.32x128b.warpx4 [%r9], %d1;",
+    "shift": "tcgen05.shift.cta_group::2.down [%r9];",
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_of_a_pair_whose_peer_ends(operation):
+    """The peer is told of the commit and waits for it, or leaves the pair's operation alone with its memory."""
+    late = "@%p2 bra GO; mov.u32 %r10, 0; L: add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 3000; @%p5 bra L;"
+    freed = "@%p7 exit; bar.warp.sync -1; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r9, 32; ret;"
+    for mode in MODES:
+        for waits in (True, False):
+            text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n"
+            body = PAIR.replace("OPERATION", OPERATIONS[operation]).replace("TOLD", "3" if waits else "1")
+            text += BEGIN.replace("cell[1024]", "cell[16384]") + body + ("" if waits else late + "bra FREE; GO:") + TRY
+            sim = Sim(text + "tcgen05.fence::after_thread_sync; FREE: " + freed + "\n}\n", mode)
+            sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
+            assert ("cta-exited" in sim.kinds) == (not waits), (mode, sim.findings)
+            errors = {finding["kind"] for finding in sim.findings if finding["verdict"] == 2}
+            also = {"tensor-memory-uninitialised"}  # what shift moves
+            also |= set() if waits else {"cta-exited", "tensor-memory-freed", "tensor-memory-leak"}
+            assert errors <= also, sim.findings
+            for finding in sim.findings:
+                named = text.splitlines()[finding["ptx_line"] - 1]
+                assert finding["kind"] != "cta-exited" or named.endswith("//HERE"), finding
+
+
 def test_the_end_of_some_threads_is_not_that_of_their_cta():
     """CTA 1's second warp ends at once; its first one waits."""
     text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN.replace(SYNC, "")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
-from scripts.common import tile_table
+from scripts.common import forked, tile_table
 from scripts.evidence.mutants.hopper import FEW_ROWS, MUTANTS, NARROW_MUTANTS, kernel_text, run
-from tests.simulator.sim_kit import ROOT, built, nvcc
+from tests.simulator.sim_kit import built, nvcc
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,10 +58,8 @@ def test_every_configuration_is_right_at_its_tails(tmp_path):
         NVFP4_BACKEND="hopper",
         NVFP4_SIMULATE="1",
         NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
-        PYTHONPATH=str(ROOT),
     )
-    command = [sys.executable, "-c", TAILS, json.dumps(runs)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 
 import pytest
 
 from tests.simulator.sim_kit import HEADER, PTX, PtxError, Sim, aligned, body, built
-
-FIXTURES = sorted(PTX.glob("*.ptx"))
 
 BROKEN = {
     "frobnicate.u32 %r1, %r2;": r"line 9: instruction 'frobnicate.u32': unknown instruction",
@@ -114,25 +111,3 @@ def test_command_line(tmp_path):
     done = subprocess.run([*command, "buf:256", "buf:256", "buf:256", "u32:64"], check=False)
     assert done.returncode == 0
     assert dump.read_bytes() == bytes(256)
-
-
-def test_fuzzed_under_sanitizers():
-    """Mutations of the fixtures, parsed and run with ASan and UBSan for a bounded time."""
-    command = [
-        "make",
-        "-s",
-        "-j2",
-        "SANITIZE=address,undefined",
-        "BUILD=build/sanitize_sim",
-        "GPU=0",
-        "CFLAGS=-O1",
-        "build/sanitize_sim/ptx_fuzz",
-    ]
-    root = PTX.parents[2]
-    made = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    seed = os.environ.get("PTX_FUZZ_SEED", "1")
-    seconds = os.environ.get("PTX_FUZZ_SECONDS", "8")
-    run = [root / "build/sanitize_sim/ptx_fuzz", seconds, seed, *FIXTURES]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"PTX_FUZZ_SEED={seed} PTX_FUZZ_KEEP=FILE shows the text: {done.stderr[-3000:]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 
 import numpy as np
@@ -27,10 +28,30 @@ NUMBERS = {
     "-1": 2**64 - 1,
     "-0x10": 2**64 - 16,
     "0xFFFFFFFFFFFFFFFF": 2**64 - 1,
+    # Expressions: C's operators, in C's order; ptxas gives the same.
+    "((128 >> 4) << 16)": 8 << 16,
+    "1+2*3": 7,
+    "(1+2)*3": 9,
+    "10-4-3": 3,
+    "7*-3": 2**64 - 21,
+    "-7/2": 2**64 - 3,
+    "-16>>2": 2**64 - 4,
+    "1|6&~2^8": 1 | ((6 & ~2) ^ 8),
+    "1<<2+1": 8,
+    "-(2+3)": 2**64 - 5,
+    "~0": 2**64 - 1,
+    "0x8000000000000000/-1": 0,
+    "(-9223372036854775807-1)/-1": 2**63,
+    "-16U>>2": 2**62 - 4,
+    "-7/2U": 2**63 - 4,
+    "-7>>1U": 2**64 - 4,
+    "~0>>1": 2**63 - 1,
+    "(-16|0)>>2": 2**64 - 4,
+    "100/10/5": 2,
 }
 
 
-def test_integers_as_they_may_be_written():
+def test_integers_as_they_may_be_written_and_reckoned():
     lines = [f"mov.u64 %rd2, {text}; st.global.u64 [%rd1+{8 * i}], %rd2;" for i, text in enumerate(NUMBERS)]
     sim = Sim(body("ld.param.u64 %rd1, [p];", *lines))
     out = sim.buffer(np.zeros(len(NUMBERS), np.uint64))
@@ -192,6 +213,56 @@ SHAPES = {
 }
 
 
+def test_an_address_takes_an_expression_and_a_list_in_brackets_stays_a_list():
+    lines = (
+        "ld.param.u64 %rd1, [p];",
+        "mov.u32 %r1, 5; st.global.u32 [%rd1+2*4+4], %r1; mov.u64 %rd3, small+(2-1)*4; ld.global.u32 %r2, [%rd3];",
+        "st.global.u32 [%rd1+ -4+4], %r2;",
+        "{ .param .b32 given; .param .b32 back; st.param.b32 [given], 9; call.uni (back), twice, (given);",
+        "ld.param.b32 %r3, [back]; } st.global.u32 [%rd1+(1<<2)], %r3;",
+    )
+    before = """.global .align 4 .u32 small[2] = {3, 4};
+.func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %a; ld.param.b32 %a, [x]; add.s32 %a, %a, %a;
+st.param.b32 [r], %a; ret; }"""
+    sim = Sim(body(*lines, before=before))
+    out = sim.buffer(np.zeros(4, np.uint32))
+    assert sim.launch("k", out, block=1) == 0, sim.findings
+    assert out.tolist() == [4, 18, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1/0", "a number divided by zero"),
+        ("1<<64", "a number shifted by more than 63 bits"),
+        ("(1+2", "';' where ')' was expected"),
+        ("1<2", "'2' where '<' was expected"),
+        ("4*", "';' where a number was expected"),
+        ("1; call.uni f, (9)", "a parameter that is no .param variable"),  # a list of one number is none
+        ("0+" + "(" * 99 + "1" + ")" * 99, "an expression nested too deep"),
+    ],
+)
+def test_an_expression_that_cannot_be_reckoned(text, message):
+    with pytest.raises(PtxError, match=re.escape(message)):
+        Sim(body(f"mov.u64 %rd1, {text};", before=".func f(.param .b32 x) { ret; }"))
+
+
+VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+def test_the_fourth_of_a_special_vector_is_zero_and_a_cluster_is_a_predicate(ctas):
+    lines = ["ld.param.u64 %rd1, [p];"]
+    for i, name in enumerate(VECTORS):
+        lines.append(f"mov.u32 %r2, %{name}.w; st.global.u32 [%rd1+{4 * i}], %r2;")
+    lines += ["mov.pred %p1, %is_explicit_cluster; selp.u32 %r2, 7, 8, %p1; st.global.u32 [%rd1+32], %r2;"]
+    lines += ["@%p1 st.global.u32 [%rd1+36], 1;"]
+    sim = Sim(body(*lines))
+    out = sim.buffer(np.full(10, 99, np.uint32))
+    assert sim.launch("k", out, grid=ctas, block=1, cluster=ctas if ctas > 1 else 0) == 0, sim.findings
+    assert out.tolist() == [0] * 8 + ([7, 1] if ctas > 1 else [8, 99])
+
+
 @pytest.mark.parametrize("directive", SHAPES)
 def test_directives_that_limit_a_launch(directive):
     for launch, taken in SHAPES[directive]:
@@ -282,6 +353,7 @@ STATEMENTS = {  # of a kernel: the instruction and what is said
     "testp.odd.f32 %p1, %f1;": "not with this test or type",
     "fma.rn.u32 %r1, %r2, %r3, %r4;": "not with type .u32",
     "ex2.rn.f32 %f1, %f2;": "not with this rounding",
+    "add.f32.f16 %f1, %rs2, %f3;": "on sm_100 or later",
     "add.rna.f32 %f1, %f2, %f3;": "not with this rounding",
     "fma.rzi.f32 %f1, %f2, %f3, %f4;": "not with this rounding",
 }
@@ -295,3 +367,53 @@ def test_statements_that_cannot_be_read(statement):
     assert said.startswith("line 10: "), said
     assert f"instruction '{statement.split(' ')[0].rstrip(';')}'" in said
     assert STATEMENTS[statement] in said
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "mul.f32.f16 %f1, %rs2, %f3;",
+        "add.ftz.f32.bf16 %f1, %rs2, %f3;",
+        "fma.f32.f16 %f1, %rs2, %rs3, %f3;",
+        "fma.rn.f32.f16 %f1, %f2, %rs3, %f3;",
+        "sub.f32.bf16 %f1, %rs2, %rs3;",
+    ],
+)
+def test_mixed_precision_that_there_is_not(statement):
+    with pytest.raises(PtxError):
+        Sim(body(statement).replace("sm_90a", "sm_100a"))
+
+
+KERNEL = ".visible .entry {name}(.param .u64 p) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; {body} }}\n"
+UNREADABLE = {
+    "frobnicate.u32 %r1;": "frobnicate.u32': unknown instruction",
+    "mov.u32 %r1, 0x; {": "a malformed number",  # and a brace without an end
+    "@%p1 bra NOWHERE; { bra INSIDE; }": "no label",
+    "{ { mov.u32 %r1, %zz; } }": "'%zz' is not declared",
+    "/* } */ mov.u32 %r1, \x01; // }\n": "a character that PTX does not have",
+    ".shared .b8 x[4]; .reg .b33 %x;": "is not supported",
+    "call.uni broken, ();": "absent.u32': unknown instruction",
+}
+STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %r2; add.u32 %r1, %r1, {value}; st.global.u32 [%rd1], %r1; ret;"
+
+
+@pytest.mark.parametrize("statement", UNREADABLE)
+def test_a_kernel_that_cannot_be_read_leaves_the_others(statement):
+    """Before and after it; its own launches say why, and a call of what cannot be read counts."""
+    text = HEADER + ".global .u32 seven = 7;\n" + KERNEL.format(name="first", body=STORE.format(value=5))
+    text += ".func broken() { .reg .b32 %r<2>; absent.u32 %r1; }\n" + KERNEL.format(
+        name="bad", body=statement + (" ret; }" if statement.endswith("{") else " ret;")
+    )
+    text += KERNEL.format(name="last", body="L: bra M; M: " + STORE.format(value=6))
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(4, np.uint32))
+    assert [sim.launch("first", out, block=1), int(out[0])] == [0, 5]
+    assert [sim.launch("last", out, block=1), int(out[0])] == [0, 6]
+    assert sim.verdict == "clean", sim.findings
+    assert sim.launch("bad", out, block=1) != 0
+    assert sim.kinds == {"launch-refused"}
+    finding = sim.findings[0]
+    line = 6 if "call" in statement else 7
+    assert (finding["kernel"], sim.verdict) == ("bad", "error")
+    assert f"line {line}: " in finding["message"], finding
+    assert UNREADABLE[statement] in finding["message"]

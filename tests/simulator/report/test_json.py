@@ -53,7 +53,8 @@ def everything_counted(tmp_path) -> Sim:
 def test_every_counter_is_in_the_report_by_its_name(tmp_path):
     sim = everything_counted(tmp_path)
     report = json.loads(sim.report(tmp_path / "report.json"))
-    assert list(report) == ["verdict", "counters", "findings", "found"]
+    assert list(report) == ["verdict", "counters", "findings", "found", "suppressions", "not_checked"]
+    assert report["not_checked"] == ["races on global memory between threads of one launch"]
     renamed = {"by_class": "instructions_by_class", "by_warp": "instructions_by_warp"}
     names = members("sim_counters")
     assert [name for name, _ in Counters._fields_] == names
@@ -101,7 +102,9 @@ def test_every_member_of_a_finding_is_in_the_report(tmp_path):
     assert (found["verdict"], found["kind"], found["kernel"]) == ("error", "read-after-write-race", "k")
     assert (found["ptx_line"], found["other_ptx_line"]) == (at, other)
     assert (found["source"], found["other_source"]) == ("second.cuh:22", "first.cu:11")
-    assert (found["warp"], found["lane"], found["times"]) == (1, -1, 7)
+    assert found["ptx"] == "@!%p1 ld.shared.u32 %r3, [%r2];"
+    assert found["other_ptx"] == "@%p1 st.shared.u32 [%r2], %r1;"
+    assert (found["warp"], found["lane"], found["offset"], found["times"]) == (1, -1, 1024, 7)
     assert found["cta"] == [0, 0, 0]
     assert report["verdict"] == "error"
 

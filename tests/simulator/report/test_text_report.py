@@ -44,6 +44,8 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
     names = {
         "_ZN7cutlass13device_kernelINS_4gemm6kernel4FooEEEvNT_6ParamsE": "cutlass::device_kernel<...>",
         "_Z5otherPi": "other",
+        "_Z7reverseILi64ELb1ELin3EEEvPi": "reverse<64, true, -3>",
+        "_Z4tileILj128EN4cute1CILi8EEEEvv": "tile<128, ...>",
         "_ZN12_GLOBAL__N_14makeEv": "(anonymous)::make",
         "_ZL6hiddenv": "hidden",
         "plain": "plain",
@@ -51,7 +53,7 @@ def test_a_kernels_name_is_short_and_readable(tmp_path):
     }
     for mangled, name in names.items():
         text = report(mangled, *READS, tmp_path=tmp_path)
-        assert f"  kernel {name}, CTA 0,0,0, warp 0\n" in text, text
+        assert f"  kernel {name}, CTA 0,0,0, warp 0, byte 0x400 of shared memory\n" in text, text
 
 
 def test_each_kind_of_the_readme_says_rule_chips_and_mend(tmp_path):

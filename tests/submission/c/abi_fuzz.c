@@ -1,6 +1,6 @@
-/* Throws malformed argument structs at custom_kernel() and compares every status with an independent rule.
+/* Fuzz target: malformed argument structs for custom_kernel(), every status compared with an independent rule.
  * Linked with an instrumented library, so a read or write outside the exactly sized buffers ends the program.
- * usage: abi_fuzz SEED CALLS */
+ * Where NVFP4_CPU_ISA is not set, an accepted call runs again in portable C, to the same bits. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,17 +9,17 @@
 #include <string.h>
 
 #include "../../../submission/custom_kernel.h"
+#include "../../simulator/fuzz/fuzz.h"
 
 enum { TENSORS = 7, C = 6, MAX_TAIL = 64 };
 #define POISON 0xA5
 
-static uint64_t state;
-static uint64_t next_random(void) { /* xorshift64* (Vigna 2016) */
-    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
-    return state * 0x2545F4914F6CDD1Du;
-}
+static struct choices choices; /* of the input at hand */
 static uint64_t below(uint64_t bound) {
-    return next_random() % bound;
+    return choose(&choices, bound);
+}
+static uint64_t next_random(void) {
+    return below(UINT64_MAX);
 }
 
 /* A struct with room for fields a newer caller may have. */
@@ -101,67 +101,99 @@ static bool mutate(union call *call, const size_t bytes[TENSORS]) {
         set_tensor(args, which, address + 1 + below(15));
         return false;
     case 11: /* past the end of the address space */
+        if (bytes[which] <= 16) {
+            return true; /* what fits there is not refused, and is no memory */
+        }
         set_tensor(args, which, UINTPTR_MAX - 15);
-        return bytes[which] <= 15;
+        return false;
     default: /* the output's first or last bytes on an input's */
         which = (int)below(C);
         address = (uintptr_t)tensor_of(args, which);
-        args->c = (void *)(below(2) ? address : (address + bytes[which] - 16) / 16 * 16);
+        args->c = (void *)(below(2) ? address : (address + bytes[which] - 1) / 16 * 16);
         return false;
     }
 }
 
-int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: abi_fuzz SEED CALLS\n");
-        return 2;
-    }
-    state = strtoull(argv[1], NULL, 10) * 2 + 1;
-    long calls = strtol(argv[2], NULL, 10), rejected = 0;
-    for (long i = 0; i < calls; i++) {
-        union call call;
-        memset(&call, 0, sizeof call);
-        call.args = (struct custom_kernel_args){
-            .struct_bytes = sizeof call.args,
-            .backend = (int32_t)below(2),
-            .device = CUSTOM_KERNEL_DEVICE_HOST,
-            .scale_layout = (int32_t)below(2),
-            .m = 1 + (int64_t)below(140),
-            .n = 1 + (int64_t)below(140),
-            .k = 64 * (1 + (int64_t)below(4)),
-            .l = 1 + (int64_t)below(2),
-        };
-        size_t bytes[TENSORS];
-        sizes_of(&call.args, bytes);
-        unsigned char *buffers[TENSORS];
-        for (int t = 0; t < TENSORS; t++) {
-            if (posix_memalign((void **)&buffers[t], 16, bytes[t]) != 0) {
-                return 3;
-            }
-            for (size_t b = 0; b < bytes[t]; b++) {
-                buffers[t][b] = t == C ? POISON : (unsigned char)next_random();
-            }
-            set_tensor(&call.args, t, (uintptr_t)buffers[t]);
-        }
-        bool valid = below(8) == 0 || mutate(&call, bytes);
-        int32_t status = custom_kernel(&call.args);
-        const char *message = custom_kernel_message();
-        if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
-            fprintf(stderr, "seed %s call %ld: status %" PRId32 " (%s), expected %s\n", argv[1], i, status,
-                    message, valid ? "success" : "an error");
-            return 1;
-        }
-        for (size_t b = 0; !valid && b < bytes[C]; b++) {
-            if (buffers[C][b] != POISON) {
-                fprintf(stderr, "seed %s call %ld: rejected (%s), yet c was written\n", argv[1], i, message);
-                return 1;
-            }
-        }
-        rejected += !valid;
-        for (int t = 0; t < TENSORS; t++) {
-            free(buffers[t]);
+/* What a call has got wrong ends the process. */
+static void fail(const char *what, int32_t status, const char *message) {
+    fprintf(stderr, "%s: status %" PRId32 " (%s)\n", what, status, message);
+    abort();
+}
+
+/* The same bits but for the payloads of NaN. */
+static bool same_halves(const unsigned char *a, const unsigned char *b, size_t bytes) {
+    for (size_t i = 0; i + 1 < bytes; i += 2) {
+        uint16_t x, y;
+        memcpy(&x, a + i, sizeof x);
+        memcpy(&y, b + i, sizeof y);
+        if (x != y && ((x & 0x7fff) <= 0x7c00 || (y & 0x7fff) <= 0x7c00)) {
+            return false;
         }
     }
-    printf("%ld calls, %ld rejected\n", calls, rejected);
+    return true;
+}
+
+static void compare_isas(const union call *call, const unsigned char *c, size_t bytes) {
+    unsigned char *first = malloc(bytes);
+    if (first == NULL || getenv("NVFP4_CPU_ISA") != NULL) {
+        free(first);
+        return;
+    }
+    memcpy(first, c, bytes);
+    (void)setenv("NVFP4_CPU_ISA", "portable", 1);
+    int32_t status = custom_kernel(&call->args);
+    (void)unsetenv("NVFP4_CPU_ISA");
+    if (status != CUSTOM_KERNEL_OK || !same_halves(first, c, bytes)) {
+        fail("portable C gives something else", status, custom_kernel_message());
+    }
+    free(first);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    choices = choices_of(data, size);
+    union call call;
+    memset(&call, 0, sizeof call);
+    call.args = (struct custom_kernel_args){
+        .struct_bytes = sizeof call.args,
+        .backend = (int32_t)below(2),
+        .device = CUSTOM_KERNEL_DEVICE_HOST,
+        .scale_layout = (int32_t)below(2),
+        .m = 1 + (int64_t)below(140),
+        .n = 1 + (int64_t)below(140),
+        .k = 64 * (1 + (int64_t)below(4)),
+        .l = 1 + (int64_t)below(2),
+    };
+    size_t bytes[TENSORS];
+    sizes_of(&call.args, bytes);
+    bool valid_as_is = below(8) == 0;
+    unsigned char *buffers[TENSORS];
+    for (int t = 0; t < TENSORS; t++) {
+        if (posix_memalign((void **)&buffers[t], 16, bytes[t]) != 0) {
+            return -1;
+        }
+        set_tensor(&call.args, t, (uintptr_t)buffers[t]);
+    }
+    bool valid = valid_as_is || mutate(&call, bytes);
+    for (int t = 0; t < TENSORS; t++) {
+        for (size_t b = 0; b < bytes[t]; b++) {
+            buffers[t][b] = t == C ? POISON : (unsigned char)below(256);
+        }
+    }
+    int32_t status = custom_kernel(&call.args);
+    const char *message = custom_kernel_message();
+    if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
+        fail(valid ? "refused" : "accepted, or refused without a word", status, message);
+    }
+    for (size_t b = 0; !valid && b < bytes[C]; b++) {
+        if (buffers[C][b] != POISON) {
+            fail("refused, yet c was written", status, message);
+        }
+    }
+    if (valid) {
+        compare_isas(&call, buffers[C], bytes[C]);
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        free(buffers[t]);
+    }
     return 0;
 }

@@ -82,6 +82,30 @@ def check_floats(table, inputs, form: Format) -> None:
             assert same, f"{text} of {[hex(v) for v in row]}: {int(result):#x}, expected {want:#x}"
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_sums_in_f32_of_narrower_numbers(name):
+    """PTX ISA 8.6, mixed precision: a (and b of fma) are converted, c is an f32; every rounding, with .sat too."""
+    form, inputs = FORMATS[name], rows(FORMATS[name])
+    wide = rows(F32)["a"]
+    inputs["c"] = np.resize(np.random.default_rng(SEED).permutation(wide), len(inputs["a"]))
+    inputs["c"][::5] = [ieee.negated(F32, ieee.convert(form, F32, int(a))) for a in inputs["a"][::5]]  # cancelled
+    up = lambda a: ieee.convert(form, F32, a)  # noqa: E731
+    table = {}
+    for rounding in ("", ".rn", ".rz", ".rm", ".rp"):
+        r = rounding[1:] or "rn"
+        for sat in ("", ".sat"):
+            end = (lambda x: ieee.saturated(F32, x)) if sat else lambda x: x
+            tail = f"{rounding}{sat}.f32.{name} {{d}}, {{a}}"
+            table[f"add{tail}, {{c}};"] = (32, lambda a, b, c, r=r, e=end: e(ieee.add(F32, up(a), c, r)))
+            table[f"sub{tail}, {{c}};"] = (32, lambda a, b, c, r=r, e=end: e(ieee.sub(F32, up(a), c, r)))
+            if rounding:
+                table[f"fma{tail}, {{b}}, {{c}};"] = (
+                    32,
+                    lambda a, b, c, r=r, e=end: e(ieee.fma(F32, up(a), up(b), c, r)),
+                )
+    check(table, inputs, "sm_100a")
+
+
 @pytest.mark.parametrize("suffix", ["ftz", "sat", "ftz.sat"])
 def test_flushed_and_saturated_arithmetic(suffix):
     """.ftz flushes what goes in and what comes out; .sat comes last."""

@@ -21,7 +21,9 @@ def bits_of(array: np.ndarray) -> int:
     return 8 * array.dtype.itemsize
 
 
-def evaluate(rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+def evaluate(
+    rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray], chip: str = "sm_90a"
+) -> list[np.ndarray]:
     """Each instruction's results; inputs are arrays of one length, {p} and {q} become predicates."""
     count = len(next(iter(inputs.values())))
     lines = [
@@ -49,7 +51,7 @@ def evaluate(rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray
         bits = 32 if width == "p" else width
         lines.append(f"st.global.b{bits} [%rd1+{i * 8 * count}], {REGISTER[bits]}10;")
     params = ".param .u64 out" + "".join(f", .param .u64 in{i}" for i in range(len(inputs)))
-    sim = Sim(body(*lines, params=params))
+    sim = Sim(body(*lines, params=params).replace("sm_90a", chip))
     out = sim.register(aligned((len(rows), count), np.uint64))
     arrays = [sim.buffer(values) for values in inputs.values()]
     assert sim.launch("k", out, *arrays, grid=-(-count // CTA), block=CTA) == 0, sim.findings
@@ -58,9 +60,11 @@ def evaluate(rows: Sequence[tuple[str, int | str]], inputs: dict[str, np.ndarray
             for row, (_, w) in zip(out, rows, strict=True)]  # fmt: skip
 
 
-def check(table: dict[str, tuple[int | str, Callable[..., int]]], inputs: dict[str, np.ndarray]) -> None:
+def check(
+    table: dict[str, tuple[int | str, Callable[..., int]]], inputs: dict[str, np.ndarray], chip: str = "sm_90a"
+) -> None:
     """`table` gives each instruction the width of its result and what it should give for a row's operands."""
-    got = evaluate([(text, width) for text, (width, _) in table.items()], inputs)
+    got = evaluate([(text, width) for text, (width, _) in table.items()], inputs, chip)
     columns = [[int(v) for v in values] for values in inputs.values()]
     for (text, (width, oracle)), results in zip(table.items(), got, strict=True):
         mask = (1 << (1 if width == "p" else width)) - 1

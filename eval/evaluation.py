@@ -1,0 +1,236 @@
+"""A run of the command line: every case judged, its results told as they come and kept."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eval import sandbox
+from eval.cases import Case
+from eval.comparison import Comparison, run_comparison
+from eval.hardware import capacity, chip
+from eval.hardware.device import device_for, why_not_the_backend
+from eval.output import outlets, protocol, record, report
+from eval.output.outlets import tell
+from eval.output.protocol import Protocol
+from eval.output.text import clean
+from eval.stats import summarise
+from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
+
+Runner = Callable[[Path, Case, torch.device, Limits, str], Result]
+RUNNERS: dict[str, Runner] = {
+    "test": run_test,
+    "benchmark": run_benchmark,
+    "leaderboard": run_benchmark,
+    "profile": run_profile,
+}
+NS_PER_US = 1000
+
+
+def log_test(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one finished test."""
+    out.log(f"test.{index}.status", "pass" if result.passed else "fail")
+    if not result.passed:
+        out.log(f"test.{index}.error", result.error)
+
+
+def log_benchmark(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one finished benchmark: its figures in ns, or why it failed."""
+    if not result.passed:
+        out.log(f"benchmark.{index}.status", "fail")
+        out.log(f"benchmark.{index}.error", result.error)
+        return
+    for name, value in summarise(result.rounds_us)._asdict().items():
+        out.log(f"benchmark.{index}.{name}", value if name == "runs" else value * NS_PER_US)
+
+
+def log_profile(out: Protocol, index: int, result: Result) -> None:
+    """The protocol's lines of one profile: the report in base64, or why it failed."""
+    if result.passed:
+        out.log(f"benchmark.{index}.report", base64.b64encode(result.report.encode()).decode())
+    else:
+        out.log(f"benchmark.{index}.status", "fail")
+        out.log(f"benchmark.{index}.error", result.error)
+
+
+def evaluate(
+    mode: str,
+    submission: Path,
+    cases: Sequence[Case],
+    device: torch.device,
+    out: Protocol | None,
+    limits: Limits | None = None,
+    fail_fast: bool = False,
+    data: str = "board",
+    keep: Callable[[list[Result]], None] = lambda results: None,
+) -> list[Result]:
+    """Runs every case, or up to the first that fails, writing protocol lines as they come or showing progress.
+
+    `keep` is handed the results so far after each case.
+    """
+    limits = limits or limits_for(device, mode)
+    kind = "test" if mode == "test" else "benchmark"
+    log = {"test": log_test, "profile": log_profile}.get(mode, log_benchmark)
+    results: list[Result] = []
+    with report.progress(mode, len(cases)) if out is None else contextlib.nullcontext() as step:
+        if out is not None:
+            out.log(f"{kind}-count", len(cases))
+        for index, case in enumerate(cases):
+            if out is None:
+                step(clean(case.spec))
+            else:
+                out.log(f"{kind}.{index}.spec", case.spec)
+            begin = time.monotonic()
+            result = RUNNERS[mode](submission, case, device, limits, data)
+            result.seconds = time.monotonic() - begin
+            results.append(result)
+            if out is not None:
+                log(out, index, result)
+            keep(results)
+            if fail_fast and not result.passed:
+                break
+    if out is not None:
+        out.log("check", "pass" if all(result.passed for result in results) else "fail")
+    return results
+
+
+def compare(
+    submission: Path,
+    baseline: Path,
+    cases: Sequence[Case],
+    device: torch.device,
+    limits: Limits,
+    data: str = "board",
+    fail_fast: bool = False,
+    keep: Callable[[list[Comparison]], None] = lambda compared: None,
+) -> list[Comparison]:
+    """Times two submissions in turns on every case, or up to the first in which one fails, showing progress."""
+    compared: list[Comparison] = []
+    with report.progress("compare", len(cases)) as step:
+        for case in cases:
+            step(clean(case.spec))
+            begin = time.monotonic()
+            one = run_comparison(submission, baseline, case, device, limits, data)
+            one.own.seconds = one.baseline.seconds = time.monotonic() - begin
+            compared.append(one)
+            keep(compared)
+            if fail_fast and one.ratio is None:
+                break
+    return compared
+
+
+def print_report(mode: str, results: list[Result], chip_name: str) -> None:
+    """The human report of a mode."""
+    if mode == "test":
+        report.print_tests(results)
+    elif mode == "profile":
+        for result in results:
+            print(f"{report.shape_text(result)}\n{clean(result.report)}")
+        report.print_failures(results)
+    else:
+        report.print_benchmarks(results, chip_name)
+
+
+def judge(options: argparse.Namespace, cases: list[Case], out: Protocol | None) -> int:
+    """The run that the options of eval.command ask for, told to `out` or to a person; its exit code."""
+    if out is None and (reason := why_not_the_backend(options.submission)):
+        tell(reason)
+        return protocol.EXIT_USAGE
+    device = torch.device(options.device) if options.device else device_for(options.submission)
+    options.device = torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    chip_name = chip.name(options.device)
+    if out is None:
+        try:
+            outlets.say(report.header(options.mode, options.submission, options.device, options.data, options.baseline))
+        except outlets.OutletError as error:
+            tell(error.strerror)
+            outlets.abandon_stdout()
+            return protocol.EXIT_USAGE
+    for case in cases:
+        if reason := capacity.does_not_fit(case, options.device):
+            tell(f"{options.cases}: {case.spec}: {reason}")
+            return protocol.EXIT_BAD_CASES
+    limits = limits_for(options.device, options.mode)
+    if options.timeout:
+        limits = replace(limits, answer_s=options.timeout)
+    lost: list[str] = []
+
+    def keep(written: dict[str, Any], last: bool) -> None:
+        if options.record is None:
+            return
+        try:
+            options.record.write(written, last)
+        except outlets.OutletError as error:
+            lost.append(f"--json: {error.strerror}; {outlets.rescue(written)}")
+
+    sandbox.shield()
+    given = record.Given(options.mode, options.submission, options.device, options.data, len(cases))
+    if options.baseline:
+        passed, show = _compared(options, given, cases, limits, keep)
+    else:
+        passed, show = _evaluated(options, given, cases, limits, out, keep)
+    for line in lost[-1:]:
+        tell(line)
+    if out is None:
+        try:
+            show(chip_name)
+        except OSError as error:
+            tell(f"standard output: {error.strerror}: the report is lost")
+            outlets.abandon_stdout()
+    elif out.broken is not None:
+        tell(f"{protocol.FD_VARIABLE}: {out.broken.strerror}: results are lost")
+        return protocol.EXIT_NO_DESCRIPTOR
+    return protocol.EXIT_OK if passed else protocol.EXIT_FAILED
+
+
+Keep = Callable[[dict[str, Any], bool], None]
+Show = Callable[[str], None]
+
+
+def _evaluated(
+    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, out: Protocol | None,
+    keep: Keep,
+) -> tuple[bool, Show]:  # fmt: skip
+    """Runs the cases; whether all passed, and what prints their report."""
+
+    def keep_results(results: list[Result]) -> None:
+        last = len(results) == len(cases) or (options.fail_fast and not results[-1].passed)
+        keep(record.run_record(given, results), last)
+
+    submission = options.submission.resolve()
+    results = evaluate(
+        options.mode, submission, cases, options.device, out, limits, options.fail_fast, options.data, keep_results
+    )
+
+    def show(chip_name: str) -> None:
+        print_report(options.mode, results, chip_name)
+        outlets.say(report.footer(results))
+
+    return all(result.passed for result in results), show
+
+
+def _compared(
+    options: argparse.Namespace, given: record.Given, cases: list[Case], limits: Limits, keep: Keep
+) -> tuple[bool, Show]:
+    """Runs both submissions; whether all passed, and what prints the report."""
+
+    def keep_compared(compared: list[Comparison]) -> None:
+        last = len(compared) == len(cases) or (options.fail_fast and compared[-1].ratio is None)
+        keep(record.comparison_record(given, options.baseline, compared), last)
+
+    files = (options.submission.resolve(), options.baseline.resolve())
+    compared = compare(*files, cases, options.device, limits, options.data, options.fail_fast, keep_compared)
+
+    def show(chip_name: str) -> None:
+        report.print_comparisons(compared, chip_name)
+        outlets.say(report.footer([one.own for one in compared]))
+
+    return all(one.ratio is not None for one in compared), show

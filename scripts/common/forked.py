@@ -1,0 +1,77 @@
+"""Runs Python programs in processes of their own that start with torch imported.
+
+Importing torch takes seconds. One process does it, multiprocessing's fork server, which has no threads and none of our
+libraries; each program runs in a copy of it, with an environment, descriptors and an exit code of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILED = 1  # as of an interpreter that ends with a traceback
+
+
+def _become(code: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[str]) -> None:
+    """Runs the program in this process, whose standard streams become the three files, and ends it."""
+    for descriptor, file in enumerate(files):
+        opened = os.open(file, os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_APPEND)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, "w" if n else "r", closefd=False) for n in range(3))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    sys.argv = ["-c", *arguments]
+    sys.path.insert(0, str(ROOT))
+    status: object = 0
+    try:
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+        status = FAILED
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit, whose way out multiprocessing cuts short: libraries write reports when the process ends.
+    ctypes.CDLL(None).exit(status if isinstance(status, int) else FAILED if status else 0)
+
+
+def run(
+    code: str,
+    arguments: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+    stdin: str = "",
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """`python -c code arguments...` in the checkout, as subprocess.run has it with its output captured as text.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(Path(folder) / name) for name in ("in", "out", "err")]
+        for file, text in zip(files, (stdin, "", ""), strict=True):
+            Path(file).write_text(text)
+        given = dict(os.environ if environment is None else environment)
+        process = context.Process(target=_become, args=(code, list(arguments), given, files))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(code, timeout or 0)
+        out, err = (Path(file).read_text(errors="replace") for file in files[1:])
+    return subprocess.CompletedProcess(["python", "-c", code, *arguments], process.exitcode, out, err)

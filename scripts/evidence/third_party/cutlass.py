@@ -1,0 +1,118 @@
+"""CUTLASS's examples: whole programs that make their data, run, and compare with a reference of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from scripts.evidence.third_party.compile import compile_object, link
+from scripts.evidence.third_party.outcome import MODES, RUN_LIMIT, Case, of_report
+from scripts.evidence.third_party.sources import Sources
+
+REPOSITORY = "NVIDIA/cutlass"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example: its file, chip, command line, and what it prints when its own comparison passes."""
+
+    name: str
+    file: str
+    arch: str
+    arguments: str
+    shows: str
+    passed: str = "Passed"
+    failed: str = "Failed"
+    modes: tuple[str, ...] = MODES  # fewer, where a mode takes minutes
+
+
+def gemm(m: int, n: int, k: int) -> str:
+    return f"--m={m} --n={n} --k={k} --iterations=0"
+
+
+FMHA = ("88_hopper_fmha/88_hopper_fmha.cu", "90a", "--b=1 --h=1 --q=128 --k=128 --d=128 --iterations=1 --verify")
+EXAMPLES = (
+    Example(
+        "48", "48_hopper_warp_specialized_gemm/48_hopper_warp_specialized_gemm.cu", "90a", gemm(128, 128, 128),
+        "TF32, warp-specialised, cluster of two",
+    ),
+    Example(
+        "54", "54_hopper_fp8_warp_specialized_gemm/54_hopper_fp8_warp_specialized_gemm.cu", "90a", gemm(128, 128, 128),
+        "fp8, warp-specialised, cluster",
+    ),
+    Example(
+        "70", "70_blackwell_gemm/70_blackwell_fp16_gemm.cu", "100a", gemm(256, 128, 128),
+        "fp16, two-CTA MMA, clusterlaunchcontrol",
+    ),
+    Example(
+        "70b", "70_blackwell_gemm/70_blackwell_fp8_gemm.cu", "100a", gemm(256, 128, 128),
+        "fp8, two-CTA MMA, clusterlaunchcontrol",
+    ),
+    Example(
+        "72a", "72_blackwell_narrow_precision_gemm/72a_blackwell_nvfp4_bf16_gemm.cu", "100a", gemm(256, 256, 256),
+        "NVFP4 to bf16",
+    ),
+    Example(
+        "72b", "72_blackwell_narrow_precision_gemm/72b_blackwell_nvfp4_nvfp4_gemm.cu", "100a", gemm(256, 256, 256),
+        "NVFP4 to NVFP4 with scales of the result",
+    ),
+    Example(
+        "75", "75_blackwell_grouped_gemm/75_blackwell_grouped_gemm_block_scaled.cu", "100a",
+        "--m=128 --n=128 --k=256 --groups=2 --iterations=0", "grouped, block-scaled, tensor maps changed on the device",
+    ),
+    Example("88", *FMHA, "attention, three schedules"),
+)  # fmt: skip
+
+
+def build(example: Example, sources: Sources) -> Path:
+    """The example as a program on the simulator."""
+    tree = sources.checkout(REPOSITORY)
+    source = tree / "examples" / example.file
+    folders = [tree / "include", tree / "tools/util/include", tree / "examples/common", source.parent]
+    folders.append(sources.wheel("nvidia/cu13/include", "nvidia/curand/include"))
+    includes = [flag for folder in folders for flag in ("-I", str(folder))]
+    flags = [*includes, "-DCUTLASS_ARCH_MMA_SM100_SUPPORTED=1"]
+    object_file = compile_object(source, example.arch, flags, sources.cache, sources.commit(REPOSITORY))
+    return link([object_file], sources.cache / "programs" / f"cutlass-{example.name}", shared=False)
+
+
+def run(example: Example, program: Path, mode: str) -> dict:
+    """One run of the program; its own comparison is the values' judge."""
+    report = program.with_suffix(".json")
+    report.unlink(missing_ok=True)
+    chip = "h200" if example.arch == "90a" else "b200"
+    # An error would end the program before its comparison: the values are wanted.
+    simulate = {"MODE": mode, "JSON": str(report), "CHIP": chip, "GO_ON": "1"}
+    environment = dict(os.environ, **{f"NVFP4_SIMULATE_{name}": value for name, value in simulate.items()})
+    command, begin = [str(program), *example.arguments.split()], time.monotonic()
+    limit = {"capture_output": True, "text": True, "check": False, "timeout": RUN_LIMIT, "errors": "replace"}
+    try:
+        done = subprocess.run(command, env=environment, **limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"no end in {RUN_LIMIT} s", "seconds": RUN_LIMIT}
+    row = {"status": done.returncode, "seconds": round(time.monotonic() - begin, 1)}
+    passed, failed = done.stdout.count(example.passed), done.stdout.count(example.failed)
+    if passed + failed:
+        row |= {"wrong": failed, "of": passed + failed}
+    else:
+        row["failed"] = f"compared nothing: {(done.stdout + done.stderr).strip().splitlines()[-1][:200]}"
+    return of_report(report, done.stderr) | row
+
+
+def cases() -> Iterator[Case]:
+    """All of them, in the table's order."""
+
+    def prepare(example: Example, sources: Sources) -> Callable[[str], dict]:
+        return partial(run, example, build(example, sources))
+
+    for example in EXAMPLES:
+        size = " ".join(part.removeprefix("--") for part in example.arguments.split() if part[-1].isdigit())
+        size = size.replace("iterations=0", "").replace("iterations=1", "").strip()
+        prepared = partial(prepare, example)
+        name = f"example {example.name}"
+        yield Case(REPOSITORY, name, example.shows, size, example.arch, prepared, example.modes)

@@ -1,0 +1,166 @@
+"""Who is right: a sentence for each finding on third-party kernels, and for each kernel that does not run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# What a ruling means.
+RULINGS = {
+    "true": "the kernel breaks a rule of PTX",
+    "practice": "PTX does not guarantee it, and common practice relies on it: a review",
+    "follows": "a consequence of another finding",
+    "false": "the kernel is right and the simulator is wrong",
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of findings of one kind; patterns are searched for in the project, the kernel's name and the source line."""
+
+    project: str
+    kind: str
+    ruling: str
+    sentence: str
+    name: str = ""
+    line: str = ""
+
+
+OWN_HOST = "fast.cu|learn-cuda|NVFP4_Kernels|nvfp4_gemm"
+JUDGEMENTS = (
+    Judgement(
+        "", "missing-tcgen05-fence", "practice",
+        "PTX orders tcgen05's reads of shared memory, loads of tensor memory and dealloc after another thread's work "
+        "only through tcgen05.fence; Triton, CUTLASS and DeepGEMM leave it out as well",
+    ),
+    Judgement(
+        "", "mbarrier-init-fence", "practice",
+        "no fence between mbarrier.init and the first TMA or commit on it, but a barrier of the CTA: all of Triton",
+        "", r"kernels\.py",
+    ),
+    Judgement(
+        OWN_HOST, "mbarrier-init-fence", "true",
+        "no fence between mbarrier.init and the first TMA on it; chips forgive it",
+    ),
+    Judgement(
+        "triton", "write-race", "practice",
+        "warps write the same words with the same values: replicated layouts, and constants of the warp-specialised "
+        "prologue; a race by the letter of PTX, with one outcome",
+    ),
+    Judgement(
+        "", "unpipelined-copy", "practice",
+        "tcgen05.cp onto scale columns that an earlier cp or mma of the same thread uses: no pipelined pair in PTX, "
+        "and everybody's practice",
+    ),
+    Judgement(
+        "", "tcgen05-register", "practice",
+        "a register of tcgen05.ld is used before wait::ld, since the compiler moved the use: asm without a dependence "
+        "(Triton's cvt stands before its wait)",
+    ),
+    Judgement(OWN_HOST, "deadlock", "follows", "follows from missed-phase where the schedule runs into it"),
+    Judgement(
+        "learn-cuda|nvfp4_gemm", "missed-phase", "true",
+        "one mbarrier phase can complete twice before a slower warp looks at it: every warp waits for a barrier that "
+        "warp 0 alone re-arms, and nothing keeps warp 0 from going round again; a TMA's latency hides it on a chip; "
+        "SentryWard says the same of v1 to v3 (`SENTRYWARD.md`)",
+    ),
+    Judgement(
+        OWN_HOST, "tensor-memory-lane", "practice",
+        "a CTA has lanes 0 to 127, of which a warp reaches its own 32: in a pair two authors use 128 to 255, in s_128t "
+        "and sub_tcgen2 every warp names lane 0; PTX allows neither, and chips seem to take the warp's own lanes, as "
+        "the simulator does",
+    ),
+    Judgement(
+        "DeepGEMM", "tensor-memory-lane", "practice",
+        "the epilogue's warps all name lane 0: by its authors' note beside the load the hardware ignores a warp's bits "
+        "of the lane, which is how the simulator takes it; PTX says that a warp names its own lanes",
+    ),
+    Judgement(
+        "DeepGEMM", "read-after-write-race", "true",
+        "tcgen05.alloc writes its column in warp 2, and the epilogue reads it behind barrier.cluster.arrive.relaxed "
+        "alone, which orders no memory; only an assertion reads it, so that no value depends on it",
+    ),
+    Judgement(
+        "cutlass", "mbarrier-init-race", "practice",
+        "the barrier for the end of tensor memory is initialised after the pipelines' fences, with the relaxed cluster "
+        "arrive alone behind it: no fence.mbarrier_init by the thread that initialised it",
+    ),
+    Judgement(
+        "nvfp4_gemm", "tensor-memory", "true",
+        "in an order that PTX allows a warp gives the columns back before the others have loaded them: no barrier "
+        "stands before dealloc",
+    ),
+    Judgement(
+        "NVFP4_Kernels", "tensor-memory", "true",
+        "with dealloc at once warps read columns that warp 0 gave back: the barrier before dealloc is commented out",
+    ),
+    Judgement(
+        "NVFP4_Kernels|nvfp4_gemm", "tensor-memory-freed", "true",
+        "dealloc before the other warps' loads are known to be complete: the barrier before it is commented out "
+        "(NVFP4_Kernels) or stands behind it (s_128t)",
+    ),
+    Judgement("", "tensor-memory-leak", "follows", "follows from a launch that an error ended"),
+    Judgement(
+        "nvfp4_gemm", "tensor-memory-race", "true",
+        "the same cp from another thread, with no order between the two (equal bytes); in sub_tcgen2 tcgen05.st of the "
+        "scales, and an MMA of another warp on them without wait::st and fences",
+    ),
+    Judgement(
+        "nvfp4_gemm", "tensor-memory-uninitialised", "true",
+        "an early version's MMA names scale columns that nothing has written",
+    ),
+    Judgement(
+        "nvfp4_gemm", "write-after-read-race", "true",
+        "warps refill shared memory with no barrier behind the other warps' reads",
+    ),
+    Judgement(
+        "fast.cu", "missing-proxy-fence", "true", "ordinary stores, then a TMA store of them, without fence.proxy.async"
+    ),
+    Judgement(
+        "fast.cu", "cta-exited", "true",
+        "consumers arrive on the empty barriers of both CTAs of the cluster to the last, and no cluster barrier keeps "
+        "a CTA until its neighbour has done so; where the neighbour was gone the launch ends, and values are missing",
+    ),
+    Judgement(
+        "", "unfinished-store", "practice", "the kernel ends without waiting for its TMA store to read shared memory"
+    ),
+    Judgement(
+        "nvfp4_gemm", "overwrite-while-read", "true",
+        "every thread copies the scales to tensor memory, one thread's commit is waited for: TMA refills the stage "
+        "while the others' copies may still read it",
+    ),
+    Judgement(
+        "nvfp4_gemm", "read-before-completion", "true",
+        "a warp that lags copies scales that the next round's TMA is already replacing",
+    ),
+)  # fmt: skip
+
+# Kernels that are not built or do not run: (project, kernel's name) and why.
+REASONS: tuple[tuple[str, str, str], ...] = ()
+
+# PTX of the corpus that ptxas assembles and the simulator does not read: what its reason says, and why it stays so.
+CORPUS_REASONS = (
+    ("wmma", "wmma is out of scope: Volta's interface, which nvcc does not make of Hopper's and Blackwell's kernels"),
+    ("m8n8k4", "Volta's mma.sync.m8n8k4 is out of scope"),
+    ("the destination is no register", "a .func whose parameters are .reg: PTX of before its ABI"),
+    (r"\.b1\.", "wgmma of single bits is out of scope"),
+)
+
+
+def corpus_reason(why: str) -> str | None:
+    """Why a text stays unread, in a sentence."""
+    return next((sentence for pattern, sentence in CORPUS_REASONS if re.search(pattern, why)), None)
+
+
+def judgement(project: str, name: str, finding: dict) -> Judgement | None:
+    """The first that fits."""
+    for each in JUDGEMENTS:
+        fits = each.kind == finding["kind"] and re.search(each.project, project) and re.search(each.name, name)
+        if fits and re.search(each.line, finding["source"]):
+            return each
+    return None
+
+
+def reason(project: str, name: str) -> str | None:
+    """Why a kernel does not run, in a sentence."""
+    return next((why for p, n, why in REASONS if re.search(p, project) and re.search(n, name)), None)

@@ -1,0 +1,111 @@
+"""Where third-party kernels come from: repositories at pinned commits, compilers as wheels, in a cache outside git."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# The commits that the committed table was measured at.
+COMMITS = {
+    "pranjalssh/fast.cu": "38eb642e0c081231d6f695978be63604bd7c689b",
+    "gau-nernst/learn-cuda": "1454f8b71499a68eacdbf44c08e36a7003d8ab99",
+    "NaregAmirianMegan/NVFP4_Kernels": "0a072dcf5db5ab4697b11b7498168bf087b9a899",
+    "jIab-b/nvfp4_gemm": "92166a3d0b0e069fbcf07c8b017e4e47479202ea",
+    "NVIDIA/cutlass": "7107b05535f8977f5ecb9d01ee203205b1fd9bc4",
+    "deepseek-ai/DeepGEMM": "54e22612409371d6364144b69086735beb54e98b",
+    "patrick-toulme/pyptx": "bc3b0cadb966fccaaf1576f59cd1e6a2bde3cc04",
+}
+# Compilers that need no GPU, and headers, as wheels.
+WHEELS = {"triton": "3.9.0", "nvidia-cutlass-dsl": "4.8.1", "nvidia-curand": "10.4.5.25"}
+FETCH_LIMIT, INSTALL_LIMIT = 900, 1800  # seconds
+
+
+class Unavailable(Exception):
+    """Why a source cannot be had here."""
+
+
+@dataclass
+class Sources:
+    """The cache folder, checkouts that the caller has, and the URL that a repository is fetched from."""
+
+    cache: Path
+    url: str = "https://github.com/{repository}"
+    given: dict[str, Path] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def checkout(self, repository: str) -> Path:
+        """The repository's tree at its pinned commit, fetched once; a folder that the caller named is taken as is."""
+        if repository in self.given:
+            return self.given[repository]
+        if repository in self.missing:
+            raise Unavailable(self.missing[repository])
+        commit = COMMITS[repository]
+        folder = self.cache / "checkouts" / f"{repository.replace('/', '+')}-{commit[:12]}"
+        if not (folder / ".git/complete").exists():
+            self._fetch(repository, commit, folder)
+        return folder
+
+    def commit(self, repository: str) -> str:
+        """What the checkout at hand is at, by git or by a file COMMIT beside an exported tree."""
+        folder = self.checkout(repository)
+        if (folder / "COMMIT").exists():
+            return (folder / "COMMIT").read_text().strip()
+        show = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+        done = subprocess.run(show, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or "unknown"
+
+    def _fetch(self, repository: str, commit: str, folder: Path) -> None:
+        url = self.url.format(repository=repository, name=repository.replace("/", "+"))
+        folder.mkdir(parents=True, exist_ok=True)
+        git = ["git", "-C", str(folder)]
+        # A local repository gives a commit by its name only where it is asked to; others ignore the option.
+        serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
+        pack = [f"--upload-pack={serve}"] if Path(url).is_dir() else []
+        steps = (
+            [*git, "init", "-q"],
+            [*git, "fetch", "-q", "--depth", "1", *pack, url, commit],
+            [*git, "checkout", "-q", "--force", "FETCH_HEAD"],
+        )
+        for step in steps:
+            try:
+                done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=FETCH_LIMIT)
+                said = done.stderr.strip() if done.returncode else ""
+            except subprocess.TimeoutExpired:
+                said = f"no answer in {FETCH_LIMIT} s"
+            if said:
+                shutil.rmtree(folder, ignore_errors=True)
+                self.missing[repository] = f"{repository} cannot be fetched: {said.splitlines()[-1]}"
+                raise Unavailable(self.missing[repository])
+        (folder / ".git/complete").touch()
+
+    def python(self) -> Path:
+        """A Python that has the pinned wheels: an environment of its own in the cache."""
+        folder = self.cache / "venv"
+        if "wheels" in self.missing:
+            raise Unavailable(self.missing["wheels"])
+        stamp, wanted = folder / "installed", "\n".join(f"{name}=={version}" for name, version in WHEELS.items())
+        if not stamp.exists() or stamp.read_text() != wanted:
+            install = [str(folder / "bin/python"), "-m", "pip", "install", "-q", *wanted.splitlines()]
+            for step in ([sys.executable, "-m", "venv", str(folder)], install):
+                try:
+                    done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=INSTALL_LIMIT)
+                    said = done.stderr.strip() if done.returncode else ""
+                except subprocess.TimeoutExpired:
+                    said = f"not installed in {INSTALL_LIMIT} s"
+                if said:
+                    self.missing["wheels"] = f"the wheels cannot be installed: {said.splitlines()[-1]}"
+                    raise Unavailable(self.missing["wheels"])
+            # The DSL's examples need torch, which is the one at hand; what the environment has comes first.
+            site = Path(importlib.util.find_spec("torch").origin).parents[1]
+            (next((folder / "lib").glob("python3*/site-packages")) / "project.pth").write_text(f"{site}\n")
+            stamp.write_text(wanted)
+        return folder / "bin/python"
+
+    def wheel(self, *patterns: str) -> Path:
+        """A folder in the wheels' environment, for instance of headers."""
+        site = next((self.python().parents[1] / "lib").glob("python3*/site-packages"))
+        return next(path for pattern in patterns for path in sorted(site.glob(pattern)))

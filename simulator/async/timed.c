@@ -1,0 +1,65 @@
+/* When copies are done, with simulated time: what they touch of memory, and what of it was in L2. */
+#include "clock/timing.h"
+
+#include "bulk.h"
+
+static void touch_box(struct timing *timing, const struct tensor_box *box, bool store, struct request *request,
+                      ticks *filled) {
+    for (uint32_t i = 0; i < box->rows; i++) {
+        uint32_t first, bytes;
+        uint64_t address;
+        if (tensor_box_row(box, i, &first, &bytes, &address)) {
+            request->missed += time_touch(timing, address, bytes, store, filled);
+        }
+    }
+}
+
+static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {
+    struct request *request = time_request(run->launch->timing);
+    request->at = at;
+    request->sm = run->cta->sm;
+    request->bytes = bytes;
+    request->store = store;
+    request->op = op;
+    request->cta = run->cta;
+    request->stage = ASYNC_DONE;
+    return request;
+}
+
+void load_timed(struct run *run, struct async_op *op) {
+    const struct load *load = op->payload;
+    struct timing *timing = run->launch->timing;
+    ticks start = time_copy_start(run), filled = 0;
+    if (load->from_cta != NULL) {
+        time_operation(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
+        return;
+    }
+    struct request *request = asked(run, op, start, load->bytes, false);
+    if (load->tensor) {
+        touch_box(timing, &load->box, false, request, &filled);
+    } else {
+        request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
+    }
+    ticks near = curve_at(&timing->chip.copy_latency_l2, load->bytes);
+    ticks far = request->missed > 0 ? curve_at(&timing->chip.copy_latency_hbm, request->missed) : 0;
+    ticks others = filled > start ? filled - start + near : 0;
+    request->unloaded = near > far ? near : far;
+    request->unloaded = others > request->unloaded ? others : request->unloaded;
+}
+
+/* The source has been read when the way out has taken it; the store is done when memory has it. */
+void store_timed(struct run *run, struct async_op *op) {
+    const struct store *store = op->payload;
+    struct timing *timing = run->launch->timing;
+    ticks start = time_copy_start(run);
+    struct request *request = asked(run, op, start, store->bytes, true);
+    if (store->tensor) {
+        touch_box(timing, &store->box, true, request, NULL);
+    } else {
+        request->missed = time_touch(timing, store->to, store->bytes, true, NULL);
+    }
+    request->stage = ASYNC_READ;
+    request->unloaded = time_engine_read(run, start, store->bytes) - start;
+    request->after = timing->chip.copy_store_latency;
+    request->last_stage = ASYNC_DONE;
+}

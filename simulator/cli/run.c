@@ -1,0 +1,310 @@
+/* ptxsim run: a CUDA program as it is, with the simulator in the place of the CUDA runtime and driver. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "run_status.h"
+
+#define SHIM "libptxsim_cuda.so"
+
+static const char usage[] =
+    "usage: ptxsim run [options] -- PROGRAM [ARGUMENT...]\n"
+    "  --mode eager|late|reverse|random:SEED|poison  --chip h200|b200 (as the program's PTX says)\n"
+    "  --no-checks  --go-on (an error does not fail the program's calls)\n"
+    "  --json FILE (a second process's goes to FILE.PID)  --counters  --suppressions FILE\n"
+    "reports go to standard error, the verdict last.  exit status: 0 clean, 1 review, 2 error, 3 incomplete; "
+    "4: no\n"
+    "kernel was run; 5: clean or review, and the program itself failed\n";
+
+struct run {
+    const char *json, *rules;
+    struct sim *sim; /* runs nothing: it reads the suppressions */
+    struct run_status *status;
+    char status_path[PATH_MAX], folder[PATH_MAX], program[PATH_MAX];
+};
+
+/* The folder of the CUDA runtime shim as a library: beside ptxsim, or where an installation has them. */
+static bool find_folder(struct run *run) {
+    static const char *const places[] = {"cuda", "../lib/ptxsim"};
+    char self[PATH_MAX / 2], library[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0) {
+        return false;
+    }
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        (void)snprintf(run->folder, sizeof run->folder, "%s/%s", self, places[i]);
+        (void)snprintf(library, sizeof library, "%.4000s/%s", run->folder, SHIM);
+        if (access(library, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As execvp looks for it. */
+static bool find_program(struct run *run, const char *name) {
+    const char *path = strchr(name, '/') != NULL ? "" : getenv("PATH");
+    path = path == NULL ? "/bin:/usr/bin" : path;
+    for (;;) {
+        size_t length = strcspn(path, ":");
+        (void)snprintf(run->program, sizeof run->program, "%.*s%s%s", (int)length, path, length > 0 ? "/" : "",
+                       name);
+        if (access(run->program, X_OK) == 0) {
+            return true;
+        }
+        if (path[length] == '\0') {
+            return false;
+        }
+        path += length + 1;
+    }
+}
+
+static int read_rules(struct run *run) {
+    char message[300];
+    size_t bytes;
+    char *text = cli_read_file(run->rules, &bytes);
+    if (text == NULL) {
+        return cli_fail(run->rules, strerror(errno));
+    }
+    int wrong = sim_suppress(run->sim, text, message, sizeof message);
+    free(text);
+    return wrong == 0 ? 0 : cli_fail(run->rules, message);
+}
+
+static int make_status(struct run *run) {
+    const char *folder = getenv("TMPDIR");
+    (void)snprintf(run->status_path, sizeof run->status_path, "%s/ptxsim-XXXXXX",
+                   folder == NULL || folder[0] == '\0' ? "/tmp" : folder);
+    int file = mkostemp(run->status_path, O_CLOEXEC);
+    if (file < 0) {
+        return cli_fail(run->status_path, strerror(errno));
+    }
+    void *memory = ftruncate(file, sizeof *run->status) != 0
+                       ? MAP_FAILED
+                       : mmap(NULL, sizeof *run->status, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    if (memory == MAP_FAILED) {
+        (void)unlink(run->status_path);
+        return cli_fail(run->status_path, strerror(errno));
+    }
+    run->status = memory;
+    return 0;
+}
+
+/* A folder or library goes before what a variable has. */
+static void prepend(const char *variable, const char *value) {
+    char text[8 * PATH_MAX];
+    const char *old = getenv(variable);
+    (void)snprintf(text, sizeof text, "%s%s%s", value, old != NULL && old[0] != '\0' ? ":" : "",
+                   old == NULL ? "" : old);
+    (void)setenv(variable, text, 1);
+}
+
+static void execute(const struct run *run, char **arguments) {
+    char library[PATH_MAX];
+    (void)snprintf(library, sizeof library, "%.4000s/%s", run->folder, SHIM);
+    prepend("LD_PRELOAD", library);
+    prepend("LD_LIBRARY_PATH", run->folder);
+    (void)setenv("NVFP4_SIMULATE_STATUS", run->status_path, 1);
+    (void)execv(run->program, arguments);
+    (void)fprintf(stderr, "ptxsim: %s: %s\n", run->program, strerror(errno));
+    _exit(EXIT_NOT_RUN);
+}
+
+/* The worst of what all processes have found. */
+static enum sim_verdict verdict_of(const struct run_status *status) {
+    return atomic_load(&status->times[SIM_ERROR]) > 0        ? SIM_ERROR
+           : atomic_load(&status->times[SIM_INCOMPLETE]) > 0 ? SIM_INCOMPLETE
+           : atomic_load(&status->times[SIM_REVIEW]) > 0     ? SIM_REVIEW
+                                                             : SIM_CLEAN;
+}
+
+/* Where the process ended before it could write its report. */
+static void write_short_report(const struct run *run, const char *ended) {
+    FILE *file = fopen(run->json, "w");
+    if (file == NULL) {
+        (void)cli_fail(run->json, strerror(errno));
+        return;
+    }
+    (void)fprintf(file, "{\"verdict\": \"%s\", \"ended\": \"%s\", \"findings\": [], \"found\": {",
+                  sim_verdict_name(verdict_of(run->status)), ended);
+    for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
+        (void)fprintf(file, "%s\"%s\": %llu", i == SIM_REVIEW ? "" : ", ",
+                      sim_verdict_name((enum sim_verdict)i),
+                      (unsigned long long)atomic_load(&run->status->times[i]));
+    }
+    (void)fputs("}}\n", file);
+    (void)fclose(file);
+}
+
+static uint64_t tell_rules(const struct run *run) {
+    uint64_t hidden = 0;
+    for (size_t i = 0; i < RUN_RULES && i < sim_suppression_count(run->sim); i++) {
+        const struct sim_suppression *rule = sim_suppression(run->sim, i);
+        uint64_t times = atomic_load(&run->status->hidden[i]);
+        hidden += times;
+        if (times == 0) {
+            (void)fprintf(stderr, "stale suppression: line %u: %s %s %s: it hid nothing\n", rule->line,
+                          rule->kind, rule->kernel, rule->place);
+        }
+    }
+    return hidden;
+}
+
+static int tell(const struct run *run, int waited) {
+    static const enum sim_verdict order[] = {SIM_ERROR, SIM_INCOMPLETE, SIM_REVIEW};
+    struct run_status *status = run->status;
+    enum sim_verdict verdict = verdict_of(status);
+    bool failed = !WIFEXITED(waited) || WEXITSTATUS(waited) != 0;
+    char ended[80];
+    (void)snprintf(ended, sizeof ended, WIFSIGNALED(waited) ? "signal %d" : "exit status %d",
+                   WIFSIGNALED(waited) ? WTERMSIG(waited) : WEXITSTATUS(waited));
+    if (run->json != NULL && atomic_load(&status->reports) == 0) {
+        write_short_report(run, ended);
+    }
+    uint64_t hidden = tell_rules(run), launches = atomic_load(&status->launches);
+    if (launches == 0 && verdict == SIM_CLEAN) {
+        (void)fprintf(
+            stderr,
+            "ptxsim: no kernel was launched on the simulator (%s: %s); kernels of a library that holds its "
+            "own CUDA runtime are not seen\n",
+            run->program, ended);
+        return EXIT_NOT_RUN;
+    }
+    if (failed) {
+        (void)fprintf(stderr, "program: %s\n", ended);
+    }
+    (void)fputs("not checked: " SIM_NOT_CHECKED "\n", stderr);
+    (void)fprintf(stderr, "verdict: %s, %llu launch%s", sim_verdict_name(verdict), (unsigned long long)launches,
+                  launches == 1 ? "" : "es");
+    for (int i = 0; i < 3; i++) {
+        uint64_t times = atomic_load(&status->times[order[i]]);
+        if (times > 0) {
+            (void)fprintf(stderr, ", %llu x %s", (unsigned long long)times, sim_verdict_name(order[i]));
+        }
+    }
+    if (hidden > 0) {
+        (void)fprintf(stderr, ", %llu x suppressed", (unsigned long long)hidden);
+    }
+    (void)fputc('\n', stderr);
+    return verdict < SIM_ERROR && failed ? EXIT_PROGRAM_FAILED : (int)verdict;
+}
+
+static int start(struct run *run, char **arguments) {
+    if (!find_program(run, arguments[0])) {
+        return cli_fail(arguments[0], "no such program");
+    }
+    if (!find_folder(run)) {
+        return cli_fail(SHIM, "not beside ptxsim; `make simulator` builds it where nvcc is");
+    }
+    if (cli_linkage_of(run->program) == LINKED_STATIC) {
+        (void)fprintf(
+            stderr,
+            "ptxsim: %s holds kernels and a CUDA runtime of its own, linked statically, which cannot be "
+            "replaced.  Link it again with either\n"
+            "  nvcc -cudart shared ...\n"
+            "  nvcc -cudart none ... %s/../libcudart_sim.a -ldl -lpthread -lm\n",
+            run->program, run->folder);
+        return EXIT_NOT_RUN;
+    }
+    if (run->rules != NULL && read_rules(run) != 0) {
+        return EXIT_NOT_RUN;
+    }
+    if (make_status(run) != 0) {
+        return EXIT_NOT_RUN;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        execute(run, arguments);
+    }
+    int waited = 0;
+    (void)signal(SIGINT, SIG_IGN); /* the program's to handle */
+    (void)signal(SIGQUIT, SIG_IGN);
+    while (child > 0 && waitpid(child, &waited, 0) < 0 && errno == EINTR) {
+    }
+    (void)unlink(run->status_path);
+    return child < 0 ? cli_fail("fork", strerror(errno)) : tell(run, waited);
+}
+
+enum { OPT_MODE = 256, OPT_CHIP, OPT_NO_CHECKS, OPT_GO_ON, OPT_JSON, OPT_COUNTERS, OPT_SUPPRESSIONS, OPT_HELP };
+
+static const struct option options[] = {{"mode", required_argument, NULL, OPT_MODE},
+                                        {"chip", required_argument, NULL, OPT_CHIP},
+                                        {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
+                                        {"go-on", no_argument, NULL, OPT_GO_ON},
+                                        {"json", required_argument, NULL, OPT_JSON},
+                                        {"counters", no_argument, NULL, OPT_COUNTERS},
+                                        {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
+                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {NULL, 0, NULL, 0}};
+
+/* The program may change its folder before the shim opens a file. */
+static int set_path(const char *variable, const char *path) {
+    char folder[PATH_MAX / 2] = "", whole[PATH_MAX];
+    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
+        return cli_fail(path, strerror(errno));
+    }
+    (void)snprintf(whole, sizeof whole, "%s%s%.2000s", folder, folder[0] != '\0' ? "/" : "", path);
+    return setenv(variable, whole, 1);
+}
+
+/* What the shim reads is its environment. */
+static int set_option(struct run *run, int option, char *value) {
+    struct sim_options mode;
+    switch (option) {
+    case OPT_MODE:
+        return !sim_read_mode(value, &mode) ? cli_fail("--mode wants " SIM_MODES ", not", value)
+                                            : setenv("NVFP4_SIMULATE_MODE", value, 1);
+    case OPT_CHIP:
+        return strcmp(value, "h200") != 0 && strcmp(value, "b200") != 0
+                   ? cli_fail("--chip wants h200 or b200, not", value)
+                   : setenv("NVFP4_SIMULATE_CHIP", value, 1);
+    case OPT_NO_CHECKS:
+        return setenv("NVFP4_SIMULATE_CHECKS", "0", 1);
+    case OPT_GO_ON:
+        return setenv("NVFP4_SIMULATE_GO_ON", "1", 1);
+    case OPT_JSON:
+        run->json = value;
+        return set_path("NVFP4_SIMULATE_JSON", value);
+    case OPT_COUNTERS:
+        return setenv("NVFP4_SIMULATE_COUNTERS", "1", 1);
+    case OPT_SUPPRESSIONS:
+        run->rules = value;
+        return set_path("NVFP4_SIMULATE_SUPPRESSIONS", value);
+    default: /* getopt_long has said what is wrong */
+        return EXIT_NOT_RUN;
+    }
+}
+
+int cli_run(int argc, char **argv) {
+    static struct run run;
+    int option;
+    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+        if (option == OPT_HELP) {
+            (void)fputs(usage, stdout);
+            return 0;
+        }
+        if (set_option(&run, option, optarg) != 0) {
+            return EXIT_NOT_RUN;
+        }
+    }
+    if (optind == argc) {
+        return cli_fail("run: no program; ptxsim run --help lists the options", "");
+    }
+    run.sim = sim_create(NULL);
+    int status = run.sim == NULL ? cli_fail("out of memory", "") : start(&run, argv + optind);
+    sim_destroy(run.sim);
+    return status;
+}

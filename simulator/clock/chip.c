@@ -1,0 +1,290 @@
+/* Reading a chip's file: a JSON object of "chip" and "parameters", each {"value", "unit", "source"}. */
+#include "chip.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE  (1u << 18)
+#define NAME_ROOM 64
+
+/* The files of the build, so that a program needs no path. */
+#define EMBED(name)                                                                                            \
+    __asm__(".section .rodata\n.global chip_text_" #name "\nchip_text_" #name                                  \
+            ":\n.incbin \"simulator/clock/chips/" #name ".json\"\n.byte 0\n.previous\n");                      \
+    extern const char chip_text_##name[] __attribute__((visibility("hidden")))
+EMBED(h200);
+EMBED(b200);
+
+struct reader {
+    const char *at, *end;
+    char *message;
+    size_t room;
+    bool failed;
+};
+
+static void fail(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct reader *r, const char *format, ...) {
+    va_list arguments;
+    if (!r->failed) { /* the first is the cause */
+        va_start(arguments, format);
+        (void)vsnprintf(r->message, r->room, format, arguments);
+        va_end(arguments);
+    }
+    r->failed = true;
+}
+
+static char peek(struct reader *r) {
+    while (r->at < r->end && strchr(" \t\r\n", *r->at) != NULL && *r->at != '\0') {
+        r->at++;
+    }
+    return r->at < r->end && !r->failed ? *r->at : '\0';
+}
+
+static bool take(struct reader *r, char c) {
+    if (peek(r) != c) {
+        return false;
+    }
+    r->at++;
+    return true;
+}
+
+static void need(struct reader *r, char c, const char *where) {
+    if (!take(r, c)) {
+        fail(r, "%s: expected '%c' at '%.12s'", where, c, r->at < r->end ? r->at : "");
+    }
+}
+
+/* A string without escapes, which names and units need none of. */
+static void read_text(struct reader *r, char *to, size_t room, const char *where) {
+    size_t used = 0;
+    need(r, '"', where);
+    while (!r->failed && r->at < r->end && *r->at != '"') {
+        if (*r->at == '\\' || used + 1 >= room) {
+            fail(r, "%s: a string that is too long or has an escape", where);
+            break;
+        }
+        to[used++] = *r->at++;
+    }
+    to[used] = '\0';
+    need(r, '"', where);
+}
+
+static double read_number(struct reader *r, const char *where) {
+    char digits[40] = "", *end;
+    (void)peek(r);
+    for (size_t i = 0;
+         i + 1 < sizeof digits && r->at < r->end && strchr("+-.eE0123456789", *r->at) != NULL && *r->at != '\0';
+         i++) {
+        digits[i] = *r->at++;
+    }
+    double value = strtod(digits, &end);
+    if (end == digits || *end != '\0' || !isfinite(value)) {
+        fail(r, "%s: no number at '%.12s'", where, r->at < r->end ? r->at : "");
+        return 0;
+    }
+    return value;
+}
+
+/* ---- parameters ---- */
+
+static const struct place {
+    const char *name;
+    enum parameter_kind kind;
+    bool curve;
+    size_t offset;
+} places[] = {
+#define X(name, kind) {#name, kind, false, offsetof(struct chip, name)},
+    CHIP_PARAMETERS(X)
+#undef X
+#define X(name) {#name, CYCLES, true, offsetof(struct chip, name)},
+        CHIP_CURVES(X)
+#undef X
+};
+#define PLACES (sizeof places / sizeof *places)
+
+static bool right_unit(enum parameter_kind kind, const char *unit) {
+    switch (kind) {
+    case COUNT:
+        return strcmp(unit, "count") == 0 || strcmp(unit, "bytes") == 0;
+    case CYCLES:
+        return strcmp(unit, "cycles") == 0;
+    case RATE:
+        return strcmp(unit, "bytes/cycle") == 0;
+    default:
+        return strcmp(unit, "GHz") == 0;
+    }
+}
+
+static uint64_t stored(struct reader *r, const struct place *place, double value) {
+    const double least_rate = 1.0 / 1024, most = 1e15;
+    if (value < 0 || value > most ||
+        ((place->kind == RATE || place->kind == MEGAHERTZ) && value < least_rate)) {
+        fail(r, "%s: %g is outside of what it may be", place->name, value);
+        return 0;
+    }
+    switch (place->kind) {
+    case COUNT:
+        return (uint64_t)llround(value);
+    case CYCLES:
+        return (uint64_t)llround(value * TICKS);
+    case RATE:
+        return (uint64_t)llround((double)TICKS * RATE_ONE / value);
+    default:
+        return (uint64_t)llround(value * 1000);
+    }
+}
+
+/* The key has been read; false sources are refused, so that every figure says where it is from. */
+static void read_value(struct reader *r, struct chip *chip, const struct place *place) {
+    char unit[NAME_ROOM], source[400], key[NAME_ROOM];
+    struct curve curve = {0};
+    double value = 0;
+    need(r, '{', place->name);
+    read_text(r, key, sizeof key, place->name);
+    need(r, ':', place->name);
+    if (strcmp(key, "value") != 0) {
+        fail(r, "%s: its first member is '%s'; expected value, unit, source", place->name, key);
+    }
+    if (place->curve) {
+        need(r, '[', place->name);
+        do {
+            if (curve.count == CURVE_POINTS) {
+                fail(r, "%s: more than %d points", place->name, CURVE_POINTS);
+                return;
+            }
+            need(r, '[', place->name);
+            curve.x[curve.count] = (uint64_t)llround(fabs(read_number(r, place->name)));
+            need(r, ',', place->name);
+            curve.y[curve.count] = stored(r, place, read_number(r, place->name));
+            need(r, ']', place->name);
+            if (curve.count > 0 && curve.x[curve.count] <= curve.x[curve.count - 1]) {
+                fail(r, "%s: its points do not rise", place->name);
+            }
+            curve.count++;
+        } while (take(r, ','));
+        need(r, ']', place->name);
+    } else {
+        value = read_number(r, place->name);
+    }
+    char *texts[] = {unit, source};
+    size_t rooms[] = {sizeof unit, sizeof source};
+    static const char *const members[] = {"unit", "source"};
+    for (int i = 0; i < 2 && !r->failed; i++) {
+        need(r, ',', place->name);
+        read_text(r, key, sizeof key, place->name);
+        need(r, ':', place->name);
+        if (strcmp(key, members[i]) != 0) {
+            fail(r, "%s: a member '%s'; expected value, unit, source", place->name, key);
+        }
+        read_text(r, texts[i], rooms[i], place->name);
+    }
+    need(r, '}', place->name);
+    if (!r->failed && !right_unit(place->kind, unit)) {
+        fail(r, "%s: unit '%s'", place->name, unit);
+    }
+    bool sourced =
+        !r->failed && (strncmp(source, "measured:", 9) == 0 || strncmp(source, "published", 9) == 0 ||
+                       strncmp(source, "fitted", 6) == 0 || strncmp(source, "assumed", 7) == 0);
+    if (!r->failed && !sourced) {
+        fail(r, "%s: source '%.40s'; expected measured:, published, fitted or assumed", place->name, source);
+    }
+    uint8_t *to = (uint8_t *)chip + place->offset;
+    if (!r->failed && place->curve) {
+        memcpy(to, &curve, sizeof curve);
+    } else if (!r->failed) {
+        uint64_t number = stored(r, place, value);
+        memcpy(to, &number, sizeof number);
+    }
+}
+
+bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message, size_t room) {
+    struct reader r = {text, text + bytes, message, room, false};
+    char key[NAME_ROOM];
+    bool seen[PLACES] = {false};
+    memset(chip, 0, sizeof *chip);
+    need(&r, '{', "chip file");
+    read_text(&r, key, sizeof key, "chip file");
+    need(&r, ':', "chip file");
+    if (strcmp(key, "chip") != 0) {
+        fail(&r, "chip file: its first member is '%s'; expected chip", key);
+    }
+    read_text(&r, chip->name, sizeof chip->name, "chip");
+    need(&r, ',', "chip");
+    read_text(&r, key, sizeof key, "chip file");
+    need(&r, ':', "parameters");
+    if (strcmp(key, "parameters") != 0) {
+        fail(&r, "chip file: a member '%s'; expected parameters", key);
+    }
+    need(&r, '{', "parameters");
+    do {
+        size_t at = 0;
+        read_text(&r, key, sizeof key, "parameters");
+        need(&r, ':', key);
+        while (at < PLACES && strcmp(places[at].name, key) != 0) {
+            at++;
+        }
+        if (!r.failed && (at == PLACES || seen[at])) {
+            fail(&r, "%s: %s", key, at == PLACES ? "no such parameter" : "given twice");
+        }
+        if (!r.failed) {
+            seen[at] = true;
+            read_value(&r, chip, &places[at]);
+        }
+    } while (take(&r, ','));
+    need(&r, '}', "parameters");
+    need(&r, '}', "chip file");
+    for (size_t i = 0; i < PLACES && !r.failed; i++) {
+        if (!seen[i]) {
+            fail(&r, "%s: missing", places[i].name);
+        }
+    }
+    if (!r.failed && (chip->sms == 0 || chip->processing_cluster_sms == 0)) {
+        fail(&r, "sms: a chip without SMs");
+    }
+    return !r.failed;
+}
+
+bool chip_load(struct chip *chip, const char *name, char *message, size_t room) {
+    size_t length = strlen(name);
+    if (strcmp(name, "h200") == 0) {
+        return chip_read(chip, chip_text_h200, strlen(chip_text_h200), message, room);
+    }
+    if (strcmp(name, "b200") == 0) {
+        return chip_read(chip, chip_text_b200, strlen(chip_text_b200), message, room);
+    }
+    bool path = strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0);
+    FILE *file = path ? fopen(name, "rb") : NULL;
+    char *text = file == NULL ? NULL : malloc(MAX_FILE);
+    if (text == NULL) {
+        (void)snprintf(message, room, "no chip '%.100s'; there are h200, b200, or a file of parameters", name);
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        return false;
+    }
+    size_t bytes = fread(text, 1, MAX_FILE, file);
+    (void)fclose(file);
+    bool done = chip_read(chip, text, bytes, message, room);
+    free(text);
+    return done;
+}
+
+ticks curve_at(const struct curve *curve, uint64_t x) {
+    uint32_t i = 1;
+    if (curve->count == 0 || x <= curve->x[0]) {
+        return curve->count == 0 ? 0 : curve->y[0];
+    }
+    while (i + 1 < curve->count && x > curve->x[i]) {
+        i++;
+    }
+    if (i >= curve->count) {
+        return curve->y[0];
+    }
+    /* Beyond the last point the last piece goes on. */
+    int64_t rise = (int64_t)curve->y[i] - (int64_t)curve->y[i - 1];
+    int64_t run = (int64_t)(curve->x[i] - curve->x[i - 1]);
+    return (ticks)((int64_t)curve->y[i - 1] + rise * (int64_t)(x - curve->x[i - 1]) / run);
+}

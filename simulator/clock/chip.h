@@ -1,0 +1,155 @@
+/* What a chip's clock is made of: one file of parameters a chip (chips/NAME.json). */
+#ifndef SIM_CLOCK_CHIP_H
+#define SIM_CLOCK_CHIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Time inside the clock: integers, so that every machine computes the same. */
+typedef uint64_t ticks;
+#define TICKS 64u /* of a cycle */
+#define NEVER UINT64_MAX
+
+/* How a parameter is stored; the file has it in its unit, which is checked. */
+enum parameter_kind {
+    COUNT,    /* "count", "bytes": as it is */
+    CYCLES,   /* "cycles": ticks */
+    RATE,     /* "bytes/cycle": ticks a byte, times RATE_ONE */
+    MEGAHERTZ /* "GHz": thousandths */
+};
+#define RATE_ONE 65536u
+
+#define CHIP_PARAMETERS(X)                                                                                     \
+    X(sms, COUNT)                                                                                              \
+    X(sm_clock, MEGAHERTZ)                                                                                     \
+    X(processing_cluster_sms, COUNT)                                                                           \
+    X(sm_shared_bytes, COUNT)                                                                                  \
+    X(sm_threads, COUNT)                                                                                       \
+    X(sm_ctas, COUNT)                                                                                          \
+    X(l1_bytes, COUNT)                                                                                         \
+    X(l2_bytes, COUNT)                                                                                         \
+    /* a warp instruction */                                                                                   \
+    X(issue_interval, CYCLES)                                                                                  \
+    X(cross_pipe_latency, CYCLES)                                                                              \
+    X(alu_latency, CYCLES)                                                                                     \
+    X(alu_interval, CYCLES)                                                                                    \
+    X(fma_latency, CYCLES)                                                                                     \
+    X(fma_interval, CYCLES)                                                                                    \
+    X(imad_latency, CYCLES)                                                                                    \
+    X(imad_interval, CYCLES)                                                                                   \
+    X(imad_wide_latency, CYCLES)                                                                               \
+    X(imad_wide_interval, CYCLES)                                                                              \
+    X(half_latency, CYCLES)                                                                                    \
+    X(half_interval, CYCLES)                                                                                   \
+    X(special_latency, CYCLES)                                                                                 \
+    X(special_interval, CYCLES)                                                                                \
+    X(shuffle_latency, CYCLES)                                                                                 \
+    X(shuffle_interval, CYCLES)                                                                                \
+    X(vote_latency, CYCLES)                                                                                    \
+    X(vote_interval, CYCLES)                                                                                   \
+    X(redux_latency, CYCLES)                                                                                   \
+    X(redux_interval, CYCLES)                                                                                  \
+    X(branch_interval, CYCLES)                                                                                 \
+    X(clock_read_latency, CYCLES)                                                                              \
+    X(clock_read_interval, CYCLES)                                                                             \
+    X(warp_mma_latency, CYCLES)                                                                                \
+    X(warp_mma_interval, CYCLES)                                                                               \
+    /* memory */                                                                                               \
+    X(shared_latency, CYCLES)                                                                                  \
+    X(shared_interval, CYCLES)                                                                                 \
+    X(l1_latency, CYCLES)                                                                                      \
+    X(l2_latency, CYCLES)                                                                                      \
+    X(hbm_latency, CYCLES)                                                                                     \
+    X(sm_load_rate, RATE)                                                                                      \
+    X(sm_store_rate, RATE)                                                                                     \
+    X(l2_load_rate, RATE)                                                                                      \
+    X(l2_store_rate, RATE)                                                                                     \
+    X(hbm_rate, RATE)                                                                                          \
+    X(memory_queue, CYCLES)                                                                                    \
+    X(remote_latency, CYCLES)                                                                                  \
+    X(remote_signal, CYCLES)                                                                                   \
+    X(remote_rate, RATE)                                                                                       \
+    /* bulk and tensor copies */                                                                               \
+    X(copy_issue_interval, CYCLES)                                                                             \
+    X(copy_barrier_hold, CYCLES)                                                                               \
+    X(copy_engine_interval, CYCLES)                                                                            \
+    X(copy_store_latency, CYCLES)                                                                              \
+    X(copy_read_latency, CYCLES)                                                                               \
+    /* barriers and fences */                                                                                  \
+    X(mbarrier_arrive_interval, CYCLES)                                                                        \
+    X(mbarrier_test_latency, CYCLES)                                                                           \
+    X(mbarrier_wake, CYCLES)                                                                                   \
+    X(barrier_arrive_interval, CYCLES)                                                                         \
+    X(barrier_wake, CYCLES)                                                                                    \
+    X(warp_sync_latency, CYCLES)                                                                               \
+    X(cluster_barrier_wake, CYCLES)                                                                            \
+    X(cluster_barrier_alone, CYCLES)                                                                           \
+    X(cluster_arrive_interval, CYCLES)                                                                         \
+    X(fence_cta, CYCLES)                                                                                       \
+    X(fence_gpu, CYCLES)                                                                                       \
+    X(fence_async, CYCLES)                                                                                     \
+    X(fence_async_shared, CYCLES)                                                                              \
+    /* wgmma; tcgen05.mma of one CTA and of a pair */                                                          \
+    X(wgmma_latency_shared, CYCLES)                                                                            \
+    X(wgmma_latency_registers, CYCLES)                                                                         \
+    X(wgmma_column, CYCLES)                                                                                    \
+    X(wgmma_read_a, CYCLES)                                                                                    \
+    X(wgmma_read_column, CYCLES)                                                                               \
+    X(wgmma_least_registers, CYCLES)                                                                           \
+    X(tcgen05_latency, CYCLES)                                                                                 \
+    X(tcgen05_pair_latency, CYCLES)                                                                            \
+    X(tcgen05_column, CYCLES)                                                                                  \
+    X(tcgen05_read_a, CYCLES)                                                                                  \
+    X(tcgen05_read_column, CYCLES)                                                                             \
+    X(tcgen05_pair_read_a, CYCLES)                                                                             \
+    X(tcgen05_copy_interval, CYCLES)                                                                           \
+    X(tcgen05_copy_latency, CYCLES)                                                                            \
+    X(tcgen05_commit_latency, CYCLES)                                                                          \
+    X(tcgen05_load_latency, CYCLES)                                                                            \
+    X(tcgen05_load_rate, RATE)                                                                                 \
+    /* launches */                                                                                             \
+    X(host_launch, CYCLES)                                                                                     \
+    X(launch_gap, CYCLES)                                                                                      \
+    X(dependent_gap, CYCLES)                                                                                   \
+    X(dependent_release, CYCLES)                                                                               \
+    X(cta_start, CYCLES)                                                                                       \
+    X(cta_start_interval, CYCLES)                                                                              \
+    X(cluster_start_interval, CYCLES)                                                                          \
+    X(cta_end, CYCLES)                                                                                         \
+    X(launch_drain, CYCLES)
+
+/* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
+#define CHIP_CURVES(X)                                                                                         \
+    X(copy_latency_l2)                                                                                         \
+    X(copy_latency_hbm)
+#define CURVE_POINTS 12
+
+struct curve {
+    uint32_t count;
+    uint64_t x[CURVE_POINTS];
+    ticks y[CURVE_POINTS];
+};
+
+struct chip {
+    char name[32];
+#define X(name, kind) uint64_t name;
+    CHIP_PARAMETERS(X)
+#undef X
+#define X(name) struct curve name;
+    CHIP_CURVES(X)
+#undef X
+};
+
+/* Reads the chip of this name, or the file where `name` has a slash or ends in .json.  False: `message` names
+ * the key and what is wrong with it. */
+bool chip_load(struct chip *chip, const char *name, char *message, size_t room);
+/* The same of a text. */
+bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message, size_t room);
+/* Bytes at a rate of the chip. */
+static inline ticks rate_ticks(uint64_t rate, uint64_t bytes) {
+    return bytes * rate / RATE_ONE;
+}
+ticks curve_at(const struct curve *curve, uint64_t x);
+
+#endif

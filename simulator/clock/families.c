@@ -1,0 +1,179 @@
+/* What an instruction of PTX is to the clock.
+ *
+ * PTX is not machine code: a family stands for what ptxas 13.0 makes of the instruction for sm_90a and sm_100a,
+ * and insn->machine for how many of its instructions.  What ptxas folds into neighbours (a logic operation of
+ * three operands, an address's constant) is not seen here and counts in full. */
+#include <string.h>
+
+#include "timing.h"
+
+static bool is(const char *name, const char *base) {
+    size_t length = strlen(base);
+    return strncmp(name, base, length) == 0 && (name[length] == '\0' || name[length] == '.');
+}
+
+static bool has(const char *name, const char *modifier) {
+    return strstr(name, modifier) != NULL;
+}
+
+static bool any(const char *name, const char *const *bases) {
+    while (*bases != NULL && !is(name, *bases)) {
+        bases++;
+    }
+    return *bases != NULL;
+}
+
+struct meaning {
+    enum clock_family family;
+    uint8_t machine;
+};
+
+static struct meaning means(enum clock_family family, int machine) {
+    return (struct meaning){family, (uint8_t)machine};
+}
+
+static bool is_half(unsigned type) {
+    return type == T_F16 || type == T_F16X2 || type == T_BF16 || type == T_BF16X2;
+}
+
+static bool is_wide(unsigned type) {
+    return type == T_B64 || type == T_U64 || type == T_S64;
+}
+
+static struct meaning arithmetic(const struct insn *insn, const char *name) {
+    unsigned type = insn->type;
+    bool product = is(name, "mul") || is(name, "mad") || is(name, "fma");
+    if (type == T_F64) {
+        return means(FAMILY_FMA, 4);
+    }
+    if (is_half(type)) {
+        return means(FAMILY_HALF, 1);
+    }
+    if (type == T_F32 || type == T_F32X2) {
+        return means(FAMILY_FMA, type == T_F32 ? 1 : 2);
+    }
+    if (!product) {
+        return means(FAMILY_ADD, is_wide(type) ? 2 : 1);
+    }
+    if (has(name, ".wide") || has(name, ".hi")) {
+        return means(FAMILY_IMAD_WIDE, 1);
+    }
+    return means(FAMILY_IMAD, is_wide(type) ? 3 : 1);
+}
+
+/* An integer's new width, or another name for its bits, is no instruction. */
+static struct meaning conversion(const struct insn *insn) {
+    bool from_real = is_float_type(insn->convert.from_type), to_real = is_float_type(insn->type);
+    if (!from_real && !to_real) {
+        return means(ptx_type_bytes(insn->type) < 4 ? FAMILY_ALU : FAMILY_FREE, 1);
+    }
+    return means(FAMILY_ALU, insn->type == T_F64 || insn->convert.from_type == T_F64 ? 4 : 1);
+}
+
+static struct meaning fence(const char *name) {
+    if (has(name, "proxy.async")) {
+        return means(has(name, "shared") ? FAMILY_FENCE_ASYNC_SHARED : FAMILY_FENCE_ASYNC, 1);
+    }
+    bool near = has(name, ".cta") || has(name, "mbarrier_init");
+    return means(near ? FAMILY_FENCE_CTA : FAMILY_FENCE_GPU, 1);
+}
+
+static struct meaning copy(const char *name) {
+    if (has(name, "commit_group") || has(name, "wait_group") || has(name, "wait_all") ||
+        has(name, "prefetch")) {
+        return means(FAMILY_ISSUE, 1);
+    }
+    if (has(name, ".bulk")) {
+        return means(FAMILY_COPY, 1);
+    }
+    return means(has(name, ".mbarrier") ? FAMILY_MBARRIER_ARRIVE : FAMILY_MEMORY, 1);
+}
+
+static struct meaning barrier(const char *name) {
+    if (has(name, ".warp")) {
+        return means(FAMILY_WARP_SYNC, 1);
+    }
+    if (has(name, ".cluster")) {
+        return means(has(name, ".arrive") ? FAMILY_CLUSTER_ARRIVE : FAMILY_CLUSTER_WAIT, 1);
+    }
+    return means(FAMILY_BARRIER, 1);
+}
+
+static struct meaning mbarrier(const char *name) {
+    if (has(name, "_wait")) {
+        return means(FAMILY_MBARRIER_TEST, 1);
+    }
+    bool far = has(name, ".arrive") && has(name, ".cluster") && !has(name, ".relaxed");
+    return means(far ? FAMILY_MBARRIER_RELEASE : FAMILY_MBARRIER_ARRIVE, 1);
+}
+
+static struct meaning tensor(const char *name) {
+    if (is(name, "mma")) {
+        return means(FAMILY_WARP_MMA, 1);
+    }
+    if (has(name, ".mma") || has(name, ".cp") || has(name, ".shift") || has(name, "tcgen05.commit")) {
+        return means(FAMILY_TENSOR, 1);
+    }
+    return means(is(name, "tcgen05.ld") || is(name, "tcgen05.st") ? FAMILY_TENSOR_LOAD : FAMILY_ISSUE, 1);
+}
+
+static struct meaning real_function(const char *name) {
+    bool exact = !has(name, ".approx") && !is(name, "ex2") && !is(name, "tanh");
+    return means(exact ? FAMILY_SPECIAL_FMA : FAMILY_SPECIAL, 1);
+}
+
+static struct meaning meaning_of(const struct insn *insn) {
+    static const char *const adds[] = {"add", "sub", "mul", "mad", "fma", "mul24", "mad24", NULL};
+    static const char *const carries[] = {"addc", "subc", "madc", NULL};
+    static const char *const special[] = {"popc", "clz", "brev", "bfind", NULL};
+    static const char *const functions[] = {"rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin", "cos", "tanh", NULL};
+    static const char *const free_names[] = {"cvta", "abs", "neg", "isspacep", NULL};
+    static const char *const votes[] = {"vote", "match", "activemask", NULL};
+    static const char *const branches[] = {"bra", "brx", "call", "ret", "exit", NULL};
+    static const char *const memory[] = {"st", "atom", "red", "ldu", NULL};
+    static const char *const matrices[] = {"ldmatrix", "stmatrix", NULL};
+    static const char *const tensors[] = {"mma", "wgmma", "tcgen05", NULL};
+    static const char *const others[] = {"prefetch", "setmaxnreg", "nanosleep", "discard", NULL};
+    const char *name = insn->name;
+    bool real = is_float_type(insn->type);
+    if (is(name, "mov")) {
+        return means(insn->move.clock != 0 ? FAMILY_CLOCK : FAMILY_FREE, 1);
+    }
+    if (is(name, "ld")) {
+        return means(insn->space == SP_PARAM || insn->space == SP_CONST ? FAMILY_FREE : FAMILY_MEMORY, 1);
+    }
+    if (is(name, "griddepcontrol")) {
+        return means(has(name, ".wait") ? FAMILY_GRID_WAIT : FAMILY_GRID_LAUNCH, 1);
+    }
+    return any(name, adds)                                 ? arithmetic(insn, name)
+           : any(name, carries)                            ? means(FAMILY_ADD, 1)
+           : any(name, special)                            ? means(FAMILY_SPECIAL, 1)
+           : any(name, functions)                          ? real_function(name)
+           : is(name, "div") && has(name, ".full")         ? means(FAMILY_SPECIAL_FMA, 1)
+           : is(name, "div") || is(name, "rem")            ? means(FAMILY_LONG, real ? 12 : 20)
+           : is(name, "cvt")                               ? conversion(insn)
+           : any(name, free_names) && !is_half(insn->type) ? means(FAMILY_FREE, 1)
+           : is(name, "shfl") || is(name, "movmatrix")     ? means(FAMILY_SHUFFLE, 1)
+           : any(name, votes)                              ? means(FAMILY_VOTE, 1)
+           : is(name, "elect")                             ? means(FAMILY_FREE, 1)
+           : is(name, "redux")                             ? means(FAMILY_REDUX, 1)
+           : any(name, branches)                           ? means(FAMILY_BRANCH, 1)
+           : any(name, memory)                             ? means(FAMILY_MEMORY, 1)
+           : any(name, matrices)                           ? means(FAMILY_MEMORY, 1)
+           : is(name, "bar") || is(name, "barrier")        ? barrier(name)
+           : is(name, "fence") || is(name, "membar")       ? fence(name)
+           : is(name, "mbarrier")                          ? mbarrier(name)
+           : is(name, "cp")                                ? copy(name)
+           : is(name, "clusterlaunchcontrol") ? means(has(name, "try") ? FAMILY_COPY : FAMILY_ALU, 1)
+           : any(name, tensors)               ? tensor(name)
+           : any(name, others)                ? means(FAMILY_ISSUE, 1)
+                                              : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
+}
+
+void timing_classify(struct module *module) {
+    for (uint32_t i = 0; i < module->ncode && module->code[i].timing == FAMILY_NONE; i++) {
+        struct meaning meaning = meaning_of(&module->code[i]);
+        module->code[i].timing = (uint8_t)meaning.family;
+        module->code[i].machine = meaning.machine;
+    }
+}

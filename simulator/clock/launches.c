@@ -1,0 +1,217 @@
+/* Launches one after another: when one begins, where and when its CTAs start, and when the next may. */
+#include <stdlib.h>
+
+#include "timing.h"
+
+static ticks later(ticks a, ticks b) {
+    return a > b ? a : b;
+}
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+/* Clusters of this launch that one SM of theirs holds at a time. */
+static uint32_t room_of(const struct launch *launch) {
+    const struct chip *chip = &launch->timing->chip;
+    uint32_t by_shared = (uint32_t)(chip->sm_shared_bytes / (SHARED_RESERVED + launch->shared_bytes));
+    uint32_t by_threads = (uint32_t)chip->sm_threads / (launch->warps * LANES);
+    uint32_t room = least(least(by_shared, by_threads), (uint32_t)chip->sm_ctas);
+    return room == 0 ? 1 : room;
+}
+
+/* SMs that a cluster can share lie in one processing cluster; what is left over of one stays idle. */
+static bool make_islands(struct launch *launch, uint32_t ctas) {
+    struct timing *timing = launch->timing;
+    uint32_t sms = (uint32_t)timing->chip.sms, whole = (uint32_t)timing->chip.processing_cluster_sms;
+    for (uint32_t i = 0; i < timing->nislands; i++) {
+        free(timing->islands[i].events);
+    }
+    free(timing->islands);
+    timing->nislands = 0;
+    timing->islands = calloc(sms, sizeof *timing->islands);
+    for (uint32_t first = 0; timing->islands != NULL && first < sms; first += whole) {
+        uint32_t end = least(first + whole, sms);
+        for (uint32_t sm = first; sm + ctas <= end; sm += ctas) {
+            timing->islands[timing->nislands].first_sm = sm;
+            timing->islands[timing->nislands++].sms = ctas;
+        }
+    }
+    if (timing->islands != NULL && timing->nislands == 0) { /* a cluster larger than any */
+        timing->islands[timing->nislands++].sms = least(ctas, sms);
+    }
+    return timing->islands != NULL;
+}
+
+static void release(struct server *server) {
+    server->free = 0;
+}
+
+/* A launch is run to its end before the next one begins, so that a dependent one, which starts earlier than
+ * that, would find all that the one before has booked.  Each launch finds the chip free: what two that overlap
+ * take from each other is not seen. */
+static void release_all(struct timing *timing) {
+    for (uint64_t i = 0; i < timing->chip.sms; i++) {
+        struct sm_time *sm = &timing->sm[i];
+        struct server *const of_sm[] = {&sm->shared,    &sm->lsu,        &sm->tensor, &sm->copy_engine,
+                                        &sm->load_port, &sm->store_port, &sm->remote, &sm->barrier};
+        for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
+            release(of_sm[j]);
+        }
+        for (int j = 0; j < SM_PARTS; j++) {
+            struct part *part = &sm->part[j];
+            part->issue = 0;
+            release(&part->mma);
+            release(&part->tmem);
+            for (int k = 0; k < PIPES; k++) {
+                release(&part->pipe[k]);
+            }
+        }
+    }
+    release(&timing->l2_load);
+    release(&timing->l2_store);
+    release(&timing->hbm);
+}
+
+bool time_launch_begin(struct launch *launch) {
+    struct timing *timing = launch->timing;
+    const struct chip *chip = &timing->chip;
+    ticks free_at = launch->dependent ? timing->before_triggered + chip->dependent_gap
+                                      : timing->before_end + chip->launch_gap;
+    timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
+    timing->host += chip->host_launch;
+    release_all(timing);
+    timing->dispatched = timing->begin;
+    timing->first_start = NEVER;
+    timing->triggered = timing->end = timing->begin;
+    timing->room = room_of(launch);
+    for (uint32_t i = 0; i < chip->sms; i++) { /* who has gone by now is in no one's way */
+        struct sm_time *sm = &timing->sm[i];
+        uint32_t kept = 0;
+        for (uint32_t j = 0; j < sm->ntenants; j++) {
+            if (sm->tenants[j].until > timing->begin) {
+                sm->tenants[kept++] = sm->tenants[j];
+            }
+        }
+        sm->ntenants = sm->nolder = kept;
+        memset(sm->l1, 0, sm->l1_lines * sizeof *sm->l1);
+    }
+    return make_islands(launch, launch->cluster[0] * launch->cluster[1] * launch->cluster[2]);
+}
+
+/* Whether one more CTA of this launch fits beside those of the launch before that are still there. */
+static bool fits(const struct launch *launch, const struct island *island, const struct sm_time *sm, ticks at) {
+    const struct chip *chip = &launch->timing->chip;
+    uint64_t count = island->resident + 1;
+    uint64_t shared = count * (SHARED_RESERVED + launch->shared_bytes), ctas = count;
+    uint64_t threads = count * launch->warps * LANES;
+    for (uint32_t i = 0; i < sm->nolder; i++) {
+        if (sm->tenants[i].until > at) {
+            shared += sm->tenants[i].shared_bytes;
+            threads += sm->tenants[i].threads;
+            ctas++;
+        }
+    }
+    return count == 1 && ctas == 1
+               ? true
+               : shared <= chip->sm_shared_bytes && threads <= chip->sm_threads && ctas <= chip->sm_ctas;
+}
+
+static ticks earliest(const struct launch *launch, const struct island *island, ticks from) {
+    ticks at = from;
+    for (uint32_t s = 0; s < island->sms; s++) {
+        const struct sm_time *sm = &launch->timing->sm[island->first_sm + s];
+        while (!fits(launch, island, sm, at)) { /* until the next one has left */
+            ticks next = NEVER;
+            for (uint32_t i = 0; i < sm->nolder; i++) {
+                if (sm->tenants[i].until > at && sm->tenants[i].until < next) {
+                    next = sm->tenants[i].until;
+                }
+            }
+            if (next == NEVER) {
+                return at;
+            }
+            at = next;
+        }
+    }
+    return at;
+}
+
+bool time_place(struct launch *launch, uint32_t *island, ticks *start) {
+    struct timing *timing = launch->timing;
+    const struct chip *chip = &timing->chip;
+    ticks best = NEVER;
+    for (uint32_t i = 0; i < timing->nislands; i++) {
+        const struct island *candidate = &timing->islands[i];
+        if (candidate->resident >= timing->room) {
+            continue;
+        }
+        ticks at = earliest(launch, candidate, later(timing->dispatched, candidate->freed));
+        if (at < best || (at == best && candidate->resident < timing->islands[*island].resident)) {
+            best = at;
+            *island = i;
+        }
+    }
+    if (best == NEVER) {
+        return false;
+    }
+    struct island *chosen = &timing->islands[*island];
+    timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval +
+                         (chosen->sms > 1 ? chip->cluster_start_interval : 0);
+    chosen->resident++;
+    *start = best + chip->cta_start;
+    timing->first_start = *start < timing->first_start ? *start : timing->first_start;
+    return true;
+}
+
+/* The SM keeps who leaves latest, as far as it has room: those are in the way of a dependent launch. */
+static void remember(struct sm_time *sm, struct tenant tenant) {
+    const uint32_t room = sizeof sm->tenants / sizeof *sm->tenants;
+    if (sm->ntenants < room) {
+        sm->tenants[sm->ntenants++] = tenant;
+        return;
+    }
+    uint32_t first = sm->nolder < room ? sm->nolder : 0;
+    for (uint32_t i = first; i < room; i++) {
+        first = sm->tenants[i].until < sm->tenants[first].until ? i : first;
+    }
+    sm->tenants[first] = tenant;
+}
+
+void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) {
+    struct timing *timing = launch->timing;
+    struct island *island = &timing->islands[cluster->island];
+    ticks gone = at + timing->chip.cta_end;
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        const struct cta *cta = &cluster->ctas[i];
+        remember(&timing->sm[cta->sm],
+                 (struct tenant){gone, SHARED_RESERVED + launch->shared_bytes, launch->warps * LANES});
+        timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : at);
+    }
+    island->resident--;
+    island->freed = later(island->freed, gone);
+    timing->end = later(timing->end, gone);
+}
+
+void time_launch_end(struct launch *launch) {
+    struct timing *timing = launch->timing;
+    if (timing->launches < MAX_LAUNCHES) {
+        timing->launch[timing->launches] =
+            (struct timed_launch){launch->kernel->name, timing->first_start, timing->end};
+    }
+    timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
+    timing->end = later(timing->end, timing->before_end) + timing->chip.launch_drain;
+    timing->before_end = timing->end;
+    timing->before_triggered = timing->triggered;
+    timing->launches++;
+}
+
+void time_triggered(struct run *run) {
+    if (run->cta->triggered == 0) {
+        run->cta->triggered = run->launch->timing->issued;
+    }
+}
+
+void time_host_waits(struct timing *timing) {
+    timing->host = later(timing->host, timing->before_end);
+}

@@ -1,0 +1,208 @@
+/* The way of bytes between an SM and memory: its L1, its port, L2, HBM. */
+#include <stdlib.h>
+
+#include "timing.h"
+
+#define L2_WAYS 16
+#define SECTOR  32 /* HW: bytes that L2 gives at a time */
+
+static ticks later(ticks a, ticks b) {
+    return a > b ? a : b;
+}
+
+/* ---- what is where ---- */
+
+/* The line's place in L2: a set of ways, the last used first. */
+static struct line *l2_line(struct timing *timing, uint64_t line, bool *hit) {
+    uint64_t sets = timing->l2_lines / L2_WAYS;
+    struct line *set = &timing->l2[line % sets * L2_WAYS];
+    uint32_t at = 0;
+    while (at < L2_WAYS - 1 && set[at].tag != line + 1) {
+        at++;
+    }
+    *hit = set[at].tag == line + 1;
+    struct line found = set[at];
+    for (; at > 0; at--) {
+        set[at] = set[at - 1];
+    }
+    set[0] = found;
+    set[0].tag = line + 1;
+    return &set[0];
+}
+
+uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
+    uint64_t missed = 0, end = address + bytes;
+    for (uint64_t line = address / LINE_BYTES; line * LINE_BYTES < end; line++) {
+        bool hit;
+        uint64_t from = line * LINE_BYTES > address ? line * LINE_BYTES : address;
+        uint64_t to = (line + 1) * LINE_BYTES < end ? (line + 1) * LINE_BYTES : end;
+        struct line *place = l2_line(timing, line, &hit);
+        if (!hit) {
+            missed += to - from;
+            /* Who asks for it next has to wait until it is there. */
+            place->filled = store ? 0 : timing->now + timing->chip.hbm_latency - timing->chip.l2_latency;
+        } else if (filled != NULL && !store) {
+            *filled = later(*filled, place->filled);
+        }
+    }
+    return missed;
+}
+
+void time_filled(struct timing *timing, uint64_t address, uint64_t bytes) {
+    uint64_t held = 2 * timing->l2_lines * LINE_BYTES, skipped = bytes > held ? bytes - held : 0;
+    (void)time_touch(timing, address + skipped, bytes - skipped, true, NULL);
+}
+
+static bool l1_hit(struct sm_time *sm, uint64_t line) {
+    uint64_t *tag = &sm->l1[line % sm->l1_lines];
+    bool hit = *tag == line + 1;
+    *tag = line + 1;
+    return hit;
+}
+
+/* ---- requests ---- */
+
+struct request *time_request(struct timing *timing) {
+    if (timing->nrequests == timing->requests_room) {
+        uint32_t room = timing->requests_room == 0 ? 1024 : 2 * timing->requests_room;
+        struct request *grown = realloc(timing->requests, room * sizeof *grown);
+        if (grown == NULL) {
+            timing->no_memory = true;
+            static struct request lost;
+            return &lost;
+        }
+        timing->requests = grown;
+        timing->requests_room = room;
+    }
+    struct request *request = &timing->requests[timing->nrequests++];
+    *request = (struct request){.number = timing->number++};
+    return request;
+}
+
+static int by_time(const void *x, const void *y) {
+    const struct request *a = x, *b = y;
+    if (a->at != b->at) {
+        return a->at < b->at ? -1 : 1;
+    }
+    if (a->sm != b->sm) {
+        return a->sm < b->sm ? -1 : 1;
+    }
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* How long a request waits for those before it. */
+static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t bytes) {
+    ticks wait = server->free > at ? server->free - at : 0, length = rate_ticks(rate, bytes);
+    server->free = later(server->free, at) + length;
+    server->busy += length;
+    return wait;
+}
+
+static ticks served(struct timing *timing, const struct request *request) {
+    const struct chip *chip = &timing->chip;
+    struct sm_time *sm = &timing->sm[request->sm];
+    ticks wait, near;
+    if (request->store) {
+        wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
+        near = queue(&timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
+    } else {
+        wait = queue(&sm->load_port, request->at, chip->sm_load_rate, request->bytes);
+        near = queue(&timing->l2_load, request->at, chip->l2_load_rate, request->bytes);
+    }
+    wait = later(wait, near);
+    if (request->missed > 0) {
+        wait = later(wait, queue(&timing->hbm, request->at, chip->hbm_rate, request->missed));
+    }
+    return request->at + wait + request->unloaded;
+}
+
+void time_settle(struct timing *timing) {
+    qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
+    for (uint32_t i = 0; i < timing->nrequests; i++) {
+        const struct request *request = &timing->requests[i];
+        ticks done = served(timing, request);
+        if (request->op != NULL) {
+            time_operation(timing, request->op, request->cta, done, request->stage);
+            if (request->after != 0) {
+                time_operation(timing, request->op, request->cta, done + request->after, request->last_stage);
+            }
+        }
+        for (uint32_t j = 0; request->insn != NULL && !request->store && j < request->insn->ndst; j++) {
+            struct operand operand = request->insn->op[j];
+            if (operand.base == BASE_REGS) {
+                request->warp->time->ready[request->row_base + operand.off / ROW32] = done;
+            }
+        }
+    }
+    timing->nrequests = 0;
+}
+
+/* ---- global memory of an instruction ---- */
+
+void time_global(struct run *run, const struct insn *insn) {
+    struct timing *timing = run->launch->timing;
+    const struct chip *chip = &timing->chip;
+    const struct footprint *footprint = &timing->footprint;
+    struct sm_time *sm = &timing->sm[run->cta->sm];
+    uint64_t last = UINT64_MAX, missed = 0, bytes = 0;
+    ticks filled = 0;
+    bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
+                  strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
+                  insn->ndst > 0 && strncmp(insn->name, "ld", 2) == 0;
+    bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
+    uint64_t seen[LANES];
+    uint32_t count = 0, lines = 0;
+    FOR_LANES(rest, footprint->mask) { /* each sector once: neighbours in a lane's order */
+        uint64_t address = footprint->address[LANE(rest)];
+        for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
+            if (at == last) {
+                continue;
+            }
+            last = at;
+            uint64_t line = at * SECTOR / LINE_BYTES;
+            bool known = false;
+            for (uint32_t i = 0; i < count && !known; i++) {
+                known = seen[i] == line;
+            }
+            if (!known && count < LANES) {
+                seen[count++] = line;
+                if (cached && l1_hit(sm, line)) {
+                    continue;
+                }
+                lines++;
+            }
+            bytes += SECTOR;
+            missed += time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+        }
+    }
+    (void)sm->l1_lines;
+    if (lines == 0) { /* all of it in L1 */
+        for (uint32_t i = 0; i < insn->ndst; i++) {
+            if (insn->op[i].base == BASE_REGS) {
+                run->warp->time->ready[run->launch->reg_base[run->split->function->index] / ROW32 +
+                                       insn->op[i].off / ROW32] = timing->issued + chip->l1_latency;
+            }
+        }
+        return;
+    }
+    struct request *request = time_request(timing);
+    request->at = timing->issued;
+    request->sm = run->cta->sm;
+    request->bytes = bytes;
+    request->missed = missed;
+    request->store = store;
+    request->unloaded = missed > 0 ? chip->hbm_latency : chip->l2_latency;
+    if (filled > timing->issued) {
+        request->unloaded = later(request->unloaded, filled - timing->issued + chip->l2_latency);
+    }
+    if (!store && insn->ndst > 0) {
+        request->warp = run->warp;
+        request->insn = insn;
+        request->row_base = run->launch->reg_base[run->split->function->index] / ROW32;
+        for (uint32_t i = 0; i < insn->ndst; i++) {
+            if (insn->op[i].base == BASE_REGS) {
+                run->warp->time->ready[request->row_base + insn->op[i].off / ROW32] = NEVER;
+            }
+        }
+    }
+}

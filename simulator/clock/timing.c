@@ -1,0 +1,78 @@
+/* The clock's state: of a simulator, and of each warp. */
+#include "timing.h"
+
+#include <stdlib.h>
+
+struct timing *timing_make(const char *name, char *message, size_t room) {
+    struct chip chip;
+    if (!chip_load(&chip, name, message, room)) {
+        return NULL;
+    }
+    struct timing *timing = calloc(1, sizeof *timing);
+    if (timing == NULL) {
+        return NULL;
+    }
+    timing->chip = chip;
+    timing->l2_lines = chip.l2_bytes / LINE_BYTES / 16 * 16;
+    timing->sm = calloc(chip.sms, sizeof *timing->sm);
+    timing->l2 = calloc(timing->l2_lines, sizeof *timing->l2);
+    timing->launch = calloc(MAX_LAUNCHES, sizeof *timing->launch);
+    bool whole = timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL && timing->l2_lines > 0;
+    for (uint64_t i = 0; whole && i < chip.sms; i++) {
+        timing->sm[i].l1_lines = (uint32_t)(chip.l1_bytes / LINE_BYTES);
+        timing->sm[i].l1 = calloc(timing->sm[i].l1_lines + 1, sizeof *timing->sm[i].l1);
+        whole = timing->sm[i].l1 != NULL && timing->sm[i].l1_lines > 0;
+    }
+    if (!whole) {
+        timing_free(timing);
+        return NULL;
+    }
+    return timing;
+}
+
+void timing_free(struct timing *timing) {
+    for (uint64_t i = 0; timing != NULL && timing->sm != NULL && i < timing->chip.sms; i++) {
+        free(timing->sm[i].l1);
+    }
+    for (uint32_t i = 0; timing != NULL && i < timing->nislands; i++) {
+        free(timing->islands[i].events);
+    }
+    if (timing != NULL) {
+        free(timing->sm);
+        free(timing->l2);
+        free(timing->launch);
+        free(timing->requests);
+        free(timing->islands);
+        free(timing);
+    }
+}
+
+void warp_time_make(struct warp *warp, struct worker *worker) {
+    const struct launch *launch = worker->launch;
+    warp->time = run_take(worker, 1, sizeof *warp->time);
+    warp->time->rows = launch->reg_bytes / ROW32 + 2;
+    warp->time->pred_words = launch->pred_bytes / 4 + 2;
+    warp->time->ready = run_take(worker, warp->time->rows, sizeof *warp->time->ready);
+    warp->time->ready_preds = run_take(worker, warp->time->pred_words, sizeof *warp->time->ready_preds);
+    warp->time->pipe = run_take(worker, warp->time->rows, 1);
+}
+
+void warp_time_start(struct warp *warp, ticks at) {
+    struct warp_time *time = warp->time;
+    memset(time->ready, 0, time->rows * sizeof *time->ready);
+    memset(time->ready_preds, 0, time->pred_words * sizeof *time->ready_preds);
+    memset(time->pipe, 0, time->rows);
+    memset(time->waited, 0, sizeof time->waited);
+    time->next = time->started = at;
+    time->copy_held = 0;
+    time->blocked = time->prepared = false;
+}
+
+void warp_time_free(struct warp *warp) {
+    if (warp->time != NULL) {
+        free(warp->time->ready);
+        free(warp->time->ready_preds);
+        free(warp->time->pipe);
+        free(warp->time);
+    }
+}

@@ -1,0 +1,240 @@
+/* Simulated time: what an instruction, a copy, a barrier and a launch cost on a chip.
+ *
+ * The layers above say what happens and when it began; the clock books it on the chip's resources and answers
+ * with a time.  It knows nothing of values.  All of it is off, and launch->timing NULL, unless sim_options.chip
+ * names a chip.  A timed launch runs on one host thread: SMs advance in windows of time, and what they ask of
+ * L2 and memory in a window is served in the order of time at its end, so that the order in which the SMs were
+ * run does not show. */
+#ifndef SIM_CLOCK_TIMING_H
+#define SIM_CLOCK_TIMING_H
+
+#include "chip.h"
+#include "machine/machine.h"
+
+#define SM_PARTS     4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
+#define WINDOW       (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
+#define LINE_BYTES   128
+#define MAX_LAUNCHES 4096 /* that are listed */
+
+enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
+
+/* What an instruction is to the clock; in insn->timing, 0: not classified. */
+enum clock_family {
+    FAMILY_NONE,
+    FAMILY_FREE, /* no machine instruction: a register's other name, a constant */
+    FAMILY_ALU,
+    FAMILY_ADD, /* on ALU or FMA, whichever is free */
+    FAMILY_FMA,
+    FAMILY_IMAD,
+    FAMILY_IMAD_WIDE,
+    FAMILY_HALF,
+    FAMILY_SPECIAL,
+    FAMILY_SPECIAL_FMA, /* a special instruction and a correction */
+    FAMILY_LONG,        /* a called routine: division */
+    FAMILY_SHUFFLE,
+    FAMILY_VOTE,
+    FAMILY_REDUX,
+    FAMILY_BRANCH,
+    FAMILY_CLOCK,
+    FAMILY_MEMORY,
+    FAMILY_SHARED_MATRIX,
+    FAMILY_WARP_MMA,
+    FAMILY_BARRIER,
+    FAMILY_WARP_SYNC,
+    FAMILY_CLUSTER_ARRIVE,
+    FAMILY_CLUSTER_WAIT,
+    FAMILY_MBARRIER_ARRIVE,
+    FAMILY_MBARRIER_RELEASE, /* with the order of a cluster */
+    FAMILY_MBARRIER_TEST,
+    FAMILY_FENCE_CTA,
+    FAMILY_FENCE_GPU,
+    FAMILY_FENCE_ASYNC,
+    FAMILY_FENCE_ASYNC_SHARED,
+    FAMILY_COPY,
+    FAMILY_TENSOR,
+    FAMILY_TENSOR_LOAD,
+    FAMILY_GRID_LAUNCH,
+    FAMILY_GRID_WAIT,
+    FAMILY_ISSUE, /* a slot and no more */
+    FAMILIES
+};
+
+/* Something that does one thing at a time. */
+struct server {
+    ticks free, busy;
+};
+
+struct warp_time {
+    ticks next;    /* it may issue from then on */
+    ticks started; /* when the last of what was issued so far has its operands */
+    ticks *ready;  /* by row of registers */
+    ticks *ready_preds;
+    uint32_t rows, pred_words;
+    uint8_t *pipe;          /* by row: 1 + the pipe that wrote it */
+    bool blocked, prepared; /* prepared: what stands before the instruction is done */
+    enum wait_kind wait;
+    ticks slept;              /* when it began to wait */
+    ticks arrived;            /* at a named barrier: its own turn */
+    ticks copy_held;          /* no mbarrier instruction before that */
+    ticks waited[WAIT_KINDS]; /* of its life, by what for; WAIT_NONE: for operands, slots and pipes */
+};
+
+struct sm_time {
+    struct part {
+        ticks issue, issued; /* when the slot is free; ticks that it was used */
+        struct server pipe[PIPES], mma, tmem;
+    } part[SM_PARTS];
+    struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    uint64_t *l1; /* tags */
+    uint32_t l1_lines;
+    /* CTAs of the launch before that are still here when a dependent launch starts. */
+    struct tenant {
+        ticks until;
+        uint32_t shared_bytes, threads;
+    } tenants[2 * MAX_WARPS];
+    uint32_t ntenants, nolder; /* nolder: those of the launch before come first */
+};
+
+/* What an SM asks of the memory behind it: served at the end of its window. */
+struct request {
+    ticks at, unloaded; /* when it was asked, and how long it takes on an idle chip */
+    uint64_t number;
+    uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
+    uint32_t sm;
+    bool store;
+    struct async_op *op; /* or the rows to set ready */
+    uint8_t stage;       /* of the operation that this completes */
+    ticks after;         /* a store: last_stage is reached so long after that; 0: no other stage */
+    uint8_t last_stage;
+    const struct cta *cta;
+    struct warp *warp;
+    const struct insn *insn;
+    uint32_t row_base;
+};
+
+/* A time at which a warp goes on or an operation takes effect. */
+struct event {
+    ticks at;
+    uint64_t number;
+    struct warp *warp;
+    struct async_op *op;
+    uint8_t stage;
+};
+
+/* SMs that share nothing with others but what is behind L2's port: those of a cluster. */
+struct island {
+    struct event *events; /* a heap, earliest first */
+    uint32_t count, room;
+    uint32_t first_sm, sms;
+    uint32_t resident; /* clusters */
+    ticks freed;       /* when the last of those before them ended */
+};
+
+struct timing {
+    struct chip chip;
+    struct sm_time *sm;
+    struct server l2_load, l2_store, hbm;
+    struct line {
+        uint64_t tag;
+        ticks filled;
+    } *l2; /* direct-mapped, by line */
+    uint64_t l2_lines;
+    struct request *requests;
+    uint32_t nrequests, requests_room;
+    struct island *islands;
+    uint32_t nislands;
+    uint64_t number; /* of events and requests */
+    ticks now;       /* of the event that is running */
+    /* launches: their number, and the first MAX_LAUNCHES of them */
+    uint64_t launches;
+    struct timed_launch {
+        const char *kernel;
+        ticks start, end; /* its first CTA's start, its last one's end */
+    } *launch;
+    ticks host;             /* when the next call of the host can be at the device */
+    ticks before_end;       /* of the launch before */
+    ticks before_triggered; /* all of its CTAs */
+    ticks kernel;           /* of the launch before, from its first CTA's start to the last one's end */
+    ticks begin, first_start, triggered, end; /* of this launch */
+    ticks dispatched;                         /* when the next CTA can start */
+    uint32_t room;                            /* clusters an island holds */
+    /* of the instruction that is running */
+    struct footprint footprint;
+    uint64_t wavefronts; /* counted before it */
+    ticks issued;
+    uint32_t generation; /* of the cluster's barrier, before it */
+    bool signals_far;    /* it arrives in another CTA */
+    bool no_memory;
+};
+
+/* ---- set-up (clock/timing.c) ---- */
+
+/* NULL: `message` says why. */
+struct timing *timing_make(const char *chip, char *message, size_t room);
+void timing_free(struct timing *timing);
+void warp_time_make(struct warp *warp, struct worker *worker);
+void warp_time_start(struct warp *warp, ticks at);
+void warp_time_free(struct warp *warp);
+
+/* ---- instructions (clock/families.c, clock/issue.c) ---- */
+
+/* Says of each instruction what it is to the clock. */
+void timing_classify(struct module *module);
+/* When the warp's next instruction can issue, as far as it is known; NEVER: an answer of memory is to come. */
+ticks time_ready(const struct warp *warp, const struct split *split);
+/* Before and after it is executed, at a time that time_ready gave. */
+void time_issue(struct run *run, const struct insn *insn);
+void time_executed(struct run *run, const struct insn *insn, enum next next);
+/* An instruction whose guard leaves all lanes out. */
+void time_skipped(struct run *run, const struct insn *insn);
+/* What a clock register shows the running warp. */
+uint64_t time_clock_register(const struct timing *timing, unsigned kind);
+/* When a warp that waited goes on, told at `at`. */
+ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
+
+/* ---- memory (clock/memory.c) ---- */
+
+/* Touches the lines of a range in L2; bytes that were not there.  *later: when the last of them that another
+ * has asked for is there. */
+uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *later);
+/* The host has filled a range: it is in L2 as far as that holds it, and what was there before is not. */
+void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
+struct request *time_request(struct timing *timing);
+/* Serves what has been asked, in the order of time. */
+void time_settle(struct timing *timing);
+/* Global memory of an instruction. */
+void time_global(struct run *run, const struct insn *insn);
+
+/* ---- events (clock/events.c) ---- */
+
+void event_add(struct timing *timing, struct island *island, struct event event);
+struct event event_take(struct island *island);
+struct island *island_of(const struct timing *timing, const struct cta *cta);
+/* An operation reaches a stage then. */
+void time_operation(struct timing *timing, struct async_op *op, const struct cta *cta, ticks at, uint8_t stage);
+
+/* ---- copies and tensor cores (clock/units.c) ---- */
+
+/* A copy of the copy engine that starts at the running instruction: when its first byte is asked for. */
+ticks time_copy_start(struct run *run);
+ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers);
+ticks time_tcgen05_mma(struct run *run, uint32_t m, uint32_t n, bool a_in_tmem, bool pair);
+ticks time_tcgen05_copy(struct run *run);
+ticks time_tcgen05_access(struct run *run, uint32_t bytes); /* ld, st: bytes of the warp */
+ticks time_remote(struct run *run, uint64_t bytes);
+ticks time_engine_read(struct run *run, ticks start, uint64_t bytes);
+
+/* ---- launches (clock/launches.c) ---- */
+
+/* False: no memory. */
+bool time_launch_begin(struct launch *launch);
+/* A place for the next cluster: its island and when its warps start; false: none is free. */
+bool time_place(struct launch *launch, uint32_t *island, ticks *start);
+void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at);
+void time_launch_end(struct launch *launch);
+/* The running CTA lets dependent launches start, as far as it goes. */
+void time_triggered(struct run *run);
+/* The host has waited for the device. */
+void time_host_waits(struct timing *timing);
+
+#endif

@@ -1,0 +1,71 @@
+/* Units that work beside the warps: the copy engine, the way between CTAs of a cluster, tensor cores. */
+#include "timing.h"
+
+static ticks later(ticks a, ticks b) {
+    return a > b ? a : b;
+}
+
+static ticks start_of(struct server *server, ticks at, ticks length) {
+    ticks start = later(server->free, at);
+    server->free = start + length;
+    server->busy += length;
+    return start;
+}
+
+static struct sm_time *sm_of(const struct run *run) {
+    return &run->launch->timing->sm[run->cta->sm];
+}
+
+ticks time_copy_start(struct run *run) {
+    struct timing *timing = run->launch->timing;
+    return start_of(&sm_of(run)->copy_engine, timing->issued, timing->chip.copy_engine_interval);
+}
+
+ticks time_engine_read(struct run *run, ticks start, uint64_t bytes) {
+    const struct chip *chip = &run->launch->timing->chip;
+    return start + chip->copy_read_latency + rate_ticks(chip->sm_store_rate, bytes);
+}
+
+ticks time_remote(struct run *run, uint64_t bytes) {
+    struct timing *timing = run->launch->timing;
+    ticks length = rate_ticks(timing->chip.remote_rate, bytes);
+    return start_of(&sm_of(run)->remote, timing->issued, length) + length + timing->chip.remote_latency;
+}
+
+/* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
+ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
+    struct timing *timing = run->launch->timing;
+    const struct chip *chip = &timing->chip;
+    ticks sums = n * chip->wgmma_column;
+    ticks reads =
+        a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
+    ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
+    return start_of(&sm_of(run)->tensor, timing->issued, later(sums, reads)) + latency + sums;
+}
+
+/* Published figures for a B200 (chips/b200.json): the interval is that of the sums or of the operands' reads;
+ * a pair reads half of B in each CTA. */
+ticks time_tcgen05_mma(struct run *run, uint32_t m, uint32_t n, bool a_in_tmem, bool pair) {
+    struct timing *timing = run->launch->timing;
+    const struct chip *chip = &timing->chip;
+    uint32_t columns = pair && m == 128 ? n / 2 : n; /* HW: M = 128 in a pair is 64 rows an SM */
+    ticks sums = columns * chip->tcgen05_column;
+    ticks reads = a_in_tmem ? 0
+                  : pair    ? chip->tcgen05_pair_read_a + columns * chip->tcgen05_read_column / 2
+                            : chip->tcgen05_read_a + columns * chip->tcgen05_read_column;
+    ticks start = start_of(&sm_of(run)->tensor, timing->issued, later(sums, reads));
+    return start + (pair ? chip->tcgen05_pair_latency : chip->tcgen05_latency) + n * chip->tcgen05_column;
+}
+
+ticks time_tcgen05_copy(struct run *run) {
+    struct timing *timing = run->launch->timing;
+    return start_of(&sm_of(run)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
+           timing->chip.tcgen05_copy_latency;
+}
+
+ticks time_tcgen05_access(struct run *run, uint32_t bytes) {
+    struct timing *timing = run->launch->timing;
+    struct part *part = &sm_of(run)->part[run->warp->index % SM_PARTS];
+    ticks length = rate_ticks(timing->chip.tcgen05_load_rate, bytes);
+    return start_of(&part->tmem, timing->issued, length) + length + timing->chip.tcgen05_load_latency;
+}

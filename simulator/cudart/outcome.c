@@ -1,0 +1,107 @@
+#include "outcome.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "run_status.h"
+
+#define MAX_RULES_BYTES (1 << 20)
+
+__attribute__((used)) static const char mark[] = RUN_MARK;
+
+static struct sim *the_sim;
+static struct run_status *shared; /* NULL: there is no `ptxsim run` */
+/* What it has been told. */
+static uint64_t told_launches, told_unlisted, told_times[SIM_INCOMPLETE + 1], told_hidden[RUN_RULES];
+
+static void refuse(const char *path, const char *why) {
+    (void)fprintf(stderr, "simulator: %s: %s\n", path, why);
+    exit(EXIT_FAILURE);
+}
+
+static void read_suppressions(struct sim *sim, const char *path) {
+    static char text[MAX_RULES_BYTES];
+    char message[300];
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        refuse(path, strerror(errno));
+        return;
+    }
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
+    if (sim_suppress(sim, text, message, sizeof message) != 0) {
+        refuse(path, message);
+    }
+}
+
+static void map_status(const char *path) {
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    void *memory =
+        file < 0 ? MAP_FAILED : mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    if (memory == MAP_FAILED) {
+        refuse(path, strerror(errno));
+    }
+    shared = memory;
+}
+
+static void add(atomic_uint_fast64_t *total, uint64_t *told, uint64_t now) {
+    atomic_fetch_add(total, now - *told);
+    *told = now;
+}
+
+void outcome_update(const struct sim *sim) {
+    if (shared == NULL) {
+        return;
+    }
+    add(&shared->launches, &told_launches, sim_counters(sim)->launches);
+    add(&shared->unlisted, &told_unlisted, sim_findings_unlisted(sim));
+    for (int i = SIM_CLEAN; i <= SIM_INCOMPLETE; i++) {
+        add(&shared->times[i], &told_times[i], sim_finding_times(sim, (enum sim_verdict)i));
+    }
+    for (size_t i = 0; i < RUN_RULES && i < sim_suppression_count(sim); i++) {
+        add(&shared->hidden[i], &told_hidden[i], sim_suppression(sim, i)->times);
+    }
+}
+
+/* The first process's report is at the path itself, the others' beside it. */
+static void write_report(const char *path) {
+    char own[4096];
+    uint64_t before = shared == NULL ? 0 : atomic_fetch_add(&shared->reports, 1);
+    (void)snprintf(own, sizeof own, before == 0 ? "%s" : "%s.%ld", path, (long)getpid());
+    FILE *file = fopen(own, "w");
+    if (file != NULL) {
+        sim_print_json(the_sim, file);
+        (void)fclose(file);
+    }
+}
+
+static void at_end(void) {
+    const char *path = getenv("NVFP4_SIMULATE_JSON"), *counters = getenv("NVFP4_SIMULATE_COUNTERS");
+    outcome_update(the_sim);
+    if (path != NULL && path[0] != '\0') {
+        write_report(path);
+    }
+    if (counters != NULL && strcmp(counters, "1") == 0) {
+        sim_print_counters(the_sim, stderr);
+    }
+}
+
+void outcome_begin(struct sim *sim) {
+    const char *rules = getenv("NVFP4_SIMULATE_SUPPRESSIONS"), *status = getenv("NVFP4_SIMULATE_STATUS");
+    the_sim = sim;
+    if (rules != NULL && rules[0] != '\0') {
+        read_suppressions(sim, rules);
+    }
+    if (status != NULL && status[0] != '\0') {
+        map_status(status);
+    }
+    (void)atexit(at_end);
+}

@@ -1,0 +1,13 @@
+/* What a process tells of its simulator besides the calls' results. */
+#ifndef SIM_CUDART_OUTCOME_H
+#define SIM_CUDART_OUTCOME_H
+
+#include "sim.h"
+
+/* After the simulator was made: reads the suppressions, and tells of everything else at exit.  Ends the process
+ * where a file that a variable names cannot be read. */
+void outcome_begin(struct sim *sim);
+/* After each launch: `ptxsim run` is told what there is. */
+void outcome_update(const struct sim *sim);
+
+#endif

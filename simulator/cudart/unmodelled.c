@@ -1,0 +1,191 @@
+/* Functions of CUDA that the simulator has no notion of: graphs, capture, textures, other processes, mapped
+ * memory. Each says its name and returns "not supported", so that a program that has them links, and runs as
+ * long as it calls none.  The names are those of CUDA 13's headers, which are not included here, for a function
+ * without parameters stands for all. */
+
+int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
+
+/* clang-format off */
+#define RUNTIME_CALLS(X) \
+    X(cudaArrayGetInfo) X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) \
+    X(cudaArrayGetSparseProperties) X(cudaChooseDevice) X(cudaCreateSurfaceObject) \
+    X(cudaCreateTextureObject) X(cudaDestroyExternalMemory) X(cudaDestroyExternalSemaphore) \
+    X(cudaDestroySurfaceObject) X(cudaDestroyTextureObject) X(cudaDeviceDisablePeerAccess) \
+    X(cudaDeviceFlushGPUDirectRDMAWrites) X(cudaDeviceGetByPCIBusId) X(cudaDeviceGetCacheConfig) \
+    X(cudaDeviceGetGraphMemAttribute) X(cudaDeviceGetHostAtomicCapabilities) \
+    X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) X(cudaDeviceGetPCIBusId) \
+    X(cudaDeviceGetTexture1DLinearMaxWidth) X(cudaDeviceGraphMemTrim) \
+    X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) \
+    X(cudaDeviceUnregisterAsyncNotification) X(cudaExternalMemoryGetMappedBuffer) \
+    X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeArray) X(cudaFreeMipmappedArray) \
+    X(cudaFuncGetName) X(cudaFuncGetParamInfo) X(cudaGetExportTable) X(cudaGetMipmappedArrayLevel) \
+    X(cudaGetSurfaceObjectResourceDesc) X(cudaGetTextureObjectResourceDesc) \
+    X(cudaGetTextureObjectResourceViewDesc) X(cudaGetTextureObjectTextureDesc) \
+    X(cudaGraphAddChildGraphNode) X(cudaGraphAddDependencies) X(cudaGraphAddEmptyNode) \
+    X(cudaGraphAddEventRecordNode) X(cudaGraphAddEventWaitNode) \
+    X(cudaGraphAddExternalSemaphoresSignalNode) X(cudaGraphAddExternalSemaphoresWaitNode) \
+    X(cudaGraphAddHostNode) X(cudaGraphAddKernelNode) X(cudaGraphAddMemAllocNode) \
+    X(cudaGraphAddMemFreeNode) X(cudaGraphAddMemcpyNode) X(cudaGraphAddMemcpyNode1D) \
+    X(cudaGraphAddMemcpyNodeFromSymbol) X(cudaGraphAddMemcpyNodeToSymbol) X(cudaGraphAddMemsetNode) \
+    X(cudaGraphAddNode) X(cudaGraphChildGraphNodeGetGraph) X(cudaGraphClone) \
+    X(cudaGraphConditionalHandleCreate) X(cudaGraphCreate) X(cudaGraphDebugDotPrint) X(cudaGraphDestroy) \
+    X(cudaGraphDestroyNode) X(cudaGraphEventRecordNodeGetEvent) X(cudaGraphEventRecordNodeSetEvent) \
+    X(cudaGraphEventWaitNodeGetEvent) X(cudaGraphEventWaitNodeSetEvent) \
+    X(cudaGraphExecChildGraphNodeSetParams) X(cudaGraphExecDestroy) \
+    X(cudaGraphExecEventRecordNodeSetEvent) X(cudaGraphExecEventWaitNodeSetEvent) \
+    X(cudaGraphExecExternalSemaphoresSignalNodeSetParams) \
+    X(cudaGraphExecExternalSemaphoresWaitNodeSetParams) X(cudaGraphExecGetFlags) \
+    X(cudaGraphExecHostNodeSetParams) X(cudaGraphExecKernelNodeSetParams) \
+    X(cudaGraphExecMemcpyNodeSetParams) X(cudaGraphExecMemcpyNodeSetParams1D) \
+    X(cudaGraphExecMemcpyNodeSetParamsFromSymbol) X(cudaGraphExecMemcpyNodeSetParamsToSymbol) \
+    X(cudaGraphExecMemsetNodeSetParams) X(cudaGraphExecNodeSetParams) X(cudaGraphExecUpdate) \
+    X(cudaGraphExternalSemaphoresSignalNodeGetParams) X(cudaGraphExternalSemaphoresSignalNodeSetParams) \
+    X(cudaGraphExternalSemaphoresWaitNodeGetParams) X(cudaGraphExternalSemaphoresWaitNodeSetParams) \
+    X(cudaGraphGetEdges) X(cudaGraphGetNodes) X(cudaGraphGetRootNodes) X(cudaGraphHostNodeGetParams) \
+    X(cudaGraphHostNodeSetParams) X(cudaGraphInstantiate) X(cudaGraphInstantiateWithFlags) \
+    X(cudaGraphInstantiateWithParams) X(cudaGraphKernelNodeCopyAttributes) \
+    X(cudaGraphKernelNodeGetAttribute) X(cudaGraphKernelNodeGetParams) X(cudaGraphKernelNodeSetAttribute) \
+    X(cudaGraphKernelNodeSetParam) X(cudaGraphKernelNodeSetParams) X(cudaGraphKernelNodeUpdatesApply) \
+    X(cudaGraphLaunch) X(cudaGraphMemAllocNodeGetParams) X(cudaGraphMemFreeNodeGetParams) \
+    X(cudaGraphMemcpyNodeGetParams) X(cudaGraphMemcpyNodeSetParams) X(cudaGraphMemcpyNodeSetParams1D) \
+    X(cudaGraphMemcpyNodeSetParamsFromSymbol) X(cudaGraphMemcpyNodeSetParamsToSymbol) \
+    X(cudaGraphMemsetNodeGetParams) X(cudaGraphMemsetNodeSetParams) X(cudaGraphNodeFindInClone) \
+    X(cudaGraphNodeGetDependencies) X(cudaGraphNodeGetDependentNodes) X(cudaGraphNodeGetEnabled) \
+    X(cudaGraphNodeGetType) X(cudaGraphNodeSetEnabled) X(cudaGraphNodeSetParams) \
+    X(cudaGraphReleaseUserObject) X(cudaGraphRemoveDependencies) X(cudaGraphRetainUserObject) \
+    X(cudaGraphUpload) X(cudaGraphicsMapResources) X(cudaGraphicsResourceGetMappedMipmappedArray) \
+    X(cudaGraphicsResourceGetMappedPointer) X(cudaGraphicsResourceSetMapFlags) \
+    X(cudaGraphicsSubResourceGetMappedArray) X(cudaGraphicsUnmapResources) \
+    X(cudaGraphicsUnregisterResource) X(cudaHostGetFlags) X(cudaImportExternalMemory) \
+    X(cudaImportExternalSemaphore) X(cudaIpcCloseMemHandle) X(cudaIpcGetEventHandle) \
+    X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) X(cudaIpcOpenMemHandle) X(cudaLibraryGetManaged) \
+    X(cudaLibraryGetUnifiedFunction) X(cudaLogsCurrent) X(cudaLogsDumpToFile) X(cudaLogsDumpToMemory) \
+    X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) X(cudaMalloc3DArray) \
+    X(cudaMallocArray) X(cudaMallocMipmappedArray) X(cudaMemAdvise) X(cudaMemDiscardAndPrefetchBatchAsync) \
+    X(cudaMemDiscardBatchAsync) X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) \
+    X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) X(cudaMemPoolGetAccess) \
+    X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) X(cudaMemPoolSetAccess) \
+    X(cudaMemPrefetchAsync) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
+    X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DFromArrayAsync) \
+    X(cudaMemcpy2DToArrayAsync) X(cudaMemcpy3D) X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) \
+    X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) X(cudaMemcpyBatchAsync) X(cudaMemcpyFromArrayAsync) \
+    X(cudaMemcpyToArrayAsync) X(cudaMemset3D) X(cudaMemset3DAsync) \
+    X(cudaMipmappedArrayGetMemoryRequirements) X(cudaMipmappedArrayGetSparseProperties) \
+    X(cudaSetValidDevices) X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) \
+    X(cudaStreamBeginCapture) X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
+    X(cudaStreamEndCapture) X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) \
+    X(cudaStreamGetId) X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) \
+    X(cudaUserObjectRelease) X(cudaUserObjectRetain) X(cudaWaitExternalSemaphoresAsync)
+
+#define UNMODELLED_DRIVER_CALLS(X) \
+    X(cuArray3DCreate_v2) X(cuArray3DGetDescriptor_v2) X(cuArrayCreate_v2) X(cuArrayDestroy) \
+    X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) X(cuArrayGetPlane) \
+    X(cuArrayGetSparseProperties) X(cuCheckpointProcessCheckpoint) \
+    X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
+    X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
+    X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) \
+    X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) \
+    X(cuCtxFromGreenCtx) X(cuCtxGetApiVersion) X(cuCtxGetCacheConfig) X(cuCtxGetDevResource) \
+    X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) X(cuCtxGetLimit) \
+    X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuCtxRecordEvent) \
+    X(cuCtxResetPersistingL2Cache) X(cuCtxSetCacheConfig) X(cuCtxSetFlags) X(cuCtxSetLimit) \
+    X(cuCtxSetSharedMemConfig) X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) X(cuDestroyExternalMemory) \
+    X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount) \
+    X(cuDeviceCanAccessPeer) X(cuDeviceComputeCapability) X(cuDeviceGetByPCIBusId) \
+    X(cuDeviceGetDefaultMemPool) X(cuDeviceGetDevResource) X(cuDeviceGetExecAffinitySupport) \
+    X(cuDeviceGetGraphMemAttribute) X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid) \
+    X(cuDeviceGetMemPool) X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) \
+    X(cuDeviceGetPCIBusId) X(cuDeviceGetProperties) X(cuDeviceGetTexture1DLinearMaxWidth) \
+    X(cuDeviceGetUuid_v2) X(cuDeviceGraphMemTrim) X(cuDevicePrimaryCtxReset_v2) \
+    X(cuDevicePrimaryCtxSetFlags_v2) X(cuDeviceRegisterAsyncNotification) X(cuDeviceSetGraphMemAttribute) \
+    X(cuDeviceSetMemPool) X(cuDeviceUnregisterAsyncNotification) X(cuEventRecordWithFlags) \
+    X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) \
+    X(cuFlushGPUDirectRDMAWrites) X(cuFuncGetModule) X(cuFuncGetParamInfo) X(cuFuncIsLoaded) \
+    X(cuFuncSetSharedMemConfig) X(cuGetExportTable) X(cuGraphAddBatchMemOpNode) \
+    X(cuGraphAddChildGraphNode) X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) \
+    X(cuGraphAddEventRecordNode) X(cuGraphAddEventWaitNode) X(cuGraphAddExternalSemaphoresSignalNode) \
+    X(cuGraphAddExternalSemaphoresWaitNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode_v2) \
+    X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) \
+    X(cuGraphAddNode_v2) X(cuGraphBatchMemOpNodeGetParams) X(cuGraphBatchMemOpNodeSetParams) \
+    X(cuGraphChildGraphNodeGetGraph) X(cuGraphClone) X(cuGraphConditionalHandleCreate) X(cuGraphCreate) \
+    X(cuGraphDebugDotPrint) X(cuGraphDestroy) X(cuGraphDestroyNode) X(cuGraphEventRecordNodeGetEvent) \
+    X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeGetEvent) X(cuGraphEventWaitNodeSetEvent) \
+    X(cuGraphExecBatchMemOpNodeSetParams) X(cuGraphExecChildGraphNodeSetParams) X(cuGraphExecDestroy) \
+    X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent) \
+    X(cuGraphExecExternalSemaphoresSignalNodeSetParams) X(cuGraphExecExternalSemaphoresWaitNodeSetParams) \
+    X(cuGraphExecGetFlags) X(cuGraphExecHostNodeSetParams) X(cuGraphExecKernelNodeSetParams_v2) \
+    X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams) X(cuGraphExecNodeSetParams) \
+    X(cuGraphExecUpdate_v2) X(cuGraphExternalSemaphoresSignalNodeGetParams) \
+    X(cuGraphExternalSemaphoresSignalNodeSetParams) X(cuGraphExternalSemaphoresWaitNodeGetParams) \
+    X(cuGraphExternalSemaphoresWaitNodeSetParams) X(cuGraphGetEdges_v2) X(cuGraphGetNodes) \
+    X(cuGraphGetRootNodes) X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams) \
+    X(cuGraphInstantiateWithFlags) X(cuGraphInstantiateWithParams) X(cuGraphInstantiate_v2) \
+    X(cuGraphKernelNodeCopyAttributes) X(cuGraphKernelNodeGetAttribute) X(cuGraphKernelNodeGetParams_v2) \
+    X(cuGraphKernelNodeSetAttribute) X(cuGraphKernelNodeSetParams_v2) X(cuGraphLaunch) \
+    X(cuGraphMemAllocNodeGetParams) X(cuGraphMemFreeNodeGetParams) X(cuGraphMemcpyNodeGetParams) \
+    X(cuGraphMemcpyNodeSetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphMemsetNodeSetParams) \
+    X(cuGraphNodeFindInClone) X(cuGraphNodeGetDependencies_v2) X(cuGraphNodeGetDependentNodes_v2) \
+    X(cuGraphNodeGetEnabled) X(cuGraphNodeGetType) X(cuGraphNodeSetEnabled) X(cuGraphNodeSetParams) \
+    X(cuGraphReleaseUserObject) X(cuGraphRemoveDependencies_v2) X(cuGraphRetainUserObject) \
+    X(cuGraphUpload) X(cuGraphicsMapResources) X(cuGraphicsResourceGetMappedMipmappedArray) \
+    X(cuGraphicsResourceGetMappedPointer_v2) X(cuGraphicsResourceSetMapFlags_v2) \
+    X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) X(cuGraphicsUnregisterResource) \
+    X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) \
+    X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) X(cuGreenCtxWaitEvent) X(cuImportExternalMemory) \
+    X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) \
+    X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) \
+    X(cuKernelSetCacheConfig) X(cuLaunchCooperativeKernelMultiDevice) X(cuLibraryGetManaged) \
+    X(cuLibraryGetUnifiedFunction) X(cuLinkAddData_v2) X(cuLinkAddFile_v2) X(cuLinkCreate_v2) \
+    X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
+    X(cuLogsUnregisterCallback) X(cuMemAddressFree) X(cuMemAddressReserve) X(cuMemAdvise_v2) \
+    X(cuMemAllocFromPoolAsync) X(cuMemAllocPitch_v2) X(cuMemBatchDecompressAsync) X(cuMemCreate) \
+    X(cuMemDiscardAndPrefetchBatchAsync) X(cuMemDiscardBatchAsync) X(cuMemExportToShareableHandle) \
+    X(cuMemGetAccess) X(cuMemGetAddressRange_v2) X(cuMemGetAllocationGranularity) \
+    X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) X(cuMemGetHandleForAddressRange) \
+    X(cuMemGetMemPool) X(cuMemHostGetDevicePointer_v2) X(cuMemHostGetFlags) X(cuMemHostRegister_v2) \
+    X(cuMemHostUnregister) X(cuMemImportFromShareableHandle) X(cuMemMap) X(cuMemMapArrayAsync) \
+    X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
+    X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) X(cuMemPoolImportFromShareableHandle) \
+    X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) \
+    X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchBatchAsync) X(cuMemRangeGetAttribute) \
+    X(cuMemRangeGetAttributes) X(cuMemRelease) X(cuMemRetainAllocationHandle) X(cuMemSetAccess) \
+    X(cuMemSetMemPool) X(cuMemUnmap) X(cuMemcpy2D) X(cuMemcpy2DAsync) X(cuMemcpy2DAsync_v2) \
+    X(cuMemcpy2DUnaligned) X(cuMemcpy2DUnaligned_v2) X(cuMemcpy2D_v2) X(cuMemcpy3D) X(cuMemcpy3DAsync) \
+    X(cuMemcpy3DAsync_v2) X(cuMemcpy3DBatchAsync) X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DPeer) \
+    X(cuMemcpy3DPeerAsync) X(cuMemcpy3D_v2) X(cuMemcpyAtoA) X(cuMemcpyAtoA_v2) X(cuMemcpyAtoD) \
+    X(cuMemcpyAtoD_v2) X(cuMemcpyAtoH) X(cuMemcpyAtoHAsync) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoH_v2) \
+    X(cuMemcpyBatchAsync) X(cuMemcpyBatchAsync_v2) X(cuMemcpyDtoA) X(cuMemcpyDtoA_v2) X(cuMemcpyDtoD) \
+    X(cuMemcpyDtoDAsync) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync) X(cuMemcpyHtoA) X(cuMemcpyHtoAAsync) \
+    X(cuMemcpyHtoAAsync_v2) X(cuMemcpyHtoA_v2) X(cuMemcpyHtoD) X(cuMemcpyHtoDAsync) X(cuMemcpyPeer) \
+    X(cuMemcpyPeerAsync) X(cuMemsetD16) X(cuMemsetD2D16) X(cuMemsetD2D16Async) X(cuMemsetD2D16_v2) \
+    X(cuMemsetD2D32) X(cuMemsetD2D32Async) X(cuMemsetD2D32_v2) X(cuMemsetD2D8) X(cuMemsetD2D8Async) \
+    X(cuMemsetD2D8_v2) X(cuMemsetD32) X(cuMemsetD8) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
+    X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements) \
+    X(cuMipmappedArrayGetSparseProperties) X(cuModuleEnumerateFunctions) X(cuModuleGetFunctionCount) \
+    X(cuModuleGetLoadingMode) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) \
+    X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
+    X(cuOccupancyAvailableDynamicSMemPerBlock) X(cuOccupancyMaxPotentialClusterSize) \
+    X(cuPointerGetAttributes) X(cuPointerSetAttribute) X(cuSignalExternalSemaphoresAsync) \
+    X(cuStreamAddCallback) X(cuStreamAttachMemAsync) X(cuStreamBatchMemOp) X(cuStreamBatchMemOp_v2) \
+    X(cuStreamBeginCapture) X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCapture_v2) \
+    X(cuStreamCopyAttributes) X(cuStreamEndCapture) X(cuStreamGetAttribute) X(cuStreamGetCaptureInfo) \
+    X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx) X(cuStreamGetCtx_v2) \
+    X(cuStreamGetDevice) X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId) \
+    X(cuStreamGetPriority) X(cuStreamSetAttribute) X(cuStreamUpdateCaptureDependencies) \
+    X(cuStreamUpdateCaptureDependencies_v2) X(cuStreamWaitValue32) X(cuStreamWaitValue32_v2) \
+    X(cuStreamWaitValue64) X(cuStreamWaitValue64_v2) X(cuStreamWriteValue32) X(cuStreamWriteValue32_v2) \
+    X(cuStreamWriteValue64) X(cuStreamWriteValue64_v2) X(cuSurfObjectCreate) X(cuSurfObjectDestroy) \
+    X(cuSurfObjectGetResourceDesc) X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeIm2colWide) \
+    X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) \
+    X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) X(cuThreadExchangeStreamCaptureMode) \
+    X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)
+/* clang-format on */
+
+#define STUB(name)                                                                                             \
+    int name(void);                                                                                            \
+    int name(void) {                                                                                           \
+        return runtime_unmodelled(#name);                                                                      \
+    }
+/* cudaErrorNotSupported and CUDA_ERROR_NOT_SUPPORTED are one number. */
+RUNTIME_CALLS(STUB)
+UNMODELLED_DRIVER_CALLS(STUB)

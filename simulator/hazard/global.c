@@ -1,0 +1,472 @@
+/* The record of global memory and its checks: accesses of different launches that conflict and have no order.
+ *
+ * A line remembers the last launch that wrote it and the last that read it, with the bytes.  What another
+ * launch has done there goes to a list, unless the newer access comes after it and covers it: whoever comes
+ * after that comes after both.  Launches run one after another, so a launch need not check twice what it has
+ * noted once. */
+#include "global.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "delayed.h"
+#include "hazard.h"
+
+#define MOST_PC     0xfffffffu
+#define MOST_PLACES 8 /* PTX lines that are told apart in a line, of one launch */
+
+/* What a launch did to a line. */
+struct use {
+    uint32_t launch;     /* 0: none */
+    uint32_t pc : 28;    /* of the last new bytes; in a copy 0 */
+    uint32_t early : 1;  /* some of it before griddepcontrol.wait */
+    uint32_t strong : 1; /* all of it (PTX ISA, memory consistency model: strong operations) */
+    uint32_t write : 1;
+    uint32_t place : 1; /* no use of its own, but where bytes of a use came from */
+    uint64_t mask[RECORD_WORDS];
+};
+
+/* What few lines have. */
+struct more {
+    uint32_t count, room;
+    struct use *uses;
+};
+
+struct line {
+    struct use last[2]; /* read, written */
+    struct more *more;
+    uint32_t released; /* the last launch that wrote here by a strong operation */
+    atomic_flag lock;
+};
+_Static_assert(sizeof(struct line) == 64, "half of what it is about");
+
+/* Zeroed by calloc: pages of it that no access reaches cost nothing. */
+struct lines {
+    uint64_t count;
+    bool any_more;
+    struct images *images;  /* by line; behind the lines */
+    char to_cache_line[24]; /* of a large block, which begins 16 bytes into a page */
+    struct line line[];
+};
+
+struct lines *lines_make(uint64_t bytes) {
+    uint64_t count = (bytes >> RECORD_SHIFT) + 1;
+    struct lines *lines = calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images));
+    if (lines != NULL) {
+        lines->count = count;
+        lines->images = (struct images *)(void *)&lines->line[count];
+    }
+    return lines;
+}
+
+void lines_free(struct lines *lines) {
+    for (uint64_t i = 0; lines != NULL && lines->any_more && i < lines->count; i++) {
+        if (lines->line[i].more != NULL) {
+            free(lines->line[i].more->uses);
+            free(lines->line[i].more);
+        }
+    }
+    free(lines);
+}
+
+/* ---- masks ---- */
+
+/* Bits `first` to `first + bytes`. */
+static inline void set_mask(uint64_t mask[RECORD_WORDS], uint32_t first, uint32_t bytes) {
+    const uint32_t word_bytes = 64;
+    mask[0] = mask[1] = 0;
+    if (bytes == RECORD_BYTES) {
+        mask[0] = mask[1] = UINT64_MAX;
+        return;
+    }
+    for (uint32_t end = first + bytes; first < end;) {
+        uint32_t low = first % word_bytes, left = word_bytes - low;
+        uint32_t here = end - first < left ? end - first : left;
+        mask[first / word_bytes] |= UINT64_MAX >> (word_bytes - here) << low;
+        first += here;
+    }
+}
+
+static bool covers(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS]) {
+    return ((b[0] & ~a[0]) | (b[1] & ~a[1])) == 0;
+}
+
+static bool overlap(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS]) {
+    return ((a[0] & b[0]) | (a[1] & b[1])) != 0;
+}
+
+/* ---- an access ---- */
+
+struct access {
+    struct launch *launch;
+    const struct allocation *allocation;
+    struct run *run; /* NULL: a copy */
+    const struct known *view;
+    uint32_t pc;
+    int lane;
+    bool early, strong, write;
+    bool all_known; /* by a flag of an earlier launch */
+    bool unsynced;  /* only a sibling lane has waited */
+};
+
+static inline void line_lock(struct line *line) {
+    while (atomic_flag_test_and_set_explicit(&line->lock, memory_order_acquire)) {
+    }
+}
+
+void line_unlock(struct line *line) {
+    atomic_flag_clear_explicit(&line->lock, memory_order_release);
+}
+
+/* Where the bytes of a use come from. */
+static uint32_t place_of(const struct line *line, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
+        const struct use *other = &line->more->uses[i];
+        if (other->place && other->launch == use->launch && other->write == use->write &&
+            overlap(other->mask, mask)) {
+            return other->pc;
+        }
+    }
+    return use->pc;
+}
+
+/* `lane`: it is only that this lane has not waited itself. */
+static void report(const struct access *access, const struct use *use, uint32_t pc, bool lane) {
+    struct launch *launch = access->launch;
+    const struct launch_order *order = &launch->order;
+    const struct submitted *other = order_submitted(launch->sim->order, use->launch);
+    bool same_queue = other->queue == order_selected(launch->sim->order);
+    bool early = access->early && !lane && same_queue;
+    if (!use->write && same_queue && !other->lets_start) {
+        return; /* its successors start when its CTAs have ended, and with them their reads */
+    }
+    const char *does = access->write ? use->write ? "overwrites" : "writes" : "reads";
+    const char *did = use->write ? "writes" : "reads";
+    char message[300], in_previous[40] = "";
+    if (!known_has(&order->waited, use->launch)) {
+        (void)snprintf(in_previous, sizeof in_previous, ", in launch %u too", order->previous);
+    }
+    if (lane) {
+        (void)snprintf(message, sizeof message,
+                       "%s what launch %u %s, and only another lane of the warp has waited for that: "
+                       "griddepcontrol.wait is for the thread that executes it",
+                       does, use->launch, did);
+    } else if (early) {
+        (void)snprintf(message, sizeof message,
+                       "%s what launch %u %s, which may still run%s: griddepcontrol.wait has to come first%s",
+                       does, use->launch, did,
+                       other->lets_start ? " after its griddepcontrol.launch_dependents"
+                                         : ", or whose writes may not be visible yet",
+                       in_previous);
+    } else if (same_queue) {
+        (void)snprintf(
+            message, sizeof message,
+            "%s what launch %u %s, which may still run: griddepcontrol.wait waits for launch %u alone, "
+            "which ends without having waited itself",
+            does, use->launch, did, order->previous);
+    } else {
+        (void)snprintf(message, sizeof message,
+                       "%s what launch %u %s, in another queue: no event, synchronising call or rule of the "
+                       "default queue orders the two",
+                       does, use->launch, did);
+    }
+    struct other_access against = {.module = other->module, .kernel = other->name, .launch = use->launch};
+    against.insn = other->module == NULL ? NULL : &other->module->code[pc];
+    sim_note_launches(launch, lane ? SIM_REVIEW : SIM_ERROR,
+                      early || lane ? "missing-griddepcontrol-wait"
+                      : same_queue  ? "unwaited-predecessor"
+                                    : "queue-race",
+                      access->run == NULL ? NULL : access->run->cta,
+                      access->run == NULL ? -1 : (int)access->run->warp->index, access->lane,
+                      access->run == NULL ? NULL : access->run->insn, &against, message);
+}
+
+static void check(const struct access *access, const struct line *line, const struct use *use,
+                  const uint64_t mask[RECORD_WORDS]) {
+    if (use->launch == 0 || use->launch == access->launch->order.number || (!access->write && !use->write) ||
+        (access->strong && use->strong) || !overlap(use->mask, mask) || access->all_known) {
+        return;
+    }
+    bool known = known_has(access->view, use->launch);
+    bool lane = known && access->unsynced && !known_has(&access->launch->order.start, use->launch);
+    if (!known || lane) {
+        report(access, use, place_of(line, use, mask), lane);
+    }
+}
+
+/* ---- what is kept ---- */
+
+static bool keep(const struct access *access, struct line *line, const struct use *use) {
+    if (line->more == NULL) {
+        line->more = calloc(1, sizeof *line->more);
+        if (line->more == NULL) {
+            return false;
+        }
+        __atomic_store_n(&access->allocation->lines->any_more, true, __ATOMIC_RELAXED);
+    }
+    struct more *more = line->more;
+    if (more->count == more->room) {
+        uint32_t room = more->room == 0 ? 2 : 2 * more->room;
+        struct use *grown = realloc(more->uses, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        more->uses = grown;
+        more->room = room;
+    }
+    more->uses[more->count++] = *use;
+    return true;
+}
+
+/* Whether no later launch has to look at it any more. */
+static bool needless(const struct access *access, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
+    return use->launch < access->launch->order.settled ||
+           (!use->place && use->launch != access->launch->order.number && (access->write || !use->write) &&
+            covers(mask, use->mask) && known_has(access->view, use->launch));
+}
+
+/* Who comes after a later use comes after this one too, which that use covers. */
+static bool implied(const struct access *access, const struct use *use, const struct use *later) {
+    return !use->place && later->launch > use->launch && later->launch != access->launch->order.number &&
+           (later->write || !use->write) && covers(later->mask, use->mask) &&
+           use->launch < order_submitted(access->launch->sim->order, later->launch)->implied;
+}
+
+static void prune(const struct access *access, const struct line *line, const uint64_t mask[RECORD_WORDS]) {
+    struct more *more = line->more;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < more->count; i++) {
+        const struct use *use = &more->uses[i];
+        if (!needless(access, use, mask) && !implied(access, use, &line->last[0]) &&
+            !implied(access, use, &line->last[1])) {
+            more->uses[kept++] = *use;
+        }
+    }
+    more->count = kept;
+}
+
+/* The launch's use before this access is one of other PTX lines: they are told apart, as far as there is room.
+ */
+static bool keep_place(const struct access *access, struct line *line, const struct use *use,
+                       const uint64_t mask[RECORD_WORDS]) {
+    if (use->pc == access->pc || covers(use->mask, mask)) {
+        return true;
+    }
+    uint32_t places = 0;
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
+        struct use *other = &line->more->uses[i];
+        if (other->place && other->launch == use->launch && other->write == use->write) {
+            places++;
+        }
+    }
+    struct use place = *use;
+    place.place = true;
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) { /* bytes that are not its own */
+        const struct use *other = &line->more->uses[i];
+        if (other->place && other->launch == use->launch && other->write == use->write) {
+            place.mask[0] &= ~other->mask[0];
+            place.mask[1] &= ~other->mask[1];
+        }
+    }
+    return places == MOST_PLACES || keep(access, line, &place);
+}
+
+/* False: no memory. */
+static bool note(const struct access *access, struct line *line, const uint64_t mask[RECORD_WORDS]) {
+    struct use *use = &line->last[access->write];
+    bool kept = true;
+    if (use->launch == access->launch->order.number) {
+        kept = keep_place(access, line, use, mask);
+        use->early |= access->early;
+        use->strong &= access->strong;
+        use->mask[0] |= mask[0];
+        use->mask[1] |= mask[1];
+        use->pc = access->pc & MOST_PC;
+        return kept;
+    }
+    if (use->launch != 0 && !needless(access, use, mask)) {
+        kept = keep(access, line, use);
+    }
+    __atomic_store_n(&use->launch, 0, __ATOMIC_RELEASE); /* other threads look at it without the lock: noted */
+    *use = (struct use){.pc = access->pc & MOST_PC,
+                        .early = access->early,
+                        .strong = access->strong,
+                        .write = access->write,
+                        .mask = {mask[0], mask[1]}};
+    __atomic_store_n(&use->launch, access->launch->order.number, __ATOMIC_RELEASE);
+    return kept;
+}
+
+/* An access that cannot be passed over. */
+static void meet(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
+    const struct allocation *allocation = access->allocation;
+    struct line *line = &allocation->lines->line[index];
+    struct launch *launch = access->launch;
+    line_lock(line);
+    if (access->strong && line->released != 0 && line->released != launch->order.number &&
+        access->run != NULL) {
+        /* a flag of an earlier launch: what it releases is not followed, so all of it counts as released */
+        access->run->warp->clock->acquired[access->run->cluster->flag_index] = 1;
+        access->all_known = true;
+    }
+    check(access, line, &line->last[1], mask);
+    if (access->write) {
+        check(access, line, &line->last[0], mask);
+    }
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
+        if (!line->more->uses[i].place) {
+            check(access, line, &line->more->uses[i], mask);
+        }
+    }
+    if (line->more != NULL) {
+        prune(access, line, mask);
+    }
+    bool kept = note(access, line, mask);
+    if (access->write && access->strong) {
+        line->released = launch->order.number;
+    }
+    if (access->write && launch->order.delays) {
+        uint64_t start = index << RECORD_SHIFT;
+        kept = kept && delayed_note(&allocation->lines->images[index], access->run,
+                                    (const uint8_t *)(uintptr_t)(allocation->base + start),
+                                    allocation->bytes - start, mask);
+    }
+    line_unlock(line);
+    if (!kept) {
+        launch_no_memory(launch);
+    }
+}
+
+/* Whether this launch has noted as much before.  Its own masks only grow while it runs. */
+static inline bool noted(const struct access *access, const struct line *line,
+                         const uint64_t mask[RECORD_WORDS]) {
+    const struct use *use = &line->last[access->write];
+    return __atomic_load_n(&use->launch, __ATOMIC_ACQUIRE) == access->launch->order.number &&
+           covers(use->mask, mask) && (use->early || !access->early) && (access->strong || !use->strong);
+}
+
+static inline void touch_line(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
+    if (access->strong || !noted(access, &access->allocation->lines->line[index], mask)) {
+        meet(access, index, mask);
+    }
+}
+
+static void touch(struct access *access, uint64_t address, uint64_t bytes) {
+    uint64_t at = address - access->allocation->base, end = at + bytes;
+    while (at < end) {
+        uint32_t first = at & (RECORD_BYTES - 1);
+        uint32_t size = end - at < RECORD_BYTES - first ? (uint32_t)(end - at) : RECORD_BYTES - first;
+        uint64_t mask[RECORD_WORDS];
+        set_mask(mask, first, size);
+        touch_line(access, at >> RECORD_SHIFT, mask);
+        at += size;
+    }
+}
+
+static bool prepare(struct access *access, struct run *run, int lane, unsigned flags) {
+    struct launch *launch = run->launch;
+    if (access->allocation == NULL || access->allocation->lines == NULL) {
+        return false;
+    }
+    bool waited = !launch->order.dependent || order_waited(run);
+    access->launch = launch;
+    access->run = run;
+    access->view = waited ? &launch->order.waited : &launch->order.start;
+    access->pc = (uint32_t)(run->insn - launch->module->code);
+    access->lane = lane;
+    access->strong = flags & ACCESS_ATOMIC;
+    access->write = flags & ACCESS_WRITE;
+    access->all_known = run->warp->clock->acquired[run->cluster->flag_index] != 0;
+    access->unsynced = launch->order.dependent && waited && lane >= 0 && (run->warp->unwaited >> lane & 1) != 0;
+    access->early = !waited || access->unsynced;
+    return true;
+}
+
+void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags) {
+    struct access access = {.allocation = allocation_of(run->launch->sim, run->worker, address, bytes)};
+    if (bytes > 0 && prepare(&access, run, lane, flags)) {
+        touch(&access, address, bytes);
+    }
+}
+
+void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
+                            unsigned flags) {
+    struct access access = {.allocation = NULL};
+    uint64_t line = UINT64_MAX, masks[RECORD_WORDS];
+    const uint32_t unwaited = run->launch->order.dependent ? run->warp->unwaited : 0;
+    bool usable = false;
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t address = addresses[lane];
+        if (access.allocation == NULL || address - access.allocation->base >= access.allocation->bytes ||
+            unwaited != 0) {
+            if (line != UINT64_MAX) {
+                touch_line(&access, line, masks);
+                line = UINT64_MAX;
+            }
+            access.allocation = allocation_of(run->launch->sim, run->worker, address, bytes);
+            usable = prepare(&access, run, lane, flags);
+        }
+        if (!usable) {
+            access.allocation = NULL;
+            continue;
+        }
+        uint64_t at = address - access.allocation->base, own[RECORD_WORDS];
+        if ((at & (RECORD_BYTES - 1)) + bytes > RECORD_BYTES) { /* where the allocation itself is not aligned */
+            touch(&access, address, bytes);
+            continue;
+        }
+        set_mask(own, at & (RECORD_BYTES - 1), bytes);
+        if (at >> RECORD_SHIFT != line) {
+            if (line != UINT64_MAX) {
+                touch_line(&access, line, masks);
+            }
+            line = at >> RECORD_SHIFT;
+            access.lane = lane;
+            masks[0] = masks[1] = 0;
+        }
+        masks[0] |= own[0];
+        masks[1] |= own[1];
+    }
+    if (line != UINT64_MAX) {
+        touch_line(&access, line, masks);
+    }
+}
+
+void lines_copied(struct launch *launch, uint64_t address, uint64_t bytes, bool write) {
+    struct worker worker = {.launch = launch};
+    struct access access = {.launch = launch,
+                            .allocation = allocation_of(launch->sim, &worker, address, bytes),
+                            .view = &launch->order.start,
+                            .lane = -1,
+                            .write = write};
+    if (access.allocation != NULL && access.allocation->lines != NULL && bytes > 0) {
+        touch(&access, address, bytes);
+    }
+}
+
+bool lines_written(const struct run *run, uint64_t address) {
+    const struct allocation *allocation = allocation_of(run->launch->sim, run->worker, address, 1);
+    return allocation != NULL && allocation->lines != NULL &&
+           __atomic_load_n(
+               &allocation->lines->line[(address - allocation->base) >> RECORD_SHIFT].last[1].launch,
+               __ATOMIC_RELAXED) == run->launch->order.number;
+}
+
+struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first) {
+    struct worker worker = {.launch = NULL};
+    const struct allocation *allocation = allocation_of(sim, &worker, address, 1);
+    *first = 0;
+    if (allocation == NULL || allocation->lines == NULL) {
+        return NULL;
+    }
+    uint64_t at = address - allocation->base;
+    *first = at & (RECORD_BYTES - 1);
+    *line = &allocation->lines->line[at >> RECORD_SHIFT];
+    line_lock(*line);
+    if (allocation->lines->images[at >> RECORD_SHIFT].newest != NULL) {
+        return &allocation->lines->images[at >> RECORD_SHIFT];
+    }
+    line_unlock(*line);
+    return NULL;
+}

@@ -1,0 +1,265 @@
+/* Queues, events and dependent launches as sets of what is known to be complete (order.h). */
+#include "order.h"
+
+#include <stdlib.h>
+
+#include "delayed.h"
+#include "hazard.h"
+
+#define FIRST_NUMBER 1 /* 0: no launch */
+
+struct queue {
+    bool blocking, live;
+    uint32_t last;       /* its last entry, if that is a kernel: only those let a successor start early */
+    struct known all;    /* everything in it, and what that knows */
+    struct known start;  /* what its last kernel's CTAs knew when they let the next one start */
+    struct known waited; /* that kernel, and what its end implies */
+};
+
+struct timeline {
+    struct queue *queue;
+    uint32_t nqueues, queue_room, selected;
+    struct known host;           /* what the host has waited for: whatever it submits comes after that */
+    struct submitted *submitted; /* by number - FIRST_NUMBER */
+    uint32_t count, room;
+    uint32_t freed; /* stores of launches before it are no longer held back */
+};
+
+static bool add_queue(struct timeline *order, bool blocking) {
+    if (order->nqueues == order->queue_room) {
+        uint32_t room = order->queue_room == 0 ? 4 : 2 * order->queue_room;
+        struct queue *grown = realloc(order->queue, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        order->queue = grown;
+        order->queue_room = room;
+    }
+    order->queue[order->nqueues++] = (struct queue){.blocking = blocking,
+                                                    .live = true,
+                                                    .all = {.floor = FIRST_NUMBER},
+                                                    .start = {.floor = FIRST_NUMBER},
+                                                    .waited = {.floor = FIRST_NUMBER}};
+    return true;
+}
+
+struct timeline *order_make(void) {
+    struct timeline *order = calloc(1, sizeof *order);
+    if (order == NULL) {
+        return NULL;
+    }
+    order->host.floor = order->freed = FIRST_NUMBER;
+    if (!add_queue(order, true)) {
+        free(order);
+        return NULL;
+    }
+    return order;
+}
+
+void order_free(struct timeline *order) {
+    if (order == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < order->nqueues; i++) {
+        known_free(&order->queue[i].all);
+        known_free(&order->queue[i].start);
+        known_free(&order->queue[i].waited);
+    }
+    for (uint32_t i = 0; i < order->count; i++) {
+        delayed_free(&order->submitted[i]);
+    }
+    known_free(&order->host);
+    free(order->queue);
+    free(order->submitted);
+    free(order);
+}
+
+struct submitted *order_submitted(struct timeline *order, uint32_t number) {
+    return &order->submitted[number - FIRST_NUMBER];
+}
+
+static bool submit(struct timeline *order, const char *name, const struct module *module) {
+    if (order->count == order->room) {
+        uint32_t room = order->room == 0 ? 64 : 2 * order->room;
+        struct submitted *grown = realloc(order->submitted, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        order->submitted = grown;
+        order->room = room;
+    }
+    order->submitted[order->count++] =
+        (struct submitted){.name = name, .module = module, .queue = order->selected};
+    return true;
+}
+
+/* Joins what entries of other queues must be complete before one of this queue starts: the host's, and by the
+ * rule of the legacy default queue (CUDA programming guide, default stream). */
+static bool join_others(const struct timeline *order, uint32_t queue, struct known *known) {
+    bool done = known_join(known, &order->host);
+    if (queue != 0 && order->queue[queue].blocking) {
+        done = done && known_join(known, &order->queue[0].all);
+    }
+    for (uint32_t i = 1; queue == 0 && i < order->nqueues; i++) {
+        done = done && (!order->queue[i].blocking || known_join(known, &order->queue[i].all));
+    }
+    return done;
+}
+
+/* Every launch before it is known to all that the queues may still start.  A queue that is made later counts as
+ * ordered after what is settled by then. */
+static uint32_t settled(const struct timeline *order) {
+    uint32_t least = order->count + FIRST_NUMBER;
+    for (uint32_t i = 0; i < order->nqueues; i++) {
+        const struct queue *queue = &order->queue[i];
+        uint32_t floor = queue->last != 0 ? queue->start.floor : queue->all.floor;
+        floor = floor > order->host.floor ? floor : order->host.floor;
+        least = queue->live && floor < least ? floor : least;
+    }
+    return least;
+}
+
+bool order_begin(struct timeline *order, struct launch_order *launch, const char *name,
+                 const struct module *module, bool dependent, bool delays) {
+    struct queue *queue = &order->queue[order->selected];
+    launch->settled = settled(order);
+    for (; order->freed < launch->settled; order->freed++) {
+        delayed_free(order_submitted(order, order->freed));
+    }
+    launch->previous = dependent ? queue->last : 0;
+    launch->dependent = launch->previous != 0;
+    launch->delays = delays;
+    bool done = submit(order, name, module) &&
+                known_copy(&launch->start, launch->dependent ? &queue->start : &queue->all) &&
+                join_others(order, order->selected, &launch->start) &&
+                known_copy(&launch->waited, &launch->start) &&
+                (!launch->dependent || known_join(&launch->waited, &queue->waited));
+    launch->number = order->count; /* FIRST_NUMBER is 1 */
+    launch->sees_old = launch->start.floor < launch->number;
+    if (!done) {
+        known_free(&launch->start);
+        known_free(&launch->waited);
+    }
+    return done;
+}
+
+bool order_end(struct timeline *order, struct launch_order *launch) {
+    struct queue *queue = &order->queue[order->selected];
+    struct submitted *own = order_submitted(order, launch->number);
+    own->lets_start = atomic_load(&launch->lets_start);
+    own->implied = (atomic_load(&launch->any_waited) ? launch->waited : launch->start).floor;
+    const struct known *at_start = atomic_load(&launch->start_implies) ? &launch->waited : &launch->start;
+    const struct known *at_end = atomic_load(&launch->any_waited) ? &launch->waited : &launch->start;
+    queue->last = own->module != NULL ? launch->number : 0;
+    bool done = known_copy(&queue->start, at_start) && known_copy(&queue->waited, at_end) &&
+                known_add(&queue->waited, launch->number) && known_join(&queue->all, &launch->waited) &&
+                known_add(&queue->all, launch->number);
+    known_free(&launch->start);
+    known_free(&launch->waited);
+    return done;
+}
+
+/* ---- queues, events, the host ---- */
+
+uint32_t order_queue(struct timeline *order, bool blocking) {
+    for (uint32_t i = 1; i < order->nqueues; i++) {
+        struct queue *queue = &order->queue[i];
+        if (!queue->live && known_join(&queue->all, &order->host) && queue->all.floor == order->host.floor &&
+            queue->all.words == order->host.words) { /* an old one whose work is over for the host too */
+            queue->live = true;
+            queue->blocking = blocking;
+            queue->last = 0;
+            return i;
+        }
+    }
+    return add_queue(order, blocking) ? order->nqueues - 1 : 0;
+}
+
+void order_queue_ends(struct timeline *order, uint32_t queue) {
+    if (queue > 0 && queue < order->nqueues) {
+        order->queue[queue].live = false;
+    }
+    order->selected = order->selected == queue ? 0 : order->selected;
+}
+
+void order_select(struct timeline *order, uint32_t queue) {
+    order->selected = queue < order->nqueues ? queue : 0;
+}
+
+uint32_t order_selected(const struct timeline *order) {
+    return order->selected;
+}
+
+bool order_synchronize(struct timeline *order, uint32_t queue) {
+    return queue >= order->nqueues ||
+           (known_join(&order->host, &order->queue[queue].all) && join_others(order, queue, &order->host));
+}
+
+bool order_synchronize_all(struct timeline *order) {
+    bool done = true;
+    for (uint32_t i = 0; i < order->nqueues; i++) {
+        done = done && known_join(&order->host, &order->queue[i].all);
+    }
+    return done;
+}
+
+struct known *order_record(struct timeline *order, uint32_t queue) {
+    struct known *event = calloc(1, sizeof *event);
+    if (event != NULL) {
+        event->floor = FIRST_NUMBER;
+        if (!known_copy(event, &order->queue[queue < order->nqueues ? queue : 0].all) ||
+            !join_others(order, queue, event)) {
+            order_event_free(event);
+            return NULL;
+        }
+    }
+    return event;
+}
+
+bool order_queue_waits(struct timeline *order, uint32_t queue, const struct known *event) {
+    struct queue *waits = &order->queue[queue < order->nqueues ? queue : 0];
+    return known_join(&waits->all, event) && known_join(&waits->start, event);
+}
+
+bool order_host_waits(struct timeline *order, const struct known *event) {
+    return known_join(&order->host, event);
+}
+
+void order_event_free(struct known *event) {
+    if (event != NULL) {
+        known_free(event);
+        free(event);
+    }
+}
+
+/* ---- what threads of the running launch do ---- */
+
+/* A lane's siblings have waited only when they synchronise with it. */
+void order_thread_waits(struct run *run, uint32_t mask) {
+    struct warp *warp = run->warp;
+    atomic_store_explicit(&run->launch->order.any_waited, true, memory_order_relaxed);
+    run->cta->waited = true;
+    if (run->launch->checks) {
+        uint32_t *has = &warp->clock->acquired[run->cluster->dependency_index];
+        warp->unwaited = (*has == 0 ? warp->live : warp->unwaited) & ~mask;
+        *has = 1;
+    }
+}
+
+bool order_waited(const struct run *run) {
+    return run->warp->clock->acquired[run->cluster->dependency_index] != 0;
+}
+
+void order_thread_lets_start(struct run *run) {
+    enum start_of_next now = run->launch->checks && order_waited(run) ? START_WAITED : START_EARLY;
+    struct cta *cta = run->cta;
+    cta->start_of_next = cta->start_of_next == START_EARLY ? START_EARLY : now;
+    atomic_store_explicit(&run->launch->order.lets_start, true, memory_order_relaxed);
+}
+
+void order_cta_ends(struct run *run) {
+    const struct cta *cta = run->cta;
+    if (cta->start_of_next == START_WAITED || (cta->start_of_next == START_AT_END && cta->waited)) {
+        atomic_store_explicit(&run->launch->order.start_implies, true, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,175 @@
+/* The scheduler of simulated time: the earliest warp runs next, and an operation takes effect when its time
+ * comes.  SMs advance in windows; what they ask of memory is served between two of them. */
+#include "async/async.h"
+#include "clock/timing.h"
+#include "interp.h"
+
+static void add_warp(struct timing *timing, struct warp *warp, ticks at) {
+    event_add(timing, island_of(timing, warp->cta), (struct event){.at = at, .warp = warp});
+}
+
+/* ---- clusters ---- */
+
+uint32_t timed_room(const struct launch *launch) {
+    uint64_t most = (uint64_t)launch->timing->chip.sms * launch->timing->chip.sm_ctas;
+    return (uint32_t)(launch->ncluster < most ? launch->ncluster : most);
+}
+
+/* As many as there is room for. */
+static void start_clusters(struct worker *worker) {
+    struct launch *launch = worker->launch;
+    struct timing *timing = launch->timing;
+    uint32_t island = 0;
+    ticks start;
+    while (atomic_load(&launch->next_cluster) < launch->ncluster && time_place(launch, &island, &start)) {
+        if (worker->active == worker->made) {
+            cluster_make(worker);
+        }
+        struct cluster *cluster = worker->resident[worker->active++];
+        const struct island *place = &timing->islands[island];
+        cluster->island = island;
+        for (uint32_t i = 0; i < cluster->nctas; i++) {
+            cluster->ctas[i].sm = place->first_sm + i % place->sms;
+        }
+        cluster_start(cluster, atomic_fetch_add(&launch->next_cluster, 1));
+        cluster->seen_events = cluster->events;
+        for (uint32_t i = 0; i < cluster->nctas * launch->warps; i++) {
+            struct warp *warp = &cluster->ctas[i / launch->warps].warps[i % launch->warps];
+            warp_time_start(warp, start);
+            add_warp(timing, warp, start);
+        }
+    }
+}
+
+/* Its warps have ended; its place is free though stores may be under way. */
+static void end_cluster(struct cluster *cluster, ticks at) {
+    cluster->left = true;
+    time_cluster_end(cluster->launch, cluster, at);
+}
+
+static void collect(struct worker *worker) {
+    for (uint32_t i = 0; i < worker->active;) {
+        struct cluster *cluster = worker->resident[i];
+        if (!cluster->failed && !(cluster->left && cluster->nops == 0)) {
+            i++;
+            continue;
+        }
+        cluster_finish(cluster);
+        worker->counters.ctas += cluster->nctas;
+        if (cluster->failed) {
+            atomic_store(&worker->launch->stop, true);
+        }
+        worker->resident[i] = worker->resident[--worker->active];
+        worker->resident[worker->active] = cluster;
+    }
+}
+
+/* ---- a window ---- */
+
+/* Something has happened in the cluster: warps that waited for it go on. */
+static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
+    if (cluster->events == cluster->seen_events) {
+        return;
+    }
+    cluster->seen_events = cluster->events;
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        struct cta *cta = &cluster->ctas[i];
+        for (uint32_t j = 0; j < cta->nwarps; j++) {
+            struct warp *warp = &cta->warps[j];
+            if (warp->time->blocked && warp->nsplits > 0 && warp_next(warp) != NULL) {
+                add_warp(timing, warp, time_wake(timing, warp, at));
+            }
+        }
+    }
+}
+
+/* Runs the warp until it waits, ends, or something else of its island comes first. */
+static void run_from(struct warp *warp, struct worker *worker, struct island *island, ticks until) {
+    struct timing *timing = worker->launch->timing;
+    struct cluster *cluster = warp->cta->cluster;
+    while (!cluster->failed) {
+        const struct split *split = warp->nsplits == 0 ? NULL : warp_next(warp);
+        if (split == NULL) {
+            break;
+        }
+        ticks at = time_ready(warp, split);
+        if (at == NEVER) { /* until memory has answered */
+            add_warp(timing, warp, until);
+            return;
+        }
+        if (at >= until || (island->count > 0 && island->events[0].at < at)) {
+            add_warp(timing, warp, at);
+            return;
+        }
+        timing->now = at;
+        (void)run_warp(warp, worker, 1);
+        wake(cluster, timing, at);
+        if (island->count > 0 && island->events[0].at <= at) { /* turns of the same time alternate */
+            add_warp(timing, warp, at);
+            return;
+        }
+    }
+    if (warp->nsplits > 0) {
+        warp->time->blocked = true;
+        warp->time->wait = warp->splits[0]->wait.kind;
+        warp->time->slept = timing->now;
+    } else if (!cluster->left && !cluster_live(cluster)) {
+        end_cluster(cluster, timing->now);
+    }
+}
+
+static void run_island(struct worker *worker, struct island *island, ticks until) {
+    struct timing *timing = worker->launch->timing;
+    while (island->count > 0 && island->events[0].at < until) {
+        struct event event = event_take(island);
+        timing->now = event.at;
+        if (event.warp != NULL) {
+            if (!event.warp->cta->cluster->failed) {
+                run_from(event.warp, worker, island, until);
+            }
+            continue;
+        }
+        struct cluster *cluster = event.op->cluster;
+        timing->signals_far = false;
+        async_due(timing, event.op, event.stage);
+        wake(cluster, timing, event.at);
+    }
+}
+
+static ticks earliest(const struct timing *timing) {
+    ticks first = NEVER;
+    for (uint32_t i = 0; i < timing->nislands; i++) {
+        const struct island *island = &timing->islands[i];
+        first = island->count > 0 && island->events[0].at < first ? island->events[0].at : first;
+    }
+    return first;
+}
+
+void run_timed(struct worker *worker) {
+    struct launch *launch = worker->launch;
+    struct timing *timing = launch->timing;
+    worker->footprint = &timing->footprint;
+    if (!time_launch_begin(launch)) {
+        launch_no_memory(launch);
+        return;
+    }
+    start_clusters(worker);
+    while (worker->active > 0 && !atomic_load(&launch->stop)) {
+        ticks first = earliest(timing), until = first - first % WINDOW + WINDOW;
+        if (first == NEVER) {
+            report_deadlock(worker->resident[0]);
+            collect(worker);
+            break;
+        }
+        for (uint32_t i = 0; i < timing->nislands; i++) {
+            run_island(worker, &timing->islands[i], until);
+        }
+        time_settle(timing);
+        collect(worker);
+        start_clusters(worker);
+        if (timing->no_memory) {
+            launch_no_memory(launch);
+        }
+    }
+    time_launch_end(launch);
+}

@@ -1,0 +1,152 @@
+"""Programs that time a host: its processors' kernels, the shim, and what a harness adds; and what they note of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+from scripts.bench import compare, cpu, harness_ratio, host, provenance
+from scripts.rounds import origin
+
+SHAPE = (40, 72, 128)
+
+
+def test_an_answer_of_nvidia_smi_or_why_there_is_none(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\necho " $*"\necho second\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert provenance.nvidia_smi("clocks.mem") == "--query-gpu=clocks.mem --format=csv,noheader"
+    tool.write_text("#!/bin/sh\nexit 3\n")
+    assert provenance.nvidia_smi("x") == "unknown (CalledProcessError)"
+    monkeypatch.setenv("PATH", "")
+    assert provenance.nvidia_smi("x") == "unknown (FileNotFoundError)"
+
+
+# --- the CPU and the host ----------------------------------------------------------------------------------------
+
+
+def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch):
+    times = iter([9.0, 9.0, 9.0, 2.0, 8.0, 3.0, 4.0, 8.0, 4.0, 3.0, 9.0, 9.0])
+
+    def timed_ms(call):
+        call()
+        return next(times)
+
+    monkeypatch.setattr(cpu, "timed_ms", timed_ms)
+    assert cpu.measure(*SHAPE, seed=1, repeats=3) == {
+        "ours, ms": 3.0,
+        "same job, ms": 8.0,
+        "matmuls alone, ms": 4.0,
+        "ratio, same job": 3.0,  # of 4, 2 and 3
+        "ratio, matmuls alone": 1.5,  # of 1.5, 1 and 3
+    }
+    assert next(times, None) is None
+    monkeypatch.setattr(cpu, "timed_ms", lambda call: 1.0)  # nothing is computed
+    with pytest.raises(RuntimeError, match="wrong result at m 40, n 72, k 128"):
+        cpu.measure(*SHAPE, seed=1, repeats=1)
+
+
+def test_the_cpu_bench_writes_its_figures(monkeypatch, tmp_path, capsys):
+    figures = {"ours, ms": 1.0, "same job, ms": 4.0, "matmuls alone, ms": 2.0}
+    ratios = iter([1.0, 4.0, 2.0, 2.0])
+
+    def measure(m, n, k, seed, repeats):
+        assert repeats == 5
+        return figures | {"ratio, same job": next(ratios), "ratio, matmuls alone": 2.0}
+
+    monkeypatch.setattr(cpu, "measure", measure)
+    tables = []
+    monkeypatch.setattr(cpu, "print_table", lambda *table: tables.append(table))
+    monkeypatch.setattr(sys, "argv", ["cpu.py", "--repeats", "5", "--json", str(tmp_path / "x.json")])
+    assert cpu.main() == 0
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written["geomean"] == {"same job": pytest.approx(2.0), "matmuls alone": pytest.approx(2.0)}
+    assert written["repeats"] == 5 and [row["m"] for row in written["shapes"]] == [256, 512, 256, 512]
+    rows = tables[0][2]
+    assert rows[1] == ["512 4096 7168", "1.0", "4.0", "2.0", "4.00", "2.00"]
+    assert rows[-1] == ["geometric mean", "", "", "", "2.00", "2.00"]
+    said = capsys.readouterr().out
+    assert "same job: 2.00 (target 3); matmuls alone: 2.00 (target 1)" in said and "torch" in said
+
+
+def test_the_cpu_bench_writes_samples_of_variants_for_a_round(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(compare, "print_table", lambda *table: None)
+    files = [word for name in ("samples", "env") for word in (f"--{name}", str(tmp_path / name))]
+    words = ["--variants", "auto,portable", "--shapes", "40x72x128", "--repeats", "2", *files]
+    assert cpu.main(words) == 0
+    rows = [json.loads(line) for line in (tmp_path / "samples").read_text().splitlines()]
+    assert sorted((row["variant"], row["repeat"]) for row in rows) == [
+        ("auto", 0), ("auto", 1), ("portable", 0), ("portable", 1),
+    ]  # fmt: skip
+    env = json.loads((tmp_path / "env").read_text())
+    assert env["capability"] is None and set(env["digests"]) == {"auto", "portable"}
+    assert {row["chip"] for row in rows} == {env["chip"]} and {row["digest"] for row in rows} == {
+        *env["digests"].values()
+    }
+    assert origin.chip_problems("cpu", env) == [] and origin.env_problems(env) == []
+    assert origin.line_problems((tmp_path / "samples").read_bytes(), env) == []
+    with pytest.raises(SystemExit):
+        cpu.main(["--variants", "auto"])
+    assert "unknown: --variants auto" in capsys.readouterr().err
+
+
+def test_the_host_bench_takes_the_work_in_c_off(monkeypatch, tmp_path, capsys):
+    calls = []
+    costs = {"shim": [5.0, 6.0, 9.0], "package": [7.0, 8.5, 8.0], "library": [3.0, 4.0, 4.0], "ctypes": [1.0, 0.5, 2.0]}
+    order = iter([*costs] * 3)
+
+    def sample_us(call, argument):
+        name = next(order)
+        calls.append((name, call, argument))
+        return costs[name].pop(0)
+
+    monkeypatch.setattr(host, "sample_us", sample_us)
+    monkeypatch.setattr(sys, "argv", ["host.py", "--repeats", "3", "--json", str(tmp_path / "x.json")])
+    assert host.main() == 0
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written.pop("processor") and written.pop("torch") == torch.__version__
+    assert written == {"work_us": 3.0, "ctypes_us": 1.0, "shim_us": 3.0, "package_us": 5.0, "goal_us": 4.0}
+    said = capsys.readouterr().out
+    assert "the shim 3.00 us (goal 4 us), of which the ctypes call 1.00 us; in the package 5.00 us" in said
+    by_name = {name: (call, argument) for name, call, argument in calls}
+    assert by_name["package"][0] is host.packaged.custom_kernel
+    shim = by_name["shim"][0].__globals__
+    assert shim["__file__"] == host.packaged.__file__
+    assert shim["_is_plain"] is None and host.packaged._is_plain is not None
+    assert by_name["library"][0] is shim["_call"]
+    assert by_name["library"][1] is by_name["ctypes"][1] and by_name["library"][0](by_name["library"][1]) == 0
+
+
+def test_a_sample_is_the_mean_of_its_calls(monkeypatch):
+    clock = iter([1_000, 9_001_000])
+    monkeypatch.setattr(host.time, "thread_time_ns", lambda: next(clock))
+    called = []
+    assert host.sample_us(called.append, 5) == pytest.approx(4.5)
+    assert called == [5] * 2000
+    clock = iter([1_000_000, 3_500_000])
+    monkeypatch.setattr(cpu.time, "perf_counter_ns", lambda: next(clock))
+    assert cpu.timed_ms(lambda: called.clear()) == 2.5 and called == []
+
+
+# --- two harnesses ------------------------------------------------------------------------------------
+
+
+def judged(harness, submission, *times_us):
+    common = {"shape": "1 2 64", "rounds_us": [], "single_us": [7.0], "tolerance_us": 0.5, "doubted_rounds": 1}
+    return [{"harness": harness, "submission": submission, "median_us": us, **common} for us in times_us]
+
+
+@pytest.mark.parametrize(("new_us", "within"), [((10.0, 10.1, 9.9), True), ((10.3, 10.2, 10.3), False)])
+def test_times_of_two_harnesses_are_set_against_each_other(new_us, within):
+    found = [
+        *judged("old", "ours", 10.0, 10.0, 10.0), *judged("new", "ours", *new_us),
+        *judged("old", "cuBLAS", 20.0), *judged("new", "cuBLAS", 20.0),
+    ]  # fmt: skip
+    rows, all_within = harness_ratio.rows_of(found)
+    assert all_within == within
+    assert [row[0] for row in rows] == ["ours 1 2 64", "cuBLAS 1 2 64"]
+    assert rows[1] == ["cuBLAS 1 2 64", "20.00", "20.00", "1.0000", "1.0000 to 1.0000", "7.0 / 7.0", "0.50", "1"]

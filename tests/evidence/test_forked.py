@@ -1,0 +1,63 @@
+"""Programs in copies of a process that has torch: what goes in, what comes out, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from scripts.common import forked
+
+
+def test_a_program_has_its_arguments_input_environment_and_folder(monkeypatch):
+    monkeypatch.setenv("NOT_FOR_THE_PROGRAM", "1")
+    code = """
+import os, sys
+assert "torch" in sys.modules and __name__ == "__main__"
+print(sys.argv, sys.stdin.read(), sorted(os.environ), os.getcwd())
+print("aside", file=sys.stderr)
+"""
+    done = forked.run(code, ["a", "b c"], {"ONE": "1"}, stdin="text")
+    assert done.stdout == f"['-c', 'a', 'b c'] text ['ONE'] {forked.ROOT}\n", done
+    assert (done.returncode, done.stderr) == (0, "aside\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("raise SystemExit(7)", 7, ""),
+        ("raise SystemExit('no')", 1, "no\n"),
+        ("raise SystemExit", 0, ""),
+        ("import os; os.write(1, b'x'); os.kill(os.getpid(), 9)", -signal.SIGKILL, ""),
+    ],
+)
+def test_a_program_ends_with_its_own_status(code, status, said):
+    done = forked.run(code)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
+def test_a_traceback_is_shown_and_is_a_failure():
+    done = forked.run("1 / 0")
+    assert done.returncode == 1 and "ZeroDivisionError: division by zero" in done.stderr
+
+
+def test_what_libraries_do_at_the_end_of_a_process_is_done():
+    code = """
+import ctypes, os
+at_exit = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(lambda status, _: os.write(1, b"end") and None)
+ctypes.CDLL(None).on_exit(at_exit, None)
+"""
+    done = forked.run(code)
+    assert done.stdout == "end"
+
+
+def test_a_program_that_takes_too_long_is_ended():
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.run("import time; time.sleep(60)", timeout=0.1)
+
+
+def test_programs_are_copies_of_one_process():
+    first, second = (forked.run("import os; print(os.getppid(), os.getpid())").stdout.split() for _ in range(2))
+    assert first[0] == second[0] != str(os.getpid()) and first[1] != second[1]

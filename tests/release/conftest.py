@@ -1,0 +1,65 @@
+"""What tests of bundles start from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from scripts.release.bundle import make_bundle
+from tests.release.bundle_kit import TORCH, copying_compiler
+
+IMPORT = "import submission; print(submission._library._name)"
+
+
+@pytest.fixture(scope="session")
+def cpu_text():
+    return make_bundle("cpu").text
+
+
+@pytest.fixture(scope="session")
+def copies(library_path, tmp_path_factory):
+    """A C compiler whose output is this build's library: for tests to which compiling does not matter."""
+    return copying_compiler(tmp_path_factory.mktemp("compiler") / "cc", library_path)
+
+
+@pytest.fixture
+def alone(tmp_path, cpu_text):
+    """An empty folder with the CPU bundle and a torch that is none; a function that imports it in a process."""
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    (folder / "submission.py").write_text(cpu_text)
+    (folder / "torch.py").write_text(TORCH)
+
+    def start(cache=tmp_path / "cache", code=IMPORT, **environment):
+        variables = {**os.environ, "NVFP4_CACHE": str(cache), **environment}
+        variables.pop("PYTHONPATH", None)
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(*args, **kwargs):
+        process = start(*args, **kwargs)
+        output, errors = process.communicate()
+        return process.returncode, output.strip(), errors
+
+    run.start, run.folder, run.cache = start, folder, tmp_path / "cache"
+    return run
+
+
+@pytest.fixture
+def checkout(root, tmp_path):
+    """A copy of what the bundler reads, to change."""
+    copy = tmp_path / "checkout"
+    for folder in ("submission", "scripts/release", "scripts/common", "reference"):
+        shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "scripts" / "__init__.py", copy / "scripts")
+    return copy

@@ -1,0 +1,224 @@
+"""Kernels that a host program loads itself, and the calls that launchers make: the driver's, and libraries' of both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.simulator.sim_kit import HEADER, built, nvcc
+
+KERNEL = (
+    ".visible .entry {name}(.param .u64 p, .param .u8 skip, .param .u32 n) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>;"
+    " {text} }}\n"
+)
+STORE = (
+    "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %cluster_nctarank;"
+    " mad.lo.u32 %r1, %r2, 100, %r1; mad.lo.u32 %r1, %r3, 1000, %r1; mul.wide.u32 %rd2, %r2, 4;"
+    " add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r1; ret;"
+)
+PTX = (
+    HEADER
+    + ".visible .global .u32 seven = 7;\n"
+    + KERNEL.format(name="store", text=STORE)
+    + KERNEL.format(name="bad", text="frobnicate.u32 %r1; ret;")
+)
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdint.h>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#define SAY(name, call) printf("%s=%d\n", name, (int)(call))
+#define HOLDS(name, truth) printf("%s=%s\n", name, (truth) ? "yes" : "no")
+static int called;
+static void CUDART_CB host_work(void *data) { called += *(int *)data; }
+static void CUDART_CB callback(cudaStream_t queue, cudaError_t error, void *data) {
+    (void)queue;
+    called += error == cudaSuccess ? *(int *)data : 1000;
+}
+static char *text_of(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    if (file == NULL || fread(text, 1, (1 << 16) - 1, file) == 0) { exit(9); }
+    fclose(file);
+    return text;
+}
+int main(int count, char **words) {
+    CUdevice device;
+    CUcontext context = NULL, current = NULL;
+    CUmodule module = NULL, other = NULL;
+    CUfunction store = NULL, bad = NULL;
+    CUdeviceptr out = 0, seven = 0;
+    CUstream queue;
+    size_t bytes = 0;
+    int value = 0, host[8] = {0};
+    const char *name = NULL;
+    void *entry = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+    char *ptx = text_of(words[1]);
+    SAY("init", cuInit(0));
+    SAY("device", cuDeviceGet(&device, 0));
+    SAY("retain", cuDevicePrimaryCtxRetain(&context, device));
+    SAY("current", cuCtxSetCurrent(context) || cuCtxGetCurrent(&current));
+    HOLDS("same context", context != NULL && context == current);
+    SAY("attribute", cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+    HOLDS("major", value == 9);
+    SAY("module", cuModuleLoadData(&module, ptx));
+    memset(ptx, '#', strlen(ptx)); /* the driver keeps its own copy */
+    SAY("function", cuModuleGetFunction(&store, module, "store"));
+    SAY("no function", cuModuleGetFunction(&bad, module, "none"));
+    SAY("unreadable function", cuModuleGetFunction(&bad, module, "bad"));
+    SAY("name", cuFuncGetName(&name, store));
+    HOLDS("named", name != NULL && strcmp(name, "store") == 0);
+    SAY("global", cuModuleGetGlobal(&seven, &bytes, module, "seven"));
+    SAY("read global", cuMemcpyDtoH(host, seven, bytes));
+    HOLDS("seven", bytes == 4 && host[0] == 7);
+    SAY("no global", cuModuleGetGlobal(&seven, &bytes, module, "eight"));
+    SAY("cubin", cuModuleLoadData(&other, "\177ELF\2\1\1"));
+    SAY("not PTX", cuModuleLoadData(&other, "hello"));
+    SAY("no file", cuModuleLoad(&other, "/nowhere/at/all"));
+    SAY("alloc", cuMemAlloc(&out, 64));
+    SAY("queue", cuStreamCreate(&queue, CU_STREAM_NON_BLOCKING));
+    SAY("set 32", cuMemsetD32Async(out, 0x01020304, 4, queue));
+    SAY("set 16", cuMemsetD16(out + 4, 0xabcd, 2));
+    SAY("set 8", cuMemsetD8(out + 8, 9, 3));
+    SAY("set odd", cuMemsetD32(out + 2, 0, 1));
+    SAY("set beyond", cuMemsetD32(out, 0, 1000));
+    SAY("copy", cuMemcpyDtoHAsync(host, out, 16, queue));
+    HOLDS("filled", host[0] == 0x01020304 && (unsigned)host[1] == 0xabcdabcd && host[2] == 0x01090909 &&
+                        host[3] == 0x01020304);
+    struct { uint64_t p; uint8_t skip; uint32_t n; } packed = {out, 1, 5};
+    void *arguments[] = {&packed.p, &packed.skip, &packed.n};
+    size_t size = sizeof packed;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    SAY("shared", cuFuncSetAttribute(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));
+    SAY("ask shared", cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, store));
+    HOLDS("shared kept", value == 60000);
+    SAY("launch", cuLaunchKernel(store, 2, 1, 1, 1, 1, 1, 0, queue, arguments, NULL));
+    cuMemcpyDtoH(host, out, 8);
+    HOLDS("launched", host[0] == 1005 && host[1] == 1105);
+    packed.n = 6;
+    SAY("launch by buffer", cuLaunchKernel(store, 2, 1, 1, 1, 1, 1, 0, queue, NULL, extra));
+    cuMemcpyDtoH(host, out, 8);
+    HOLDS("from buffer", host[0] == 1006 && host[1] == 1106);
+    CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+    cluster.value.clusterDim.x = 2;
+    cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+    CUlaunchConfig config = {.gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+                             .blockDimZ = 1, .sharedMemBytes = 50000, .hStream = queue, .attrs = &cluster,
+                             .numAttrs = 1};
+    SAY("launch ex", cuLaunchKernelEx(&config, store, arguments, NULL));
+    cuMemcpyDtoH(host, out, 8);
+    HOLDS("in a cluster", host[0] == 2006 && host[1] == 2106);
+    SAY("clusters", cuOccupancyMaxActiveClusters(&value, store, &config));
+    HOLDS("some clusters", value > 0);
+    config.sharedMemBytes = 70000;
+    SAY("too much shared", cuLaunchKernelEx(&config, store, arguments, NULL));
+    cudaLibrary_t library = NULL;
+    cudaKernel_t kernel = NULL, kernels[4] = {NULL};
+    unsigned number = 0;
+    SAY("library", cudaLibraryLoadFromFile(&library, words[1], NULL, NULL, 0, NULL, NULL, 0));
+    SAY("kernel", cudaLibraryGetKernel(&kernel, library, "store"));
+    SAY("kernels", cudaLibraryGetKernelCount(&number, library));
+    SAY("enumerate", cudaLibraryEnumerateKernels(kernels, 4, library));
+    HOLDS("two kernels", number == 2 && kernels[0] == kernel && kernels[1] != NULL && kernels[2] == NULL);
+    cudaLaunchConfig_t plain = {.gridDim = {1, 1, 1}, .blockDim = {1, 1, 1}};
+    packed.n = 8;
+    SAY("launch of a library", cudaLaunchKernelExC(&plain, (const void *)kernel, arguments));
+    cuMemcpyDtoH(host, out, 4);
+    HOLDS("library ran", host[0] == 1008);
+    SAY("unload", cudaLibraryUnload(library));
+    int more = 3;
+    SAY("host function", cudaLaunchHostFunc(queue, host_work, &more));
+    SAY("callback", cudaStreamAddCallback(queue, callback, &more, 0));
+    HOLDS("called", called == 6);
+    struct cudaPointerAttributes kind;
+    SAY("pointer", cudaPointerGetAttributes(&kind, (void *)(uintptr_t)out));
+    HOLDS("of the device", kind.type == cudaMemoryTypeDevice);
+    SAY("host pointer", cudaPointerGetAttributes(&kind, host));
+    HOLDS("of the host", kind.type == cudaMemoryTypeUnregistered);
+    SAY("driver's pointer", cuPointerGetAttribute(&seven, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, out));
+    HOLDS("same address", seven == out);
+    SAY("driver's host pointer",
+        cuPointerGetAttribute(&seven, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (CUdeviceptr)(uintptr_t)host));
+    SAY("register", cudaHostRegister(host, sizeof host, 0));
+    SAY("register again", cudaHostRegister(host, sizeof host, 0));
+    SAY("unregister", cudaHostUnregister(host));
+    SAY("unregister again", cudaHostUnregister(host));
+    (void)cudaGetLastError();
+    cudaMemPool_t pool;
+    uint64_t threshold = 1 << 20, got = 0;
+    SAY("pool", cudaDeviceGetDefaultMemPool(&pool, 0));
+    SAY("set pool", cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+    SAY("get pool", cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &got));
+    HOLDS("kept", got == threshold);
+    SAY("by name", cudaGetDriverEntryPointByVersion("cuMemsetD32Async", &entry, 12000, 0, &found));
+    HOLDS("the function", entry == (void *)(uintptr_t)cuMemsetD32Async && found == cudaDriverEntryPointSuccess);
+    SAY("versioned", cuGetProcAddress("cuMemAlloc_v2", &entry, 12000, 0, NULL));
+    HOLDS("its current one", entry == (void *)(uintptr_t)cuMemAlloc);
+    SAY("no such name", cudaGetDriverEntryPointByVersion("cuFrobnicate", &entry, 12000, 0, &found));
+    HOLDS("nothing", entry == NULL && found == cudaDriverEntryPointSymbolNotFound);
+    cudaGraph_t graph;
+    SAY("graph", cudaGraphCreate(&graph, 0));
+    SAY("driver's graph", cuMulticastCreate(NULL, NULL));
+    SAY("no error so far", cuCtxSynchronize() == cudaErrorNotSupported ? 0 : (int)cuCtxSynchronize());
+    (void)cudaGetLastError();
+    SAY("launch of the unreadable", cuLaunchKernel(bad, 1, 1, 1, 1, 1, 1, 0, queue, arguments, NULL));
+    (void)count;
+    return 0;
+}
+"""
+# cuda.h: what is not success
+WANTED = {
+    "no function": 500,
+    "no global": 500,
+    "cubin": 200,
+    "not PTX": 200,
+    "no file": 301,
+    "set odd": 1,
+    "set beyond": 1,
+    "too much shared": 1,
+    "driver's host pointer": 1,
+    "register again": 712,
+    "unregister again": 713,
+    "graph": 801,
+    "driver's graph": 801,
+    "launch of the unreadable": 400,
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.c").write_text(PROGRAM)
+    (folder / "kernels.ptx").write_text(PTX)
+    command = [nvcc(), "-cudart=none", "-o", folder / "driver", folder / "driver.c", built("libcudart_sim.a")]
+    done = subprocess.run([*command, "-lpthread", "-lm"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    environment = dict(os.environ, NVFP4_SIMULATE_CHIP="h200")
+    return subprocess.run(
+        [folder / "driver", folder / "kernels.ptx"], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_each_call_does_what_launchers_ask_of_it(ran):
+    assert ran.returncode == 0, ran.stderr
+    said = dict(line.split("=", 1) for line in ran.stdout.splitlines())
+    wrong = {n: v for n, v in said.items() if v != "yes" and int(v if v != "no" else -1) != WANTED.get(n, 0)}
+    assert not wrong, (wrong, ran.stderr)
+    assert WANTED.keys() < said.keys()
+
+
+def test_what_is_not_there_is_named(ran):
+    for words in (
+        "it is machine code (a cubin)",
+        "it is no fat binary",
+        "cuFrobnicate is not modelled",
+        "cudaGraphCreate is not modelled",
+        "cuMulticastCreate is not modelled",
+        "instruction 'frobnicate.u32': unknown instruction",
+    ):
+        assert words in ran.stderr, words

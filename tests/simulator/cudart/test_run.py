@@ -1,0 +1,141 @@
+"""`ptxsim run`: an unmodified, dynamically linked CUDA program; exit status, summary, report, suppressions."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.sim_kit import built, nvcc
+
+PROGRAM = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
+template <int N> __global__ void reverse(int *out, bool wait) {
+    __shared__ int room[N];
+    room[threadIdx.x] = out[threadIdx.x];
+    if (wait) __syncthreads();
+    out[threadIdx.x] = room[N - 1 - threadIdx.x];
+}
+__global__ void unwritten(int *out) {
+    __shared__ int room[32];
+    out[threadIdx.x] = room[threadIdx.x];
+}
+int main(int count, char **words) {
+    int *p, host[64], way = count > 1 ? words[1][0] : 'c';
+    for (int i = 0; i < 64; i++) host[i] = i;
+    if (way == 'n') return 0;
+    cudaMalloc(&p, sizeof host);
+    cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
+    if (way == 'f') fork();
+    if (way == 'r') unwritten<<<1, 32>>>(p); else reverse<64><<<1, 64>>>(p, way != 'w');
+    cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost);
+    std::printf("%s %d %s\n", count > 2 ? words[2] : "", host[0], cudaGetErrorName(cudaGetLastError()));
+    std::fflush(stdout);
+    if (way == 'f') wait(nullptr);
+    if (way == 'k') abort();
+    return way == 'b' ? 7 : 0;
+}
+"""
+RACE_LINE = next(i for i, line in enumerate(PROGRAM.splitlines(), 1) if "room[N - 1" in line)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """program: as nvcc links with one flag and else by default; static: by default alone."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "program.cu").write_text(PROGRAM)
+    command = [nvcc(), "-arch=sm_90a", "-lineinfo"]
+    subprocess.run([*command, "-c", "-o", "program.o", "program.cu"], cwd=folder, check=True, capture_output=True)
+    for flag, name in (("shared", "program"), ("static", "static")):
+        link = [nvcc(), "-arch=sm_90a", "-cudart", flag, "-o", name, "program.o"]
+        subprocess.run(link, cwd=folder, check=True, capture_output=True)
+    built("cuda/libcudart.so.13")
+    return folder
+
+
+def run(folder: Path, *words: str, program: str = "./program") -> subprocess.CompletedProcess[str]:
+    at = words.index("--") if "--" in words else len(words)
+    command = [built("ptxsim"), "run", *words[:at], "--", program, *words[at + 1 :]]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_program_as_it_is_runs_and_its_output_stays_its_own(folder):
+    done = run(folder, "--", "clean", "word")
+    assert (done.returncode, done.stdout) == (0, "word 63 cudaSuccess\n"), done.stderr
+    assert re.fullmatch("not checked: .*\nverdict: clean, 1 launch\n", done.stderr)
+
+
+WAYS = {  # of the program: exit status, last line
+    "wrong": (2, r"verdict: error, 1 launch, 16 x error, 8 x review"),
+    "review": (1, "verdict: review, 1 launch, 8 x review"),
+    "bad status": (5, "verdict: clean, 1 launch"),
+    "killed": (5, "verdict: clean, 1 launch"),
+    "forked": (0, "verdict: clean, 2 launches"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_exit_status_is_the_verdict_and_the_summary_comes_last(folder, way):
+    status, last = WAYS[way]
+    done = run(folder, "--json", f"{way[0]}.json", "--", way)
+    assert done.returncode == status, done.stderr
+    assert done.stderr.splitlines()[-1] == last
+    assert json.loads((folder / f"{way[0]}.json").read_text())["verdict"] == last.split()[1].rstrip(",")
+    assert ("program: signal 6" in done.stderr) == (way == "killed")
+    assert ("program: exit status 7" in done.stderr) == (way == "bad status")
+
+
+def test_a_report_shows_lane_byte_instruction_and_source(folder):
+    done = run(folder, "--json", "report.json", "--counters", "--", "wrong")
+    report = json.loads((folder / "report.json").read_text())
+    (found,) = [f for f in report["findings"] if f["kind"] == "read-after-write-race"]
+    assert found["name"] == "reverse<64>"
+    assert (found["lane"], found["offset"]) == (3, 1024 + 4 * 28)  # warp 1's first granule: lanes 0 to 3
+    assert found["ptx"].startswith("ld.shared.u32 %r")
+    assert f"    {RACE_LINE:5} | out[threadIdx.x] = room[N - 1 - threadIdx.x];\n" in done.stderr
+    assert "warp 1, lane 3, byte 0x470 of shared memory\n" in done.stderr
+    assert f"    ptx | {found['ptx']}\n" in done.stderr
+    assert "\n  shared_load_bytes                    256\n" in done.stderr
+
+
+def test_suppressions_hide_by_kind_kernel_and_line_and_the_stale_ones_are_told(folder):
+    rules = f"""# known
+    read-after-write-race  *reverse*  program.cu:{RACE_LINE}
+    write-after-read-race  *other*
+    uninitialised-read # anywhere
+    double-write
+    """
+    (folder / "rules").write_text(rules)
+    done = run(folder, "--suppressions", "rules", "--json", "hidden.json", "--", "wrong")
+    assert done.returncode == 2
+    *_, first, second, _, last = done.stderr.splitlines()
+    assert first == "stale suppression: line 3: write-after-read-race *other* *: it hid nothing"
+    assert second == "stale suppression: line 5: double-write * *: it hid nothing"
+    assert last == "verdict: error, 1 launch, 8 x error, 16 x suppressed"
+    report = json.loads((folder / "hidden.json").read_text())
+    assert {f["kind"] for f in report["findings"]} == {"write-after-read-race"}
+    assert [rule["times"] for rule in report["suppressions"]] == [8, 0, 8, 0]
+    assert report["found"]["suppressed"] == 16
+    (folder / "rules").write_text(rules.replace("*other*", "*reverse*"))
+    assert run(folder, "--suppressions", "rules", "--", "wrong").returncode == 0
+    for wrong, why in (("deadlock", "line 1: deadlock ends the run"), ("\na b c d", "line 2: expected KIND")):
+        (folder / "rules").write_text(wrong)
+        done = run(folder, "--suppressions", "rules", "--", "wrong")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert why in done.stderr
+
+
+def test_what_cannot_be_run_is_told(folder):
+    done = run(folder, program="./static")
+    assert done.returncode == 4
+    assert "-cudart shared" in done.stderr and "libcudart_sim.a" in done.stderr
+    for program, why in (("./nowhere", "no such program"), ("true", "no kernel was launched on the simulator")):
+        done = run(folder, program=program)
+        assert (done.returncode, why in done.stderr) == (4, True), done.stderr
+    assert run(folder, "--mode", "never").returncode == 4
