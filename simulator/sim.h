@@ -59,6 +59,7 @@ struct sim_options {
     unsigned sms;              /* what %nsmid and the occupancy of the CUDA runtime shim say; 0: 132 or 148 */
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
     const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
+    int no_values; /* MMAs leave their results as they are: for time, where nothing depends on them */
 };
 
 struct sim_finding {
@@ -210,8 +211,30 @@ struct sim_time {
 };
 /* False: no time is simulated. */
 SIM_API bool sim_time(const struct sim *sim, struct sim_time *time);
+/* What a launch takes of the chip: of an SM's sub-partitions, of the SM, of all of them. */
+enum sim_resource {
+    SIM_ISSUE,
+    SIM_ALU,
+    SIM_FMA,
+    SIM_SPECIAL,
+    SIM_WARP_MMA,
+    SIM_SHARED,
+    SIM_TENSOR,
+    SIM_LOAD_PORT,
+    SIM_STORE_PORT,
+    SIM_L2,
+    SIM_HBM,
+    SIM_RESOURCES
+};
+SIM_API const char *sim_resource_name(int resource); /* NULL past the end */
 struct sim_timed_launch {
     const char *kernel;
+    double busy[SIM_RESOURCES];    /* fractions of the kernel's time, on the average SM */
+    double busiest[SIM_RESOURCES]; /* on the SM where it is most */
+    /* Cycles that the average warp of each place in its CTA lived, and waited for: barriers of the CTA,
+     * mbarriers, the cluster's barrier, its own asynchronous operations; what is left it issued, or waited for
+     * operands and pipes. */
+    double lived[32], bar[32], mbarrier[32], cluster[32], own[32];
     double start_us, end_us; /* its first CTA's start and its last one's end, since the first call */
 };
 /* Of launch number `index`; false past the end, and past what is listed (4096). */

@@ -33,6 +33,7 @@ class Options(ctypes.Structure):
         ("sms", ctypes.c_uint),
         ("max_instructions", ctypes.c_uint64),
         ("chip", ctypes.c_char_p),
+        ("no_values", ctypes.c_int),
     )
 
 
@@ -153,16 +154,22 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 
 class Sim:
-    """`chip`: simulate time on it, by its name or its file."""
+    """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are."""
 
     def __init__(
-        self, text: str, mode: str = "eager", seed: int = 1, threads: int = 1, limit: int = 0, chip: str | None = None
+        self,
+        text: str,
+        mode: str = "eager",
+        seed: int = 1,
+        threads: int = 1,
+        limit: int = 0,
+        chip: str | None = None,
+        no_values: bool = False,
     ) -> None:
         self.lib = library()
         name = None if chip is None else chip.encode()
-        self.sim = ctypes.c_void_p(
-            self.lib.sim_create(ctypes.byref(Options(MODES.index(mode), seed, threads, 0, 0, limit, name)))
-        )
+        options = Options(MODES.index(mode), seed, threads, 0, 0, limit, name, no_values)
+        self.sim = ctypes.c_void_p(self.lib.sim_create(ctypes.byref(options)))
         self.keep = []
         if chip is not None and self.time is None:
             raise ValueError(self.message())

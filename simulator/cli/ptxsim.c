@@ -17,6 +17,7 @@ static const char usage[] =
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
     "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
+    "  --no-values (MMAs leave their results as they are: for time alone)\n"
     "  --json  --counters  --suppressions FILE  --quiet  --parse (only check the file)  --help\n"
     "arguments, one a parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
@@ -205,7 +206,8 @@ enum {
     OPT_QUIET,
     OPT_PARSE,
     OPT_HELP,
-    OPT_TIME
+    OPT_TIME,
+    OPT_NO_VALUES
 };
 
 static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
@@ -217,6 +219,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"limit", required_argument, NULL, OPT_LIMIT},
                                         {"dump", required_argument, NULL, OPT_DUMP},
                                         {"time", required_argument, NULL, OPT_TIME},
+                                        {"no-values", no_argument, NULL, OPT_NO_VALUES},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
@@ -253,6 +256,9 @@ static int set_option(struct job *job, int option, const char *value) {
             return cli_fail("too many --dump", value);
         }
         job->dumps[job->ndumps++] = value;
+        return 0;
+    case OPT_NO_VALUES:
+        job->options.no_values = 1;
         return 0;
     case OPT_TIME:
         job->options.chip = value;

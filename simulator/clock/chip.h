@@ -97,6 +97,10 @@ enum parameter_kind {
     X(wgmma_read_a, CYCLES)                                                                                    \
     X(wgmma_read_column, CYCLES)                                                                               \
     X(wgmma_least_registers, CYCLES)                                                                           \
+    X(wgmma_switch_column_shared, CYCLES)                                                                      \
+    X(wgmma_switch_most_shared, CYCLES)                                                                        \
+    X(wgmma_switch_column_registers, CYCLES)                                                                   \
+    X(wgmma_switch_column_three, CYCLES)                                                                       \
     X(tcgen05_latency, CYCLES)                                                                                 \
     X(tcgen05_pair_latency, CYCLES)                                                                            \
     X(tcgen05_column, CYCLES)                                                                                  \
@@ -115,6 +119,7 @@ enum parameter_kind {
     X(dependent_release, CYCLES)                                                                               \
     X(cta_start, CYCLES)                                                                                       \
     X(cta_start_interval, CYCLES)                                                                              \
+    X(sm_start_interval, CYCLES)                                                                               \
     X(cluster_start_interval, CYCLES)                                                                          \
     X(cta_end, CYCLES)                                                                                         \
     X(launch_drain, CYCLES)

@@ -44,7 +44,7 @@ static bool make_islands(struct launch *launch, uint32_t ctas) {
 }
 
 static void release(struct server *server) {
-    server->free = 0;
+    server->free = server->busy = 0;
 }
 
 /* A launch is run to its end before the next one begins, so that a dependent one, which starts earlier than
@@ -58,9 +58,11 @@ static void release_all(struct timing *timing) {
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
+        sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
+        sm->tensor_three = false;
         for (int j = 0; j < SM_PARTS; j++) {
             struct part *part = &sm->part[j];
-            part->issue = 0;
+            part->issue = part->issued = 0;
             release(&part->mma);
             release(&part->tmem);
             for (int k = 0; k < PIPES; k++) {
@@ -81,6 +83,7 @@ bool time_launch_begin(struct launch *launch) {
     timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
     timing->host += chip->host_launch;
     release_all(timing);
+    memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
     timing->first_start = NEVER;
     timing->triggered = timing->end = timing->begin;
@@ -146,7 +149,8 @@ bool time_place(struct launch *launch, uint32_t *island, ticks *start) {
         if (candidate->resident >= timing->room) {
             continue;
         }
-        ticks at = earliest(launch, candidate, later(timing->dispatched, candidate->freed));
+        ticks at = earliest(launch, candidate,
+                            later(timing->dispatched, later(candidate->freed, candidate->next_start)));
         if (at < best || (at == best && candidate->resident < timing->islands[*island].resident)) {
             best = at;
             *island = i;
@@ -160,6 +164,7 @@ bool time_place(struct launch *launch, uint32_t *island, ticks *start) {
                          (chosen->sms > 1 ? chip->cluster_start_interval : 0);
     chosen->resident++;
     *start = best + chip->cta_start;
+    chosen->next_start = best + chip->sm_start_interval;
     timing->first_start = *start < timing->first_start ? *start : timing->first_start;
     return true;
 }
@@ -193,12 +198,53 @@ void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) 
     timing->end = later(timing->end, gone);
 }
 
-void time_launch_end(struct launch *launch) {
+static void take_busy(struct timed_launch *listed, const struct timing *timing) {
+    for (uint64_t i = 0; i < timing->chip.sms; i++) {
+        const struct sm_time *sm = &timing->sm[i];
+        ticks taken[SIM_RESOURCES] = {[SIM_SHARED] = sm->shared.busy,
+                                      [SIM_TENSOR] = sm->tensor.busy,
+                                      [SIM_LOAD_PORT] = sm->load_port.busy,
+                                      [SIM_STORE_PORT] = sm->store_port.busy};
+        for (int j = 0; j < SM_PARTS; j++) { /* an SM's share of its four */
+            taken[SIM_ISSUE] += sm->part[j].issued / SM_PARTS;
+            taken[SIM_ALU] += sm->part[j].pipe[PIPE_ALU].busy / SM_PARTS;
+            taken[SIM_FMA] += sm->part[j].pipe[PIPE_FMA].busy / SM_PARTS;
+            taken[SIM_SPECIAL] += sm->part[j].pipe[PIPE_SPECIAL].busy / SM_PARTS;
+            taken[SIM_WARP_MMA] += sm->part[j].mma.busy / SM_PARTS;
+        }
+        for (int j = 0; j < SIM_RESOURCES; j++) {
+            listed->busy[j] += taken[j];
+            listed->busiest[j] = later(listed->busiest[j], taken[j]);
+        }
+    }
+    listed->busy[SIM_L2] = listed->busiest[SIM_L2] = timing->l2_load.busy + timing->l2_store.busy;
+    listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm.busy;
+}
+
+static void list(const struct launch *launch) {
     struct timing *timing = launch->timing;
     if (timing->launches < MAX_LAUNCHES) {
-        timing->launch[timing->launches] =
-            (struct timed_launch){launch->kernel->name, timing->first_start, timing->end};
+        timing->running.kernel = launch->kernel->name;
+        timing->running.start = timing->first_start;
+        timing->running.end = timing->end;
+        timing->running.ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+        take_busy(&timing->running, timing);
+        timing->launch[timing->launches] = timing->running;
     }
+}
+
+/* A warp has ended: what it waited for is its place's. */
+void time_warp_end(struct warp *warp, ticks at) {
+    struct timed_launch *listed = &warp->cta->cluster->launch->timing->running;
+    listed->lived[warp->index] += at - warp->time->began;
+    for (int i = 0; i < WAIT_KINDS; i++) {
+        listed->waited[warp->index][i] += warp->time->waited[i];
+    }
+}
+
+void time_launch_end(struct launch *launch) {
+    struct timing *timing = launch->timing;
+    list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
     timing->end = later(timing->end, timing->before_end) + timing->chip.launch_drain;
     timing->before_end = timing->end;

@@ -63,7 +63,7 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->ready_preds, 0, time->pred_words * sizeof *time->ready_preds);
     memset(time->pipe, 0, time->rows);
     memset(time->waited, 0, sizeof time->waited);
-    time->next = time->started = at;
+    time->began = time->next = time->started = at;
     time->copy_held = 0;
     time->blocked = time->prepared = false;
 }

@@ -65,6 +65,7 @@ struct server {
 };
 
 struct warp_time {
+    ticks began;
     ticks next;    /* it may issue from then on */
     ticks started; /* when the last of what was issued so far has its operands */
     ticks *ready;  /* by row of registers */
@@ -85,6 +86,9 @@ struct sm_time {
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
+    const void *tensor_user, *tensor_groups[2];
+    bool tensor_three;
     uint64_t *l1; /* tags */
     uint32_t l1_lines;
     /* CTAs of the launch before that are still here when a dependent launch starts. */
@@ -128,6 +132,7 @@ struct island {
     uint32_t first_sm, sms;
     uint32_t resident; /* clusters */
     ticks freed;       /* when the last of those before them ended */
+    ticks next_start;  /* HW: an SM starts its CTAs one after another */
 };
 
 struct timing {
@@ -149,8 +154,13 @@ struct timing {
     uint64_t launches;
     struct timed_launch {
         const char *kernel;
+        uint64_t ctas;
         ticks start, end; /* its first CTA's start, its last one's end */
-    } *launch;
+        /* Ticks that each resource was taken: on all SMs together, and on the SM where it was most. */
+        ticks busy[SIM_RESOURCES], busiest[SIM_RESOURCES];
+        /* What warps of each place in their CTA waited for, and how long they lived. */
+        ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
+    } *launch, running;
     ticks host;             /* when the next call of the host can be at the device */
     ticks before_end;       /* of the launch before */
     ticks before_triggered; /* all of its CTAs */
@@ -232,6 +242,7 @@ bool time_launch_begin(struct launch *launch);
 bool time_place(struct launch *launch, uint32_t *island, ticks *start);
 void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at);
 void time_launch_end(struct launch *launch);
+void time_warp_end(struct warp *warp, ticks at);
 /* The running CTA lets dependent launches start, as far as it goes. */
 void time_triggered(struct run *run);
 /* The host has waited for the device. */

@@ -32,6 +32,26 @@ ticks time_remote(struct run *run, uint64_t bytes) {
     return start_of(&sm_of(run)->remote, timing->issued, length) + length + timing->chip.remote_latency;
 }
 
+/* What the pipe loses where the MMA before was another warpgroup's. */
+static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
+    const struct chip *chip = &run->launch->timing->chip;
+    struct sm_time *sm = sm_of(run);
+    const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
+    bool same = sm->tensor_user == group || sm->tensor_user == NULL;
+    for (int i = 0; i < 2 && sm->tensor_groups[i] != group; i++) {
+        sm->tensor_three |= i == 1 && sm->tensor_groups[i] != NULL;
+        if (sm->tensor_groups[i] == NULL) {
+            sm->tensor_groups[i] = group;
+            break;
+        }
+    }
+    sm->tensor_user = group;
+    ticks column = sm->tensor_three ? chip->wgmma_switch_column_three : chip->wgmma_switch_column_registers;
+    ticks shared = n * chip->wgmma_switch_column_shared;
+    shared = shared < chip->wgmma_switch_most_shared ? shared : chip->wgmma_switch_most_shared;
+    return same ? 0 : a_in_registers ? n * column : shared;
+}
+
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
 ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     struct timing *timing = run->launch->timing;
@@ -40,7 +60,8 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     ticks reads =
         a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
-    return start_of(&sm_of(run)->tensor, timing->issued, later(sums, reads)) + latency + sums;
+    ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
+    return start_of(&sm_of(run)->tensor, timing->issued, length) + latency + sums;
 }
 
 /* Published figures for a B200 (chips/b200.json): the interval is that of the sums or of the operands' reads;

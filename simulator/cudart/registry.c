@@ -73,6 +73,8 @@ static void read_options(struct sim_options *options) {
     options->no_checks = checks != NULL && strcmp(checks, "0") == 0;
     options->sms = (unsigned)runtime_sms();
     const char *chip = getenv("NVFP4_SIMULATE_TIME");
+    const char *values = getenv("NVFP4_SIMULATE_VALUES");
+    options->no_values = values != NULL && strcmp(values, "0") == 0;
     options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
 }
 

@@ -350,7 +350,8 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .seed = sim->options.seed,
                             .checks = !sim->options.no_checks,
                             .dependent = attributes->programmatic_dependent,
-                            .timing = sim->timing};
+                            .timing = sim->timing,
+                            .no_values = sim->options.no_values};
     struct timespec begin, end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);
     launch.kernel = ptx_find_entry(module->ptx, kernel);

@@ -334,6 +334,21 @@ bool sim_time(const struct sim *sim, struct sim_time *time) {
     return true;
 }
 
+const char *sim_resource_name(int resource) {
+    static const char *const names[] = {"issue slots",
+                                        "ALU",
+                                        "FMA pipe",
+                                        "special functions",
+                                        "mma.sync",
+                                        "shared memory",
+                                        "tensor cores",
+                                        "SM's port, loads",
+                                        "SM's port, stores",
+                                        "L2",
+                                        "HBM"};
+    return resource >= 0 && resource < SIM_RESOURCES ? names[resource] : NULL;
+}
+
 bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch) {
     const struct timing *timing = sim->timing;
     if (timing == NULL || index >= timing->launches || index >= MAX_LAUNCHES) {
@@ -341,8 +356,23 @@ bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_laun
     }
     const struct timed_launch *listed = &timing->launch[index];
     const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
-    *launch = (struct sim_timed_launch){listed->kernel, (double)listed->start / ticks_in_us,
-                                        (double)listed->end / ticks_in_us};
+    *launch = (struct sim_timed_launch){.kernel = listed->kernel,
+                                        .start_us = (double)listed->start / ticks_in_us,
+                                        .end_us = (double)listed->end / ticks_in_us};
+    double length = listed->end > listed->start ? (double)(listed->end - listed->start) : 1;
+    for (int i = 0; i < SIM_RESOURCES; i++) {
+        double sms = i == SIM_L2 || i == SIM_HBM ? 1 : (double)timing->chip.sms;
+        launch->busy[i] = (double)listed->busy[i] / length / sms;
+        launch->busiest[i] = (double)listed->busiest[i] / length;
+    }
+    for (int i = 0; i < MAX_WARPS; i++) {
+        double warps = (double)listed->ctas * TICKS;
+        launch->lived[i] = (double)listed->lived[i] / warps;
+        launch->bar[i] = (double)listed->waited[i][WAIT_BAR] / warps;
+        launch->mbarrier[i] = (double)listed->waited[i][WAIT_MBARRIER] / warps;
+        launch->cluster[i] = (double)listed->waited[i][WAIT_CLUSTER] / warps;
+        launch->own[i] = (double)listed->waited[i][WAIT_ASYNC] / warps;
+    }
     return true;
 }
 

@@ -113,8 +113,11 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         warp->time->blocked = true;
         warp->time->wait = warp->splits[0]->wait.kind;
         warp->time->slept = timing->now;
-    } else if (!cluster->left && !cluster_live(cluster)) {
-        end_cluster(cluster, timing->now);
+    } else {
+        time_warp_end(warp, timing->now);
+        if (!cluster->left && !cluster_live(cluster)) {
+            end_cluster(cluster, timing->now);
+        }
     }
 }
 

@@ -258,7 +258,7 @@ struct launch {
     atomic_bool no_memory; /* why it stopped */
     enum sim_mode mode;
     uint64_t seed;
-    bool checks, uses_wgmma;
+    bool checks, uses_wgmma, no_values;
     bool dependent; /* asked for: may start before the previous one is complete */
     struct launch_order order;
     atomic_uint_fast64_t clock;

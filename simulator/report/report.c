@@ -73,6 +73,23 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
+static void print_busy(const struct sim_timed_launch *launch, FILE *to) {
+    (void)fputs(", \"busy\": {", to);
+    for (int i = 0; i < SIM_RESOURCES; i++) {
+        (void)fprintf(to, "%s\"%s\": [%.4f, %.4f]", i == 0 ? "" : ", ", sim_resource_name(i), launch->busy[i],
+                      launch->busiest[i]);
+    }
+    (void)fputs("}, \"warps\": [", to);
+    for (int i = 0; i < (int)WARPS && launch->lived[i] > 0; i++) {
+        (void)fprintf(to,
+                      "%s{\"lived\": %.1f, \"barrier\": %.1f, \"mbarrier\": %.1f, \"cluster\": %.1f, "
+                      "\"own operations\": %.1f}",
+                      i == 0 ? "" : ", ", launch->lived[i], launch->bar[i], launch->mbarrier[i],
+                      launch->cluster[i], launch->own[i]);
+    }
+    (void)fputs("]}", to);
+}
+
 /* Figures of a run with simulated time; they say so wherever they are. */
 static void print_time_json(const struct sim *sim, FILE *to) {
     struct sim_time time;
@@ -86,7 +103,8 @@ static void print_time_json(const struct sim *sim, FILE *to) {
         for (size_t i = 0; sim_timed_launch(sim, i, &launch); i++) {
             (void)fputs(i == 0 ? "{\"kernel\": " : ", {\"kernel\": ", to);
             print_string(to, launch.kernel);
-            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f}", launch.start_us, launch.end_us);
+            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f", launch.start_us, launch.end_us);
+            print_busy(&launch, to);
         }
         (void)fputs("]}, ", to);
     }

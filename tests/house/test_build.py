@@ -13,7 +13,7 @@ import pytest
 
 def make(folder, *arguments, **environment):
     """Runs make as a person would from a shell, not as a child of the make that runs these tests."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("BUILD", "MAKEFLAGS", "MAKELEVEL")}
     return subprocess.run(
         ["make", "-C", str(folder), *arguments],
         env={**inherited, **environment},

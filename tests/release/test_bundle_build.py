@@ -225,7 +225,7 @@ def custom_kernel(data):
 
 def test_a_trial_tells_a_right_bundle_from_one_that_is_wrong_fails_or_hangs(monkeypatch):
     seconds, devices = bundle.try_bundle(RIGHT)
-    assert seconds is not None and 0 < seconds < 30 and devices == "cpu"
+    assert seconds is not None and 0 < seconds < bundle.COMPILE_LIMIT_S and devices == "cpu"
     seconds, said = bundle.try_bundle(RIGHT.replace("oracle(data))", "oracle(data)).zero_()"))
     assert seconds is None and said.startswith("wrong result for M N K L = (128, 256, 256, 1) on cpu: ")
     assert bundle.try_bundle("raise SystemExit(' so it is ')") == (None, "so it is")

@@ -84,7 +84,7 @@ struct mma_op {
 
 static void mma_read(struct async_op *op) {
     const struct mma_op *m = op->payload;
-    for (int i = 0; i < m->count; i++) {
+    for (int i = 0; !op->cluster->launch->no_values && i < m->count; i++) {
         struct tc_cta cta = view(m->ctas[i]);
         tc_mma_read(&m->mma, &m->footprint, &cta, i, (struct tc_mma_data *)(void *)op->data);
     }
@@ -92,7 +92,7 @@ static void mma_read(struct async_op *op) {
 
 static void mma_write(struct async_op *op) {
     const struct mma_op *m = op->payload;
-    for (int i = 0; i < m->count; i++) {
+    for (int i = 0; !op->cluster->launch->no_values && i < m->count; i++) {
         struct tc_cta cta = view(m->ctas[i]);
         tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i);
     }

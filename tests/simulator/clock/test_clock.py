@@ -254,7 +254,7 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started < -15000  # it began while the first one spun
     assert released == pytest.approx(CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["dependent_release"], abs=12)
     started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
-    assert started == pytest.approx(CHIP["dependent_gap"] + CHIP["cta_start"], abs=8)
+    assert started == pytest.approx(CHIP["dependent_gap"] + CHIP["cta_start"], abs=12)
 
 
 def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
@@ -285,7 +285,7 @@ def test_the_result_is_the_same_for_any_number_of_host_threads_and_any_mode(smal
 
 def test_a_warp_that_waits_for_a_phase_that_is_armed_again_is_let_go_in_time():
     """Warp 0 completes a phase and arms the next while warp 1 waits for the first by its parity: right on a chip,
-    where the wait sees each phase as it ends, and accused by the checks alone."""
+    where the wait sees each phase as it ends, and reported by the checks alone."""
     work = "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * 60
     lines = [
         "mov.u32 %r9, %tid.x; setp.eq.u32 %p4, %r9, 0;", INIT.replace("mbarrier.init", "@%p4 mbarrier.init"),
@@ -297,6 +297,19 @@ def test_a_warp_that_waits_for_a_phase_that_is_armed_again_is_let_go_in_time():
             f"{{ .reg .b32 %l; .reg .pred %e; elect.sync %l|%e, 0xffffffff; @%e mbarrier.arrive.shared.b64 _, [%r3]; }}"
             f"T{turn}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {turn % 2}; @!%p2 bra T{turn};"
         )
+    sim = Sim(body(*lines, registers=BARRIER), chip="h200")
+    assert sim.launch("k", 0, block=64) == 0, sim.findings
+
+
+def test_a_warp_is_let_go_by_a_phase_that_another_follows_at_once():
+    work = "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * 60 + "st.shared.u32 [%r2], %r1;"
+    lines = [
+        "mov.u32 %r9, %tid.x; setp.eq.u32 %p4, %r9, 0;",
+        INIT.replace("mbarrier.init", "@%p4 mbarrier.init"),
+        "setp.lt.u32 %p3, %r9, 32; bar.sync 0; @!%p3 bra WAIT;",
+        work + "@%p4 mbarrier.arrive.shared.b64 _, [%r3]; @%p4 mbarrier.arrive.shared.b64 _, [%r3]; bra DONE;",
+        "WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra WAIT; DONE:",
+    ]
     sim = Sim(body(*lines, registers=BARRIER), chip="h200")
     assert sim.launch("k", 0, block=64) == 0, sim.findings
 
@@ -349,3 +362,46 @@ def test_every_parameter_of_every_chip_says_where_it_is_from():
         assert list(entries) and all(entry["source"] for entry in entries.values())
         lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
         assert len(lines) == len(entries), f"{path.name}: a line a parameter"
+
+
+# ---- what a launch was busy with ----
+
+
+def report(sim: Sim, tmp_path) -> dict:
+    """The last launch of the JSON report, which says that it is simulated."""
+    time = json.loads(sim.report(tmp_path / "report.json"))["time"]
+    assert (time["evidence"], time["chip"]) == ("simulated", "h200")
+    return time["launches"][-1]
+
+
+def test_a_report_tells_what_was_busy_and_what_warps_waited_for(tmp_path):
+    count, sums = 40, CHIP["wgmma_read_a"] + 8 * CHIP["wgmma_read_column"]
+    group = "wgmma.fence.sync.aligned;" + MMA * count + "wgmma.commit_group.sync.aligned;"
+    sim = Sim(
+        body("ld.param.u64 %rd1, [p];", OPERANDS, group, "wgmma.wait_group.sync.aligned 0;", registers=SHARED),
+        chip="h200",
+    )
+    assert sim.launch("k", sim.buffer(np.zeros(64, np.uint64)), block=128) == 0
+    launch = report(sim, tmp_path)
+    assert launch["busy"]["tensor cores"][1] == pytest.approx(count * sums / sim.time.kernel_cycles, rel=0.02)
+    assert launch["busy"]["tensor cores"][0] == pytest.approx(launch["busy"]["tensor cores"][1] / CHIP["sms"], rel=0.01)
+    assert len(launch["warps"]) == 4
+    for warp in launch["warps"]:
+        assert warp["own operations"] == pytest.approx(count * sums, rel=0.1)
+        assert warp["lived"] == pytest.approx(sim.time.kernel_cycles - CHIP["cta_end"], abs=20)
+
+
+def test_without_values_an_mma_leaves_its_registers_and_takes_its_time(tmp_path):
+    text = body(
+        "ld.param.u64 %rd1, [p];", OPERANDS, "mov.f32 %f1, 0f40A00000; setp.eq.u32 %p1, 0, 1;"
+        "wgmma.fence.sync.aligned;", MMA, "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        "st.global.f32 [%rd1], %f1;", registers=SHARED,
+    )  # fmt: skip
+    seen = []
+    for no_values in (False, True):
+        sim = Sim(text, chip="h200", no_values=no_values)
+        out = sim.buffer(np.zeros(32, np.float32))
+        assert sim.launch("k", out, block=128) == 0
+        seen.append((out[0], sim.time.kernel_cycles))
+    assert seen[0][0] != 5 and seen[1][0] == 5  # what was in shared memory is a trap pattern, whose product is not 5
+    assert seen[0][1] == seen[1][1]

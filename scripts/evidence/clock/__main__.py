@@ -1,0 +1,106 @@
+"""Compares the simulator's clock with an H200 and writes simulator/results/clock.json and clock.md.
+
+    make build/micro_timed && python -m scripts.evidence.clock micro             # every group of the microbenchmarks
+    python -m scripts.evidence.clock micro alu tensor                            # some; the others' rows stay
+    python -m scripts.evidence.clock kernels 256x3072x4096 512x768x7168          # our Hopper kernels at these shapes
+    python -m scripts.evidence.clock render                                      # clock.md from clock.json
+
+What is measured lies in scripts/bench/micro/h200.json and shark_tank/recorded/h200_configurations.json; nothing here
+needs a card. The microbenchmarks calibrate the chip's file, the kernels validate it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.bench.micro.__main__ import rows_of
+from scripts.common.toolchain import BUILD
+from scripts.evidence.clock.table import DOCUMENT, RECORDED, ROOT, Row, chip_digest, load, render, save
+
+DRIVER = """
+import sys
+import torch
+torch.set_num_threads(1)
+from reference.reference import generate_input
+from submission.submission import custom_kernel
+m, n, k, calls = map(int, sys.argv[1:])
+for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for i in range(calls)]:
+    custom_kernel(data)
+"""
+CALLS = 3  # the last of them counts: the chip is in its stride
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of a program on simulated time: no checks, which cost and change nothing."""
+    return {**os.environ, "NVFP4_SIMULATE_TIME": "h200", "NVFP4_SIMULATE_CHECKS": "0", **more}
+
+
+def micro_rows(groups: list[str]) -> list[Row]:
+    """The microbenchmarks' program on simulated time beside what the card gave."""
+    command = [str(BUILD / "micro_timed"), *groups]
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    recorded = json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]
+    measured = {key(row): row["value"] for row in recorded}
+    return [
+        Row(
+            "micro",
+            row["name"],
+            key(row).partition(" ")[2],
+            row["unit"],
+            row["value"],
+            measured[key(row)],
+            "calibrated",
+        )
+        for row in rows_of(done.stdout)
+    ]
+
+
+def key(row: dict) -> str:
+    """Name and parameters of a microbenchmark's row."""
+    return " ".join([row["name"], *(f"{name} {value}" for name, value in row["parameters"].items())])
+
+
+def call_us(shape: str) -> float:
+    """Simulated us of a call behind others, each with inputs of its own: from end to end of their last kernels."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        own = environment(
+            NVFP4_LIBRARY=str(BUILD / "libcustom_kernel_sim.so"), NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1",
+            NVFP4_SIMULATE_VALUES="0", NVFP4_SIMULATE_JSON=report.name, PYTHONPATH=str(ROOT),
+        )  # fmt: skip
+        subprocess.run([sys.executable, "-c", DRIVER, *shape.split("x"), str(CALLS)], cwd=ROOT, env=own, check=True)
+        launches = json.loads(Path(report.name).read_text())["time"]["launches"]
+    last = [launch["end_us"] for launch in launches if "dual_gemm" in launch["kernel"]]
+    return last[-1] - last[-2]
+
+
+def kernel_rows(shapes: list[str]) -> list[Row]:
+    """Our kernels as the library chooses them, beside the card's."""
+    recorded = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
+    unknown = [shape for shape in shapes if shape not in recorded]
+    if unknown:
+        raise SystemExit(f"clock: {unknown}: the card was timed at {', '.join(recorded)}")
+    return [Row("kernels", "hopper", shape, "us", call_us(shape), recorded[shape], "validated") for shape in shapes]
+
+
+def main() -> int:
+    """Runs what is asked for, merges it into the JSON, renders."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["micro", "kernels", "render"])
+    parser.add_argument("names", nargs="*", help="groups, or shapes as MxNxK")
+    options = parser.parse_args()
+    if options.what != "render":
+        digest = chip_digest()
+        made = micro_rows(options.names) if options.what == "micro" else kernel_rows(options.names)
+        save(load() | {row.key: row for row in made}, digest)
+    (ROOT / DOCUMENT).write_text(render(load()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The table of predicted and measured times: its rows, their errors, its Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, median
+
+ROOT = Path(__file__).resolve().parents[3]
+CHIP = "simulator/clock/chips/h200.json"
+DATA = "simulator/results/clock.json"
+DOCUMENT = "simulator/results/clock.md"
+RECORDED = {
+    "micro": "scripts/bench/micro/h200.json",
+    "kernels": "shark_tank/recorded/h200_configurations.json",
+}
+TITLES = {
+    "micro": "Microbenchmarks, which calibrate",
+    "kernels": "Our Hopper kernels at the leaderboard's shapes, which validate",
+}
+NEAR, FAR = 5, 12  # percent
+WORST = 10
+# What is thought of rows that are far off, the first that fits: start of the name, part of the parameters, words.
+TURNS = "supposed: how tensor cores take turns between warpgroups, which is one figure by N here"
+REASONS = (
+    ("wgmma_latency", "warpgroups 3", "not known: several hundred cycles that only three and four warpgroups show"),
+    ("wgmma_latency", "warpgroups 4", "not known: several hundred cycles that only three and four warpgroups show"),
+    ("wgmma", "warpgroups", TURNS),
+    (
+        "alu_rate",
+        "mad_wide_high",
+        "a lone warp's wide products are 6 cycles apart, two warps share the pipe at 4: one figure",
+    ),
+    ("alu_rate", "", "supposed: instruction fetch, which is not modelled (the program's body has 32 KB)"),
+    ("multicast_rate", "", "supposed: fences in the program's ring, which take longer with copies under way"),
+    ("launch_in_a_row", "cluster 2", "supposed: clusters' start, which is one figure here"),
+    (
+        "next_kernel",
+        "",
+        "supposed: the host's launches, whose time is one figure; the card's timer has steps of 256 ns",
+    ),
+    ("cta_start_spread", "", "the card's timer has steps of 256 ns"),
+    ("cluster_barrier", "", "supposed: arrivals of many warps, which have one interval here"),
+    ("load_rate", "HBM", "supposed: HBM slows down before it is full; here it is free or has a queue"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One time: `group` is a key of TITLES, `use` calibrated or validated."""
+
+    group: str
+    name: str
+    parameters: str
+    unit: str
+    predicted: float
+    measured: float
+    use: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.group} {self.name} {self.parameters}".strip()
+
+    @property
+    def error(self) -> float | None:
+        """Percent; None where the card gave nothing to divide by."""
+        return None if self.measured == 0 else (self.predicted / self.measured - 1) * 100
+
+
+def chip_digest() -> str:
+    """SHA-256 of the chip's file: which parameters predicted."""
+    return hashlib.sha256((ROOT / CHIP).read_bytes()).hexdigest()
+
+
+def load() -> dict[str, Row]:
+    """The committed rows by key; empty without a file."""
+    path = ROOT / DATA
+    rows = [Row(**row) for row in json.loads(path.read_text())["rows"]] if path.is_file() else []
+    return {row.key: row for row in rows}
+
+
+def save(rows: dict[str, Row], digest: str) -> None:
+    """A row a line, with the digest of the chip's file."""
+    lines = ",\n".join(json.dumps(asdict(rows[key])) for key in sorted(rows))
+    head = json.dumps({"evidence": "simulated", "chip": "h200", "chip_sha256": digest})
+    (ROOT / DATA).write_text(f'{head[:-1]},\n"rows": [\n{lines}\n]}}\n')
+
+
+def summary(rows: list[Row]) -> str:
+    """Count, median, mean and largest error of rows that have one."""
+    errors = [abs(row.error) for row in rows if row.error is not None]
+    near, far = (sum(error <= limit for error in errors) for limit in (NEAR, FAR))
+    return (
+        f"{len(errors)} | {median(errors):.1f} | {mean(errors):.1f} | {max(errors):.1f} | "
+        f"{near} ({100 * near / len(errors):.0f} %) | {far} ({100 * far / len(errors):.0f} %)"
+    )
+
+
+def missing(rows: dict[str, Row]) -> str:
+    """What the card gave and this page has no prediction of."""
+    micro = {row["name"] for row in json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]}
+    shapes = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
+    lacking = sorted(micro - {row.name for row in rows.values()})
+    lacking += sorted(set(shapes) - {row.parameters for row in rows.values() if row.group == "kernels"})
+    return "" if not lacking else f"\n\nMeasured and not predicted here yet: {', '.join(lacking)}."
+
+
+def reason(row: Row) -> str:
+    """What is known of a row that is far off."""
+    for start, part, why in REASONS:
+        if row.name.startswith(start) and part in row.parameters:
+            return why
+    return "not known yet"
+
+
+def table(rows: list[Row]) -> str:
+    """All rows of a group."""
+    lines = ["| what | | predicted | measured | error | |", "| --- | --- | ---: | ---: | ---: | --- |"]
+    for row in rows:
+        error = "" if row.error is None else f"{row.error:+.1f} %"
+        values = f"{row.predicted:.4g} | {row.measured:.4g} {row.unit.split(' after')[0].split(' from')[0]}"
+        lines.append(f"| {row.name} | {row.parameters} | {values} | {error} | {row.use} |")
+    return "\n".join(lines)
+
+
+def render(rows: dict[str, Row]) -> str:
+    """The whole page."""
+    groups = {group: [row for row in rows.values() if row.group == group] for group in TITLES}
+    groups = {group: found for group, found in groups.items() if found}
+    summaries = "\n".join(f"| {TITLES[group]} | {summary(found)} |" for group, found in groups.items())
+    ranked = sorted((row for row in rows.values() if row.error is not None), key=lambda row: -abs(row.error))
+    kinds: dict[tuple[str, str], list[Row]] = {}
+    for row in ranked:
+        kinds.setdefault((row.name, reason(row)), []).append(row)
+    worst = "\n".join(
+        f"| {found[0].group} | {found[0].name} {found[0].parameters} | {found[0].error:+.0f} % | "
+        f"{sum(abs(row.error) > FAR for row in found)} | {why} |"
+        for (_, why), found in list(kinds.items())[:WORST]
+        if abs(found[0].error) > FAR
+    )
+    sections = "\n\n".join(f"## {TITLES[group]}\n\n{table(found)}" for group, found in groups.items())
+    return f"""# The clock beside an H200
+
+Written by `python -m scripts.evidence.clock` from [clock.json](clock.json): times that the simulator's clock predicts
+(simulated, from [one sourced line a parameter](../clock/chips/h200.json)) beside those of a card
+([microbenchmarks](../../{RECORDED["micro"]}), [kernels](../../{RECORDED["kernels"]})).
+The same program ran on both, with one launch a median on the simulator, where all launches are the same. A kernel's
+time is that of a call behind others with inputs of their own, from the end of the call before. Parameters were chosen
+on the microbenchmarks alone; no kernel has been used to choose one.{missing(rows)}
+
+| set | rows | median error, % | mean, % | largest, % | within {NEAR} % | within {FAR} % |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+{summaries}
+
+## The {WORST} kinds that are furthest off
+
+| set | the worst of its kind | error | beyond {FAR} % | why |
+| --- | --- | ---: | ---: | --- |
+{worst}
+
+{sections}
+"""

@@ -1,0 +1,57 @@
+"""The committed comparison with an H200, and the microbenchmarks' program under simulated time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from scripts.bench.micro.__main__ import rows_of
+from scripts.common.toolchain import BUILD
+from scripts.evidence.clock.__main__ import key
+from scripts.evidence.clock.table import DATA, DOCUMENT, RECORDED, ROOT, Row, chip_digest, load, render, summary
+
+
+def test_the_page_is_the_datas():
+    assert (ROOT / DOCUMENT).read_text() == render(load())
+
+
+def test_the_rows_were_predicted_with_the_chips_file_as_it_is():
+    assert json.loads((ROOT / DATA).read_text())["chip_sha256"] == chip_digest()
+
+
+def test_what_was_measured_is_what_the_card_gave():
+    micro = {key(row): row["value"] for row in json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]}
+    kernels = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
+    rows = load().values()
+    assert {row.group for row in rows} == {"micro", "kernels"}
+    for row in rows:
+        name = f"{row.name} {row.parameters}".strip()
+        assert row.measured == (micro[name] if row.group == "micro" else kernels[row.parameters]), row
+        assert row.use == ("calibrated" if row.group == "micro" else "validated"), row
+        assert row.predicted != row.measured or row.group == "micro", "a prediction that is the measurement is none"
+
+
+def test_errors_are_percent_of_the_measured():
+    rows = [Row("micro", "a", str(i), "us", value, 100, "calibrated") for i, value in enumerate((104, 90, 120))]
+    assert [row.error for row in rows] == pytest.approx([4, -10, 20])
+    assert summary(rows) == "3 | 10.0 | 11.3 | 20.0 | 1 (33 %) | 2 (67 %)"
+    assert Row("micro", "a", "", "ns", 5, 0, "calibrated").error is None
+
+
+def test_the_microbenchmarks_program_tells_simulated_time_under_the_runtime_shim():
+    program = BUILD / "micro_sim"
+    if not program.is_file():
+        pytest.skip("build/micro_sim is not built here")
+    own = {**os.environ, "NVFP4_SIMULATE_TIME": "h200"}
+    done = subprocess.run(
+        [program, "synchronisation"], env=own, capture_output=True, text=True, check=True, timeout=120
+    )
+    committed = load()
+    for row in rows_of(done.stdout):
+        assert row["value"] == pytest.approx(committed[f"micro {key(row)}"].predicted, rel=0.01), row
+    own["NVFP4_SIMULATE_TIME"] = "h300"
+    refused = subprocess.run([program, "synchronisation"], env=own, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "NVFP4_SIMULATE_TIME is 'h300'" in refused.stderr
