@@ -94,7 +94,7 @@ def _split(target: str) -> tuple[str, str, str]:
 
 
 def _group(path: Path, field: str, group: str) -> list[Any]:
-    """What a figure is the extreme of: the values of its field for the run's shapes, or in the adopted rounds."""
+    """What a figure is the extreme of: its field's values for the run's shapes, or in adopted rounds of the same."""
     data = json.loads(path.read_text())
     if group == "shapes":
         before, _, after = re.split(rf"(?:^|(?<=\.))({_SHAPE.pattern})(?=\.|$)", field)
@@ -106,6 +106,7 @@ def _group(path: Path, field: str, group: str) -> list[Any]:
         for other in rounds
         if other["measurement"]
         and other["backend"] == data["backend"]
+        and other.get("shapes") == data.get("shapes")
         and (other["verdict"] or {}).get("state") == "adopted"
     ]
 
