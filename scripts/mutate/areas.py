@@ -268,9 +268,12 @@ AREAS: dict[str, Area] = {
             "simulator/sim.h",
             "simulator/run_status.h",
             "simulator/example/*.cu",
+            "simulator/python/*.py",
+            "simulator/python/ptxsim/*.py",
         ),
         (
             "simulator/cudart/test_*.py",
+            "test_package.py",
             "test_json.py",
             "test_text_report.py",
             "test_ptxsim.py",

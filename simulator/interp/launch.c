@@ -213,8 +213,8 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
 /* Starts the next cluster of the grid; false where there is none. */
 static bool start_next(struct worker *worker) {
     struct launch *launch = worker->launch;
-    uint64_t number = atomic_fetch_add(&launch->next_cluster, 1);
-    if (number >= launch->ncluster) {
+    uint64_t number;
+    if (!claim_cluster(launch, false, &number)) {
         return false;
     }
     if (worker->active == worker->made) {

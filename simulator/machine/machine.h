@@ -253,7 +253,7 @@ struct launch {
     uint32_t *reg_base, *pred_base, *local_base;
     uint32_t reg_bytes, pred_bytes, local_bytes;
     atomic_uint_fast64_t next_cluster;
-    uint64_t ncluster;
+    uint64_t ncluster; /* less those at the grid's end that clusterlaunchcontrol has taken */
     atomic_bool stop;
     atomic_bool no_memory; /* why it stopped */
     enum sim_mode mode;
@@ -414,6 +414,11 @@ struct in_flight *pending_new(struct run *run);
 void drop_split(struct warp *warp, uint32_t at);
 /* The next of 64 random bits; the state is the seed. */
 uint64_t next_random(uint64_t *state);
+
+/* A cluster of the grid that has not started, for who starts it, or for who runs its work in its place
+ * (`cancel`: the grid's last one, and none of those that the chip holds from the start).  False: there is none.
+ */
+bool claim_cluster(struct launch *launch, bool cancel, uint64_t *number);
 
 /* ---- memory (machine/memory.c) ---- */
 

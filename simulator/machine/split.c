@@ -38,3 +38,18 @@ struct in_flight *pending_new(struct run *run) {
     }
     return &warp->in_flight[warp->npending++];
 }
+
+bool claim_cluster(struct launch *launch, bool cancel, uint64_t *number) {
+    uint32_t ctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    (void)pthread_mutex_lock(&launch->sim->lock);
+    uint64_t next = atomic_load(&launch->next_cluster), held = launch->sim->options.sms / ctas;
+    bool is_one = next < launch->ncluster && (!cancel || launch->ncluster > held);
+    if (is_one && cancel) {
+        *number = --launch->ncluster;
+    } else if (is_one) {
+        *number = next;
+        atomic_store(&launch->next_cluster, next + 1);
+    }
+    (void)pthread_mutex_unlock(&launch->sim->lock);
+    return is_one;
+}

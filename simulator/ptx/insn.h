@@ -199,10 +199,11 @@ struct remote_fields {
     uint8_t reduction; /* enum reduction */
 };
 
-/* clusterlaunchcontrol.try_cancel. */
+/* clusterlaunchcontrol. */
 struct cancel_fields {
     const int64_t *offsets;
-    bool multicast; /* .multicast::cluster::all */
+    bool multicast;    /* .multicast::cluster::all */
+    uint8_t dimension; /* query_cancel.get_first_ctaid: 0 to 2 */
 };
 
 /* tensormap.replace and tensormap.cp_fenceproxy. */

@@ -106,6 +106,16 @@ CASES = {
         ((TRIGGER, PUT_X + OTHER), ("MEND", TRIGGER, WAIT, PUT_Z), (GET_X + HERE, WAIT, KEEP)),
         "a b! c!",
     ),
+    "a neighbour of what the kernel in between writes": Case(
+        "",
+        (
+            (TRIGGER, PUT_X + OTHER),
+            ("MEND", TRIGGER, WAIT, "@%p1 " + PUT_X),
+            ("@%p1 bra END;", GET_X + HERE, WAIT, KEEP, "END:"),
+        ),
+        "a b! c!",
+        shows=False,
+    ),
     "a call's first kernel fills scratch memory that the call before still reads": Case(
         "",
         (("MEND", TRIGGER, PUT_Z + HERE), (WAIT, TRIGGER, GET_Z + OTHER, "mov.u32 %r3, %r4;", KEEP)),

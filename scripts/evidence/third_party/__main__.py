@@ -68,7 +68,8 @@ def read_corpus() -> dict:
 def write(rows: list[dict]) -> None:
     """JSON with a line a run and a line a finding, in the order of the cases, and the table."""
     place = {(case.project, case.name, case.arch): i for i, case in enumerate(all_cases())}
-    rows.sort(key=lambda row: place.get((row["project"], row["name"], row["arch"]), len(place)))
+    keys = {id(row): (row["project"], row["name"], row["arch"]) for row in rows}
+    rows = sorted((row for row in rows if keys[id(row)] in place), key=lambda row: place[keys[id(row)]])
     parts = []
     for row in rows:
         head = json.dumps({key: value for key, value in row.items() if key not in ("runs", "findings")})[:-1]

@@ -65,7 +65,8 @@ EXAMPLES = (
         "75", "75_blackwell_grouped_gemm/75_blackwell_grouped_gemm_block_scaled.cu", "100a",
         "--m=128 --n=128 --k=256 --groups=2 --iterations=0", "grouped, block-scaled, tensor maps changed on the device",
     ),
-    Example("88", *FMHA, "attention, three schedules"),
+    # The reference alone is 300 million instructions: a mode takes minutes.
+    Example("88", *FMHA, "attention, two schedules (mode eager alone)", "[OK]", "[FAIL]", modes=("eager",)),
 )  # fmt: skip
 
 

@@ -1,10 +1,28 @@
-/* clusterlaunchcontrol (PTX ISA, Miscellaneous: try_cancel, query_cancel).  A request may always fail: here
- * every cluster of the grid is launched, so that it always does, and the answer of 16 bytes is zero. */
+/* clusterlaunchcontrol (PTX ISA, Miscellaneous: try_cancel, query_cancel).  A request takes the grid's last
+ * cluster that has not started, unless all of them fit the chip at once: then, as on a card, all have started.
+ * The answer of 16 bytes is of our own form: whether it is one, and the first CTA's place in x, y and z. */
 #include "async/bulk.h"
 #include "decode.h"
 
 enum { ANSWER_BYTES = 16 };
-static const uint8_t no[ANSWER_BYTES];
+struct answer {
+    uint32_t taken, at[3];
+};
+_Static_assert(sizeof(struct answer) == ANSWER_BYTES, "an answer has 16 bytes");
+
+static struct answer ask(struct run *run) {
+    struct launch *launch = run->launch;
+    struct answer answer = {0};
+    uint64_t number;
+    if (claim_cluster(launch, true, &number)) {
+        answer.taken = 1;
+        for (int i = 0; i < 3; i++) {
+            answer.at[i] = (uint32_t)(number % launch->clusters[i]) * launch->cluster[i];
+            number /= launch->clusters[i];
+        }
+    }
+    return answer;
+}
 
 /* op: the answer's place, its barrier */
 static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -14,27 +32,55 @@ static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint3
         uint64_t to = operand_address(run, insn, offsets, 0, lane) & ~WINDOW_MASK;
         uint64_t barrier = operand_address(run, insn, offsets, 1, lane) & ~WINDOW_MASK;
         int64_t everyone = insn->cancel.multicast ? ((int64_t)1 << run->cluster->nctas) - 1 : -1;
-        struct load load = {.bytes = ANSWER_BYTES, .from = (uintptr_t)no};
+        struct load load = {.bytes = ANSWER_BYTES};
         if (!make_destinations(run, &load, to, barrier, ANSWER_BYTES, ANSWER_BYTES, lane, everyone, 1)) {
             return FAIL;
         }
         record_destinations(run, &load, ANSWER_BYTES, 0);
-        struct async_op *op = async_new(run, &load_kind, lane, sizeof load, ANSWER_BYTES);
+        struct answer answer = ask(run);
+        struct async_op *op = async_new(run, &load_kind, lane, sizeof load + sizeof answer, ANSWER_BYTES);
+        uint8_t *kept = (uint8_t *)op->payload + sizeof load; /* what the copy reads when its time comes */
+        load.from = (uintptr_t)kept;
         memcpy(op->payload, &load, sizeof load);
+        memcpy(kept, &answer, sizeof answer);
         async_issue(run, op);
     }
     return run->cluster->failed ? FAIL : NEXT;
 }
 
+/* The answer in a lane's register of 128 bits, whose halves are the last operands. */
+static struct answer answer_of(const struct run *run, const struct insn *insn, int lane) {
+    uint64_t halves[2] = {lane_u64(run, insn->op[insn->nop - 2], lane),
+                          lane_u64(run, insn->op[insn->nop - 1], lane)};
+    struct answer answer;
+    memcpy(&answer, halves, sizeof answer);
+    return answer;
+}
+
 static enum next exec_is_canceled(struct run *run, const struct insn *insn, uint32_t mask) {
-    set_pred(run, insn->op[0], mask, 0);
+    uint32_t taken = 0;
+    FOR_LANES(rest, mask) {
+        taken |= (uint32_t)(answer_of(run, insn, LANE(rest)).taken == 1) << LANE(rest);
+    }
+    set_pred(run, insn->op[0], mask, taken);
     return NEXT;
 }
 
+/* op: x, y, z and a fourth that means nothing, or the one of insn->cancel.dimension; then the answer. */
 static enum next exec_first_ctaid(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)mask;
-    return sim_report(run, SIM_ERROR, "launch-control", -1,
-                      "%s of an answer that says no: is_canceled has to be asked first", insn->name);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        struct answer answer = answer_of(run, insn, lane);
+        if (answer.taken != 1) {
+            return sim_report(run, SIM_ERROR, "launch-control", lane,
+                              "%s of an answer that says no: is_canceled has to be asked first", insn->name);
+        }
+        for (int i = 0; i < insn->ndst; i++) {
+            int dimension = insn->ndst == 1 ? insn->cancel.dimension : i;
+            ((uint32_t *)row(run, insn->op[i]))[lane] = dimension < 3 ? answer.at[dimension] : 0;
+        }
+    }
+    return NEXT;
 }
 
 void decode_clusterlaunchcontrol(struct decoder *d) {
@@ -60,22 +106,24 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         decode_fail(d, "neither .try_cancel nor .query_cancel");
     }
     need_operands(d, 2, 2);
+    int place;
     if (mod(d, "is_canceled")) {
         if (!mod(d, "pred")) {
             decode_fail(d, "unknown form");
         }
         emit(d, dst(d, &d->op[0], T_PRED));
         insn->fn = exec_is_canceled;
-    } else if (mod_of(d, places) >= 0) {
+    } else if ((place = mod_of(d, places)) >= 0) {
         uint32_t count;
         const struct pop *list = elements(&d->op[0], &count);
         bool vector = mod(d, "v4");
-        if (!mod(d, "b32") || count != (vector ? 4u : 1u)) {
+        if (!mod(d, "b32") || count != (vector ? 4u : 1u) || vector != (place == 0)) {
             decode_fail(d, "unknown form");
         }
         for (uint32_t i = 0; i < count; i++) {
             emit(d, dst(d, &list[i], T_B32));
         }
+        insn->cancel.dimension = (uint8_t)(place == 0 ? 0 : place - 1);
         insn->fn = exec_first_ctaid;
     } else {
         decode_fail(d, "unknown form");

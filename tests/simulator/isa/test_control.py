@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.sim_kit import HEADER, MODES, PTX, RUN_ERROR, Sim, body
+from tests.simulator.sim_kit import HEADER, MODES, PTX, RUN_ERROR, Counters, Sim, body
 
 STORE = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;"
 
@@ -289,6 +289,48 @@ def test_requests_to_cancel_a_launch_fail(mode):
     assert sim.launch("k", out) == 0, sim.findings
     assert sim.verdict == "clean", sim.findings
     assert (out == [0, 5]).all()
+
+
+PERSISTENT = body(
+    "mov.u32 %r1, answer; mov.u32 %r2, bar; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y; mov.u32 %r5, 0;",
+    "mov.u32 %r15, %cluster_ctarank; mov.u32 %r16, %r3; mov.u32 %r17, %nctaid.x; ld.param.u64 %rd1, [p];",
+    "mov.u32 %r18, %cluster_nctarank; mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster;",
+    "NEXT: mad.lo.u32 %r6, %r4, %r17, %r3; mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd1, %rd2;",
+    "atom.global.add.u32 %r7, [%rd2], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;",
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",  # no one reads the last answer any more
+    "setp.eq.u32 %p4, %r15, 0; @%p4 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+    "MULTICAST.b128 [%r1], [%r2];",
+    "T: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r5; @!%p2 bra T; xor.b32 %r5, %r5, 1;",
+    "ld.shared.b128 %q1, [%r1]; clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q1;",
+    "@!%p3 bra END; clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r8, %r9, %r10, _}, %q1;",
+    "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r11, %q1; add.u32 %r3, %r11, %r15;",
+    "clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %r4, %q1; sub.u32 %r12, %r8, %r11;",
+    "sub.u32 %r13, %r9, %r4; or.b32 %r12, %r12, %r13; or.b32 %r12, %r12, %r10; setp.ne.u32 %p1, %r12, 0; @%p1 trap;",
+    "bra NEXT; END: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+    registers=".reg .b128 %q<3>; .shared .align 16 .b8 answer[16]; .shared .align 8 .b8 bar[8];",
+).replace("sm_90a", "sm_100a")
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_requests_take_clusters_that_the_chip_has_no_room_for(cluster):
+    """132 SMs: of a grid of 140 clusters each is run once, by itself or by one that has taken its place."""
+    text = PERSISTENT.replace("MULTICAST", ".multicast::cluster::all" if cluster == 2 else "")
+    for mode in MODES:
+        sim = Sim(text, mode, threads=2)
+        out = sim.buffer(np.zeros(140 * cluster, np.uint32))
+        assert sim.launch("k", out, grid=(70 * cluster, 2, 1), block=1, cluster=cluster) == 0, sim.findings
+        assert sim.verdict == "clean", sim.findings
+        assert (out == 1).all()
+        counters = sim.lib.sim_counters(sim.sim)
+        started = Counters.from_address(counters).ctas
+        assert started == 132, started  # the rest were taken
+
+
+def test_an_answer_that_says_no_names_no_cta():
+    text = (PTX / "launch_control.ptx").read_text().replace("@%p3 clusterlaunch", "clusterlaunch")
+    sim = Sim(text)
+    sim.launch("k", sim.buffer(np.zeros((32, 2), np.uint64)))
+    assert sim.kinds == {"launch-control"}
 
 
 def test_a_kernel_has_the_static_shared_memory_that_it_and_its_callees_name():

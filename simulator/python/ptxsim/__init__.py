@@ -1,0 +1,278 @@
+"""PTX kernels on a CPU, on numpy arrays or torch tensors, with the simulator's findings as objects."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MODES", "VERDICTS", "Finding", "LaunchRefused", "Module", "PtxError", "Run", "Simulator"]
+
+MODES = ("eager", "late", "reverse", "random", "poison")
+VERDICTS = ("clean", "review", "error", "incomplete")
+OK, RUN_ERROR = 0, 5  # enum sim_status
+MAP_BYTES = 128
+MAX_RANK = 5
+
+Extent = int | tuple[int, int, int]
+
+
+class PtxError(Exception):
+    """A text that cannot be read, with its line."""
+
+
+class LaunchRefused(Exception):
+    """A launch that did not run, and why."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause and its place; lane and offset (a byte of the CTA's shared memory) are -1 where none is meant."""
+
+    verdict: str
+    kind: str
+    message: str
+    kernel: str
+    cta: tuple[int, int, int]
+    warp: int
+    lane: int
+    offset: int
+    ptx_line: int
+    ptx: str
+    source: str
+    other_ptx_line: int
+    other_ptx: str
+    other_source: str
+    times: int
+    launch: int
+    other_launch: int
+    other_kernel: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a launch gave: the worst verdict of its findings, and these."""
+
+    verdict: str
+    findings: tuple[Finding, ...]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        ("mode", ctypes.c_int),
+        ("seed", ctypes.c_uint64),
+        ("threads", ctypes.c_int),
+        ("no_checks", ctypes.c_int),
+        ("sms", ctypes.c_uint),
+        ("max_instructions", ctypes.c_uint64),
+        ("chip", ctypes.c_char_p),
+    )
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
+        ("shared", ctypes.c_uint32),
+        ("dependent", ctypes.c_int),
+        ("arguments", ctypes.c_void_p),
+        ("count", ctypes.c_size_t),
+    )
+
+
+_MEMBERS: dict[str, Any] = {"verdict": ctypes.c_int, "cta": ctypes.c_uint32 * 3, "offset": ctypes.c_int64}
+_MEMBERS |= {"warp": ctypes.c_int32, "lane": ctypes.c_int32, "times": ctypes.c_uint64}
+_MEMBERS |= dict.fromkeys(("ptx_line", "other_ptx_line", "launch", "other_launch"), ctypes.c_uint32)
+
+
+class _Finding(ctypes.Structure):
+    _fields_ = tuple((field.name, _MEMBERS.get(field.name, ctypes.c_char_p)) for field in fields(Finding))
+
+
+class _TensorMap(ctypes.Structure):
+    _fields_ = (
+        ("data_type", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("address", ctypes.c_void_p),
+        ("sizes", ctypes.c_uint64 * MAX_RANK),
+        ("strides", ctypes.c_uint64 * MAX_RANK),
+        ("box", ctypes.c_uint32 * MAX_RANK),
+        ("element_strides", ctypes.c_uint32 * MAX_RANK),
+        ("interleave", ctypes.c_uint32),
+        ("swizzle", ctypes.c_uint32),
+        ("promotion", ctypes.c_uint32),
+        ("fill", ctypes.c_uint32),
+    )
+
+
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(os.environ.get("PTXSIM_LIBRARY") or str(Path(__file__).parent / "libptxsim.so"))
+    for name in ("sim_create", "sim_load", "sim_finding"):
+        getattr(library, name).restype = ctypes.c_void_p
+    for name in ("sim_message", "sim_kernel_name"):
+        getattr(library, name).restype = ctypes.c_char_p
+    for name in ("sim_finding_count", "sim_parameter_bytes"):
+        getattr(library, name).restype = ctypes.c_size_t
+    return library
+
+
+def _memory(value: Any) -> tuple[int, int] | None:
+    """Address and bytes of an array or a CPU tensor; None for anything else."""
+    if isinstance(value, np.ndarray):
+        if not value.flags.c_contiguous:
+            raise ValueError("an array that is not contiguous has no one address")
+        return value.ctypes.data, value.nbytes
+    if hasattr(value, "data_ptr"):
+        if value.device.type != "cpu" or not value.is_contiguous():
+            raise ValueError("a tensor has to be contiguous, and in the CPU's memory")
+        return value.data_ptr(), value.numel() * value.element_size()
+    return None
+
+
+def _triple(value: Extent) -> Any:
+    return (ctypes.c_uint32 * 3)(*(value if isinstance(value, tuple) else (value, min(value, 1), min(value, 1))))
+
+
+class Simulator:
+    """A machine with its modules, memory and findings.  Not for two threads at once."""
+
+    def __init__(self, mode: str = "eager", seed: int = 1, threads: int = 1, checks: bool = True) -> None:
+        self._lib = _library()
+        options = _Options(MODES.index(mode), seed, threads, not checks, 0, 0, None)
+        self._sim = ctypes.c_void_p(self._lib.sim_create(ctypes.byref(options)))
+        if not self._sim:
+            raise MemoryError("no memory for a simulator")
+        self._kept: dict[int, tuple[int, Any]] = {}  # by address: bytes, and what owns them
+
+    def __del__(self) -> None:
+        if getattr(self, "_sim", None):
+            self._lib.sim_destroy(self._sim)
+
+    def _message(self) -> str:
+        return self._lib.sim_message(self._sim).decode()
+
+    def load(self, ptx: str | bytes) -> Module:
+        """A module of PTX text; PtxError where it cannot be read."""
+        text = ptx.encode() if isinstance(ptx, str) else ptx
+        handle = self._lib.sim_load(self._sim, text, ctypes.c_size_t(len(text)))
+        if not handle:
+            raise PtxError(self._message())
+        return Module(self, ctypes.c_void_p(handle))
+
+    def register(self, value: Any) -> int:
+        """Makes an array's or a tensor's memory the device's, as a launch does; its address."""
+        found = _memory(value)
+        if found is None:
+            raise TypeError(f"{type(value).__name__} has no memory that a kernel can use")
+        address, size = found
+        for base, (held, _) in self._kept.items():
+            if base <= address and address + size <= base + held:
+                return address
+        status = self._lib.sim_register(self._sim, ctypes.c_void_p(address), ctypes.c_size_t(size), b"array")
+        if status != OK:
+            raise ValueError(self._message())
+        self._kept[address] = size, value
+        return address
+
+    def tensor_map(
+        self,
+        value: Any,
+        data_type: int,
+        box: Sequence[int],
+        *,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        element_strides: Sequence[int] = (),
+        swizzle: int = 0,
+        fill: int = 0,
+    ) -> bytes:
+        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on."""
+        described = _TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
+        for name, values in (("sizes", sizes), ("strides", strides), ("box", box)):
+            getattr(described, name)[: len(values)] = list(values)
+        steps = list(element_strides) or [1] * len(sizes)
+        described.element_strides[: len(steps)] = steps
+        out, message = ctypes.create_string_buffer(MAP_BYTES), ctypes.create_string_buffer(200)
+        if self._lib.sim_encode_tensor_map(out, ctypes.byref(described), message, ctypes.c_size_t(200)) != 0:
+            raise ValueError(message.value.decode())
+        return out.raw
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All since the simulator was made, or since `clear`."""
+        found = []
+        for i in range(self._lib.sim_finding_count(self._sim)):
+            raw = _Finding.from_address(self._lib.sim_finding(self._sim, ctypes.c_size_t(i)))
+            row = {name: getattr(raw, name) for name, _ in _Finding._fields_}
+            row = {
+                name: value.decode(errors="replace") if isinstance(value, bytes) else value
+                for name, value in row.items()
+            }
+            found.append(Finding(**row | {"verdict": VERDICTS[raw.verdict], "cta": tuple(raw.cta)}))
+        return tuple(found)
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all findings, listed or not."""
+        return VERDICTS[self._lib.sim_verdict(self._sim)]
+
+    def clear(self) -> None:
+        """Forgets the findings."""
+        self._lib.sim_clear_findings(self._sim)
+
+
+class Module:
+    """PTX that was read."""
+
+    def __init__(self, simulator: Simulator, handle: ctypes.c_void_p) -> None:
+        self._simulator, self._lib, self._handle = simulator, simulator._lib, handle
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Their names as the PTX has them."""
+        names = []
+        while (name := self._lib.sim_kernel_name(self._handle, ctypes.c_size_t(len(names)))) is not None:
+            names.append(name.decode())
+        return tuple(names)
+
+    def _bytes(self, kernel: str, index: int, value: Any) -> bytes:
+        size = self._lib.sim_parameter_bytes(self._handle, kernel.encode(), index)
+        if isinstance(value, bytes):
+            return value.ljust(size, b"\0")
+        if isinstance(value, bool | int | np.integer):
+            return (int(value) % (1 << 8 * max(size, 1))).to_bytes(max(size, 1), "little")
+        if isinstance(value, float | np.floating):
+            return (np.float32 if size == np.float32().nbytes else np.float64)(value).tobytes()
+        return self._simulator.register(value).to_bytes(8, "little")
+
+    def launch(
+        self,
+        kernel: str,
+        *arguments: Any,
+        grid: Extent = 1,
+        block: Extent = 32,
+        cluster: Extent = 0,
+        shared: int = 0,
+        dependent: bool = False,
+    ) -> Run:
+        """Runs a kernel to its end; the findings are those of this launch.  LaunchRefused where it cannot run."""
+        simulator = self._simulator
+        blobs = [ctypes.create_string_buffer(self._bytes(kernel, i, value)) for i, value in enumerate(arguments)]
+        pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
+        launch = _Launch(
+            _triple(grid), _triple(block), _triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
+        )
+        before = {finding: finding.times for finding in simulator.findings}
+        status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(launch))
+        if status not in (OK, RUN_ERROR):
+            raise LaunchRefused(simulator._message())
+        found = tuple(finding for finding in simulator.findings if finding not in before)
+        severity = [VERDICTS.index(finding.verdict) for finding in found]
+        error = VERDICTS.index("error")
+        return Run(VERDICTS[error if error in severity else max(severity, default=0)], found)
