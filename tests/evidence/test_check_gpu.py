@@ -147,6 +147,7 @@ def test_nans_stay_in_their_row_or_column(monkeypatch):
 
 def test_rings_in_both_layouts(monkeypatch):
     shapes = ("(129, 200, 3072, 1)", "(40, 72, 2112, 2)")
+    shapes += ("(8, 72, 2112, 2)", "(16, 200, 3072, 1)", "(32, 136, 3136, 1)")
     names = [f"{layout}{shape}" for shape in shapes for layout in ("", "rows ")]
     assert verdicts(monkeypatch, check_gpu.rings) == [(name, True) for name in names]
     for number, name in enumerate(names):
@@ -158,28 +159,32 @@ def test_repeats_give_the_same_bits(monkeypatch, shrunk):
     monkeypatch.setattr(check_gpu, "REPEATS", 5)
     real = torch.zeros
     monkeypatch.setattr(check_gpu.torch, "zeros", lambda *shape, **options: real(*shape, **options | {"device": "cpu"}))
-    assert verdicts(monkeypatch, check_gpu.repeats) == [("5 repeats", True)]
+    assert verdicts(monkeypatch, check_gpu.repeats) == [(f"5 repeats of {m} rows", True) for m in (256, 8, 16, 32)]
     for spoilt in (1, 5):
         kernel = faulty(one_wrong, lambda number, data, spoilt=spoilt: number == spoilt)
-        assert verdicts(monkeypatch, check_gpu.repeats, kernel) == [("5 repeats", False)]
+        assert verdicts(monkeypatch, check_gpu.repeats, kernel) == [
+            (f"5 repeats of {m} rows", m != 256) for m in (256, 8, 16, 32)
+        ]
     stale = faulty(lambda output: None, lambda number, data: True)
     monkeypatch.setattr(
         check_gpu, "custom_kernel", lambda data: stale(data) if not data[-1].isnan().any() else data[-1]
     )
-    assert [ok for _, ok, _ in check_gpu.repeats()] == [True]  # nothing is ever written, the same every time
+    assert [ok for _, ok, _ in check_gpu.repeats()] == [True] * 4  # nothing is ever written, the same every time
 
 
 def test_back_to_back_calls_are_those_of_the_call_alone(monkeypatch, shrunk):
-    names = [f"back to back {number}" for number in range(15)]
+    names = [f"back to back {number}" for number in range(30)]
     assert verdicts(monkeypatch, check_gpu.back_to_back) == [(name, True) for name in names]
-    last = faulty(one_wrong, lambda number, data: number == 15 + 75 - 1)
-    assert failed(verdicts(monkeypatch, check_gpu.back_to_back, last)) == [names[14]]
-    early = faulty(one_wrong, lambda number, data: number == 15)  # written over by the rounds that follow
+    last = faulty(one_wrong, lambda number, data: number == 30 + 150 - 1)
+    assert failed(verdicts(monkeypatch, check_gpu.back_to_back, last)) == [names[29]]
+    early = faulty(one_wrong, lambda number, data: number == 30)  # written over by the rounds that follow
     assert failed(verdicts(monkeypatch, check_gpu.back_to_back, early)) == []
 
 
 def test_inputs_made_just_before_are_read(monkeypatch, shrunk):
-    assert verdicts(monkeypatch, check_gpu.produced_inputs) == [("inputs made just before", True)]
+    assert verdicts(monkeypatch, check_gpu.produced_inputs) == [
+        (f"inputs of {m} rows made just before", True) for m in (256, 8)
+    ]
     kept = {}
 
     def stale(data):
@@ -187,9 +192,13 @@ def test_inputs_made_just_before_are_read(monkeypatch, shrunk):
         first = kept.setdefault(data[0].data_ptr(), tuple(tensor.clone() for tensor in data[:9]))
         return custom_kernel((*first, data[9]))
 
-    assert verdicts(monkeypatch, check_gpu.produced_inputs, stale) == [("inputs made just before", True)]
+    assert verdicts(monkeypatch, check_gpu.produced_inputs, stale) == [
+        (f"inputs of {m} rows made just before", True) for m in (256, 8)
+    ]
     spoilt = faulty(one_wrong, lambda number, data: number == 20)
-    assert verdicts(monkeypatch, check_gpu.produced_inputs, spoilt) == [("inputs made just before", False)]
+    assert verdicts(monkeypatch, check_gpu.produced_inputs, spoilt) == [
+        (f"inputs of {m} rows made just before", m != 256) for m in (256, 8)
+    ]
 
 
 def test_a_run_counts_what_passed_and_keeps_what_failed(monkeypatch, capsys):
@@ -235,10 +244,11 @@ def command(monkeypatch, tmp_path, capsys):
 
 def test_its_command_line(command, monkeypatch):
     done = command("--device", "cpu")
-    every = ["leaderboard", "edges", "full_benchmarks", "nan_scales", "repeats", "back_to_back", "produced_inputs",
+    every = ["leaderboard", "few_rows", "edges", "full_benchmarks", "nan_scales", "repeats", "back_to_back",
+             "produced_inputs",
              "rings", "capture", "errors"]  # fmt: skip
     assert (done.status, done.ran) == (0, [("", name, False) for name in every])
-    assert len(done.written["checks"]) == 10 and done.said.out.endswith("0 failed\n")
+    assert len(done.written["checks"]) == 11 and done.said.out.endswith("0 failed\n")
     assert check_gpu.device == "cpu"
     done = command("--device", "cpu", "--only", "rings,edges", "--configs", "a,b", "--verbose", failures=["x", "y"])
     assert (done.status, done.said.out.splitlines()[-1]) == (1, "8 failed")
