@@ -31,7 +31,6 @@ def _become(code: str, arguments: Sequence[str], environment: dict[str, str], fi
     os.environ.update(environment)
     os.chdir(ROOT)
     sys.argv = ["-c", *arguments]
-    sys.path.insert(0, str(ROOT))
     status: object = 0
     try:
         exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
