@@ -81,7 +81,7 @@ int main(int count, char **words) {
     SAY("not PTX", cuModuleLoadData(&other, "hello"));
     SAY("no file", cuModuleLoad(&other, "/nowhere/at/all"));
     SAY("alloc", cuMemAlloc(&out, 64));
-    SAY("queue", cuStreamCreate(&queue, CU_STREAM_NON_BLOCKING));
+    SAY("queue", cuStreamCreate(&queue, CU_STREAM_DEFAULT));
     SAY("set 32", cuMemsetD32Async(out, 0x01020304, 4, queue));
     SAY("set 16", cuMemsetD16(out + 4, 0xabcd, 2));
     SAY("set 8", cuMemsetD8(out + 8, 9, 3));
