@@ -218,6 +218,7 @@ AREAS: dict[str, Area] = {
             "test_printf.py",
             "test_control.py",
             "test_matrix.py",
+            "test_block_scaled_mma.py",
             "test_library.py",
             "report/test_counters.py",
             "test_pipeline.py",
