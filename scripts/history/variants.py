@@ -70,6 +70,9 @@ def _commit_text(commit: str | None, repo_url: str | None) -> str:
     return f"[{commit[:9]}]({repo_url}/commit/{commit})" if repo_url else f"`{commit[:9]}`"
 
 
+MOST_COLUMNS = 8  # of shapes: a page as wide as a desk's screen holds no more
+
+
 def tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> list[tuple[str, str, str]]:
     """(run, sentence, Markdown table) of each run, in the order of its first round."""
     baselines = {name: label for target in render.targets(tank).values() for name, label in target["baselines"].items()}
@@ -81,10 +84,11 @@ def tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> li
     for run, of_run in runs.items():
         medians, rows = render.run_medians(tank, run), []
         shapes = sorted(of_run[0]["measurement"]["shapes"], key=shape_key)
+        columns = shapes if len(shapes) <= MOST_COLUMNS else []  # else the round's page has them, a row each
         for variant in sorted(medians, key=lambda name, of=medians: geometric_mean(of[name].values())):
             commits = [d[s]["commit"] for d in of_run for s in ("candidate", "base") if d[s]["variant"] == variant]
             commit, times = (commits[0] if commits else None), medians[variant]
-            cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in shapes]
+            cells = [f"{times[shape]:.2f}" if shape in times else NO_DATA for shape in columns]
             name = baselines.get(variant) or f"`{variant}`"
             words = "" if variant in baselines else meaning(variant, commit)
             mean = f"{geometric_mean(times.values()):.2f}" if len(times) == len(shapes) else NO_DATA
@@ -94,6 +98,6 @@ def tables(tank: Tank, rounds: list[dict[str, Any]], repo_url: str | None) -> li
         env = tank.env(run)
         before = "" if "program" in env else " Recorded before samples named their program, host and clock."
         sentence = f"{env['chip']}, driver {env['driver']}; rounds {numbers}; medians in us, fastest first.{before}"
-        head = ["variant", "what it is", "role", "commit", *(s.replace("x", " ") for s in shapes), "geomean"]
-        found.append((run, sentence, table(head, rows, len(shapes) + 1)))
+        head = ["variant", "what it is", "role", "commit", *(s.replace("x", " ") for s in columns), "geomean"]
+        found.append((run, sentence, table(head, rows, len(columns) + 1)))
     return found
