@@ -61,10 +61,14 @@ ALSO = {"tx-count", "no-mbarrier", "deadlock"}
 
 def run(name: str, mended: bool, mode: str) -> tuple[Sim, str]:
     access, mend = ACCESSES[name]
+    access += "\n@%p3 st.global.u32 [%rd1+64], %r7;"
     text = HEADER + ".visible .entry k(.param .u64 p)\n{\n.reg .b16 %rs<2>;\n" + BEGIN + access + "\n"
     text += (mend if mended else "") + "\nret;\n}\n"
     sim = Sim(text, mode)
-    sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2)
+    memory = sim.buffer(np.zeros(64, np.uint32))
+    sim.launch("k", memory, grid=2, cluster=2)
+    if "deadlock" not in sim.kinds:
+        assert memory[16] == 7  # what follows the access is done
     return sim, text
 
 
