@@ -148,7 +148,7 @@ def test_the_whole_protocol_runs_dry_and_its_report_has_the_form_of_the_schema(
     outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
     assert {outcomes[name] for name in ("build", "eval benchmark", "sanitizer memcheck")} == {SKIPPED}
     assert {outcomes[name] for name in ("environment", "library", "check auto", "eval test")} == {PASSED}
-    assert report["checks"][0]["passed"] == 10
+    assert report["checks"][0]["passed"] == 16
     assert {entry["variant"] for entry in report["times"]} == {"auto", "auto+again", "cublas_one_gemm"}
     assert all(len(entry["samples_us"]) == 3 for entry in report["times"])
     assert "dry: they say nothing" in capsys.readouterr().out

@@ -119,7 +119,7 @@ JUDGEMENTS = (
     Judgement(
         "fast.cu", "cta-exited", "true",
         "consumers arrive on the empty barriers of both CTAs of the cluster to the last, and no cluster barrier keeps "
-        "a CTA until its neighbour has done so; where the neighbour was gone the launch ends, and values are missing",
+        "a CTA until its neighbour has done so: one may arrive in the memory of a CTA that is gone",
     ),
     Judgement(
         "", "unfinished-store", "practice", "the kernel ends without waiting for its TMA store to read shared memory"
