@@ -142,10 +142,27 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
     return SIM_OK;
 }
 
+/* Says how many arguments the kernel takes and, of the first ones, how many bytes each. */
+static int refuse_arguments(struct sim *sim, const struct launch *launch, size_t given) {
+    enum { TOLD = 16 };
+    const struct function *kernel = launch->kernel;
+    char why[256];
+    int length = snprintf(why, sizeof why, "the wrong number of arguments: %zu given; it takes %u", given,
+                          kernel->nparams);
+    for (uint32_t i = 0; i < kernel->nparams && i < TOLD; i++) {
+        length += snprintf(why + length, sizeof why - (size_t)length, "%s%u", i == 0 ? ", of bytes " : ", ",
+                           kernel->params[i].bytes);
+    }
+    if (kernel->nparams > TOLD) {
+        (void)snprintf(why + length, sizeof why - (size_t)length, ", ...");
+    }
+    return refuse(sim, SIM_BAD_ARGUMENT, launch->name, why);
+}
+
 static int copy_parameters(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *a) {
     const struct function *kernel = launch->kernel;
     if (a->argument_count != kernel->nparams || (a->arguments == NULL && kernel->nparams > 0)) {
-        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "the wrong number of arguments");
+        return refuse_arguments(sim, launch, a->argument_count);
     }
     launch->param_bytes = kernel->param_bytes;
     launch->params = aligned_alloc(128, round_up(kernel->param_bytes + 128, 128));

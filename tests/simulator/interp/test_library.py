@@ -134,9 +134,14 @@ def test_launches_at_the_limits(launch):
 
 
 def test_the_wrong_number_of_arguments():
+    many = ", ".join(f".param .align 4 .b8 p{i}[1{i:03}]" for i in range(1, 17))
+    sim = Sim(body("mov.u32 %r1, 1;", params=f".param .u32 p, {many}"))
+    assert sim.launch("k", 1) == BAD_ARGUMENT
+    told = ", ".join(f"1{i:03}" for i in range(1, 16))
+    assert f"1 given; it takes 17, of bytes 4, {told}, ... (kernel k)" in sim.message()
     sim = Sim(body("mov.u32 %r1, 1;", params=".param .u64 p, .param .u32 q"))
     assert sim.launch("k", 1) == BAD_ARGUMENT
-    assert "the wrong number of arguments" in sim.message()
+    assert "the wrong number of arguments: 1 given; it takes 2, of bytes 8, 4 (kernel k)" in sim.message()
     assert sim.launch("k", 1, 2) == OK
 
 
