@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.common.toolchain import built
+from simulator.python.ptxsim.structs import Counters, Finding, Launch, Options, TensorMap, Time
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
@@ -22,112 +23,6 @@ RUN_ERROR = 5
 # Of a kernel: an array stands for its address.  Of a grid, a block or a cluster: x alone, or x, y and z.
 Argument = np.ndarray | bytes | float | int
 Extent = int | tuple[int, int, int]
-
-
-class Options(ctypes.Structure):
-    _fields_ = (
-        ("mode", ctypes.c_int),
-        ("seed", ctypes.c_uint64),
-        ("threads", ctypes.c_int),
-        ("no_checks", ctypes.c_int),
-        ("sms", ctypes.c_uint),
-        ("max_instructions", ctypes.c_uint64),
-        ("chip", ctypes.c_char_p),
-        ("no_values", ctypes.c_int),
-    )
-
-
-class Launch(ctypes.Structure):
-    _fields_ = (
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("cluster", ctypes.c_uint32 * 3),
-        ("shared", ctypes.c_uint32),
-        ("dependent", ctypes.c_int),
-        ("arguments", ctypes.c_void_p),
-        ("count", ctypes.c_size_t),
-    )
-
-
-class Finding(ctypes.Structure):
-    _fields_ = (
-        ("verdict", ctypes.c_int),
-        ("kind", ctypes.c_char_p),
-        ("message", ctypes.c_char_p),
-        ("kernel", ctypes.c_char_p),
-        ("cta", ctypes.c_uint32 * 3),
-        ("warp", ctypes.c_int32),
-        ("lane", ctypes.c_int32),
-        ("offset", ctypes.c_int64),
-        ("ptx_line", ctypes.c_uint32),
-        ("ptx", ctypes.c_char_p),
-        ("source", ctypes.c_char_p),
-        ("other_ptx_line", ctypes.c_uint32),
-        ("other_ptx", ctypes.c_char_p),
-        ("other_source", ctypes.c_char_p),
-        ("times", ctypes.c_uint64),
-        ("launch", ctypes.c_uint32),
-        ("other_launch", ctypes.c_uint32),
-        ("other_kernel", ctypes.c_char_p),
-    )
-
-
-class TensorMap(ctypes.Structure):
-    _fields_ = (
-        ("data_type", ctypes.c_uint32),
-        ("rank", ctypes.c_uint32),
-        ("address", ctypes.c_void_p),
-        ("sizes", ctypes.c_uint64 * 5),
-        ("strides", ctypes.c_uint64 * 5),
-        ("box", ctypes.c_uint32 * 5),
-        ("element_strides", ctypes.c_uint32 * 5),
-        ("interleave", ctypes.c_uint32),
-        ("swizzle", ctypes.c_uint32),
-        ("promotion", ctypes.c_uint32),
-        ("fill", ctypes.c_uint32),
-    )
-
-
-class Time(ctypes.Structure):
-    """struct sim_time, member by member."""
-
-    _fields_ = (
-        ("chip", ctypes.c_char_p),
-        ("clock_ghz", ctypes.c_double),
-        ("cycles", ctypes.c_double),
-        ("us", ctypes.c_double),
-        ("kernel_cycles", ctypes.c_double),
-        ("kernel_us", ctypes.c_double),
-    )
-
-
-class Counters(ctypes.Structure):
-    """struct sim_counters, member by member."""
-
-    _fields_ = (
-        ("launches", ctypes.c_uint64),
-        ("ctas", ctypes.c_uint64),
-        ("instructions", ctypes.c_uint64),
-        ("by_class", ctypes.c_uint64 * 16),
-        ("by_warp", ctypes.c_uint64 * 16 * 32),
-        ("tma_load_bytes", ctypes.c_uint64),
-        ("tma_store_bytes", ctypes.c_uint64),
-        ("global_load_bytes", ctypes.c_uint64),
-        ("global_store_bytes", ctypes.c_uint64),
-        ("shared_load_bytes", ctypes.c_uint64),
-        ("shared_store_bytes", ctypes.c_uint64),
-        ("global_load_sectors", ctypes.c_uint64),
-        ("global_store_sectors", ctypes.c_uint64),
-        ("shared_wavefronts", ctypes.c_uint64),
-        ("shared_ideal_wavefronts", ctypes.c_uint64),
-        ("tensor_instructions", ctypes.c_uint64),
-        ("tensor_macs", ctypes.c_uint64),
-        ("tensor_cycles", ctypes.c_uint64),
-        ("barrier_waits", ctypes.c_uint64),
-        ("barrier_waits_blocked", ctypes.c_uint64),
-        ("async_operations", ctypes.c_uint64),
-        ("seconds", ctypes.c_double),
-    )
 
 
 @cache

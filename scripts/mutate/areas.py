@@ -275,6 +275,7 @@ AREAS: dict[str, Area] = {
         (
             "simulator/cudart/test_*.py",
             "test_package.py",
+            "test_structs.py",
             "test_json.py",
             "test_text_report.py",
             "test_ptxsim.py",

@@ -5,13 +5,10 @@
 
 enum { ROW_BYTES = 16 };
 
-/* op: registers, then the address; the address is in shared memory. */
-static enum next exec_move(struct run *run, const struct insn *insn, uint32_t mask, bool store) {
-    uint32_t count = insn->matrix.count, rows = count * 8, offsets[LANES];
-    uint16_t tile[4][8][8];
-    struct cta *ctas[LANES];
-    (void)mask;
-    for (uint32_t i = 0; i < rows; i++) { /* lane i names row i % 8 of matrix i / 8 */
+/* Where the rows lie in shared memory, each named by a lane; checked and counted. */
+static enum next take_rows(struct run *run, const struct insn *insn, uint32_t rows, bool store,
+                           struct cta *ctas[LANES], uint32_t offsets[LANES]) {
+    for (uint32_t i = 0; i < rows; i++) {
         uint64_t address = lane_u64(run, insn->op[insn->nop - 1], (int)i) + (uint64_t)insn->offset;
         ctas[i] = shared_cta(run, address & ~WINDOW_MASK, ROW_BYTES, ROW_BYTES, (int)i, true, &offsets[i]);
         if (ctas[i] == NULL) {
@@ -24,7 +21,19 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
         return FAIL;
     }
     count_shared(run, offsets, used, ROW_BYTES, store);
-    for (uint32_t i = 0; !store && i < rows; i++) {
+    return NEXT;
+}
+
+/* op: registers, then the address; the address is in shared memory. */
+static enum next exec_move(struct run *run, const struct insn *insn, uint32_t mask, bool store) {
+    uint32_t count = insn->matrix.count, rows = count * 8, offsets[LANES];
+    uint16_t tile[4][8][8];
+    struct cta *ctas[LANES];
+    (void)mask;
+    if (take_rows(run, insn, rows, store, ctas, offsets) == FAIL) {
+        return FAIL;
+    }
+    for (uint32_t i = 0; !store && i < rows; i++) { /* lane i names row i % 8 of matrix i / 8 */
         memcpy(tile[i / 8][i % 8], ctas[i]->shared + offsets[i], ROW_BYTES);
     }
     /* Thread t holds elements 2 (t % 4) and the next one of row t / 4, or of column t / 4 if transposed. */
@@ -89,19 +98,9 @@ static enum next exec_bytes(struct run *run, const struct insn *insn, uint32_t m
     uint8_t tile[LANES][ROW_BYTES];
     struct cta *ctas[LANES];
     (void)mask;
-    for (uint32_t i = 0; i < rows; i++) {
-        uint64_t address = lane_u64(run, insn->op[insn->nop - 1], (int)i) + (uint64_t)insn->offset;
-        ctas[i] = shared_cta(run, address & ~WINDOW_MASK, ROW_BYTES, ROW_BYTES, (int)i, true, &offsets[i]);
-        if (ctas[i] == NULL) {
-            return FAIL;
-        }
-    }
-    uint32_t used = rows == LANES ? ALL_LANES : (1u << rows) - 1;
-    if (run->launch->checks && hazard_lanes(run, run->cta, offsets, used, ROW_BYTES,
-                                            ACCESS_MIXED | (store ? ACCESS_WRITE : ACCESS_READ)) == FAIL) {
+    if (take_rows(run, insn, rows, store, ctas, offsets) == FAIL) {
         return FAIL;
     }
-    count_shared(run, offsets, used, ROW_BYTES, store);
     for (uint32_t i = 0; !store && i < rows; i++) {
         memcpy(tile[i], ctas[i]->shared + offsets[i], ROW_BYTES);
         unpack_row(tile[i], insn->matrix.packing);

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from . import structs
 
 __all__ = ["MODES", "VERDICTS", "Finding", "LaunchRefused", "Module", "PtxError", "Run", "Simulator"]
 
@@ -17,7 +19,6 @@ MODES = ("eager", "late", "reverse", "random", "poison")
 VERDICTS = ("clean", "review", "error", "incomplete")
 OK, RUN_ERROR = 0, 5  # enum sim_status
 MAP_BYTES = 128
-MAX_RANK = 5
 
 Extent = int | tuple[int, int, int]
 
@@ -62,55 +63,6 @@ class Run:
     findings: tuple[Finding, ...]
 
 
-class _Options(ctypes.Structure):
-    _fields_ = (
-        ("mode", ctypes.c_int),
-        ("seed", ctypes.c_uint64),
-        ("threads", ctypes.c_int),
-        ("no_checks", ctypes.c_int),
-        ("sms", ctypes.c_uint),
-        ("max_instructions", ctypes.c_uint64),
-        ("chip", ctypes.c_char_p),
-    )
-
-
-class _Launch(ctypes.Structure):
-    _fields_ = (
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("cluster", ctypes.c_uint32 * 3),
-        ("shared", ctypes.c_uint32),
-        ("dependent", ctypes.c_int),
-        ("arguments", ctypes.c_void_p),
-        ("count", ctypes.c_size_t),
-    )
-
-
-_MEMBERS: dict[str, Any] = {"verdict": ctypes.c_int, "cta": ctypes.c_uint32 * 3, "offset": ctypes.c_int64}
-_MEMBERS |= {"warp": ctypes.c_int32, "lane": ctypes.c_int32, "times": ctypes.c_uint64}
-_MEMBERS |= dict.fromkeys(("ptx_line", "other_ptx_line", "launch", "other_launch"), ctypes.c_uint32)
-
-
-class _Finding(ctypes.Structure):
-    _fields_ = tuple((field.name, _MEMBERS.get(field.name, ctypes.c_char_p)) for field in fields(Finding))
-
-
-class _TensorMap(ctypes.Structure):
-    _fields_ = (
-        ("data_type", ctypes.c_uint32),
-        ("rank", ctypes.c_uint32),
-        ("address", ctypes.c_void_p),
-        ("sizes", ctypes.c_uint64 * MAX_RANK),
-        ("strides", ctypes.c_uint64 * MAX_RANK),
-        ("box", ctypes.c_uint32 * MAX_RANK),
-        ("element_strides", ctypes.c_uint32 * MAX_RANK),
-        ("interleave", ctypes.c_uint32),
-        ("swizzle", ctypes.c_uint32),
-        ("promotion", ctypes.c_uint32),
-        ("fill", ctypes.c_uint32),
-    )
-
-
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(os.environ.get("PTXSIM_LIBRARY") or str(Path(__file__).parent / "libptxsim.so"))
     for name in ("sim_create", "sim_load", "sim_finding"):
@@ -144,7 +96,7 @@ class Simulator:
 
     def __init__(self, mode: str = "eager", seed: int = 1, threads: int = 1, checks: bool = True) -> None:
         self._lib = _library()
-        options = _Options(MODES.index(mode), seed, threads, not checks, 0, 0, None)
+        options = structs.Options(MODES.index(mode), seed, threads, not checks, 0, 0, None)
         self._sim = ctypes.c_void_p(self._lib.sim_create(ctypes.byref(options)))
         if not self._sim:
             raise MemoryError("no memory for a simulator")
@@ -193,7 +145,7 @@ class Simulator:
         fill: int = 0,
     ) -> bytes:
         """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on."""
-        described = _TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
+        described = structs.TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
         for name, values in (("sizes", sizes), ("strides", strides), ("box", box)):
             getattr(described, name)[: len(values)] = list(values)
         steps = list(element_strides) or [1] * len(sizes)
@@ -208,8 +160,8 @@ class Simulator:
         """All since the simulator was made, or since `clear`."""
         found = []
         for i in range(self._lib.sim_finding_count(self._sim)):
-            raw = _Finding.from_address(self._lib.sim_finding(self._sim, ctypes.c_size_t(i)))
-            row = {name: getattr(raw, name) for name, _ in _Finding._fields_}
+            raw = structs.Finding.from_address(self._lib.sim_finding(self._sim, ctypes.c_size_t(i)))
+            row = {name: getattr(raw, name) for name, _ in structs.Finding._fields_}
             row = {
                 name: value.decode(errors="replace") if isinstance(value, bytes) else value
                 for name, value in row.items()
@@ -265,7 +217,7 @@ class Module:
         simulator = self._simulator
         blobs = [ctypes.create_string_buffer(self._bytes(kernel, i, value)) for i, value in enumerate(arguments)]
         pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
-        launch = _Launch(
+        launch = structs.Launch(
             _triple(grid), _triple(block), _triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
         )
         before = {finding: finding.times for finding in simulator.findings}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import zipfile
@@ -58,7 +59,7 @@ def test_findings_are_objects_of_their_launch():
     (found,) = [finding for finding in run.findings if finding.verdict == "error"]
     assert (found.kind, found.warp, found.offset) == ("write-race", 1, 1024)
     assert found.ptx == found.other_ptx == "st.shared.u32 [%r2], %r1;"
-    assert [field.name for field in ptxsim.fields(ptxsim.Finding)] == [name for name, _ in Finding._fields_]
+    assert [field.name for field in dataclasses.fields(ptxsim.Finding)] == [name for name, _ in Finding._fields_]
 
 
 def test_what_cannot_be_read_or_run_says_why():
