@@ -128,6 +128,7 @@ struct hopper_dual_gemm_params {
     uint16_t *c;                /* [batch][m][n], fp16 bits */
     int64_t scale_batch_bytes;
     int32_t m, n;
+    int32_t a_box_rows;                /* of A that a tile copies: all of its rows, or all that there are */
     int32_t stages_k;                  /* K in stages */
     int32_t scale_tiles_k;             /* scale tiles along K in memory */
     int32_t scales_by_previous_kernel; /* permuted: wait for it before reading them */

@@ -15,7 +15,7 @@
  *   C <---16-byte stores--- shared, transposed <---stmatrix--- fp16(silu(gate) * up)
  *
  *   barrier   arrivals             bytes           complete when
- *   full[s]   1 (the producer)     sizeof a stage  stage s holds its B1, B2, scale factors and A
+ *   full[s]   1 (the producer)     a stage's       stage s holds its B1, B2, scale factors and A
  *   empty[s]  all consumer threads 0               nothing reads stage s any more
  *
  * wgmma computes the transpose, C^T = B A^T: its A operand are B1 and B2, its B operand is A (config.h). */
@@ -128,15 +128,21 @@ template <class T> struct layout_of {
 /* Which tile of C this CTA computes, and which stages of K of it. */
 struct tile_coord {
     int32_t m, n, batch;         /* first row of A, first row of B */
+    int32_t first_row;           /* of C that this tile stores: those before it are the tile's before */
     int32_t scale_tile;          /* first row of scale tiles of B */
     int32_t rank;                /* of this CTA among those that share the tile */
     int32_t first_stage, stages; /* maybe none */
 };
 
-template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t stages_k) {
+/* HW: a box that reaches past the end of A is slow where all SMs copy at once (measured:H200: 160 rows took
+ * half as long again as 256 by tiles of 128).  So the last tile of rows is moved up to end with A. */
+template <class T>
+static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
+    const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
     coord.n = blockIdx.x / T::split_k * T::tile_n;
-    coord.m = blockIdx.y * T::tile_m;
+    coord.first_row = blockIdx.y * T::tile_m;
+    coord.m = min(coord.first_row, p.m - p.a_box_rows);
     coord.batch = blockIdx.z;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = blockIdx.x % T::split_k;
@@ -154,7 +160,8 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct t
                                               const CUtensorMap *b2, int stage, int32_t k_stage) {
     struct mbarrier full = full_barrier<T>(shared, stage);
     stage_t<T> to = stage_of<T>(shared, stage);
-    mbarrier_arrive_expect_tx(full, sizeof(shared_stage<T>));
+    mbarrier_arrive_expect_tx(full,
+                              sizeof(shared_stage<T>) - (T::tile_m - p.a_box_rows) * (A_BOXES * A_BOX_BYTES));
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
                             full);
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
@@ -389,16 +396,16 @@ static __device__ __forceinline__ void stage_output(float (&acc)[T::m_blocks][T:
 template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct tile_coord &coord,
                                                     const struct hopper_dual_gemm_params &p) {
-    int32_t first_row = coord.m + coord.rank * T::output_m;
+    int32_t tile_row = coord.m + coord.rank * T::output_m;
     constexpr int vectors = T::tile_n / VECTOR_HALVES, threads = T::consumers;
     int thread = threadIdx.x - WARPGROUP_THREADS;
     for (int i = thread; i < T::output_m * vectors; i += threads) {
         int row = i / vectors, column = i % vectors * VECTOR_HALVES;
-        if (first_row + row >= p.m || coord.n + column >= p.n) {
+        if (tile_row + row < coord.first_row || tile_row + row >= p.m || coord.n + column >= p.n) {
             continue;
         }
         const unsigned char *from = output + row * T::output_row_bytes + column * FP16_BYTES;
-        int64_t row_of_c = (int64_t)coord.batch * p.m + first_row + row;
+        int64_t row_of_c = (int64_t)coord.batch * p.m + tile_row + row;
         uint16_t *to = p.c + row_of_c * p.n + coord.n + column;
         if (p.n % VECTOR_HALVES == 0) {
             *(uint4 *)to = *(const uint4 *)from;
@@ -441,7 +448,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
     typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
     shared_t<T> shared = {cvta_to_shared(aligned)};
-    struct tile_coord coord = find_tile<T>(p.stages_k);
+    struct tile_coord coord = find_tile<T>(p);
 
     if (threadIdx.x == 0) {
         prefetch_tensormap(&a);

@@ -81,6 +81,11 @@ static struct operands place_operands(const struct problem *problem, const struc
     return operands;
 }
 
+/* A tile's copies of A hold no row that does not exist (dual_gemm.cuh). */
+static uint32_t a_box_rows(const struct problem *problem, const struct hopper_config *config) {
+    return (uint32_t)(problem->m < config->tile_m ? problem->m : config->tile_m);
+}
+
 struct tensor_maps {
     CUtensorMap a, b1, b2;
 };
@@ -96,7 +101,7 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
         .batches = problem->l,
         .element_bytes = sizeof(uint16_t),
         .box_elems = A_BOX_K,
-        .box_rows = (uint32_t)plan->config->tile_m,
+        .box_rows = a_box_rows(problem, plan->config),
         .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
     };
     const struct tensor_3d b1 =
@@ -176,6 +181,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .scale_batch_bytes = scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_groups),
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
+        .a_box_rows = (int32_t)a_box_rows(problem, plan->config),
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_by_previous_kernel = plan->permute_scales,
