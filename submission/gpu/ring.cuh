@@ -11,9 +11,11 @@ struct ring {
     uint32_t parity;
 };
 
-template <int stages> static __device__ __forceinline__ void advance(struct ring &ring) {
-    if (++ring.stage == stages) {
-        ring.stage = 0;
+/* To the next stage, or to the `step`th after it, of which there are a multiple of `step`. */
+template <int stages, int step = 1> static __device__ __forceinline__ void advance(struct ring &ring) {
+    ring.stage += step;
+    if (ring.stage >= stages) {
+        ring.stage -= stages;
         ring.parity ^= 1;
     }
 }

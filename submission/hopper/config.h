@@ -24,26 +24,37 @@
 #define A_BOXES              (STAGE_K / A_BOX_K)
 #define OUTPUT_PAD_BYTES     16 /* between rows of the staged output: stmatrix without bank conflicts */
 
-/* name (a tile's rows of A, rows of B, and shares of K), warpgroups, m blocks a warpgroup, rows of A, stages,
- * CTAs that share a tile's K */
+/* name (a tile's rows of A, rows of B, and shares of K), warpgroups along the rows of B, m blocks of each, rows
+ * of A, stages, CTAs that share a tile's K, warpgroups that share a CTA's K */
 #define HOPPER_CONFIGS(X)                                                                                      \
-    X(m128n64, 2, 1, 128, 5, 1)                                                                                \
-    X(m256n64, 2, 1, 256, 3, 1)                                                                                \
-    X(m128n96, 3, 1, 128, 4, 1)                                                                                \
-    X(m64n96, 3, 1, 64, 6, 1)                                                                                  \
-    X(m256n64k2, 2, 1, 256, 3, 2)                                                                              \
-    X(m128n96k2, 3, 1, 128, 4, 2)                                                                              \
-    X(m64n64k2, 2, 1, 64, 6, 2)                                                                                \
-    X(m128n64k2, 2, 1, 128, 5, 2)                                                                              \
-    X(m64n128, 2, 2, 64, 6, 1)
+    X(m128n64, 2, 1, 128, 5, 1, 1)                                                                             \
+    X(m256n64, 2, 1, 256, 3, 1, 1)                                                                             \
+    X(m128n96, 3, 1, 128, 4, 1, 1)                                                                             \
+    X(m64n96, 3, 1, 64, 6, 1, 1)                                                                               \
+    X(m256n64k2, 2, 1, 256, 3, 2, 1)                                                                           \
+    X(m128n96k2, 3, 1, 128, 4, 2, 1)                                                                           \
+    X(m64n64k2, 2, 1, 64, 6, 2, 1)                                                                             \
+    X(m128n64k2, 2, 1, 128, 5, 2, 1)                                                                           \
+    X(m64n128, 4, 1, 64, 6, 1, 1)                                                                              \
+    X(m96n64, 2, 1, 96, 6, 1, 1)                                                                               \
+    X(m96n64k2, 2, 1, 96, 6, 2, 1)                                                                             \
+    X(m96n96, 3, 1, 96, 5, 1, 1)                                                                               \
+    X(m192n64, 2, 1, 192, 3, 1, 1)                                                                             \
+    X(m192n96, 3, 1, 192, 3, 1, 1)                                                                             \
+    X(m192n128, 2, 2, 192, 3, 1, 1)                                                                            \
+    X(m32n128, 4, 1, 32, 8, 1, 1)                                                                              \
+    X(m64n64k4, 2, 1, 64, 8, 2, 2)                                                                             \
+    X(m32n64k4, 2, 1, 32, 8, 2, 2)                                                                             \
+    X(m32n32k8, 1, 1, 32, 12, 2, 4)                                                                            \
+    X(m64n32k8, 1, 1, 64, 8, 2, 4)
 
 struct hopper_config {
     const char *name;
-    int warpgroups, m_blocks, tile_m, stages, split_k;
+    int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k;
 };
 
-#define TILE_N(warpgroups, m_blocks) ((warpgroups) * (m_blocks) * WGMMA_M_BLOCK_B_ROWS)
-#define CTA_THREADS(warpgroups)      (((warpgroups) + 1) * WARPGROUP_THREADS) /* a producer beside them */
+#define TILE_N(warpgroups_n, m_blocks) ((warpgroups_n) * (m_blocks) * WGMMA_M_BLOCK_B_ROWS)
+#define CTA_THREADS(warpgroups)        (((warpgroups) + 1) * WARPGROUP_THREADS) /* a producer beside them */
 
 /* A in fp16; B1, B2, and their scale factors. */
 #define STAGE_BYTES(tile_n, tile_m)                                                                            \
@@ -55,11 +66,11 @@ struct hopper_config {
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
 
 static inline int hopper_tile_n(const struct hopper_config *config) {
-    return TILE_N(config->warpgroups, config->m_blocks);
+    return TILE_N(config->warpgroups_n, config->m_blocks);
 }
 
 static inline int hopper_cta_threads(const struct hopper_config *config) {
-    return CTA_THREADS(config->warpgroups);
+    return CTA_THREADS(config->warpgroups_n * config->warpgroups_k);
 }
 
 static inline int hopper_shared_bytes(const struct hopper_config *config) {

@@ -37,6 +37,10 @@ static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t sc
     pairs[3] = mul_f16x2(odd & HIGH_BYTES, scale);
 }
 
+static __device__ __forceinline__ uint32_t word_of(uint4 words, int index) {
+    return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
+}
+
 /* Pair `pair` of dequantize_word alone. */
 static __device__ __forceinline__ uint32_t dequantize_pair(uint32_t fp4, uint32_t scale, int pair) {
     uint32_t bytes = pair % 2 == 0 ? fp4 << 4 : fp4;

@@ -16,7 +16,8 @@
  *
  *   barrier   arrivals             bytes           complete when
  *   full[s]   1 (the producer)     a stage's       stage s holds its B1, B2, scale factors and A
- *   empty[s]  all consumer threads 0               nothing reads stage s any more
+ *   empty[s]  its warpgroups'      0               nothing reads stage s any more
+ *             threads
  *
  * wgmma computes the transpose, C^T = B A^T: its A operand are B1 and B2, its B operand is A (config.h). */
 #ifndef HOPPER_DUAL_GEMM_CUH
@@ -35,28 +36,42 @@ namespace hopper {
 
 #define CONSUMER_BARRIER 1
 #define STEP_BYTES       (16 * FP16_BYTES)     /* of a row: K of one wgmma is 16 */
-#define FRAGMENT_STEPS   4                     /* that one dequantized group a lane feeds */
+#define GROUP_STEPS      4                     /* that one dequantized group a lane feeds */
 #define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
 #define VECTOR_HALVES    8                     /* outputs of a 16-byte store */
 /* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS             24
-#define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : 160)
+#define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
+#define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 120)
 
-template <int warpgroups_, int m_blocks_, int tile_m_, int stages_, int split_k_> struct tile {
-    static constexpr int warpgroups = warpgroups_, m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
+template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>
+struct tile {
+    /* Warpgroups along the rows of B, and as many times as many that take the stages of K in turn. */
+    static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
+    static constexpr int warpgroups = warpgroups_n * warpgroups_k;
+    static constexpr int m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
     static constexpr int split_k = split_k_; /* CTAs of a cluster that share a tile's K, then its rows of A */
-    static constexpr int tile_n = TILE_N(warpgroups, m_blocks), threads = CTA_THREADS(warpgroups);
-    static constexpr int consumers = warpgroups * WARPGROUP_THREADS; /* threads */
+    static constexpr int tile_n = TILE_N(warpgroups_n, m_blocks), threads = CTA_THREADS(warpgroups);
+    static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
+    static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* of them, those of the first in turn */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
+    /* Of K, in a fragment buffer of which there are two: fewer where the accumulators leave few registers. */
+    static constexpr int fragment_steps = m_blocks * accs + 2 * GROUP_STEPS * 4 + WORKING_REGISTERS >
+                                                  CONSUMER_REGISTERS(warpgroups)
+                                              ? GROUP_STEPS / 2
+                                              : GROUP_STEPS;
+    static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
     static constexpr int output_m = tile_m / split_k, output_accs = accs / split_k;
     static constexpr int received_vectors = split_k == 1 ? 0 : m_blocks * output_accs / 4; /* float4 a thread */
-    static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (consumers * (int)sizeof(float4));
+    static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (finishers * (int)sizeof(float4));
     static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
+    static constexpr int vectors = m_blocks * accs / 4; /* float4 of all of a thread's accumulators */
+    static constexpr int output_boxes = (output_m + WARP_THREADS - 1) / WARP_THREADS; /* of 32 rows of C */
     static constexpr int output_row_bytes = tile_n * FP16_BYTES + OUTPUT_PAD_BYTES;
-    static constexpr int output_bytes = output_m * output_row_bytes;
+    static constexpr int output_bytes = output_boxes * WARP_THREADS * output_row_bytes;
 
     static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0, "a wgmma takes all rows of A");
     static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
@@ -68,7 +83,10 @@ template <int warpgroups_, int m_blocks_, int tile_m_, int stages_, int split_k_
                       CONSUMER_REGISTERS(warpgroups) % REGISTER_GRANULE == 0 &&
                       PRODUCER_REGISTERS % REGISTER_GRANULE == 0,
                   "setmaxnreg takes these numbers");
-    static_assert(output_m % WARP_THREADS == 0, "whole stmatrix instructions, of 32 rows of C");
+    static_assert(output_accs % 4 == 0, "whole vectors, of 8 rows of C");
+    static_assert(stages % warpgroups_k == 0, "a stage's barriers are always of the same warpgroups");
+    static_assert((warpgroups_k - 1) * vectors <= stages * stage_vectors,
+                  "their accumulators fit over the stages");
     static_assert(split_k <= 2 && split_k <= MAX_CLUSTER_CTAS, "each CTA sends half to the one other CTA");
 };
 
@@ -76,7 +94,7 @@ template <int warpgroups_, int m_blocks_, int tile_m_, int stages_, int split_k_
 template <class T> struct shared_stage {
     union {
         unsigned char a[A_BOXES][T::tile_m][A_BOX_BYTES]; /* fp16, permuted K, 128-byte swizzle */
-        float4 received[T::stage_vectors][T::consumers];  /* another CTA's accumulators, after the main loop */
+        float4 received[T::stage_vectors][T::finishers];  /* others' accumulators, after the main loop */
     };
     unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2] */
     unsigned char scales[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
@@ -242,21 +260,21 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
     }
 }
 
-/* The A fragments of FRAGMENT_STEPS steps, from one group of each of the thread's two rows. */
-static __device__ __forceinline__ void dequantize_group(uint32_t (&fragment)[FRAGMENT_STEPS][4],
-                                                        const struct packed_m_block &packed, int group) {
+/* The A fragments of `steps` steps, two a word from `first_word` on of the thread's two rows. */
+template <int steps>
+static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[steps][4],
+                                                       const struct packed_m_block &packed, int first_word) {
 #pragma unroll
     for (int which = 0; which < 2; which++) {
 #pragma unroll
-        for (int word = 0; word < 2; word++) {
-            uint4 fp4 = packed.fp4[which];
-            uint32_t bits = group == 0 ? (word == 0 ? fp4.x : fp4.y) : (word == 0 ? fp4.z : fp4.w);
+        for (int i = 0; i < steps / 2; i++) {
+            int word = first_word + i;
             uint32_t pairs[4];
-            dequantize_word(bits, packed.scales[which][group], pairs);
-            fragment[2 * word][which] = pairs[0];
-            fragment[2 * word][2 + which] = pairs[1];
-            fragment[2 * word + 1][which] = pairs[2];
-            fragment[2 * word + 1][2 + which] = pairs[3];
+            dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+            fragment[2 * i][which] = pairs[0];
+            fragment[2 * i][2 + which] = pairs[1];
+            fragment[2 * i + 1][which] = pairs[2];
+            fragment[2 * i + 1][2 + which] = pairs[3];
         }
     }
 }
@@ -267,46 +285,48 @@ static __device__ __forceinline__ void dequantize_group(uint32_t (&fragment)[FRA
  */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
-                                                const struct tile_coord &coord, int warpgroup) {
+                                                const struct tile_coord &coord) {
+    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    int turn = T::warpgroups_k == 1 ? 0 : warpgroup / T::warpgroups_n;
+    int first_row = warpgroup % T::warpgroups_n * T::m_blocks * WGMMA_M_BLOCK_B_ROWS;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
-    uint32_t fragments[2][FRAGMENT_STEPS][4];
-    struct ring ring = {0, 0};
+    uint32_t fragments[2][T::fragment_steps][4];
+    struct ring ring = {turn, 0};
     int previous = -1;
-    for (int32_t k = 0; k < coord.stages; k++) {
+    for (int32_t k = turn; k < coord.stages; k += T::warpgroups_k) {
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
-        struct packed_m_block packed[T::m_blocks];
+        struct packed_m_block packed;
 #pragma unroll
-        for (int block = 0; block < T::m_blocks; block++) {
-            int row = (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
-            read_m_block<T>(packed[block], stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row,
-                            lane);
-        }
-#pragma unroll
-        for (int i = 0; i < 2 * T::m_blocks; i++) {
-            int group = i / T::m_blocks, block = i % T::m_blocks;
-            uint32_t (&fragment)[FRAGMENT_STEPS][4] = fragments[i % 2];
-            /* Only this stage's first group is still pending. */
+        for (int i = 0; i < T::m_blocks * T::parts; i++) {
+            int block = i / T::parts, part = i % T::parts;
+            uint32_t (&fragment)[T::fragment_steps][4] = fragments[i % 2];
+            if (part == 0) {
+                int row = first_row + block * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+                read_m_block<T>(packed, stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row, lane);
+            }
+            /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(empty_barrier<T>(shared, previous));
             }
-            dequantize_group(fragment, packed[block], group);
+            dequantize_part(fragment, packed, part * T::fragment_steps / 2);
             wgmma_fence();
 #pragma unroll
-            for (int step = 0; step < FRAGMENT_STEPS; step++) {
+            for (int j = 0; j < T::fragment_steps; j++) {
+                int step = part * T::fragment_steps + j;
                 uint64_t a = wgmma_swizzled_tile_descriptor(
-                    SHARED_MEMBER(stage, a) + group * (int)sizeof(shared_stage<T>::a[0]) + step * STEP_BYTES);
-                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[step], a,
-                                                   k > 0 || group > 0 || step > 0);
+                    SHARED_MEMBER(stage, a) + step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) +
+                    step % GROUP_STEPS * STEP_BYTES);
+                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > turn || step > 0);
             }
             wgmma_commit_group();
             wgmma_wait_group<1>(); /* all but the last: the other buffer is free */
         }
         previous = ring.stage;
-        advance<T::stages>(ring);
+        advance<T::stages, T::warpgroups_k>(ring);
     }
     wgmma_wait_group<0>();
-    if (T::split_k > 1 && coord.stages == 0) { /* K is shorter than its number of shares */
+    if (T::split_k * T::warpgroups_k > 1 && coord.stages <= turn) { /* K is shorter than its number of shares */
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::accs; i++) {
             acc[i / T::accs][i % T::accs] = 0;
@@ -321,12 +341,46 @@ static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::acc
     }
 }
 
-/* ---- reduction across CTAs ---- */
+/* ---- reduction ---- */
 
 /* A vector of received accumulators, from where the thread's first one lies. */
 template <class T> static constexpr __device__ __forceinline__ int received_offset(int vector) {
     return vector / T::stage_vectors * (int)sizeof(shared_stage<T>) +
            vector % T::stage_vectors * (int)sizeof(shared_stage<T>::received[0]);
+}
+
+/* Sums the accumulators of the warpgroups that took the stages in turn, in that order, in the first of them.
+ * After it nothing reads the stages but those sums. */
+template <class T>
+static __device__ __forceinline__ void reduce_in_cta(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared) {
+    int thread = (threadIdx.x - WARPGROUP_THREADS) % T::finishers;
+    int turn = (threadIdx.x - WARPGROUP_THREADS) / T::finishers;
+    uint32_t mine = SHARED_MEMBER(shared, stages[0].received) + thread * sizeof(float4);
+    bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+    if (turn > 0) {
+#pragma unroll
+        for (int i = 0; i < T::vectors; i++) {
+            const float *four = &acc[i * 4 / T::accs][i * 4 % T::accs];
+            const uint32_t words[4] = {__float_as_uint(four[0]), __float_as_uint(four[1]),
+                                       __float_as_uint(four[2]), __float_as_uint(four[3])};
+            st_shared_v4(mine + received_offset<T>((turn - 1) * T::vectors + i), words);
+        }
+    }
+    bar_sync(CONSUMER_BARRIER, T::consumers);
+    if (turn == 0) {
+#pragma unroll
+        for (int from = 0; from < T::warpgroups_k - 1; from++) {
+#pragma unroll
+            for (int i = 0; i < T::vectors; i++) {
+                uint4 other = ld_shared_v4(mine + received_offset<T>(from * T::vectors + i));
+                float *four = &acc[i * 4 / T::accs][i * 4 % T::accs];
+                four[0] += __uint_as_float(other.x);
+                four[1] += __uint_as_float(other.y);
+                four[2] += __uint_as_float(other.z);
+                four[3] += __uint_as_float(other.w);
+            }
+        }
+    }
 }
 
 /* DSMEM reduction of accumulators over a part of K.  Waits for the cluster, whose stages are then free;
@@ -385,7 +439,7 @@ static __device__ __forceinline__ void stage_output(float (&acc)[T::m_blocks][T:
             uint32_t halves[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                halves[i] = silu_times_up(&acc[block][(row / 8 + i) * 4]);
+                halves[i] = row + i * 8 < T::output_m ? silu_times_up(&acc[block][(row / 8 + i) * 4]) : 0;
             }
             stmatrix_x4_trans(output + (row + lane) * T::output_row_bytes + column * FP16_BYTES, halves);
         }
@@ -397,7 +451,7 @@ template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct tile_coord &coord,
                                                     const struct hopper_dual_gemm_params &p) {
     int32_t tile_row = coord.m + coord.rank * T::output_m;
-    constexpr int vectors = T::tile_n / VECTOR_HALVES, threads = T::consumers;
+    constexpr int vectors = T::tile_n / VECTOR_HALVES, threads = T::finishers;
     int thread = threadIdx.x - WARPGROUP_THREADS;
     for (int i = thread; i < T::output_m * vectors; i += threads) {
         int row = i / vectors, column = i % vectors * VECTOR_HALVES;
@@ -426,15 +480,21 @@ static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float acc[T::m_blocks]
              [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
-    multiply<T>(acc, shared, coord, warpgroup);
+    multiply<T>(acc, shared, coord);
+    if constexpr (T::warpgroups_k > 1) {
+        reduce_in_cta<T>(acc, shared);
+        if (warpgroup >= T::warpgroups_n) {
+            return;
+        }
+    }
     if constexpr (T::split_k > 1) {
         reduce<T>(acc, shared, coord.rank);
     } else {
-        bar_sync(CONSUMER_BARRIER, T::consumers); /* the stages are free */
+        bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
     }
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
     stage_output<T>(acc, cvta_to_shared(output), warpgroup);
-    bar_sync(CONSUMER_BARRIER, T::consumers);
+    bar_sync(CONSUMER_BARRIER, T::finishers);
     store_output<T>(output, coord, p);
 }
 
@@ -456,7 +516,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
             mbarrier_init(full_barrier<T>(shared, stage), 1);
-            mbarrier_init(empty_barrier<T>(shared, stage), T::consumers);
+            mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
         }
         fence_mbarrier_init();
     }

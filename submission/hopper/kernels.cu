@@ -8,8 +8,7 @@
 #include "dual_gemm.cuh"
 #include "narrow_dual_gemm.cuh"
 
-#define KERNEL(name, warpgroups, m_blocks, tile_m, stages, split_k)                                            \
-    (const void *)hopper::dual_gemm_kernel<hopper::tile<warpgroups, m_blocks, tile_m, stages, split_k>>,
+#define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};

@@ -88,10 +88,6 @@ static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_n
 #define LANE_SCALE_OFFSET(quad_lane)     ((quad_lane) % 2 * 2)
 #define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
 
-static __device__ __forceinline__ uint32_t word_of(uint4 words, int index) {
-    return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
-}
-
 /* ---- A ---- */
 
 /* Units of A that a thread dequantizes: each the 32 elements of a lane of a block.  Past the end they are zero.

@@ -15,6 +15,7 @@ extern const struct hopper_costs {
     int64_t b_row_ps;          /* of a row of B1 and B2 in a stage: its dequantization beside the products */
     int64_t a_row_ps;          /* of a row of A in a stage: its copy */
     int64_t b_row_at_least_ps; /* of a row of B1 and B2 in a stage, where its dequantization alone decides */
+    int64_t wave_ps;           /* of a wave's start and end: launch, first bytes, epilogue */
     int64_t reduction_ps;      /* of the DSMEM reduction between the two CTAs of a split K */
 } hopper_costs;
 

@@ -10,10 +10,10 @@ void print_hopper_tiles(void) {
     printf("{\n    \"tiles\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
         const struct hopper_config *config = &hopper_configs[i];
-        printf("      \"%s\": {\"warpgroups\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
-               "\"split_k\": %d}%s\n",
-               config->name, config->warpgroups, config->m_blocks, config->tile_m, config->stages,
-               config->split_k, i + 1 < HOPPER_TILES ? "," : "");
+        printf("      \"%s\": {\"warpgroups_n\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
+               "\"split_k\": %d, \"warpgroups_k\": %d}%s\n",
+               config->name, config->warpgroups_n, config->m_blocks, config->tile_m, config->stages,
+               config->split_k, config->warpgroups_k, i + 1 < HOPPER_TILES ? "," : "");
     }
     printf("    },\n    \"narrow_tiles\": {\n");
     for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
@@ -29,11 +29,12 @@ void print_hopper_tiles(void) {
     }
     printf("    },\n    \"costs\": {\"product_ps\": %" PRId64 ", \"b_row_ps\": %" PRId64
            ", \"a_row_ps\": %" PRId64 ", \"b_row_at_least_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64
-           "},\n    \"narrow_costs\": {\"step_ps\": %" PRId64 ", \"a_block_ps\": %" PRId64
-           ", \"phase_ps\": %" PRId64 ", \"overlay_ps\": %" PRId64 ", \"reduction_ps\": %" PRId64 "}\n  }",
+           ", \"wave_ps\": %" PRId64 "},\n    \"narrow_costs\": {\"step_ps\": %" PRId64
+           ", \"a_block_ps\": %" PRId64 ", \"phase_ps\": %" PRId64 ", \"overlay_ps\": %" PRId64
+           ", \"reduction_ps\": %" PRId64 "}\n  }",
            costs->product_ps, costs->b_row_ps, costs->a_row_ps, costs->b_row_at_least_ps, costs->reduction_ps,
-           hopper_narrow_costs.step_ps, hopper_narrow_costs.a_block_ps, hopper_narrow_costs.phase_ps,
-           hopper_narrow_costs.overlay_ps, hopper_narrow_costs.reduction_ps);
+           costs->wave_ps, hopper_narrow_costs.step_ps, hopper_narrow_costs.a_block_ps,
+           hopper_narrow_costs.phase_ps, hopper_narrow_costs.overlay_ps, hopper_narrow_costs.reduction_ps);
 }
 
 static void print_narrow_selection(const struct hopper_narrow_config *config,
