@@ -40,9 +40,11 @@ namespace hopper {
 #define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
 #define VECTOR_HALVES    8                     /* outputs of a 16-byte store */
 /* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
-#define PRODUCER_REGISTERS             24
+#define PRODUCER_REGISTERS 24
+/* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
+#define LAUNCH_REGISTERS(threads)      (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
-#define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 120)
+#define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>
 struct tile {
@@ -76,9 +78,10 @@ struct tile {
     static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0, "a wgmma takes all rows of A");
     static_assert(tile_m <= MAX_TMA_BOX_ELEMS && tile_n <= MAX_TMA_BOX_ELEMS, "a TMA box takes all rows");
     static_assert(threads <= MAX_CTA_THREADS, "a CTA has that many threads");
+    /* HW: more than the launch took is never free, and setmaxnreg waits for ever. */
     static_assert(WARPGROUP_THREADS * (PRODUCER_REGISTERS + warpgroups * CONSUMER_REGISTERS(warpgroups)) <=
-                      MAX_CTA_REGISTERS,
-                  "the register file holds what every warpgroup asks for");
+                      threads * LAUNCH_REGISTERS(threads),
+                  "the registers that the launch took suffice for what every warpgroup asks for");
     static_assert(CONSUMER_REGISTERS(warpgroups) <= MAX_THREAD_REGISTERS &&
                       CONSUMER_REGISTERS(warpgroups) % REGISTER_GRANULE == 0 &&
                       PRODUCER_REGISTERS % REGISTER_GRANULE == 0,
