@@ -139,6 +139,8 @@ struct hopper_dual_gemm_params {
     uint16_t *c;                /* [batch][m][n], fp16 bits */
     int64_t scale_batch_bytes;
     int32_t m, n;
+    uint32_t tiles; /* where CTAs take several, one after another; else 0, and the grid has a CTA for each */
+    uint32_t tiles_m, tiles_n;         /* of a batch */
     int32_t a_box_rows;                /* of A that a tile copies: all of its rows, or all that there are */
     int32_t stages_k;                  /* K in stages */
     int32_t scale_tiles_k;             /* scale tiles along K in memory */
