@@ -128,11 +128,6 @@ PTX void griddepcontrol_launch_dependents(void) {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-/* Orders this thread's accesses of its CTA's shared memory before those of the async proxy that follow. */
-PTX void fence_proxy_async_shared_cta(void) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 /* ---- clusters (barrier.cluster, mapa, distributed shared memory) ---- */
 
 PTX void barrier_cluster_arrive_release(void) {

@@ -35,7 +35,7 @@
     X(m128n96k2, 3, 1, 128, 4, 2, 1)                                                                           \
     X(m64n64k2, 2, 1, 64, 6, 2, 1)                                                                             \
     X(m128n64k2, 2, 1, 128, 5, 2, 1)                                                                           \
-    X(m64n128, 4, 1, 64, 6, 1, 1)                                                                              \
+    X(m64n128, 2, 2, 64, 6, 1, 1)                                                                              \
     X(m96n64, 2, 1, 96, 6, 1, 1)                                                                               \
     X(m96n64k2, 2, 1, 96, 6, 2, 1)                                                                             \
     X(m96n96, 3, 1, 96, 5, 1, 1)                                                                               \
@@ -43,8 +43,6 @@
     X(m192n96, 3, 1, 192, 3, 1, 1)                                                                             \
     X(m192n128, 2, 2, 192, 3, 1, 1)                                                                            \
     X(m32n128, 4, 1, 32, 8, 1, 1)                                                                              \
-    X(m64n64k4, 2, 1, 64, 8, 2, 2)                                                                             \
-    X(m32n64k4, 2, 1, 32, 8, 2, 2)                                                                             \
     X(m32n32k8, 1, 1, 32, 12, 2, 4)                                                                            \
     X(m64n32k8, 1, 1, 64, 8, 2, 4)
 
@@ -139,9 +137,8 @@ struct hopper_dual_gemm_params {
     uint16_t *c;                /* [batch][m][n], fp16 bits */
     int64_t scale_batch_bytes;
     int32_t m, n;
-    uint32_t tiles; /* where CTAs take several, one after another; else 0, and the grid has a CTA for each */
-    uint32_t tiles_m, tiles_n;         /* of a batch */
     int32_t a_box_rows;                /* of A that a tile copies: all of its rows, or all that there are */
+    uint32_t stage_tx_bytes;           /* that the copies into a stage bring */
     int32_t stages_k;                  /* K in stages */
     int32_t scale_tiles_k;             /* scale tiles along K in memory */
     int32_t scales_by_previous_kernel; /* permuted: wait for it before reading them */

@@ -35,7 +35,6 @@ namespace hopper {
 /* ---- tile and shared memory ---- */
 
 #define CONSUMER_BARRIER 1
-#define BAND_TILES       8u                    /* along the rows of A: some 2,000 of them */
 #define STEP_BYTES       (16 * FP16_BYTES)     /* of a row: K of one wgmma is 16 */
 #define GROUP_STEPS      4                     /* that one dequantized group a lane feeds */
 #define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
@@ -44,7 +43,7 @@ namespace hopper {
 #define PRODUCER_REGISTERS 24
 /* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
 #define LAUNCH_REGISTERS(threads)      (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)
-#define WORKING_REGISTERS              36 /* of a consumer, beside accumulators and fragments */
+#define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>
@@ -68,8 +67,6 @@ struct tile {
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
     static constexpr int output_m = tile_m / split_k, output_accs = accs / split_k;
-    /* Such a CTA can go on to another tile, as its epilogue needs no stage but the last it has used. */
-    static constexpr bool persistent = split_k == 1 && warpgroups_k == 1;
     static constexpr int received_vectors = split_k == 1 ? 0 : m_blocks * output_accs / 4; /* float4 a thread */
     static constexpr int stage_vectors = A_BOXES * tile_m * A_BOX_BYTES / (finishers * (int)sizeof(float4));
     static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
@@ -109,8 +106,7 @@ template <class T> struct shared_stage {
                   "every copy is aligned");
 };
 
-/* The staged output lies over the stages after those of received accumulators, or over the stage that the main
- * loop used last, while the others are filled for the next tile. */
+/* The staged output lies over the stages after those of received accumulators. */
 template <class T> struct shared_storage {
     struct shared_stage<T> stages[T::stages];
     uint64_t full[T::stages], empty[T::stages]; /* mbarriers */
@@ -148,7 +144,6 @@ template <class T> struct layout_of {
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
     static_assert(T::received_stages * sizeof(stage) + T::output_bytes <= T::stages * sizeof(stage),
                   "received accumulators and the staged output fit over the stages");
-    static_assert(!T::persistent || T::output_bytes <= sizeof(stage), "the staged output fits over one stage");
 };
 
 /* Which tile of C this CTA computes, and which stages of K of it. */
@@ -163,23 +158,13 @@ struct tile_coord {
 /* HW: a box that reaches past the end of A is slow where all SMs copy at once (measured:H200: 160 rows took
  * half as long again as 256 by tiles of 128).  So the last tile of rows is moved up to end with A. */
 template <class T>
-static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p,
-                                                              uint32_t tile) {
+static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
     const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
-    uint32_t x = blockIdx.x / T::split_k, y = blockIdx.y, z = blockIdx.z;
-    if (T::persistent && p.tiles > 0) { /* by bands of rows of A, which L2 keeps while B passes by once */
-        uint32_t of_batch = p.tiles_m * p.tiles_n, of_band = BAND_TILES * p.tiles_n;
-        uint32_t in_batch = tile % of_batch, band = in_batch / of_band, in_band = in_batch % of_band;
-        uint32_t band_tiles = min(BAND_TILES, p.tiles_m - band * BAND_TILES);
-        x = in_band / band_tiles;
-        y = band * BAND_TILES + in_band % band_tiles;
-        z = tile / of_batch;
-    }
-    coord.n = x * T::tile_n;
-    coord.first_row = y * T::tile_m;
+    coord.n = blockIdx.x / T::split_k * T::tile_n;
+    coord.first_row = blockIdx.y * T::tile_m;
     coord.m = min(coord.first_row, p.m - p.a_box_rows);
-    coord.batch = z;
+    coord.batch = blockIdx.z;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = blockIdx.x % T::split_k;
     coord.first_stage = stages_k * coord.rank / T::split_k;
@@ -196,8 +181,7 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct t
                                               const CUtensorMap *b2, int stage, int32_t k_stage) {
     struct mbarrier full = full_barrier<T>(shared, stage);
     stage_t<T> to = stage_of<T>(shared, stage);
-    mbarrier_arrive_expect_tx(full,
-                              sizeof(shared_stage<T>) - (T::tile_m - p.a_box_rows) * (A_BOXES * A_BOX_BYTES));
+    mbarrier_arrive_expect_tx(full, p.stage_tx_bytes);
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
                             full);
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
@@ -225,22 +209,13 @@ static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct t
     }
 }
 
-/* Whether this CTA has a tile after `tile`, which becomes that. */
-template <class T>
-static __device__ __forceinline__ bool next_tile(const struct hopper_dual_gemm_params &p, uint32_t &tile) {
-    tile += gridDim.x;
-    return T::persistent && tile < p.tiles;
-}
-
 /* Producer, one thread.  Waits for empty[s], and before A for the previous kernel, which makes it (PDL);
  * fills stage s, the first stages with B1 and B2 before that kernel is complete;
  * signals full[s]: one arrival, and the stage's bytes. */
 template <class T>
-static __device__ __forceinline__ void load(shared_t<T> shared, const struct hopper_dual_gemm_params &p,
-                                            const CUtensorMap *a, const CUtensorMap *b1,
-                                            const CUtensorMap *b2) {
-    uint32_t tile = blockIdx.x;
-    struct tile_coord coord = find_tile<T>(p, tile);
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord,
+                                            const struct hopper_dual_gemm_params &p, const CUtensorMap *a,
+                                            const CUtensorMap *b1, const CUtensorMap *b2) {
     if (p.scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
@@ -252,18 +227,12 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct hop
     for (int i = 0; i < ahead; i++) {
         load_a<T>(shared, coord, a, i, coord.first_stage + i);
     }
-    struct ring ring = {ahead % T::stages, ahead == T::stages ? 0u : 1u};
-    for (int32_t i = ahead;; i = 0) {
-        for (; i < coord.stages; i++) {
-            wait(empty_barrier<T>(shared, ring.stage), ring.parity);
-            load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
-            load_a<T>(shared, coord, a, ring.stage, coord.first_stage + i);
-            advance<T::stages>(ring);
-        }
-        if (!next_tile<T>(p, tile)) {
-            break;
-        }
-        coord = find_tile<T>(p, tile);
+    struct ring ring = {0, 0};
+    for (int32_t i = ahead; i < coord.stages; i++) {
+        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
+        load_a<T>(shared, coord, a, ring.stage, coord.first_stage + i);
+        advance<T::stages>(ring);
     }
 }
 
@@ -315,19 +284,21 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
 /* Consumer warpgroup.  Waits for full[s];
  * dequantizes a group of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
  * signals empty[s] once nothing reads stage s any more: an arrival a thread, since each answers for its reads.
- * Leaves the tile's last stage, which it returns, for the epilogue to signal. */
+ */
 template <class T>
-static __device__ __forceinline__ int multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
-                                               const struct tile_coord &coord, struct ring &ring) {
+static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                                const struct tile_coord &coord) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     int turn = T::warpgroups_k == 1 ? 0 : warpgroup / T::warpgroups_n;
     int first_row = warpgroup % T::warpgroups_n * T::m_blocks * WGMMA_M_BLOCK_B_ROWS;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     uint32_t fragments[2][T::fragment_steps][4];
+    struct ring ring = {turn, 0};
     int previous = -1;
     for (int32_t k = turn; k < coord.stages; k += T::warpgroups_k) {
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
+        const uint64_t tile_of_a = wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a));
         struct packed_m_block packed;
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::parts; i++) {
@@ -346,9 +317,9 @@ static __device__ __forceinline__ int multiply(float (&acc)[T::m_blocks][T::accs
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {
                 int step = part * T::fragment_steps + j;
-                uint64_t a = wgmma_swizzled_tile_descriptor(
-                    SHARED_MEMBER(stage, a) + step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) +
-                    step % GROUP_STEPS * STEP_BYTES);
+                uint64_t a =
+                    wgmma_descriptor_plus(tile_of_a, step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) +
+                                                         step % GROUP_STEPS * STEP_BYTES);
                 wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > turn || step > 0);
             }
             wgmma_commit_group();
@@ -371,7 +342,6 @@ static __device__ __forceinline__ int multiply(float (&acc)[T::m_blocks][T::accs
             keep_after_wait(acc[block][i]);
         }
     }
-    return previous;
 }
 
 /* ---- reduction ---- */
@@ -506,38 +476,29 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
 
 /* ---- kernel ---- */
 
-/* Consumer warpgroup: the CTA's tiles. */
 template <class T>
 static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
+                                               const struct tile_coord &coord,
                                                const struct hopper_dual_gemm_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    struct ring ring = {T::warpgroups_k == 1 ? 0 : warpgroup / T::warpgroups_n, 0};
-    for (uint32_t tile = blockIdx.x;;) {
-        const struct tile_coord coord = find_tile<T>(p, tile);
-        float acc[T::m_blocks]
-                 [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
-        int last = multiply<T>(acc, shared, coord, ring);
-        if constexpr (T::warpgroups_k > 1) {
-            reduce_in_cta<T>(acc, shared);
-            if (warpgroup >= T::warpgroups_n) {
-                return;
-            }
-        }
-        if constexpr (T::split_k > 1) {
-            reduce<T>(acc, shared, coord.rank);
-        } else {
-            bar_sync(CONSUMER_BARRIER, T::finishers); /* the last stage is free */
-        }
-        unsigned char *output = (unsigned char *)&storage->stages[T::persistent ? last : T::received_stages];
-        stage_output<T>(acc, cvta_to_shared(output), warpgroup);
-        bar_sync(CONSUMER_BARRIER, T::finishers);
-        store_output<T>(output, coord, p);
-        if (!next_tile<T>(p, tile)) {
+    float acc[T::m_blocks]
+             [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
+    multiply<T>(acc, shared, coord);
+    if constexpr (T::warpgroups_k > 1) {
+        reduce_in_cta<T>(acc, shared);
+        if (warpgroup >= T::warpgroups_n) {
             return;
         }
-        fence_proxy_async_shared_cta(); /* the stage held outputs, and is copied to next */
-        mbarrier_arrive(empty_barrier<T>(shared, last));
     }
+    if constexpr (T::split_k > 1) {
+        reduce<T>(acc, shared, coord.rank);
+    } else {
+        bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
+    }
+    unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
+    stage_output<T>(acc, cvta_to_shared(output), warpgroup);
+    bar_sync(CONSUMER_BARRIER, T::finishers);
+    store_output<T>(output, coord, p);
 }
 
 template <class T>
@@ -550,6 +511,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
     typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
     shared_t<T> shared = {cvta_to_shared(aligned)};
+    struct tile_coord coord = find_tile<T>(p);
 
     if (threadIdx.x == 0) {
         prefetch_tensormap(&a);
@@ -567,11 +529,11 @@ static __global__ void __launch_bounds__(T::threads, 1)
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
-            load<T>(shared, p, &a, &b1, &b2);
+            load<T>(shared, coord, p, &a, &b1, &b2);
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
-        consume<T>(shared, storage, p);
+        consume<T>(shared, storage, coord, p);
     }
 }
 

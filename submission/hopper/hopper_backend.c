@@ -16,7 +16,6 @@
 /* What a call launches. */
 struct launch_plan {
     int tile; /* index of the configuration */
-    int sms;  /* of the device: CTAs that run at once */
     const struct hopper_config *config;
     int64_t stages_k;
     bool permute_scales;          /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
@@ -52,9 +51,8 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-static int32_t make_plan(const struct problem *problem, int tile, int sms, struct launch_plan *plan) {
+static int32_t make_plan(const struct problem *problem, int tile, struct launch_plan *plan) {
     plan->tile = tile;
-    plan->sms = sms;
     plan->config = &hopper_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->stages_k = ceil_div(problem->k, STAGE_K);
@@ -86,6 +84,10 @@ static struct operands place_operands(const struct problem *problem, const struc
 /* A tile's copies of A hold no row that does not exist (dual_gemm.cuh). */
 static uint32_t a_box_rows(const struct problem *problem, const struct hopper_config *config) {
     return (uint32_t)(problem->m < config->tile_m ? problem->m : config->tile_m);
+}
+
+static uint32_t stage_tx_bytes(const struct problem *problem, const struct hopper_config *config) {
+    return STAGE_BYTES((uint32_t)hopper_tile_n(config), a_box_rows(problem, config));
 }
 
 struct tensor_maps {
@@ -156,19 +158,11 @@ static int32_t launch_permute_scales(const struct problem *problem, const struct
     return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
 }
 
-/* Whether CTAs take several tiles each: where there are more than run at once (dual_gemm.cuh). */
-static bool is_persistent(const struct problem *problem, const struct launch_plan *plan) {
-    const struct hopper_config *config = plan->config;
-    int64_t ctas = hopper_ctas(config, problem->m, problem->n, problem->l);
-    return config->split_k == 1 && config->warpgroups_k == 1 && ctas > plan->sms && ctas <= INT32_MAX;
-}
-
-static int32_t make_dual_gemm_launch(const struct problem *problem, const struct launch_plan *plan,
-                                     struct launch *launch) {
+static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, struct launch *launch) {
     static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES];
-    const struct hopper_config *config = plan->config;
+    const struct hopper_config *config = &hopper_configs[tile];
     *launch = (struct launch){
-        .kernel = hopper_dual_gemm_kernel(plan->tile),
+        .kernel = hopper_dual_gemm_kernel(tile),
         .grid = {ceil_div(problem->n, hopper_tile_n(config)) * config->split_k,
                  ceil_div(problem->m, config->tile_m), problem->l},
         .threads = hopper_cta_threads(config),
@@ -176,11 +170,7 @@ static int32_t make_dual_gemm_launch(const struct problem *problem, const struct
         .shared_bytes = hopper_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
-    if (is_persistent(problem, plan)) {
-        launch->grid[0] = plan->sms;
-        launch->grid[1] = launch->grid[2] = 1;
-    }
-    return gpu_allow_shared_memory(&allowed[problem->device][plan->tile], launch);
+    return gpu_allow_shared_memory(&allowed[problem->device][tile], launch);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
@@ -195,12 +185,8 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .scale_batch_bytes = scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_groups),
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
-        .tiles = is_persistent(problem, plan)
-                     ? (uint32_t)hopper_ctas(plan->config, problem->m, problem->n, problem->l)
-                     : 0,
-        .tiles_m = (uint32_t)ceil_div(problem->m, plan->config->tile_m),
-        .tiles_n = (uint32_t)ceil_div(problem->n, hopper_tile_n(plan->config)),
         .a_box_rows = (int32_t)a_box_rows(problem, plan->config),
+        .stage_tx_bytes = stage_tx_bytes(problem, plan->config),
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_by_previous_kernel = plan->permute_scales,
@@ -215,7 +201,7 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     struct tensor_maps maps;
     struct launch dual_gemm;
     RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &maps));
-    RETURN_IF_FAILED(make_dual_gemm_launch(problem, plan, &dual_gemm));
+    RETURN_IF_FAILED(make_dual_gemm_launch(problem, plan->tile, &dual_gemm));
     RETURN_IF_FAILED(launch_dequantize(problem, plan, &operands));
     if (plan->permute_scales) {
         RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
@@ -232,7 +218,7 @@ static int32_t run_on_current_device(const struct problem *problem) {
     if (tile >= HOPPER_TILES) {
         return hopper_run_narrow(problem, tile - HOPPER_TILES, sms, PDL_VARIABLE);
     }
-    RETURN_IF_FAILED(make_plan(problem, tile, sms, &plan));
+    RETURN_IF_FAILED(make_plan(problem, tile, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
