@@ -63,6 +63,12 @@ struct tile {
                                                   CONSUMER_REGISTERS(warpgroups)
                                               ? GROUP_STEPS / 2
                                               : GROUP_STEPS;
+    /* Of accumulators, each over a part of K. */
+    static constexpr int chains =
+        warpgroups_k == 1 &&
+                2 * m_blocks * accs + 2 * GROUP_STEPS * 4 + WORKING_REGISTERS <= CONSUMER_REGISTERS(warpgroups)
+            ? 2
+            : 1;
     static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
@@ -281,21 +287,27 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
     }
 }
 
-/* Consumer warpgroup.  Waits for full[s];
+/* Where a consumer warpgroup stands in the ring, and the stage that it has still to signal; -1 for none. */
+struct consumed {
+    struct ring ring;
+    int previous;
+};
+
+/* Consumer warpgroup, stages first, first + warpgroups_k .. end - 1 of the tile.  Waits for full[s];
  * dequantizes a group of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
  * signals empty[s] once nothing reads stage s any more: an arrival a thread, since each answers for its reads.
  */
 template <class T>
-static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
-                                                const struct tile_coord &coord) {
+static __device__ __forceinline__ void
+multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, shared_t<T> shared,
+                const struct tile_coord &coord, int32_t first, int32_t end) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    int turn = T::warpgroups_k == 1 ? 0 : warpgroup / T::warpgroups_n;
     int first_row = warpgroup % T::warpgroups_n * T::m_blocks * WGMMA_M_BLOCK_B_ROWS;
     int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
     uint32_t fragments[2][T::fragment_steps][4];
-    struct ring ring = {turn, 0};
-    int previous = -1;
-    for (int32_t k = turn; k < coord.stages; k += T::warpgroups_k) {
+    struct ring ring = consumed.ring;
+    int previous = consumed.previous;
+    for (int32_t k = first; k < end; k += T::warpgroups_k) {
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
         const uint64_t tile_of_a = wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a));
@@ -320,7 +332,7 @@ static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::acc
                 uint64_t a =
                     wgmma_descriptor_plus(tile_of_a, step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) +
                                                          step % GROUP_STEPS * STEP_BYTES);
-                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > turn || step > 0);
+                wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > first || step > 0);
             }
             wgmma_commit_group();
             wgmma_wait_group<1>(); /* all but the last: the other buffer is free */
@@ -328,18 +340,45 @@ static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::acc
         previous = ring.stage;
         advance<T::stages, T::warpgroups_k>(ring);
     }
-    wgmma_wait_group<0>();
+    consumed.ring = ring;
+    consumed.previous = previous;
+}
+
+template <class T> static __device__ __forceinline__ void keep_all(float (&acc)[T::m_blocks][T::accs]) {
+#pragma unroll
+    for (int i = 0; i < T::m_blocks * T::accs; i++) {
+        keep_after_wait(acc[i / T::accs][i % T::accs]);
+    }
+}
+
+/* The tile's products.  HW: each step of wgmma cuts its sum off, so that the error grows with the length of the
+ * chain: where registers allow, the first half of K has accumulators of its own, which are added at the end. */
+template <class T>
+static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                                const struct tile_coord &coord) {
+    int turn = T::warpgroups_k == 1 ? 0 : (threadIdx.x / WARPGROUP_THREADS - 1) / T::warpgroups_n;
+    struct consumed consumed = {{turn, 0}, -1};
+    if constexpr (T::chains == 2) {
+        float first_half[T::m_blocks][T::accs];
+        int32_t half = coord.stages / 2;
+        multiply_stages<T>(first_half, consumed, shared, coord, 0, half);
+        multiply_stages<T>(acc, consumed, shared, coord, half, coord.stages);
+        wgmma_wait_group<0>();
+        keep_all<T>(first_half);
+        keep_all<T>(acc);
+#pragma unroll
+        for (int i = 0; i < T::m_blocks * T::accs; i++) {
+            acc[i / T::accs][i % T::accs] += half > 0 ? first_half[i / T::accs][i % T::accs] : 0.0f;
+        }
+    } else {
+        multiply_stages<T>(acc, consumed, shared, coord, turn, coord.stages);
+        wgmma_wait_group<0>();
+        keep_all<T>(acc);
+    }
     if (T::split_k * T::warpgroups_k > 1 && coord.stages <= turn) { /* K is shorter than its number of shares */
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::accs; i++) {
             acc[i / T::accs][i % T::accs] = 0;
-        }
-    }
-#pragma unroll
-    for (int block = 0; block < T::m_blocks; block++) {
-#pragma unroll
-        for (int i = 0; i < T::accs; i++) {
-            keep_after_wait(acc[block][i]);
         }
     }
 }
