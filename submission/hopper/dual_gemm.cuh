@@ -310,6 +310,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
     for (int32_t k = first; k < end; k += T::warpgroups_k) {
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
+        /* By addition from here; but three warpgroups are slower with that (measured:H200, round 61). */
         const uint64_t tile_of_a = wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a));
         struct packed_m_block packed;
 #pragma unroll
@@ -329,9 +330,11 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {
                 int step = part * T::fragment_steps + j;
-                uint64_t a =
-                    wgmma_descriptor_plus(tile_of_a, step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) +
-                                                         step % GROUP_STEPS * STEP_BYTES);
+                int offset =
+                    step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) + step % GROUP_STEPS * STEP_BYTES;
+                uint64_t a = T::warpgroups == 3
+                                 ? wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a) + offset)
+                                 : wgmma_descriptor_plus(tile_of_a, offset);
                 wgmma_m64k16<T::tile_m>::mma_async(acc[block], fragment[j], a, k > first || step > 0);
             }
             wgmma_commit_group();

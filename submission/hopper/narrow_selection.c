@@ -11,6 +11,9 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
     .phase_ps = 600000,
     .overlay_ps = 800000,
     .reduction_ps = 1100000,
+    .call_step_ps = 157000,
+    .call_row_ps = 7100,
+    .call_ps = 4200000,
 };
 
 enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
@@ -122,4 +125,18 @@ int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t 
         }
     }
     return best_ps;
+}
+
+int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
+                              int64_t l, int sms) {
+    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
+    struct hopper_narrow_layout layout;
+    (void)hopper_narrow_layout(config, m, n, k, l, sms, &layout);
+    int64_t ctas = hopper_narrow_ctas_along_n(&layout, n) * ceil_div(m, config->tile_m) * l;
+    int64_t waves = ceil_div(ctas, sms / layout.split_k * layout.split_k);
+    int64_t warps = ceil_div((int64_t)layout.warps_n * layout.warps_k, SCHEDULERS) + HIDDEN_WARPS;
+    int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
+    int64_t turn = warps * (costs->call_step_ps + config->tile_m * costs->call_row_ps);
+    return costs->call_ps +
+           waves * (ceil_div(steps, layout.warps_k) * turn + (layout.split_k > 1 ? costs->reduction_ps : 0));
 }

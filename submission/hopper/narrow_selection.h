@@ -16,6 +16,10 @@ extern const struct hopper_narrow_costs {
     int64_t phase_ps;     /* of another phase of A: a wait for its bytes, and for all warps */
     int64_t overlay_ps;   /* of a wait for both CTAs before the partial sums may lie over what they read */
     int64_t reduction_ps; /* of partial sums from another CTA, and of starting in a cluster */
+    /* Of a whole call, to compare with other kernels: */
+    int64_t call_step_ps; /* of a step, as step_ps, beside its products */
+    int64_t call_row_ps;  /* of its products with a row of A */
+    int64_t call_ps;      /* of all but steps and reduction */
 } hopper_narrow_costs;
 
 /* The index of the narrow tile for m rows of A: the lowest that holds them all; -1 where none does, and wgmma's
@@ -33,6 +37,11 @@ int hopper_select_narrow_tile(int64_t m);
  * hides. */
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
                              int64_t l, int sms, struct hopper_narrow_layout *layout);
+
+/* The predicted time of a call with that layout, in picoseconds.  (Layouts are chosen by figures that fit the
+ * loop of eight rows; these fit whole calls of 8 to 32.) */
+int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
+                              int64_t l, int sms);
 
 /* CTAs that a layout launches for each tile of rows of A. */
 int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_layout *layout, int64_t n);

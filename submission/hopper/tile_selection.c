@@ -7,12 +7,15 @@
 
 /* measured:H200.  Fitted to whole calls (shark_tank/recorded). */
 const struct hopper_costs hopper_costs = {
-    .product_ps = 68,
-    .b_row_ps = 630,
-    .a_row_ps = 300,
-    .b_row_at_least_ps = 6950,
-    .wave_ps = 2850000,
-    .reduction_ps = 1880000,
+    .product_ps = 61,
+    .b_row_ps = 2250,
+    .a_row_ps = 110,
+    .b_row_at_least_ps = 5370,
+    .a_row_at_least_ps = 26,
+    .wave_ps = 3240000,
+    .reduction_ps = 1230000,
+    .turns_ps = 2900000,
+    .call_ps = 2890000,
 };
 
 #define CONFIG(name, ...) {#name, __VA_ARGS__},
@@ -27,19 +30,21 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
     const struct hopper_costs *costs = &hopper_costs;
     int64_t b_rows = hopper_tile_n(config), a_rows = config->tile_m;
     int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
-    int64_t at_least = b_rows * costs->b_row_at_least_ps;
+    int64_t at_least = b_rows * (costs->b_row_at_least_ps + a_rows * costs->a_row_at_least_ps);
     stage = stage > at_least ? stage : at_least;
     int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->split_k * config->split_k);
     int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
-    return waves * (stages_of_cta * stage + costs->wave_ps + (config->split_k > 1 ? costs->reduction_ps : 0));
+    int64_t reductions =
+        (config->split_k > 1 ? costs->reduction_ps : 0) + (config->warpgroups_k > 1 ? costs->turns_ps : 0);
+    return costs->call_ps + waves * (stages_of_cta * stage + costs->wave_ps + reductions);
 }
 
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    int best = hopper_select_narrow_tile(m);
-    if (best >= 0) {
-        return HOPPER_TILES + best;
+    int narrow = hopper_select_narrow_tile(m);
+    if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
+        return HOPPER_TILES + narrow;
     }
-    best = 0;
+    int best = 0;
     int64_t best_cost = INT64_MAX, best_tile = 0;
     for (int i = 0; i < HOPPER_TILES; i++) {
         int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
@@ -49,6 +54,9 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
             best_cost = cost;
             best_tile = tile;
         }
+    }
+    if (narrow >= 0 && hopper_narrow_call_ps(&hopper_narrow_configs[narrow], m, n, k, l, sms) <= best_cost) {
+        return HOPPER_TILES + narrow;
     }
     return best;
 }

@@ -14,25 +14,28 @@ extern const struct hopper_costs {
     int64_t product_ps;        /* of one row of A by one row of B1 and B2, over a stage of K */
     int64_t b_row_ps;          /* of a row of B1 and B2 in a stage: its dequantization beside the products */
     int64_t a_row_ps;          /* of a row of A in a stage: its copy */
-    int64_t b_row_at_least_ps; /* of a row of B1 and B2 in a stage, where its dequantization alone decides */
+    int64_t b_row_at_least_ps; /* of a row of B1 and B2 in a stage, where its dequantization decides, */
+    int64_t a_row_at_least_ps; /* and what each row of A adds to that */
     int64_t wave_ps;           /* of a wave's start and end: launch, first bytes, epilogue */
     int64_t reduction_ps;      /* of the DSMEM reduction between the two CTAs of a split K */
+    int64_t turns_ps;          /* of the reduction between warpgroups that take stages in turn */
+    int64_t call_ps;           /* of a call beside its waves */
 } hopper_costs;
 
 /* CTAs that a configuration launches. */
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l);
 
-/* The predicted time in picoseconds: waves of CTAs times the main loop of one.
+/* The predicted time in picoseconds of a call: waves of CTAs times the time of one.
  *
  * One CTA fits an SM, so `sms` CTAs run at a time and the last wave counts whole.  A CTA's work is its share of
- * K of its tile's products, the dequantization of its rows of B1 and B2 and the copies of its rows of A, and
- * the DSMEM reduction where K is split. */
+ * K of its tile's products, the dequantization of its rows of B1 and B2 and the copies of its rows of A, its
+ * start and its epilogue, and the reductions where K is split. */
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms);
 
-/* The index of the tile for a problem.  Few rows of A take a narrow tile (narrow_selection.h), whose number is
- * HOPPER_TILES plus its own; else it is the cheapest configuration: among equals the larger tile, which reads
- * less, then the first listed. */
+/* The index of the tile for a problem: the cheapest configuration, among equals the larger tile, which reads
+ * less, then the first listed.  Few rows of A take a narrow tile (narrow_selection.h), whose number is
+ * HOPPER_TILES plus its own; the largest of those only where no configuration is cheaper. */
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The name of tile number `index`, narrow tiles after the others, or NULL where there is none. */
