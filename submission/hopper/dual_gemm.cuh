@@ -69,6 +69,8 @@ struct tile {
                 2 * m_blocks * accs + 2 * GROUP_STEPS * 4 + WORKING_REGISTERS <= CONSUMER_REGISTERS(warpgroups)
             ? 2
             : 1;
+    /* A warpgroup's m blocks one after another, where registers hold the fp4 of one alone. */
+    static constexpr bool in_turn = fragment_steps < GROUP_STEPS;
     static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
@@ -312,20 +314,24 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
         /* By addition from here; but three warpgroups are slower with that (measured:H200, round 61). */
         const uint64_t tile_of_a = wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a));
-        struct packed_m_block packed;
+        struct packed_m_block packed[T::m_blocks];
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::parts; i++) {
-            int block = i / T::parts, part = i % T::parts;
+            int block = T::in_turn ? i / T::parts : i % T::m_blocks,
+                part = T::in_turn ? i % T::parts : i / T::m_blocks;
             uint32_t (&fragment)[T::fragment_steps][4] = fragments[i % 2];
-            if (part == 0) {
-                int row = first_row + block * WGMMA_M_BLOCK_B_ROWS + warp * 8;
-                read_m_block<T>(packed, stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row, lane);
+            for (int j = 0; j < T::m_blocks; j++) {
+                if (T::in_turn ? i == j * T::parts : i == 0) {
+                    int row = first_row + j * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+                    read_m_block<T>(packed[j], stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row,
+                                    lane);
+                }
             }
             /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(empty_barrier<T>(shared, previous));
             }
-            dequantize_part(fragment, packed, part * T::fragment_steps / 2);
+            dequantize_part(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {

@@ -40,7 +40,7 @@ def library():
 @pytest.mark.parametrize(
     ("backend", "tile", "problem", "message"),
     [
-        ("hopper", "m64n96", (GRID * 64 + 1, 1, 64, 1), f"m is {GRID * 64 + 1}; expected at most {GRID * 64}"),
+        ("hopper", "m64n128", (GRID * 64 + 1, 1, 64, 1), f"m is {GRID * 64 + 1}; expected at most {GRID * 64}"),
         ("hopper", "m128n64", (1, DIMENSION + 1, 64, 1), f"n is {DIMENSION + 1}; expected at most {DIMENSION}"),
         ("hopper", "m128n64", (1, 1, 2**28, 1), f"k is {2**28}; expected at most {DIMENSION}"),
         ("hopper", "m128n64", (1, 1, 64, GRID + 1), f"l is {GRID + 1}; expected at most {GRID}"),
