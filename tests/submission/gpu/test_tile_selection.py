@@ -248,12 +248,13 @@ def test_the_random_problems_need_every_tile(tiles, backend):
 
 
 def test_of_equal_costs_the_larger_tile_is_taken(tiles):
-    # 1522 waves of 96 x 128 take as long as 1149 of 64 x 256.
-    shape = (256, 4896, 128, 1969)
-    waves = (up(51 * 2 * 1969, H200_SMS), up(77 * 1969, H200_SMS))
-    assert waves == (1522, 1149)
-    assert 1522 * (96 * 128 * 44 + 96 * 1840 + 128 * 1290) == 1149 * (64 * 256 * 44 + 64 * 1840 + 256 * 1290)
-    assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "m256n64"
+    # 31 waves of 96 x 64 take as long as 24 of 96 x 96.
+    shape = (96, 241, 1152, 1013)
+    waves = (up(4 * 1013, H200_SMS), up(3 * 1013, H200_SMS))
+    assert waves == (31, 24)
+    stages = (96 * 64 * 61 + 64 * 2250 + 96 * 110, 96 * 96 * 61 + 96 * 2250 + 96 * 110)
+    assert len({count * (9 * stage + 3_240_000) for count, stage in zip(waves, stages, strict=True)}) == 1
+    assert selected(tiles, "hopper", H200_SMS, [shape])[0][0] == "m96n96"
 
 
 @pytest.mark.parametrize(
