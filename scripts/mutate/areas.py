@@ -190,6 +190,7 @@ AREAS: dict[str, Area] = {
             "test_integer_values.py",
             "test_comparison_values.py",
             "test_conversion_values.py",
+            "test_stochastic_conversion.py",
             "test_float_values.py",
             "test_scalar.py",
         ),

@@ -123,6 +123,9 @@ void decode_float_unary(struct decoder *d, const char *name, unsigned type);
 /* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
 void decode_half(struct decoder *d, const char *name, unsigned type);
 
+/* cvt.rs; .rs has been taken. */
+void decode_cvt_stochastic(struct decoder *d);
+
 /* st.async and red.async: copies, whatever their mnemonics. */
 void decode_st_async(struct decoder *d);
 void decode_red_async(struct decoder *d);

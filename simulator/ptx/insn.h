@@ -72,6 +72,7 @@ struct convert_fields {
     uint8_t rounding; /* enum rounding */
     bool ftz, sat, relu, satfinite;
     uint8_t register_bits; /* of an integer destination: may be wider than its type */
+    uint8_t target;        /* .rs: an index into its table of results */
 };
 
 /* setp, set, slct. */

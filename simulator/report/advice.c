@@ -80,6 +80,8 @@ static const struct advice {
     {"mma-scales",
      "mma.sync, block scaling: byte and thread of the scales are of the listed ones, the same in all lanes",
      "multiply by other scales", "byte 0 of four, 0 or 2 of two, any of one; thread 0 or 1 of A, 0 to 3 of B"},
+    {"cvt-random-bits", "cvt.rs to .e2m1x4: the layout of rbits is in a figure",
+     "round with eight bits a value", "rely on the values' distribution alone"},
     {"out-of-bounds", "ld, st, copies: inside an allocation", "fault, or touch something else",
      "the index or the size"},
     {"misaligned", "operands: aligned to the access", "fault", "the address, or a narrower access"},
