@@ -162,6 +162,51 @@ SIM_API void sim_event_free(struct sim_event *event);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
+/* ---- the smallest set of delays that shows a finding ---- */
+
+/* An asynchronous operation that takes effect late, or, in mode random, that warps take turns at random. */
+struct sim_delay {
+    const char *operation; /* "bulk load", ...; "turns of the warps" */
+    uint32_t cta[3];
+    int32_t warp, lane; /* -1: none in particular */
+    uint32_t ptx_line;  /* of the instruction, 0 for turns */
+    const char *ptx, *source;
+    uint32_t occurrence; /* from 1: how often that warp had issued the instruction */
+    const char *until;   /* when its result was written */
+};
+struct sim_shrunk {
+    bool found;                 /* whether the mode shows a finding to shrink at all */
+    struct sim_finding finding; /* that finding; unset where the caller's own `shows` decided */
+    bool always;                /* it is there with no delay at all */
+    const struct sim_delay *delays;
+    size_t count;
+    size_t operations;   /* that the launch issued with all delays */
+    unsigned runs;       /* of the launch */
+    bool least;          /* not a single delay can be left out; false: a bound came first */
+    const char *stopped; /* which bound, "" without */
+};
+struct sim_shrink_options {
+    const char
+        *kind; /* of the finding; NULL: the first that the mode shows and no delay does not, errors first */
+    /* Whether the launch's results show the fault, in the place of a finding: called after each run, when
+     * memory is as the run left it. */
+    int (*shows)(void *context);
+    /* After each run; `left`: delays in the smallest set so far. */
+    void (*progress)(void *context, unsigned runs, size_t left);
+    void *context;
+    unsigned most_runs;         /* 0: 1000 */
+    uint64_t most_instructions; /* of warps, in all runs; 0: 2^31, about a minute */
+};
+/* Runs a launch again and again on memory as it is now, always put back, with fewer and fewer operations
+ * delayed as the mode says and the others at once; clusters run in a fixed order, and all earlier launches are
+ * complete. The sim has no finding, counter or memory changed by it.  NULL: sim_status and sim_message say why.
+ * What is returned lives until the next call or sim_destroy. */
+SIM_API const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
+                                            const struct sim_launch_attributes *attributes,
+                                            const struct sim_shrink_options *options); /* NULL: defaults */
+SIM_API const struct sim_shrunk *sim_last_shrunk(const struct sim *sim);               /* NULL: none */
+SIM_API void sim_print_shrunk(const struct sim *sim, FILE *to); /* a table; nothing where nothing was shrunk */
+
 /* What the caller itself refuses to launch; sim_launch notes its own refusals. */
 SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */

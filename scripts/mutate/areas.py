@@ -221,6 +221,7 @@ AREAS: dict[str, Area] = {
             "test_matrix.py",
             "test_block_scaled_mma.py",
             "test_library.py",
+            "test_shrink.py",
             "report/test_counters.py",
             "test_pipeline.py",
         ),

@@ -41,6 +41,8 @@ struct async_op {
     uint8_t *data; /* what read has taken */
     size_t data_bytes;
     void *payload;
+    uint32_t scheduled; /* 1 + its place in launch->schedule's list; 0: not in it */
+    bool prompt;        /* takes effect at once, whatever the mode */
 };
 
 #define POISON_BYTE 0xad

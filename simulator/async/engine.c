@@ -5,6 +5,7 @@
 
 #include "async.h"
 #include "clock/timing.h"
+#include "machine/schedule.h"
 
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes) {
@@ -57,6 +58,9 @@ static void step(struct async_op *op) {
         action(op);
     }
     op->cluster->events++;
+    if (op->stage == ASYNC_WRITTEN && op->scheduled != 0) {
+        schedule_written(op->cluster, op->scheduled);
+    }
     if (op->stage == ASYNC_DONE) {
         unlink_op(op);
         free(op);
@@ -79,11 +83,12 @@ static void run_to_end(struct async_op *op) {
     }
 }
 
-static bool drain(struct cluster *cluster) {
+/* Performs what can be, of all operations or of those that no schedule delays. */
+static bool drain(struct cluster *cluster, bool all) {
     bool any = false;
     for (struct async_op *op = cluster->ops_first; op != NULL;) {
         struct async_op *next = op->next;
-        if (can_move(op)) {
+        if ((all || op->prompt) && can_move(op)) {
             run_to_end(op);
             any = true;
             next = cluster->ops_first; /* something after it may move now */
@@ -136,13 +141,17 @@ void async_issue(struct run *run, struct async_op *op) {
     cluster->ops_last = op;
     cluster->nops++;
     run->worker->counters.async_operations++;
-    if (run->launch->mode == SIM_POISON && op->kind->poison != NULL) {
+    struct schedule *schedule = run->launch->schedule;
+    if (schedule != NULL) {
+        op->scheduled = schedule_issued(schedule, run, op->kind->name, op->lane, &op->prompt);
+    }
+    if (run->launch->mode == SIM_POISON && op->kind->poison != NULL && !op->prompt) {
         op->kind->poison(op);
     }
     if (run->launch->timing != NULL) {
         issue_timed(run, op);
-    } else if (run->launch->mode == SIM_EAGER) {
-        (void)drain(cluster);
+    } else if (run->launch->mode == SIM_EAGER || schedule != NULL) {
+        (void)drain(cluster, run->launch->mode == SIM_EAGER);
     }
 }
 
@@ -152,7 +161,10 @@ bool async_progress(struct cluster *cluster) {
         return false;
     }
     if (mode == SIM_EAGER) {
-        return drain(cluster);
+        return drain(cluster, true);
+    }
+    if (cluster->launch->schedule != NULL && drain(cluster, false)) {
+        return true;
     }
     if (mode == SIM_RANDOM) {
         uint32_t skip = (uint32_t)(next_random(&cluster->random) % cluster->nops);

@@ -288,6 +288,7 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->failed = cluster->left = false;
     cluster->barrier_over = 0;
     cluster->idle = 0;
+    cluster->last_ran = NULL;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
     clocks_reset(cluster);

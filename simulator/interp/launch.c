@@ -368,6 +368,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .checks = !sim->options.no_checks,
                             .dependent = attributes->programmatic_dependent,
                             .timing = sim->timing,
+                            .schedule = sim->schedule,
                             .no_values = sim->options.no_values};
     struct timespec begin, end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);

@@ -6,6 +6,7 @@
 
 #include "clock/timing.h"
 #include "hazard/global.h"
+#include "interp/interp.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
@@ -57,6 +58,7 @@ void sim_destroy(struct sim *sim) {
         lines_free(sim->allocations[i].lines);
     }
     free(sim->allocations);
+    shrinking_free(sim->shrinking);
     timing_free(sim->timing);
     order_free(sim->order);
     sim_clear_findings(sim);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "findings.h"
+#include "schedule.h"
 
 #define MAX_FINDINGS 1000
 
@@ -18,8 +19,7 @@ static const char *file_name(const struct module *module, uint32_t index) {
     return "?";
 }
 
-/* file:line; for an inlined wrapper also the line that called it. */
-static char *source_of(const struct module *module, const struct insn *insn) {
+char *source_of(const struct module *module, const struct insn *insn) {
     char text[600];
     if (insn == NULL || insn->loc == 0) {
         return strdup("");
@@ -34,9 +34,7 @@ static char *source_of(const struct module *module, const struct insn *insn) {
     return strdup(text);
 }
 
-/* The instruction's statement, its white space as single spaces; of a line with several, the one with its name.
- */
-static char *text_of(const struct module *module, const struct insn *insn) {
+char *text_of(const struct module *module, const struct insn *insn) {
     char text[300] = "";
     if (insn == NULL || module->text == NULL) {
         return strdup("");
@@ -207,6 +205,10 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
         finding->cta[i] = place->cta->index[i];
     }
     sim->findings[sim->nfindings++] = entry;
+    const struct schedule *schedule = launch->schedule;
+    if (schedule != NULL && schedule->found != NULL && schedule->found(schedule->context, finding)) {
+        atomic_store(&launch->stop, true);
+    }
     return true;
 }
 

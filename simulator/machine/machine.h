@@ -39,6 +39,7 @@ struct async_op;
 struct clockv;
 struct timing;
 struct warp_time;
+struct schedule;
 
 enum wait_kind {
     WAIT_NONE,
@@ -174,6 +175,7 @@ struct cluster {
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
     uint32_t idle;                   /* rounds of polling and nothing else */
+    const struct warp *last_ran;     /* NULL: none yet */
     uint32_t island, seen_events;    /* clock/: where it is; events when its waiting warps were looked at */
     bool left;                       /* clock/: its warps have ended */
     uint64_t barrier_over;           /* clock/: when the last of its barriers let warps go on */
@@ -262,7 +264,8 @@ struct launch {
     bool dependent; /* asked for: may start before the previous one is complete */
     struct launch_order order;
     atomic_uint_fast64_t clock;
-    struct timing *timing; /* NULL: no time is simulated */
+    struct timing *timing;     /* NULL: no time is simulated */
+    struct schedule *schedule; /* what the mode delays (machine/schedule.h); NULL: everything */
 };
 
 struct worker {
@@ -294,8 +297,10 @@ struct sim {
     size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
-    struct timing *timing;  /* NULL: no time is simulated */
-    struct timeline *order; /* of launches and copies */
+    struct timing *timing;       /* NULL: no time is simulated */
+    struct timeline *order;      /* of launches and copies */
+    struct schedule *schedule;   /* of its launches; NULL: the mode delays everything */
+    struct shrinking *shrinking; /* what sim_shrink has found last */
 };
 
 struct sim_module {

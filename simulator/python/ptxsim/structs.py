@@ -61,6 +61,55 @@ class Finding(ctypes.Structure):
     )
 
 
+class Delay(ctypes.Structure):
+    """struct sim_delay, member by member."""
+
+    _fields_ = (
+        ("operation", ctypes.c_char_p),
+        ("cta", ctypes.c_uint32 * 3),
+        ("warp", ctypes.c_int32),
+        ("lane", ctypes.c_int32),
+        ("ptx_line", ctypes.c_uint32),
+        ("ptx", ctypes.c_char_p),
+        ("source", ctypes.c_char_p),
+        ("occurrence", ctypes.c_uint32),
+        ("until", ctypes.c_char_p),
+    )
+
+
+class Shrunk(ctypes.Structure):
+    """struct sim_shrunk, member by member."""
+
+    _fields_ = (
+        ("found", ctypes.c_bool),
+        ("finding", Finding),
+        ("always", ctypes.c_bool),
+        ("delays", ctypes.POINTER(Delay)),
+        ("count", ctypes.c_size_t),
+        ("operations", ctypes.c_size_t),
+        ("runs", ctypes.c_uint),
+        ("least", ctypes.c_bool),
+        ("stopped", ctypes.c_char_p),
+    )
+
+
+SHOWS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+PROGRESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t)
+
+
+class ShrinkOptions(ctypes.Structure):
+    """struct sim_shrink_options, member by member."""
+
+    _fields_ = (
+        ("kind", ctypes.c_char_p),
+        ("shows", SHOWS),
+        ("progress", PROGRESS),
+        ("context", ctypes.c_void_p),
+        ("most_runs", ctypes.c_uint),
+        ("most_instructions", ctypes.c_uint64),
+    )
+
+
 class TensorMap(ctypes.Structure):
     """struct sim_tensor_map, member by member."""
 
