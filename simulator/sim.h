@@ -291,9 +291,12 @@ SIM_API void sim_print_counters(const struct sim *sim, FILE *to);
 /* Rules that hid nothing, then one line: the verdict. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
-/* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */
+/* ---- tensor maps (the rules of cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; the values are those of
+ * the CUDA driver API) ---- */
 
 #define SIM_TENSOR_MAP_BYTES 128
+
+enum sim_tensor_mode { SIM_TENSOR_TILED, SIM_TENSOR_IM2COL, SIM_TENSOR_IM2COL_W };
 
 struct sim_tensor_map {
     uint32_t data_type; /* CUtensorMapDataType */
@@ -304,6 +307,11 @@ struct sim_tensor_map {
     uint32_t box[5];
     uint32_t element_strides[5];
     uint32_t interleave, swizzle, l2_promotion, oob_fill;
+    uint32_t mode; /* enum sim_tensor_mode */
+    /* The im2col modes alone, where box[0] is channelsPerPixel: the bounding box's corners by dimension, from W
+     * (dimension 1) on, and pixelsPerColumn. */
+    int32_t lower[3], upper[3];
+    uint32_t pixels;
 };
 
 /* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */

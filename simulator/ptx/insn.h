@@ -182,15 +182,20 @@ struct bulk_fields {
     uint8_t reduction; /* enum reduction */
     bool multicast;
     bool from_shared;
+    bool masked; /* .cp_mask */
 };
 
 /* cp.async.bulk.tensor, cp.reduce.async.bulk.tensor. */
 struct tensor_copy_fields {
     const int64_t *offsets;
     uint8_t rank;
+    uint8_t mode;      /* enum tensor_mode */
     uint8_t reduction; /* enum reduction */
     uint8_t cta_group;
     bool multicast;
+    uint8_t coordinates; /* where they begin in op[] */
+    uint8_t extras;      /* operands after them, of the im2col modes */
+    bool plain_types;    /* neither packed types nor swizzles of larger atoms */
 };
 
 /* st.async, red.async. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 MAX_RANK = 5
+MAX_SPATIAL = 3
 
 
 class Options(ctypes.Structure):
@@ -125,6 +126,10 @@ class TensorMap(ctypes.Structure):
         ("swizzle", ctypes.c_uint32),
         ("promotion", ctypes.c_uint32),
         ("fill", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("lower", ctypes.c_int32 * MAX_SPATIAL),
+        ("upper", ctypes.c_int32 * MAX_SPATIAL),
+        ("pixels", ctypes.c_uint32),
     )
 
 

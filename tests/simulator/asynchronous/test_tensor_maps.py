@@ -98,7 +98,7 @@ def test_an_illegal_map_is_refused_when_it_is_used():
         ("interleave_layout", 1, ""),
         ("swizzle_mode", 4, ""),  # 96 bytes, not the driver's fourth mode
         ("swizzle_atomicity", 1, ""),  # without the swizzle of 128 bytes
-        ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 1)),
+        ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 2)),
     ],
 )
 def test_a_field_that_is_not_modelled_is_incomplete(field, value, also):
@@ -124,9 +124,9 @@ def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
     ("instruction", "says"),
     [
         (
-            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-            " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1};",
-            "no im2col",
+            "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes"
+            " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1,%rs1};",
+            ".im2col::w::128 is not supported",
         ),
         ("tensormap.replace.tile.rank.global.b1024.b64 [%rd1], %rd2;", "not with this field or type"),
         ("multimem.st.global.u32 [%rd1], %r1;", "unknown instruction"),

@@ -11,12 +11,14 @@
  * registers, which `list` says. */
 enum frame {
     PLAIN,
-    COPY,    /* one thread; expects %r18 bytes, and waits for the mbarrier */
-    STORE,   /* one thread; waits for its bulk group */
-    WGMMA,   /* one group, waited for */
-    TCGEN05, /* between alloc and dealloc, one thread; commits and waits */
-    TMEM,    /* between alloc and dealloc, all threads */
-    REPLACE, /* on a copy of the map, then a copy by it */
+    COPY,     /* one thread; expects %r18 bytes, and waits for the mbarrier */
+    STORE,    /* one thread; waits for its bulk group */
+    WGMMA,    /* one group, waited for */
+    TCGEN05,  /* between alloc and dealloc, one thread; commits and waits */
+    TMEM,     /* between alloc and dealloc, all threads */
+    REPLACE,  /* on a copy of the map, then a copy by it */
+    COPY_100, /* COPY and STORE in what sm_100 has of them */
+    STORE_100,
 };
 
 struct form {
@@ -160,6 +162,28 @@ static const struct form forms[] = {
     {REPLACE, 0,
      FIELD("box_dim", "b32", "0, %r11") FIELD("box_dim", "b32", "1, %r12") FIELD("global_dim", "b32", "0, %r13")
          FIELD("element_stride", "b32", "1, %r16") FIELD("elemtype", "b32", "8")},
+    {COPY_100, 5,
+     "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [%r2], [%rd2, "
+     "{#}], [%r3];"},
+    {COPY_100, 3,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1};"},
+    {COPY_100, 5,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1, %rs1, 1};"},
+    {COPY_100, 4,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.4d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1, 1};"},
+    {STORE_100, 5, "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 5,
+     "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile::scatter4.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 3, "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 0,
+     "cvt.u16.u32 %rs1, %r10; cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd10], [%r11], %r12, "
+     "%rs1;"},
 };
 
 size_t form_count(void) {
@@ -220,7 +244,8 @@ void form_write(char *to, size_t room, size_t which) {
         "[%r2], [%rd7, {%r20, %r21}], [%r3]; OUT:\n";
     const struct form *form = &forms[which % form_count()];
     struct writer writer = {to, room, 0};
-    bool blackwell = form->frame == TCGEN05 || form->frame == TMEM;
+    bool copies = form->frame == COPY || form->frame == COPY_100;
+    bool blackwell = form->frame == TCGEN05 || form->frame == TMEM || form->frame >= COPY_100;
     say(&writer,
         ".version 8.8\n.target sm_%s\n.address_size 64\n"
         ".visible .entry k(.param .u64 data, .param .align 64 .b8 map[128])\n{\n"
@@ -241,7 +266,9 @@ void form_write(char *to, size_t room, size_t which) {
     static const char *const before[] = {
         [PLAIN] = "",
         [COPY] = "@%p1 bra DONE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r18;\n",
+        [COPY_100] = "@%p1 bra DONE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r18;\n",
         [STORE] = "@%p1 bra DONE;\n",
+        [STORE_100] = "@%p1 bra DONE;\n",
         [WGMMA] = "wgmma.fence.sync.aligned;\n",
         [TCGEN05] = alloc,
         [TMEM] = alloc,
@@ -250,7 +277,9 @@ void form_write(char *to, size_t room, size_t which) {
     static const char *const after[] = {
         [PLAIN] = "",
         [COPY] = "DONE:\n",
+        [COPY_100] = "DONE:\n",
         [STORE] = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:\n",
+        [STORE_100] = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:\n",
         [WGMMA] = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n",
         [TCGEN05] = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3]; DONE:\n",
         [TMEM] = dealloc,
@@ -258,7 +287,7 @@ void form_write(char *to, size_t room, size_t which) {
     };
     say(&writer, "%s%s", before[form->frame], form->frame == TCGEN05 ? "@%p1 bra DONE;\n" : "");
     say_form(&writer, form);
-    say(&writer, "%s%s%s", after[form->frame], form->frame == COPY || form->frame == TCGEN05 ? wait : "",
+    say(&writer, "%s%s%s", after[form->frame], copies || form->frame == TCGEN05 ? wait : "",
         form->frame == TCGEN05 ? dealloc : "");
     say(&writer, "ret;\n}\n");
 }
