@@ -161,7 +161,7 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_CLUSTER_NCTARANK:
         return cluster->nctas;
     case SR_IS_EXPLICIT_CLUSTER:
-        return cluster->nctas > 1;
+        return launch->clustered;
     case SR_LANEMASK_EQ:
         return 1u << lane;
     case SR_LANEMASK_LE:

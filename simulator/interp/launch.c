@@ -110,6 +110,7 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
         launch->cluster[i] = a->cluster[i] != 0        ? a->cluster[i]
                              : kernel->cluster[i] != 0 ? kernel->cluster[i]
                                                        : 1;
+        launch->clustered |= a->cluster[i] != 0 || kernel->cluster[i] != 0;
         if (launch->grid[i] == 0 || launch->block[i] == 0 || launch->grid[i] % launch->cluster[i] != 0) {
             return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
                           "grid, block or cluster is zero or does not divide");

@@ -261,6 +261,7 @@ struct launch {
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
+    bool clustered; /* with clusters, were they of one CTA */
     bool dependent; /* asked for: may start before the previous one is complete */
     struct launch_order order;
     atomic_uint_fast64_t clock;

@@ -95,6 +95,7 @@ struct memory_fields {
     uint8_t elements, element_bytes;
     bool ordered;           /* .acquire, .release */
     bool strong;            /* .relaxed, .volatile and the ordered ones */
+    bool quad;              /* .b128 */
     uint32_t register_mask; /* ld into registers of 8 or 16 bits: the bits that they hold */
 };
 

@@ -53,6 +53,8 @@ static const struct advice {
     {"mbarrier-init", "mbarrier.init on a live object is undefined", MISUSE, "mbarrier.inval first"},
     {"tx-count", "expect_tx: the bytes expected in a phase are those that arrive in it",
      "hang or go on too early", "expect what the copies of that phase bring"},
+    {"no-cluster", "st.async writes to shared::cluster memory", "stop: illegal instruction (an H200)",
+     "launch with a cluster, were it of one CTA, or .reqnctapercluster"},
     {"barrier-rank", "cp.async.bulk: the mbarrier lies in the destination's CTA", MISUSE,
      "an mbarrier of the destination's CTA"},
     {"missed-phase", "mbarrier.test_wait tells the current or the preceding phase only", "hang now and then",

@@ -273,6 +273,10 @@ static const struct async_kind remote_kind = {"st.async",    NULL, remote_write,
 
 static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t element = ptx_type_bytes(insn->type);
+    if (insn->remote.reduction == REDUCE_NONE && !run->launch->clustered) {
+        return sim_report(run, SIM_ERROR, "no-cluster", -1,
+                          "st.async in a kernel that was launched without clusters: an illegal instruction");
+    }
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct remote remote = {.bytes = element * insn->remote.elements,

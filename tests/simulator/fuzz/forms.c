@@ -98,6 +98,9 @@ static const struct form forms[] = {
     {PLAIN, 0, "mapa.shared::cluster.u32 %r30, %r10, %r11; ld.shared::cluster.u32 %r31, [%r30];"},
     {PLAIN, 0, "ld.param.b32 %r30, [map+124];"},
     {PLAIN, 0, "atom.global.cas.b64 %rd30, [%rd12], %rd13, %rd14;"},
+    {PLAIN, 0,
+     "{ .reg .b128 %q; mov.b128 %q, {%rd10, %rd11}; atom.global.cas.b128 %q, [%rd12], %q, %q; "
+     "atom.shared.exch.b128 _, [%r10], %q; st.volatile.b128 [%rd13], %q; }"},
     {PLAIN, 0, "red.global.add.f32 [%rd12], %f1;"},
     {PLAIN, 0, "shfl.sync.idx.b32 %r30, %r10, %r11, %r12, %r13;"},
     {PLAIN, 0, "bar.sync %r10, %r11;"},
