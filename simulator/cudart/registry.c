@@ -54,15 +54,24 @@ int runtime_major(void) {
     return majors & 1u << 10 && !(majors & 1u << 9) ? 10 : 9;
 }
 
-int runtime_sms(void) {
-    const int h200_sms = 132, b200_sms = 148;
-    return runtime_major() == 10 ? b200_sms : h200_sms;
-}
-
 /* A variable that says something else: the run would not be what was asked for. */
 static void refuse_setting(const char *variable, const char *value, const char *expected) {
     (void)fprintf(stderr, "simulator: %s is '%s'; expected %s\n", variable, value, expected);
     exit(EXIT_FAILURE);
+}
+
+int runtime_sms(void) {
+    const int h200_sms = 132, b200_sms = 148, chip_sms = runtime_major() == 10 ? b200_sms : h200_sms;
+    const char *asked = getenv("NVFP4_SIMULATE_SMS");
+    if (asked == NULL || asked[0] == '\0') {
+        return chip_sms;
+    }
+    char *end;
+    long sms = strtol(asked, &end, 10);
+    if (*end != '\0' || sms < 1 || sms > chip_sms) {
+        refuse_setting("NVFP4_SIMULATE_SMS", asked, "a number of SMs, at most as many as the chip has");
+    }
+    return (int)sms;
 }
 
 static void read_options(struct sim_options *options) {
