@@ -104,6 +104,7 @@ AREAS: dict[str, Area] = {
             "test_protocol_lines.py",
             "test_supervisor.py",
             "test_worker_parts.py",
+            "test_template.py",
             "tests/eval/lending/*.py",
             "test_eval_device.py",
             "test_eval_units.py",
