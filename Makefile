@@ -112,7 +112,7 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 include submission/install.mk
 -include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -172,6 +172,14 @@ mutate: ## develop: plant a few hundred faults, list those no test notices (an h
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call
 	+@$(READY) && ./nvfp4 bench cpu && ./nvfp4 bench host
+
+# A shape of the leaderboard and the backend, which says the chip.
+M ?= 256
+N ?= 4096
+K ?= 7168
+BACKEND ?= blackwell
+timeline: build simulator ## measure: simulated time of one call as a Chrome trace and a picture, build/timeline.json and .png (M= N= K= BACKEND=)
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
 bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)

@@ -60,6 +60,7 @@ struct sim_options {
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
     const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
     int no_values; /* MMAs leave their results as they are: for time, where nothing depends on them */
+    int timeline;  /* keep what sim_span tells; only with a chip */
 };
 
 struct sim_finding {
@@ -250,6 +251,7 @@ SIM_API const char *sim_class_name(int index); /* NULL past the end */
 /* Simulated time, from one figure a parameter of a chip (clock/chips): never a measurement. */
 struct sim_time {
     const char *chip;
+    const char *error; /* how far off the model was where it was compared with a card */
     double clock_ghz;
     double cycles, us;               /* from the first call to the end of all that was launched */
     double kernel_cycles, kernel_us; /* of the last launch: from its first CTA's start to its last one's end */
@@ -272,18 +274,55 @@ enum sim_resource {
     SIM_RESOURCES
 };
 SIM_API const char *sim_resource_name(int resource); /* NULL past the end */
+/* What the longest chain of a launch consists of: each wait is followed back to what ended it last. */
+enum sim_step {
+    SIM_STEP_START,
+    SIM_STEP_BEFORE,
+    SIM_STEP_LOADS,
+    SIM_STEP_COPIES,
+    SIM_STEP_PORT,
+    SIM_STEP_L2,
+    SIM_STEP_HBM,
+    SIM_STEP_TENSOR,
+    SIM_STEP_TMEM,
+    SIM_STEP_REMOTE,
+    SIM_STEP_STORES,
+    SIM_STEP_BARRIERS,
+    SIM_STEP_WARPS, /* instructions: of warp 0 of a CTA, and those of the others behind it */
+    SIM_STEPS = SIM_STEP_WARPS + 32
+};
+SIM_API const char *sim_step_name(int step); /* NULL past the end */
 struct sim_timed_launch {
     const char *kernel;
-    double busy[SIM_RESOURCES];    /* fractions of the kernel's time, on the average SM */
-    double busiest[SIM_RESOURCES]; /* on the SM where it is most */
+    /* Fractions of the kernel's time, less what a dependent launch spends beside the one before: on the average
+     * SM, and on the SM where it is most. */
+    double busy[SIM_RESOURCES];
+    double busiest[SIM_RESOURCES];
     /* Cycles that the average warp of each place in its CTA lived, and waited for: barriers of the CTA,
      * mbarriers, the cluster's barrier, its own asynchronous operations; what is left it issued, or waited for
      * operands and pipes. */
     double lived[32], bar[32], mbarrier[32], cluster[32], own[32];
+    /* Cycles of the chain that ends last, from when the launch could begin on. */
+    double chain[SIM_STEPS];
     double start_us, end_us; /* its first CTA's start and its last one's end, since the first call */
 };
 /* Of launch number `index`; false past the end, and past what is listed (4096). */
 SIM_API bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch);
+/* Something that took time in the first cluster of a launch, or a share of the chip's memory. */
+struct sim_span {
+    uint64_t launch;
+    const char *kernel, *name;
+    uint32_t sm;
+    int cta;  /* rank in its cluster; -1: of the chip */
+    int warp; /* -1: the name is that of a unit beside the warps */
+    double start_us, us;
+    double share; /* of the chip's memory: how much of the span it was taken */
+};
+/* Number `index`; false past the end.  At most 2^15 are kept; *lost: how many were not. */
+SIM_API bool sim_span(const struct sim *sim, size_t index, struct sim_span *span);
+SIM_API uint64_t sim_spans_lost(const struct sim *sim);
+/* All of them as a Chrome trace (Perfetto, chrome://tracing). */
+SIM_API void sim_print_timeline(const struct sim *sim, FILE *to);
 /* The host waits for the device: what it calls next comes after that. */
 SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);

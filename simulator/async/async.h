@@ -43,6 +43,9 @@ struct async_op {
     void *payload;
     uint32_t scheduled; /* 1 + its place in launch->schedule's list; 0: not in it */
     bool prompt;        /* takes effect at once, whatever the mode */
+    /* With simulated time: when it was issued, and what had led to that. */
+    uint64_t issued;
+    struct path *path;
 };
 
 #define POISON_BYTE 0xad

@@ -10,7 +10,10 @@
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes) {
     struct cluster *cluster = run->cluster;
-    struct async_op *op = run_take(run->worker, 1, sizeof *op + payload_bytes + data_bytes + 64);
+    size_t bytes = (sizeof(struct async_op) + payload_bytes + data_bytes + 64) / 16 * 16;
+    bool timed = run->launch->timing != NULL;
+    struct async_op *op = run_take(run->worker, 1, bytes + (timed ? sizeof(struct path) : 0));
+    op->path = timed ? (struct path *)(void *)((uint8_t *)op + bytes) : NULL;
     op->next = cluster->unissued;
     if (op->next != NULL) {
         op->next->previous = op;
@@ -101,6 +104,8 @@ static bool drain(struct cluster *cluster, bool all) {
 /* ---- with simulated time ---- */
 
 static void issue_timed(struct run *run, struct async_op *op) {
+    op->issued = run->launch->timing->now;
+    *op->path = run->warp->time->path;
     if (op->kind->timed != NULL) {
         op->kind->timed(run, op);
     } else {

@@ -21,6 +21,7 @@ static struct request *asked(struct run *run, struct async_op *op, ticks at, uin
     request->bytes = bytes;
     request->store = store;
     request->op = op;
+    request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     return request;

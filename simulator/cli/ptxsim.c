@@ -18,6 +18,7 @@ static const char usage[] =
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
     "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
+    "  --timeline FILE   with --time: a Chrome trace of the first cluster (Perfetto opens it)\n"
     "  --no-values (MMAs leave their results as they are: for time alone)\n"
     "  --shrink[=KIND]  the smallest set of delayed operations that still shows a finding of the mode\n"
     "  --json  --counters  --suppressions FILE  --quiet  --parse (only check the file)  --help\n"
@@ -41,7 +42,7 @@ struct argument {
 };
 
 struct job {
-    const char *file, *kernel;
+    const char *file, *kernel, *timeline;
     struct sim_options options;
     struct sim_launch_attributes launch;
     const char *rules;
@@ -210,6 +211,7 @@ enum {
     OPT_PARSE,
     OPT_HELP,
     OPT_TIME,
+    OPT_TIMELINE,
     OPT_NO_VALUES,
     OPT_SHRINK
 };
@@ -223,6 +225,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"limit", required_argument, NULL, OPT_LIMIT},
                                         {"dump", required_argument, NULL, OPT_DUMP},
                                         {"time", required_argument, NULL, OPT_TIME},
+                                        {"timeline", required_argument, NULL, OPT_TIMELINE},
                                         {"no-values", no_argument, NULL, OPT_NO_VALUES},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
@@ -264,6 +267,10 @@ static int set_option(struct job *job, int option, const char *value) {
         return 0;
     case OPT_NO_VALUES:
         job->options.no_values = 1;
+        return 0;
+    case OPT_TIMELINE:
+        job->timeline = value;
+        job->options.timeline = 1;
         return 0;
     case OPT_TIME:
         job->options.chip = value;
@@ -415,6 +422,14 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
         return cli_fail("launch refused", sim_message(sim));
     }
     status = dump_buffers(job);
+    FILE *timeline = job->timeline == NULL ? NULL : fopen(job->timeline, "w");
+    if (job->timeline != NULL && timeline == NULL) {
+        return cli_fail(job->timeline, strerror(errno));
+    }
+    if (timeline != NULL) {
+        sim_print_timeline(sim, timeline);
+        (void)fclose(timeline);
+    }
     if (job->json) {
         sim_print_json(sim, stdout);
     } else if (!job->quiet) {

@@ -102,7 +102,15 @@ enum parameter_kind {
     X(wgmma_switch_column_registers, CYCLES)                                                                   \
     X(wgmma_switch_column_three, CYCLES)                                                                       \
     X(tcgen05_latency, CYCLES)                                                                                 \
+    X(tcgen05_latency_half, CYCLES)                                                                            \
+    X(tcgen05_latency_tmem, CYCLES)                                                                            \
+    X(tcgen05_scale_latency, CYCLES)                                                                           \
     X(tcgen05_pair_latency, CYCLES)                                                                            \
+    X(tcgen05_pair_latency_half, CYCLES)                                                                       \
+    X(tcgen05_pair_latency_narrow, CYCLES)                                                                     \
+    X(tcgen05_pair_latency_tmem, CYCLES)                                                                       \
+    X(tcgen05_pair_latency_tmem_half, CYCLES)                                                                  \
+    X(tcgen05_pair_scale_latency, CYCLES)                                                                      \
     X(tcgen05_column, CYCLES)                                                                                  \
     X(tcgen05_read_a, CYCLES)                                                                                  \
     X(tcgen05_read_column, CYCLES)                                                                             \
@@ -138,6 +146,7 @@ struct curve {
 
 struct chip {
     char name[32];
+    char error[256]; /* of its model, as scripts/evidence/clock found it */
 #define X(name, kind) uint64_t name;
     CHIP_PARAMETERS(X)
 #undef X

@@ -233,6 +233,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     timing->footprint.mask = timing->footprint.remote = 0;
     timing->signals_far = false;
     time->prepared = false;
+    path_issue(timing, warp, insn);
     if (family == FAMILY_FREE) {
         results_ready(warp, run->split, insn, operands_ready(warp, run->split, insn, insn->ndst, PIPES), PIPES);
         return;
@@ -392,6 +393,8 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
     }
     wake = later(wake, time->next);
     time->waited[time->wait] += wake - time->slept;
+    path_wake(timing, warp, wake);
+    timeline_wait(timing, warp, wake);
     time->next = wake;
     time->blocked = false;
     return wake;

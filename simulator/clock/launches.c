@@ -227,6 +227,7 @@ static void list(const struct launch *launch) {
         timing->running.kernel = launch->kernel->name;
         timing->running.start = timing->first_start;
         timing->running.end = timing->end;
+        timing->running.alone = timing->end - later(timing->first_start, timing->before_end);
         timing->running.ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
         take_busy(&timing->running, timing);
         timing->launch[timing->launches] = timing->running;
@@ -235,7 +236,10 @@ static void list(const struct launch *launch) {
 
 /* A warp has ended: what it waited for is its place's. */
 void time_warp_end(struct warp *warp, ticks at) {
-    struct timed_launch *listed = &warp->cta->cluster->launch->timing->running;
+    struct timing *timing = warp->cta->cluster->launch->timing;
+    struct timed_launch *listed = &timing->running;
+    path_end(timing, island_of(timing, warp->cta), warp, at);
+    timeline_life(timing, warp, at);
     listed->lived[warp->index] += at - warp->time->began;
     for (int i = 0; i < WAIT_KINDS; i++) {
         listed->waited[warp->index][i] += warp->time->waited[i];

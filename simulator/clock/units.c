@@ -63,30 +63,3 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
     return start_of(&sm_of(run)->tensor, timing->issued, length) + latency + sums;
 }
-
-/* Published figures for a B200 (chips/b200.json): the interval is that of the sums or of the operands' reads;
- * a pair reads half of B in each CTA. */
-ticks time_tcgen05_mma(struct run *run, uint32_t m, uint32_t n, bool a_in_tmem, bool pair) {
-    struct timing *timing = run->launch->timing;
-    const struct chip *chip = &timing->chip;
-    uint32_t columns = pair && m == 128 ? n / 2 : n; /* HW: M = 128 in a pair is 64 rows an SM */
-    ticks sums = columns * chip->tcgen05_column;
-    ticks reads = a_in_tmem ? 0
-                  : pair    ? chip->tcgen05_pair_read_a + columns * chip->tcgen05_read_column / 2
-                            : chip->tcgen05_read_a + columns * chip->tcgen05_read_column;
-    ticks start = start_of(&sm_of(run)->tensor, timing->issued, later(sums, reads));
-    return start + (pair ? chip->tcgen05_pair_latency : chip->tcgen05_latency) + n * chip->tcgen05_column;
-}
-
-ticks time_tcgen05_copy(struct run *run) {
-    struct timing *timing = run->launch->timing;
-    return start_of(&sm_of(run)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
-           timing->chip.tcgen05_copy_latency;
-}
-
-ticks time_tcgen05_access(struct run *run, uint32_t bytes) {
-    struct timing *timing = run->launch->timing;
-    struct part *part = &sm_of(run)->part[run->warp->index % SM_PARTS];
-    ticks length = rate_ticks(timing->chip.tcgen05_load_rate, bytes);
-    return start_of(&part->tmem, timing->issued, length) + length + timing->chip.tcgen05_load_latency;
-}

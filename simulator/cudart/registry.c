@@ -85,6 +85,8 @@ static void read_options(struct sim_options *options) {
     const char *values = getenv("NVFP4_SIMULATE_VALUES");
     options->no_values = values != NULL && strcmp(values, "0") == 0;
     options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
+    const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
+    options->timeline = timeline != NULL && timeline[0] != '\0';
 }
 
 struct sim *runtime_lock(void) {

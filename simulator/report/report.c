@@ -4,6 +4,7 @@
 #include "advice.h"
 #include "excerpt.h"
 #include "place.h"
+#include "times.h"
 
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 
@@ -39,52 +40,6 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
-static void print_busy(const struct sim_timed_launch *launch, FILE *to) {
-    (void)fputs(", \"busy\": {", to);
-    for (int i = 0; i < SIM_RESOURCES; i++) {
-        (void)fprintf(to, "%s\"%s\": [%.4f, %.4f]", i == 0 ? "" : ", ", sim_resource_name(i), launch->busy[i],
-                      launch->busiest[i]);
-    }
-    (void)fputs("}, \"warps\": [", to);
-    for (int i = 0; i < (int)WARPS && launch->lived[i] > 0; i++) {
-        (void)fprintf(to,
-                      "%s{\"lived\": %.1f, \"barrier\": %.1f, \"mbarrier\": %.1f, \"cluster\": %.1f, "
-                      "\"own operations\": %.1f}",
-                      i == 0 ? "" : ", ", launch->lived[i], launch->bar[i], launch->mbarrier[i],
-                      launch->cluster[i], launch->own[i]);
-    }
-    (void)fputs("]}", to);
-}
-
-/* Figures of a run with simulated time; they say so wherever they are. */
-static void print_time_json(const struct sim *sim, FILE *to) {
-    struct sim_time time;
-    if (sim_time(sim, &time)) {
-        (void)fprintf(
-            to,
-            "\"time\": {\"evidence\": \"simulated\", \"chip\": \"%s\", \"clock_ghz\": %.3f, \"cycles\": %.2f, "
-            "\"us\": %.4f, \"kernel_cycles\": %.2f, \"kernel_us\": %.4f, \"launches\": [",
-            time.chip, time.clock_ghz, time.cycles, time.us, time.kernel_cycles, time.kernel_us);
-        struct sim_timed_launch launch;
-        for (size_t i = 0; sim_timed_launch(sim, i, &launch); i++) {
-            (void)fputs(i == 0 ? "{\"kernel\": " : ", {\"kernel\": ", to);
-            print_string(to, launch.kernel);
-            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f", launch.start_us, launch.end_us);
-            print_busy(&launch, to);
-        }
-        (void)fputs("]}, ", to);
-    }
-}
-
-static void print_time(const struct sim *sim, FILE *to) {
-    struct sim_time time;
-    if (sim_time(sim, &time)) {
-        (void)fprintf(
-            to, "simulated time on %s at %.3f GHz: the kernel %.2f cycles, %.4f us; with its launch %.4f us\n",
-            time.chip, time.clock_ghz, time.kernel_cycles, time.kernel_us, time.us);
-    }
-}
-
 /* How many findings the user's rules hid. */
 static uint64_t hidden(const struct sim *sim) {
     uint64_t times = 0;
@@ -98,7 +53,7 @@ void sim_print_json(const struct sim *sim, FILE *to) {
     char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "{\"verdict\": \"%s\", ", sim_verdict_name(sim_verdict(sim)));
-    print_time_json(sim, to);
+    time_json(sim, to);
     (void)fputs("\"counters\": {", to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
@@ -184,7 +139,7 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
                           rule->kernel, rule->place);
         }
     }
-    print_time(sim, to);
+    time_text(sim, to);
     (void)fputs("not checked: " SIM_NOT_CHECKED "\n", to);
     (void)fprintf(to, "verdict: %s", sim_verdict_name(sim_verdict(sim)));
     for (int i = SIM_ERROR, order = 0; order < 3; i = order++ == 0 ? SIM_INCOMPLETE : SIM_REVIEW) {

@@ -54,6 +54,7 @@ static void copies_timed(struct run *run, struct async_op *op) {
     request->at = timing->issued;
     request->sm = run->cta->sm;
     request->op = op;
+    request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     FOR_LANES(rest, copies->mask) {

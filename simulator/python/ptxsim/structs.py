@@ -20,6 +20,7 @@ class Options(ctypes.Structure):
         ("max_instructions", ctypes.c_uint64),
         ("chip", ctypes.c_char_p),
         ("no_values", ctypes.c_int),
+        ("timeline", ctypes.c_int),
     )
 
 
@@ -138,6 +139,7 @@ class Time(ctypes.Structure):
 
     _fields_ = (
         ("chip", ctypes.c_char_p),
+        ("error", ctypes.c_char_p),
         ("clock_ghz", ctypes.c_double),
         ("cycles", ctypes.c_double),
         ("us", ctypes.c_double),
