@@ -133,8 +133,10 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
     if (launch->block[2] > most_block_z) {
         return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "a block of more than 64 threads in z");
     }
-    if (ctas > MAX_CLUSTER) {
-        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 16 CTAs in a cluster");
+    bool small = launch->module->sm >= 120; /* HW: Blackwell tuning guide: 8, 16 on a B200 */
+    if (ctas > (small ? MAX_CLUSTER_SM_120 : MAX_CLUSTER)) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                      small ? "more than 8 CTAs in a cluster" : "more than 16 CTAs in a cluster");
     }
     launch->threads = (uint32_t)threads;
     launch->warps = (uint32_t)(threads + LANES - 1) / LANES;

@@ -10,17 +10,18 @@
 #include "ptx/ir.h"
 #include "sim.h"
 
-#define MAX_CALL_DEPTH    24
-#define MAX_CLUSTER       16
-#define MAX_WARPS         32
-#define ALL_LANES         0xffffffffu
-#define SHARED_RESERVED   1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
-#define RANK_SHIFT        24   /* a shared address: CTA rank in the cluster, offset */
-#define RANK_MASK         0xffffffu
-#define MAX_SHARED        (227 * 1024)
-#define MAX_SHARED_SM_120 (99 * 1024)
-#define NAMED_BARRIERS    16
-#define GROUP_OF_LOAD     UINT32_MAX /* what a tcgen05.ld in flight has for a group */
+#define MAX_CALL_DEPTH     24
+#define MAX_CLUSTER        16
+#define MAX_WARPS          32
+#define ALL_LANES          0xffffffffu
+#define SHARED_RESERVED    1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
+#define RANK_SHIFT         24   /* a shared address: CTA rank in the cluster, offset */
+#define RANK_MASK          0xffffffu
+#define MAX_SHARED         (227 * 1024)
+#define MAX_SHARED_SM_120  (99 * 1024)
+#define MAX_CLUSTER_SM_120 8
+#define NAMED_BARRIERS     16
+#define GROUP_OF_LOAD      UINT32_MAX /* what a tcgen05.ld in flight has for a group */
 /* In a warp's reg_pending: how many pending operations read and write a register. */
 #define PENDING_READ  1
 #define PENDING_WRITE 65536

@@ -83,6 +83,16 @@ static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     form->d_regs = to == T_F16 ? 2 : 4;
 }
 
+/* A register, alone or in braces, as CUTLASS writes it. */
+static void emit_scales(struct decoder *d, int at) {
+    uint32_t count;
+    const struct pop *list = elements(&d->op[at], &count);
+    if (count != 1) {
+        decode_fail(d, "%u registers of scales; expected 1", count);
+    }
+    emit(d, src(d, list, T_B32));
+}
+
 /* {byte-id, thread-id}: 16-bit registers or numbers. */
 static void emit_selector(struct decoder *d, int at) {
     uint32_t count;
@@ -168,7 +178,7 @@ void decode_mma(struct decoder *d) {
         emit_metadata(d, form, 4);
     }
     for (int i = form->sparse ? 6 : 4; i < d->nop; i += 2) {
-        emit(d, src(d, &d->op[i], T_B32));
+        emit_scales(d, i);
         emit_selector(d, i + 1);
     }
     d->insn->ndst = (uint8_t)form->d_regs;

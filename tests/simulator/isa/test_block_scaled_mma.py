@@ -36,7 +36,7 @@ def kernel(form: str, halves: bool = False) -> str:
     """Fragments from arrays of words, a lane's side by side; the selectors are parameters."""
     d = "{%r30, %r31}" if halves else "{%f5, %f6, %f7, %f8}"
     c = "{%r28, %r29}" if halves else "{%f1, %f2, %f3, %f4}"
-    scales = ", %r7, {%rs1, %rs2}, %r8, {%rs3, %rs4}" if "block_scale" in form else ""
+    scales = ", %r7, {%rs1, %rs2}, {%r8}, {%rs3, %rs4}" if "block_scale" in form else ""
     return body(
         "mov.u32 %r1, %tid.x; mul.wide.u32 %rd9, %r1, 48; ld.param.u64 %rd1, [in]; add.u64 %rd1, %rd1, %rd9;",
         "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd1]; ld.global.v2.u32 {%r14, %r15}, [%rd1+16];",
