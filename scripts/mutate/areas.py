@@ -256,6 +256,7 @@ AREAS: dict[str, Area] = {
             "test_descriptor.py",
             "test_tmem.py",
             "test_tcgen05.py",
+            "test_sparse_tcgen05.py",
             "test_mma_arith.py",
             "test_recorded.py",
             "test_spellings.py",

@@ -93,7 +93,7 @@ struct tensor_form {
     struct tmem_access access; /* address aside */
     /* mma */
     enum tc_kind kind;
-    bool ws, a_in_tmem, has_disabled;
+    bool ws, a_in_tmem, has_disabled, sparse;
     int scales;
     int d_scale_log2;
     /* cp */
