@@ -232,7 +232,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = warp->unwaited = 0;
+    warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */

@@ -109,7 +109,7 @@ struct warp {
     uint32_t npending, pending_room;
     struct clockv *clock;
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
-    uint32_t cluster_seen;     /* its generation before that */
+    uint32_t cluster_open;     /* those of them that the barrier still counts: it is not complete */
     uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
     struct warp_time *time;    /* clock/; NULL: no time is simulated */
     uint32_t unwaited;         /* lanes for which a sibling has executed griddepcontrol.wait */

@@ -68,6 +68,13 @@ JUDGEMENTS = (
         "ThunderKittens", "missed-phase", "true",
         "level 6 for the B200 keeps the thread that loads behind the MMA, not behind the other warps: all wait for its "
         "barrier, and a slower one may find its phase gone twice",
+        "level 6",
+    ),
+    Judgement(
+        "ThunderKittens", "missed-phase", "true",
+        "all warps of the template's producer wait for the ring's barriers, one thread of them loads, and nothing keeps"
+        " it from the next round: a warp that lags two rounds behind waits for a phase that is gone",
+        "_h100",
     ),
     Judgement(
         "ThunderKittens", "mbarrier-init", "practice",
