@@ -153,9 +153,9 @@ TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/feat
 test-programs: $(TEST_PROGRAMS)
 	@:
 
-# Files of tests are dealt out to workers, one a core, where a pytest-xdist is there that can keep their order.
-# Waiting OpenMP threads sleep.
-PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Files of tests are dealt out to workers, one more than there are processors since some tests wait for a deadline,
+# where a pytest-xdist is there that can keep their order.  Waiting OpenMP threads sleep.
+PARALLEL := -n $(shell expr $(JOBS) + 1) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
 test: ## start: set up, build, pass every test
 	+@$(TEST_READY) && \

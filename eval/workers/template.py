@@ -85,13 +85,14 @@ class _Template:
             self._process.start()
         theirs.close()
 
-    def fork(self, request: bytes, descriptors: Sequence[int]) -> bool:
-        """Asks for a copy; whether the template could be asked."""
-        try:
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return os.getpid() == self._owner and self._process.is_alive()
+
+    def fork(self, request: bytes, descriptors: Sequence[int]) -> None:
+        """Asks for a copy. That it has ended meanwhile is told by the answer that does not come."""
+        with contextlib.suppress(OSError):
             socket.send_fds(self._socket, [request], list(descriptors))
-        except OSError:
-            return False
-        return self._process.is_alive()
 
     def retire(self) -> None:
         """Lets it end after the last of its copies."""
@@ -111,26 +112,35 @@ _made_for: tuple[object, ...] = ()
 _lock = threading.Lock()
 
 
+def _current() -> _Template:
+    """The template that fits this process as it is now, made if there is none. The caller holds the lock and hides."""
+    global _template, _made_for
+    wanted = (os.getpid(), dict(os.environ), str(Path.cwd()), tuple(sys.path))
+    if _template is not None and (wanted != _made_for or not _template.alive()):
+        if wanted[0] == _made_for[0]:  # a copy of this process by fork leaves its parent's alone
+            _template.retire()
+        _template = None
+    if _template is None:
+        _template, _made_for = _Template(), wanted
+        atexit.register(_template.kill)
+    return _template
+
+
+def prepare() -> None:
+    """Starts the template, so that it imports torch while this process does other things, such as the same."""
+    with _lock, hidden_from_children():
+        _current()
+
+
 def start(setup: object, end: socket.socket, lifeline: Connection) -> Child:
     """Starts a keeper and its worker: eval.workers.worker.main(setup, end, lifeline) in a process of its own.
 
     It has the environment, the folder and the module path of this process as they are now.
     """
-    global _template, _made_for
-    request = pickle.dumps(setup)
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _lock, hidden_from_children():
-        wanted = (os.getpid(), dict(os.environ), str(Path.cwd()), tuple(sys.path))
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        descriptors = (end.fileno(), lifeline.fileno(), theirs.fileno())
-        if _template is not None and wanted != _made_for:
-            if wanted[0] == _made_for[0]:  # a copy of this process by fork leaves its parent's alone
-                _template.retire()
-            _template = None
-        if _template is None or not _template.fork(request, descriptors):
-            _template, _made_for = _Template(), wanted
-            atexit.register(_template.kill)
-            _template.fork(request, descriptors)
-        theirs.close()
+        _current().fork(pickle.dumps(setup), (end.fileno(), lifeline.fileno(), theirs.fileno()))
+    theirs.close()
     return Child(mine)
 
 
