@@ -221,6 +221,7 @@ AREAS: dict[str, Area] = {
             "test_control.py",
             "test_matrix.py",
             "test_block_scaled_mma.py",
+            "test_quad.py",
             "test_sparse_mma.py",
             "test_sparse_wgmma.py",
             "test_library.py",
