@@ -69,6 +69,7 @@
     X(st, st, MEM_OTHER)                                                                                       \
     X(prefetch, prefetch, MEM_OTHER)                                                                           \
     X(prefetchu, prefetch, MEM_OTHER)                                                                          \
+    X(multimem, multimem, MEM_GLOBAL)                                                                          \
     X(discard, prefetch, MEM_OTHER)                                                                            \
     X(applypriority, prefetch, MEM_OTHER)                                                                      \
     X(createpolicy, createpolicy, MOVE)                                                                        \

@@ -83,6 +83,7 @@ int main() {
     NUMBER("sm threads", attribute(cudaDevAttrMaxThreadsPerMultiProcessor));
     NUMBER("registers", attribute(cudaDevAttrMaxRegistersPerBlock));
     NUMBER("cluster", attribute(cudaDevAttrClusterLaunch));
+    NUMBER("multicast", attribute((cudaDeviceAttr)CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED));
     NUMBER("same", p.multiProcessorCount == attribute(cudaDevAttrMultiProcessorCount) && p.warpSize == 32 &&
                        p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 &&
                        (int)p.sharedMemPerBlockOptin == attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
@@ -211,6 +212,7 @@ WANTED = {
     "sm threads": "2048",
     "registers": "65536",
     "cluster": "1",
+    "multicast": "0",
     "same": "1",
     "minor": "0",
     "malloc": OK,
