@@ -212,10 +212,19 @@ class Simulator:
         element_strides: Sequence[int] = (),
         swizzle: int = 0,
         fill: int = 0,
+        lower: Sequence[int] = (),
+        upper: Sequence[int] = (),
+        pixels: int = 0,
     ) -> bytes:
-        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on."""
+        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on.
+
+        With pixels (per column) cuTensorMapEncodeIm2col's: corners from W on; the box is the channels alone.
+        """
         described = structs.TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
-        for name, values in (("sizes", sizes), ("strides", strides), ("box", box)):
+        described.mode, described.pixels = int(pixels > 0), pixels
+        for name, values in zip(
+            ("sizes", "strides", "box", "lower", "upper"), (sizes, strides, box, lower, upper), strict=True
+        ):
             getattr(described, name)[: len(values)] = list(values)
         steps = list(element_strides) or [1] * len(sizes)
         described.element_strides[: len(steps)] = steps

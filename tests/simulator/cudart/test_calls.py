@@ -19,7 +19,9 @@ __device__ int table[8];
 __global__ void write(int *out, int value) { out[blockIdx.x] = value + scale[1] + table[7]; }
 __global__ void big(int *out) {
     extern __shared__ int room[];
-    room[threadIdx.x] = 1;
+#ifdef __CUDA_ARCH__
+    room[threadIdx.x] = __CUDA_ARCH__;
+#endif
     out[0] = room[0];
 }
 #define SAY(name, call) std::printf("%s=%s\n", name, cudaGetErrorName(call))
@@ -131,6 +133,8 @@ int main() {
     SAY("attribute",
         cudaFuncSetAttribute((const void *)big, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024));
     SAY("shared", launch(1, 0, 99 * 1024, (const void *)big, arguments));
+    (void)cudaMemcpy(back, device, 4, cudaMemcpyDeviceToHost);
+    NUMBER("ptx", back[0]);
     SAY("attribute beyond",
         cudaFuncSetAttribute((const void *)big, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024 + 1));
     cudaFuncAttributes of;
@@ -287,6 +291,7 @@ CHIPS = {
         "sms": "132",
         "memory": "141000000000",
         "binary": "90",
+        "ptx": "900",
         "of 1": "132",
         "of 2": "66",
         "of 4": "32",
@@ -298,6 +303,7 @@ CHIPS = {
         "sms": "148",
         "memory": "192000000000",
         "binary": "100",
+        "ptx": "900",  # there is none for it
         "of 1": "148",
         "of 2": "74",
         "of 4": "32",
@@ -309,6 +315,7 @@ CHIPS = {
         "sms": "170",
         "memory": "32000000000",
         "binary": "120",
+        "ptx": "1200",
         "minor": "0",
         "of 1": "170",
         "of 2": "85",
@@ -320,6 +327,7 @@ CHIPS = {
         "sms": "48",
         "memory": "128000000000",
         "binary": "121",
+        "ptx": "1210",
         "minor": "1",
         "of 1": "48",
         "of 2": "24",
@@ -337,6 +345,7 @@ def program(tmp_path_factory):
         "-std=c++17",
         "-gencode=arch=compute_90a,code=compute_90a",
         "-gencode=arch=compute_120a,code=compute_120a",
+        "-gencode=arch=compute_121a,code=compute_121a",
         "--no-compress",
         "-cudart=none",
         "-o",
