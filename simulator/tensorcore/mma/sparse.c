@@ -33,11 +33,21 @@ int tc_sparse_place(enum tc_format a, int chunks, uint32_t selector, int row, in
     return row % 8 * 4 + thread;
 }
 
-/* The units of a dense row that the metadata names, in their order. */
-static void choose(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int count, int unit) {
+/* With a constant unit the copies are single moves. */
+static inline __attribute__((always_inline)) void
+choose_units(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int count, const int unit) {
     for (int c = 0; c < count; c++, dense += 4 * unit, out += 2 * unit) {
         memcpy(out, dense + (chunks[c] & 3) * unit, (size_t)unit);
         memcpy(out + unit, dense + (chunks[c] >> 2) * unit, (size_t)unit);
+    }
+}
+
+/* The units of a dense row that the metadata names, in their order. */
+static void choose(uint8_t *out, const uint8_t *dense, const uint8_t *chunks, int count, int unit) {
+    if (unit == 1) {
+        choose_units(out, dense, chunks, count, 1);
+    } else {
+        choose_units(out, dense, chunks, count, 2);
     }
 }
 
