@@ -276,7 +276,8 @@ static void run_clusters(struct worker *worker) {
         if (worker->active == 0) {
             break;
         }
-        if (!run_residents(worker) && (!more || worker->active == worker->room)) {
+        bool ended = run_residents(worker);
+        if (!ended && (!more || worker->active == worker->room) && atomic_load(&launch->working) > 1) {
             (void)sched_yield(); /* what is polled may come from another worker */
         }
     }
@@ -287,6 +288,7 @@ static void run_clusters(struct worker *worker) {
 
 static void *work(void *argument) {
     struct worker *worker = argument;
+    atomic_fetch_add(&worker->launch->working, 1);
     if (setjmp(worker->unwind) == 0) {
         if (worker->launch->timing != NULL) {
             run_timed(worker);
@@ -294,6 +296,7 @@ static void *work(void *argument) {
             run_clusters(worker);
         }
     }
+    atomic_fetch_sub(&worker->launch->working, 1);
     for (uint32_t i = 0; i < worker->made; i++) {
         async_clear(worker->resident[i]); /* of a run that was cut short */
         cluster_free(worker->resident[i]);

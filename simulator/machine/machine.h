@@ -259,6 +259,7 @@ struct launch {
     uint64_t ncluster; /* less those at the grid's end that clusterlaunchcontrol has taken */
     atomic_bool stop;
     atomic_bool no_memory; /* why it stopped */
+    atomic_uint working;   /* workers that are not through */
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
