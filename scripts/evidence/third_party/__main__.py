@@ -44,11 +44,11 @@ def version(project: str, sources: Sources) -> str:
 
 
 def simulator() -> str:
-    """The last commit that changed the simulator, and whether the checkout has changed it since."""
+    """The last commit that changed the simulator's code, and whether the checkout has changed it since."""
     git = ["git", "-C", str(ROOT)]
     commit, changed = (
         subprocess.run(
-            [*git, *command, "--", "simulator", ":!simulator/results"], capture_output=True, text=True, check=False
+            [*git, *command, "--", ":(glob)simulator/**/*.[ch]"], capture_output=True, text=True, check=False
         )
         for command in (["log", "-1", "--format=%h"], ["status", "--short"])
     )

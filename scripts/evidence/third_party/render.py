@@ -11,10 +11,10 @@ LEAST_KERNELS, LEAST_PROJECTS = 60, 6
 INTRODUCTION = """# Third-party kernels on the simulator
 
 Public kernels, and what public compilers make of kernels, on the simulator. CUDA is compiled from its authors'
-files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM, whose host code
-is ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the Triton kernels
-(`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party` repeats the
-trial and writes this file; `third_party.json` has every run and every finding's sentence.
+files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM and ThunderKittens'
+fast kernels, whose launches are ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the
+Triton kernels (`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party`
+repeats the trial and writes this file; `third_party.json` has every run and every finding's sentence.
 
 Modes: {modes}.
 Right: every element within the rounding of the result's type, and what the tensor cores' sums may lose, of a float64

@@ -97,12 +97,15 @@ def _nvfp4() -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     return [a, b, *scales, np.zeros((size, size), np.float16)], want, np.abs(want) * 2.0**-11 + 1e-4 * k**0.5
 
 
-def scaled_maps(b_rows: int) -> tuple[Map, ...]:
-    """Boxes of 256 elements in k: a of 128 rows, b of `b_rows`, one block of scale factors a row block as uint16."""
+def scaled_maps(b_rows: int = 128, b_blocks: int = 4) -> tuple[Map, ...]:
+    """Boxes of 256 elements in k: a of 128 rows, b of `b_rows`; four blocks of scale factors in k as uint16, of b's
+    `b_blocks`, the other CTA of a pair bringing the others to both.
+    """
     size, k = NVFP4
-    scales = Map((SCALE_BLOCK // 2, 4, 1), UINT16_MAP, NO_SWIZZLE, (SCALE_BLOCK // 2, k // 64, size // 128))
+    sizes = (SCALE_BLOCK // 2, k // 64, size // 128)
+    scales = (Map((SCALE_BLOCK // 2, blocks, 1), UINT16_MAP, NO_SWIZZLE, sizes) for blocks in (4, b_blocks))
     a, b = (Map((256, rows), FP4_MAP, SWIZZLE_128, (k, size)) for rows in (128, b_rows))
-    return a, b, scales, scales, Map((32, 128), swizzle=SWIZZLE_64)
+    return a, b, *scales, Map((32, 128), swizzle=SWIZZLE_64)
 
 
 def divisor(by: int) -> bytes:
@@ -141,11 +144,11 @@ EXAMPLES = (
     ),
     Example(
         "blackwell_nvfp4_persistent", "100a", "NVFP4, persistent, warp-specialised, two tiles a CTA", _nvfp4,
-        (1, 1, 2), 192, NVFP4_SIZE, scaled_maps(128), 0, (TILED_MMA, TILED_MMA), (divisor(2), divisor(2), b"", b""),
+        (1, 1, 2), 192, NVFP4_SIZE, scaled_maps(), 0, (TILED_MMA, TILED_MMA), (divisor(2), divisor(2), b"", b""),
     ),
     Example(
         "blackwell_nvfp4_persistent_pair", "100a", "the same, cta_group::2", _nvfp4,
-        (2, 1, 1), 192, NVFP4_SIZE, scaled_maps(64), 2, (TILED_MMA, TILED_MMA), (divisor(1), divisor(2), b"", b""),
+        (2, 1, 1), 192, NVFP4_SIZE, scaled_maps(64, 2), 2, (TILED_MMA, TILED_MMA), (divisor(1), divisor(2), b"", b""),
     ),
 )  # fmt: skip
 
