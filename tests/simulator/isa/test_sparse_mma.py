@@ -238,6 +238,34 @@ def test_what_is_not_chosen_does_not_count(form):
     assert chosen.any() and not chosen.all() and (result(out, form) == want).all()
 
 
+def test_an_infinity_in_a_keeps_to_its_own_scale():
+    """Beside the one scale of a row its register has NaN."""
+    form, rng = Form(64, "f32", "e5m2", "e4m3", "mxf8f6f4", 1, "ue8m0"), np.random.default_rng(14)
+    a, b, scales = np.full((16, 32), 0x3C), np.full((64, 8), 0x38), np.full((16, 1), 127)
+    a[3, 5] = 0x7C
+    sim = Sim(kernel(form.text("sp::ordered_metadata", 0), form.chip))
+    words = assemble(form, 0, a, b, metadata(form, True, rng), np.zeros((16, 8)), scales, scales[:8])
+    out = sim.buffer(np.zeros((32, 4), np.uint32))
+    assert sim.launch("k", out, sim.buffer(words)) == 0, sim.findings
+    want = np.full((16, 8), 32.0)
+    want[3] = np.inf
+    assert (result(out, form) == want).all()
+
+
+def test_fp8_on_sm_90_is_summed_in_two_passes_over_what_is_stored():
+    """ptxas makes two HMMA.SP of it: of four stored elements the first two, then the others.  2^16 - 2^16 leave 2^-10
+    whole in the second pass; summed with one of them, it would be lost."""
+    form = Form(64, "f32", "e4m3", "e5m2")
+    a, b, chunks = np.zeros((16, 32)), np.zeros((64, 8)), np.full((16, 16), 0x4)
+    a[0, :3], b[[0, 3, 4]] = (0x78, 0xF8, 0x08), np.array([[0x5C], [0x5C], [0x2C]])
+    chunks[0, 0] = 0xC  # places 0 and 3
+    sim = Sim(kernel(form.text("sp", 0), form.chip))
+    out = sim.buffer(np.zeros((32, 4), np.uint32))
+    words = assemble(form, 0, a, b, chunks, np.zeros((16, 8)), None, None)
+    assert sim.launch("k", out, sim.buffer(words)) == 0, sim.findings
+    assert (result(out, form)[0] == 2.0**-10).all()
+
+
 @pytest.mark.parametrize(
     ("form", "variant", "code", "finds"),
     [
