@@ -127,6 +127,21 @@ static const struct form forms[] = {
     {PLAIN, 0, "vote.sync.ballot.b32 %r30, %p1, %r11;"},
     {PLAIN, 0, "elect.sync %r30|%p4, %r11;"},
     {PLAIN, 0, "fns.b32 %r30, %r10, %r11, %r12;"},
+    {PLAIN, 0,
+     "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r10, %r11, %r12, %r13}, "
+     "{%r10, %r11, "
+     "%r12, %r13}, {%f1, %f2, %f3, %f4}, %r14, 1;"},
+    {WGMMA, -4,
+     "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {#}, %rd10, %rd11, %r12, 0, %p2, 1, 1, 1, 1;"},
+    {WGMMA, -128,
+     "wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3 {#}, %rd10, %rd11, 0x44444444, 0, %p2, 1, 1;"},
+    {TCGEN05, 0,
+     "add.u32 %r41, %r40, 256; tcgen05.mma.sp.cta_group::1.kind::f16 [%r40], %rd10, %rd11, [%r41], %r10, %p2;"},
+    {TCGEN05, 0, "tcgen05.mma.sp.cta_group::1.kind::f8f6f4 [%r40], [%r11], %rd11, [%r12], %r10, %p2;"},
+    {TCGEN05, 0,
+     "add.u32 %r41, %r40, 256; tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%r40], "
+     "%rd10, %rd11, "
+     "[%r41], %r10, [%r41], [%r41], %p2;"},
     WGMMAS(8, 4),
     WGMMAS(64, 32),
     WGMMAS(256, 128),

@@ -174,8 +174,8 @@ class Case:
         want = x @ y
         return want.astype(np.float16) if form.d == "f16" else want
 
-    def run(self, text: str, mode: str = "eager") -> tuple[Sim, np.ndarray]:
-        image, words, descriptors = self.inputs()
+    def run(self, text: str, mode: str = "eager", inputs=None) -> tuple[Sim, np.ndarray]:
+        image, words, descriptors = inputs or self.inputs()
         sim = Sim(text, mode)
         out = sim.buffer(np.zeros((M, N), np.uint32))
         sim.launch("k", out, sim.buffer(image), sim.buffer(words), *descriptors, block=128)
@@ -193,6 +193,17 @@ def test_as_the_dense_product(form):
             sim, got = case.run(kernel(instruction(form, selector, in_tensor_memory)), mode)
             assert sim.verdict == "clean", sim.findings
             assert (got == case.product()).all(), (selector, mode)
+
+
+def test_a_quarter_of_the_lanes_has_its_own_copy_of_the_scales():
+    case, other = Case(FORMS[9], 0), Case(FORMS[9], 0)
+    other.sfb = case.sfb[::-1].copy()
+    inputs = case.inputs()
+    inputs[1][32:64, 10] = other.inputs()[1][32:64, 10]
+    _, got = case.run(kernel(instruction(FORMS[9], 0, False)), inputs=inputs)
+    want = case.product()
+    want[32:64] = other.product()[32:64]
+    assert (got == want).all()
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[9]], ids=["f16", "mxf4nvf4"])
