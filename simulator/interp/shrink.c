@@ -10,7 +10,7 @@
 
 #define MOST_RUNS         1000
 #define MOST_INSTRUCTIONS ((uint64_t)1 << 31)
-#define UNTIL_BYTES       160
+#define UNTIL_BYTES       192
 
 /* What a call has found, with what its texts belong to. */
 struct shrinking {
