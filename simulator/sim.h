@@ -70,7 +70,8 @@ struct sim_finding {
     const char *kernel;
     uint32_t cta[3];
     int32_t warp, lane; /* -1: none in particular */
-    int64_t offset;     /* of a byte in the CTA's shared memory that it is about; -1: none in particular */
+    int64_t offset; /* of a byte that it is about: in the allocation, or in the CTA's shared memory; -1: none */
+    const char *allocation; /* of global memory, by its name; "": shared memory */
     uint32_t ptx_line;
     const char *ptx;         /* the instruction as the PTX has it, "" if not known */
     const char *source;      /* "file:line", "" if not known */
@@ -214,7 +215,7 @@ SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
 /* What no verdict speaks of. */
-#define SIM_NOT_CHECKED "races on global memory between threads of one launch"
+#define SIM_NOT_CHECKED "races on global memory between lanes of one warp"
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);

@@ -8,6 +8,7 @@
 #include "async/async.h"
 #include "clock/timing.h"
 #include "hazard/order.h"
+#include "hazard/races.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -358,7 +359,11 @@ static int run_in_order(struct sim *sim, struct launch *launch) {
                      launch->checks && delays_stores(sim))) {
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
-    int status = run_workers(sim, launch);
+    launch->races = launch->checks ? races_make() : NULL;
+    int status = launch->checks && launch->races == NULL
+                     ? refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory")
+                     : run_workers(sim, launch);
+    races_free(launch->races);
     bool ended = order_end(sim->order, &launch->order);
     return ended || status == SIM_NO_MEMORY ? status
                                             : refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");

@@ -171,6 +171,8 @@ struct cluster {
     uint32_t nclock_indices, clock_capacity; /* of vector clocks */
     uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
     uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
+    uint32_t heard_index;                    /* of what was heard of other clusters: hazard/races.h */
+    struct heard *heard;
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
@@ -201,6 +203,8 @@ struct run {
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
     const struct new_values *values; /* NULL: it is no plain store to shared memory */
+    /* Whether the running plain store to global memory leaves the bytes as they are; NULL: it is none. */
+    bool (*leaves_memory)(const struct run *run);
 };
 
 /* What the running instruction did to memory, for the clock. */
@@ -266,6 +270,7 @@ struct launch {
     bool clustered; /* with clusters, were they of one CTA */
     bool dependent; /* asked for: may start before the previous one is complete */
     struct launch_order order;
+    struct races *races; /* NULL: not checked */
     atomic_uint_fast64_t clock;
     struct timing *timing;     /* NULL: no time is simulated */
     struct schedule *schedule; /* what the mode delays (machine/schedule.h); NULL: everything */
@@ -399,6 +404,10 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
 void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
                  const char *message);
+/* The same of a byte of global memory, at `offset` in the allocation. */
+void sim_note_global(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                     int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                     const struct insn *insn, const struct insn *other, const char *message);
 /* An access of another launch. */
 struct other_access {
     const struct module *module; /* NULL: a copy */
@@ -407,8 +416,8 @@ struct other_access {
     const struct insn *insn;
 };
 void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-                       int warp, int lane, const struct insn *insn, const struct other_access *other,
-                       const char *message);
+                       int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                       const struct insn *insn, const struct other_access *other, const char *message);
 
 /* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 

@@ -92,6 +92,8 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to,
                       ", \"cta\": [%u, %u, %u], \"warp\": %d, \"lane\": %d, \"offset\": %lld, \"ptx_line\": %u",
                       f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, (long long)f->offset, f->ptx_line);
+        (void)fputs(", \"allocation\": ", to);
+        print_string(to, f->allocation);
         (void)fputs(", \"ptx\": ", to);
         print_string(to, f->ptx);
         (void)fputs(", \"source\": ", to);
@@ -211,7 +213,8 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
         (void)fprintf(to, ", lane %d", f->lane);
     }
     if (f->offset >= 0) {
-        (void)fprintf(to, ", byte %#llx of shared memory", (unsigned long long)f->offset);
+        (void)fprintf(to, ", byte %#llx of %s", (unsigned long long)f->offset,
+                      f->allocation[0] != '\0' ? f->allocation : "shared memory");
     }
     (void)fputc('\n', to);
     if (f->ptx_line != 0) {

@@ -158,6 +158,21 @@ static void delayed_transfer(struct run *run, const struct insn *insn, const str
     }
 }
 
+/* Whether a plain store of the running instruction writes what is there already. */
+static bool leaves_memory(const struct run *run) {
+    struct access a = access_of(run->insn);
+    bool same = true;
+    FOR_LANES(rest, run->mask) {
+        const int lane = LANE(rest);
+        const uint8_t *at = (const uint8_t *)(uintptr_t)lane_address(run, run->insn, &a, lane);
+        for (uint32_t i = 0; i < a.vec; i++) {
+            uint64_t value = lane_u64(run, run->insn->op[i], lane);
+            same = same && memcmp(at + i * a.element, &value, a.element) == 0;
+        }
+    }
+    return same;
+}
+
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t addresses[LANES];
@@ -180,7 +195,9 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
         int lane = LANE(rest);
         places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
     }
+    run->leaves_memory = write && !insn->memory.strong ? leaves_memory : NULL;
     touch_global_lanes(run, addresses, mask, a.bytes, access_flags(insn, write));
+    run->leaves_memory = NULL;
     const struct known *view = insn->memory.strong ? NULL : delayed_view(run);
     if (view != NULL) {
         delayed_transfer(run, insn, &a, addresses, mask, write, view);

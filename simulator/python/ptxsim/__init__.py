@@ -44,7 +44,10 @@ class LaunchRefused(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause and its place; lane and offset (a byte of the CTA's shared memory) are -1 where none is meant."""
+    """A cause and its place; lane and offset are -1 where none is meant.
+
+    The offset is a byte's in `allocation`, of global memory, or in the CTA's shared memory where that is "".
+    """
 
     verdict: str
     kind: str
@@ -54,6 +57,7 @@ class Finding:
     warp: int
     lane: int
     offset: int
+    allocation: str
     ptx_line: int
     ptx: str
     source: str

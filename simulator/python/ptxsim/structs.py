@@ -50,6 +50,7 @@ class Finding(ctypes.Structure):
         ("warp", ctypes.c_int32),
         ("lane", ctypes.c_int32),
         ("offset", ctypes.c_int64),
+        ("allocation", ctypes.c_char_p),
         ("ptx_line", ctypes.c_uint32),
         ("ptx", ctypes.c_char_p),
         ("source", ctypes.c_char_p),
