@@ -62,7 +62,7 @@ void cluster_make(struct worker *worker) {
     /* Of a warp: its time and that of a single lane, groups of cp.async and bulk copies (read and complete), a
      * quarter of a warpgroup's wgmma, tcgen05's pipe, ld and st.  Then the mbarriers. */
     const uint32_t of_warp = 11, of_cta = 96;
-    cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 1;
+    cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 2;
     cluster->execution_indices = run_take(worker, cluster->clock_capacity, sizeof *cluster->execution_indices);
     cluster->ctas = run_take(worker, cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; i < cluster->nctas; i++) {

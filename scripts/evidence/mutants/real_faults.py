@@ -184,8 +184,8 @@ FAULTS = {
             (
                 "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned; @%p3 bra END;",
                 "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r4], 32;",
-                "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned; bar.warp.sync -1; ld.shared.u32 %r5, [%r4];",
-                "MEND tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r5, 32; END:",
+                "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned; bar.warp.sync -1;",
+                "ld.shared.u32 %r5, [%r4]; MEND tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r5, 32; END:",
             ),
             "barrier.cluster.arrive.relaxed; barrier.cluster.wait;",
             "",
