@@ -182,7 +182,9 @@ void time_global(struct run *run, const struct insn *insn) {
                 lines++;
             }
             bytes += SECTOR;
-            missed += time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+            /* A load brings the whole line from memory, whose other sectors are found there then. */
+            uint64_t far = time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+            missed += far > 0 && !store ? LINE_BYTES : far;
         }
     }
     (void)sm->l1_lines;
@@ -194,6 +196,9 @@ void time_global(struct run *run, const struct insn *insn) {
             }
         }
         return;
+    }
+    if (store) {
+        sm->stores_out = later(sm->stores_out, timing->issued) + rate_ticks(chip->sm_store_rate, bytes);
     }
     struct request *request = time_request(timing);
     request->at = timing->issued;

@@ -42,6 +42,7 @@ enum clock_family {
     FAMILY_WARP_MMA,
     FAMILY_BARRIER,
     FAMILY_WARP_SYNC,
+    FAMILY_SET_REGISTERS,
     FAMILY_CLUSTER_ARRIVE,
     FAMILY_CLUSTER_WAIT,
     FAMILY_MBARRIER_ARRIVE,
@@ -89,6 +90,7 @@ struct sm_time {
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    ticks stores_out; /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -185,7 +187,14 @@ struct timing {
     uint32_t generation; /* of the cluster's barrier, before it */
     bool signals_far;    /* it arrives in another CTA */
     bool no_memory;
+    bool tensor_works; /* there was an asynchronous MMA */
 };
+
+/* Thousandths of GHz.  HW (measured, H200: working_clock_ghz): the chip's clock falls while tensor cores work;
+ * here from the first wgmma or tcgen05.mma on, for all that the program is told of time. */
+static inline uint64_t time_clock(const struct timing *timing) {
+    return timing->tensor_works ? timing->chip.sm_clock_tensor : timing->chip.sm_clock;
+}
 
 /* ---- set-up (clock/timing.c) ---- */
 

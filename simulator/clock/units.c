@@ -52,6 +52,17 @@ static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers)
     return same ? 0 : a_in_registers ? n * column : shared;
 }
 
+/* HW (measured, H200: consumer_lap_cycles): an MMA with A in registers stays at the head of its sub-partition's
+ * issue until the tensor core takes its registers, which it does when the MMA starts, and nothing else issues
+ * there: instructions run beside the last MMA of a group alone. */
+static void hold_issue(const struct run *run, ticks until) {
+    uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
+    for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
+        struct part *part = &sm_of(run)->part[i % SM_PARTS];
+        part->issue = later(part->issue, until);
+    }
+}
+
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
 ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     struct timing *timing = run->launch->timing;
@@ -61,5 +72,10 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
         a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
-    return start_of(&sm_of(run)->tensor, timing->issued, length) + latency + sums;
+    ticks start = start_of(&sm_of(run)->tensor, timing->issued, length);
+    timing->tensor_works = true;
+    if (a_in_registers) {
+        hold_issue(run, start + chip->wgmma_registers_taken);
+    }
+    return start + latency + sums;
 }

@@ -7,7 +7,7 @@ bool sim_time(const struct sim *sim, struct sim_time *time) {
     if (timing == NULL) {
         return false;
     }
-    const double ghz = (double)timing->chip.sm_clock / 1000, kernel = (double)timing->kernel / TICKS,
+    const double ghz = (double)time_clock(timing) / 1000, kernel = (double)timing->kernel / TICKS,
                  all = (double)timing->before_end / TICKS;
     *time = (struct sim_time){timing->chip.name,  timing->chip.error, ghz, all, all / ghz / 1000, kernel,
                               kernel / ghz / 1000};
@@ -51,7 +51,7 @@ bool sim_span(const struct sim *sim, size_t index, struct sim_span *span) {
     if (kept == NULL) {
         return false;
     }
-    const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
+    const double ticks_in_us = (double)time_clock(timing) * TICKS;
     *span = (struct sim_span){.launch = kept->launch,
                               .kernel = kept->launch < MAX_LAUNCHES && kept->launch < timing->launches
                                             ? timing->launch[kept->launch].kernel
@@ -76,7 +76,7 @@ bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_laun
         return false;
     }
     const struct timed_launch *listed = &timing->launch[index];
-    const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
+    const double ticks_in_us = (double)time_clock(timing) * TICKS;
     *launch = (struct sim_timed_launch){.kernel = listed->kernel,
                                         .start_us = (double)listed->start / ticks_in_us,
                                         .end_us = (double)listed->end / ticks_in_us};
