@@ -112,7 +112,7 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 include submission/install.mk
 -include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
 
-.PHONY: FORCE help setup lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -137,7 +137,11 @@ setup: ## start: find or make a Python with torch, with the development tools of
 # First whatever may be missing, then the build.
 BUILDS := $(MAKE) --no-print-directory -j$(JOBS) build
 READY := python=$$(scripts/setup.sh run) && $(BUILDS)
-TEST_READY := python=$$(scripts/setup.sh test) && $(BUILDS)
+# The tests' Python is set up while one processor more builds: neither needs the other.
+TEST_PYTHON := $(BUILD)/python.txt
+TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build test-programs && python=$$(cat $(TEST_PYTHON))
+test-python:
+	@mkdir -p $(BUILD) && scripts/setup.sh test > $(TEST_PYTHON)
 
 run: ## start: set up, build, run the ten tests and the four benchmarks on the best backend
 	+@$(READY) && ./nvfp4 eval test && ./nvfp4 eval benchmark
@@ -149,12 +153,12 @@ TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/feat
 test-programs: $(TEST_PROGRAMS)
 	@:
 
-# Files of tests are dealt out to workers, one a core, where a pytest-xdist is there that can keep their order.
-# Waiting OpenMP threads sleep.
-PARALLEL := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Files of tests are dealt out to workers, one more than there are processors since some tests wait for a deadline,
+# where a pytest-xdist is there that can keep their order.  Waiting OpenMP threads sleep.
+PARALLEL := -n $(shell expr $(JOBS) + 1) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
 test: ## start: set up, build, pass every test
-	+@$(TEST_READY) test-programs && \
+	+@$(TEST_READY) && \
 	{ "$$python" -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
 	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
 
@@ -164,10 +168,18 @@ lock: ## develop: write scripts/dev.lock anew: the newest versions that the grou
 	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
 
 mutate: ## develop: plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
-	+@$(TEST_READY) test-programs && "$$python" -m scripts.mutate $(MUTATE_ARGS)
+	+@$(TEST_READY) && "$$python" -m scripts.mutate $(MUTATE_ARGS)
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call
 	+@$(READY) && ./nvfp4 bench cpu && ./nvfp4 bench host
+
+# A shape of the leaderboard and the backend, which says the chip.
+M ?= 256
+N ?= 4096
+K ?= 7168
+BACKEND ?= blackwell
+timeline: build simulator ## measure: simulated time of one call as a Chrome trace and a picture, build/timeline.json and .png (M= N= K= BACKEND=)
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
 bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)

@@ -148,6 +148,9 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
     except CasesError as error:
         tell(error)
         return protocol.EXIT_BAD_CASES
+    from eval.workers import template
+
+    template.prepare()
     from eval import evaluation
 
     return evaluation.judge(options, cases, out)

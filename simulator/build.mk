@@ -15,7 +15,7 @@ ifeq ($(shell grep -m1 -c 'f16c.*avx2\|avx2.*f16c' /proc/cpuinfo 2>/dev/null),1)
 SIM_ISA := $(if $(findstring AVX2,$(CPU_PARTS)),$(AVX2_FLAGS))
 endif
 # The chips' files are part of the library.
-$(BUILD)/simulator/clock/chip.o: $(wildcard simulator/clock/chips/*.json)
+$(BUILD)/simulator/clock/chip.o: $(wildcard simulator/clock/chips/*.json simulator/clock/chips/*.error)
 # tensorcore stands alone: no warps, no time.
 TENSORCORE_OBJS := $(filter $(BUILD)/simulator/tensorcore/%,$(SIM_OBJS))
 $(filter-out $(TENSORCORE_OBJS),$(SIM_OBJS)): override CFLAGS += $(SIM_ISA)

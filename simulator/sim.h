@@ -60,6 +60,7 @@ struct sim_options {
     uint64_t max_instructions; /* of a warp in a launch; 0: 2^32, about a minute of one */
     const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
     int no_values; /* MMAs leave their results as they are: for time, where nothing depends on them */
+    int timeline;  /* keep what sim_span tells; only with a chip */
 };
 
 struct sim_finding {
@@ -69,7 +70,8 @@ struct sim_finding {
     const char *kernel;
     uint32_t cta[3];
     int32_t warp, lane; /* -1: none in particular */
-    int64_t offset;     /* of a byte in the CTA's shared memory that it is about; -1: none in particular */
+    int64_t offset; /* of a byte that it is about: in the allocation, or in the CTA's shared memory; -1: none */
+    const char *allocation; /* of global memory, by its name; "": shared memory */
     uint32_t ptx_line;
     const char *ptx;         /* the instruction as the PTX has it, "" if not known */
     const char *source;      /* "file:line", "" if not known */
@@ -162,13 +164,58 @@ SIM_API void sim_event_free(struct sim_event *event);
 
 SIM_API int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                        const struct sim_launch_attributes *attributes);
+/* ---- the smallest set of delays that shows a finding ---- */
+
+/* An asynchronous operation that takes effect late, or, in mode random, that warps take turns at random. */
+struct sim_delay {
+    const char *operation; /* "bulk load", ...; "turns of the warps" */
+    uint32_t cta[3];
+    int32_t warp, lane; /* -1: none in particular */
+    uint32_t ptx_line;  /* of the instruction, 0 for turns */
+    const char *ptx, *source;
+    uint32_t occurrence; /* from 1: how often that warp had issued the instruction */
+    const char *until;   /* when its result was written */
+};
+struct sim_shrunk {
+    bool found;                 /* whether the mode shows a finding to shrink at all */
+    struct sim_finding finding; /* that finding; unset where the caller's own `shows` decided */
+    bool always;                /* it is there with no delay at all */
+    const struct sim_delay *delays;
+    size_t count;
+    size_t operations;   /* that the launch issued with all delays */
+    unsigned runs;       /* of the launch */
+    bool least;          /* not a single delay can be left out; false: a bound came first */
+    const char *stopped; /* which bound, "" without */
+};
+struct sim_shrink_options {
+    const char
+        *kind; /* of the finding; NULL: the first that the mode shows and no delay does not, errors first */
+    /* Whether the launch's results show the fault, in the place of a finding: called after each run, when
+     * memory is as the run left it. */
+    int (*shows)(void *context);
+    /* After each run; `left`: delays in the smallest set so far. */
+    void (*progress)(void *context, unsigned runs, size_t left);
+    void *context;
+    unsigned most_runs;         /* 0: 1000 */
+    uint64_t most_instructions; /* of warps, in all runs; 0: 2^31, about a minute */
+};
+/* Runs a launch again and again on memory as it is now, always put back, with fewer and fewer operations
+ * delayed as the mode says and the others at once; clusters run in a fixed order, and all earlier launches are
+ * complete. The sim has no finding, counter or memory changed by it.  NULL: sim_status and sim_message say why.
+ * What is returned lives until the next call or sim_destroy. */
+SIM_API const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
+                                            const struct sim_launch_attributes *attributes,
+                                            const struct sim_shrink_options *options); /* NULL: defaults */
+SIM_API const struct sim_shrunk *sim_last_shrunk(const struct sim *sim);               /* NULL: none */
+SIM_API void sim_print_shrunk(const struct sim *sim, FILE *to); /* a table; nothing where nothing was shrunk */
+
 /* What the caller itself refuses to launch; sim_launch notes its own refusals. */
 SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
 /* What no verdict speaks of. */
-#define SIM_NOT_CHECKED "races on global memory between threads of one launch"
+#define SIM_NOT_CHECKED "races on global memory between lanes of one warp"
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);
@@ -205,6 +252,7 @@ SIM_API const char *sim_class_name(int index); /* NULL past the end */
 /* Simulated time, from one figure a parameter of a chip (clock/chips): never a measurement. */
 struct sim_time {
     const char *chip;
+    const char *error; /* how far off the model was where it was compared with a card */
     double clock_ghz;
     double cycles, us;               /* from the first call to the end of all that was launched */
     double kernel_cycles, kernel_us; /* of the last launch: from its first CTA's start to its last one's end */
@@ -227,18 +275,55 @@ enum sim_resource {
     SIM_RESOURCES
 };
 SIM_API const char *sim_resource_name(int resource); /* NULL past the end */
+/* What the longest chain of a launch consists of: each wait is followed back to what ended it last. */
+enum sim_step {
+    SIM_STEP_START,
+    SIM_STEP_BEFORE,
+    SIM_STEP_LOADS,
+    SIM_STEP_COPIES,
+    SIM_STEP_PORT,
+    SIM_STEP_L2,
+    SIM_STEP_HBM,
+    SIM_STEP_TENSOR,
+    SIM_STEP_TMEM,
+    SIM_STEP_REMOTE,
+    SIM_STEP_STORES,
+    SIM_STEP_BARRIERS,
+    SIM_STEP_WARPS, /* instructions: of warp 0 of a CTA, and those of the others behind it */
+    SIM_STEPS = SIM_STEP_WARPS + 32
+};
+SIM_API const char *sim_step_name(int step); /* NULL past the end */
 struct sim_timed_launch {
     const char *kernel;
-    double busy[SIM_RESOURCES];    /* fractions of the kernel's time, on the average SM */
-    double busiest[SIM_RESOURCES]; /* on the SM where it is most */
+    /* Fractions of the kernel's time, less what a dependent launch spends beside the one before: on the average
+     * SM, and on the SM where it is most. */
+    double busy[SIM_RESOURCES];
+    double busiest[SIM_RESOURCES];
     /* Cycles that the average warp of each place in its CTA lived, and waited for: barriers of the CTA,
      * mbarriers, the cluster's barrier, its own asynchronous operations; what is left it issued, or waited for
      * operands and pipes. */
     double lived[32], bar[32], mbarrier[32], cluster[32], own[32];
+    /* Cycles of the chain that ends last, from when the launch could begin on. */
+    double chain[SIM_STEPS];
     double start_us, end_us; /* its first CTA's start and its last one's end, since the first call */
 };
 /* Of launch number `index`; false past the end, and past what is listed (4096). */
 SIM_API bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch);
+/* Something that took time in the first cluster of a launch, or a share of the chip's memory. */
+struct sim_span {
+    uint64_t launch;
+    const char *kernel, *name;
+    uint32_t sm;
+    int cta;  /* rank in its cluster; -1: of the chip */
+    int warp; /* -1: the name is that of a unit beside the warps */
+    double start_us, us;
+    double share; /* of the chip's memory: how much of the span it was taken */
+};
+/* Number `index`; false past the end.  At most 2^15 are kept; *lost: how many were not. */
+SIM_API bool sim_span(const struct sim *sim, size_t index, struct sim_span *span);
+SIM_API uint64_t sim_spans_lost(const struct sim *sim);
+/* All of them as a Chrome trace (Perfetto, chrome://tracing). */
+SIM_API void sim_print_timeline(const struct sim *sim, FILE *to);
 /* The host waits for the device: what it calls next comes after that. */
 SIM_API void sim_synchronize(struct sim *sim);
 SIM_API void sim_print_json(const struct sim *sim, FILE *to);
@@ -246,9 +331,12 @@ SIM_API void sim_print_counters(const struct sim *sim, FILE *to);
 /* Rules that hid nothing, then one line: the verdict. */
 SIM_API void sim_print_summary(const struct sim *sim, FILE *to);
 
-/* ---- tensor maps (cuTensorMapEncodeTiled's rules; the values are those of the CUDA driver API) ---- */
+/* ---- tensor maps (the rules of cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; the values are those of
+ * the CUDA driver API) ---- */
 
 #define SIM_TENSOR_MAP_BYTES 128
+
+enum sim_tensor_mode { SIM_TENSOR_TILED, SIM_TENSOR_IM2COL, SIM_TENSOR_IM2COL_W };
 
 struct sim_tensor_map {
     uint32_t data_type; /* CUtensorMapDataType */
@@ -259,6 +347,11 @@ struct sim_tensor_map {
     uint32_t box[5];
     uint32_t element_strides[5];
     uint32_t interleave, swizzle, l2_promotion, oob_fill;
+    uint32_t mode; /* enum sim_tensor_mode */
+    /* The im2col modes alone, where box[0] is channelsPerPixel: the bounding box's corners by dimension, from W
+     * (dimension 1) on, and pixelsPerColumn. */
+    int32_t lower[3], upper[3];
+    uint32_t pixels;
 };
 
 /* Encodes `map` into 128 bytes; 0, or -1 with the broken rule in message. */

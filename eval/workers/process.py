@@ -9,18 +9,15 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from eval import sandbox
-from eval.output.protocol import hidden_from_children
 from eval.output.text import shortened, tail_of
 from eval.sandbox import lifetime
-from eval.workers import channel
+from eval.workers import channel, template
 from eval.workers.answers import Garbled, tagged, text_in
 from eval.workers.worker import Failure, Setup
-from eval.workers.worker import main as worker_main
 
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its pipe"
@@ -44,12 +41,8 @@ class WorkerProcess:
         mine, theirs = channel.pair()
         self.channel = channel.Channel(mine)
         setup = Setup(str(submission), shape, device, log, str(scratch))
-        context = multiprocessing.get_context("spawn")
-        lifeline, self._lifeline = context.Pipe(duplex=False)
-        # Not a daemon: those may not start processes, which compilers do.
-        self._process = context.Process(target=worker_main, args=(setup, theirs, lifeline))
-        with hidden_from_children(), lifetime.signals_held():
-            self._process.start()
+        lifeline, self._lifeline = multiprocessing.Pipe(duplex=False)
+        self._process = template.start(setup, theirs, lifeline)
         theirs.close()
         lifeline.close()
 
@@ -100,17 +93,18 @@ class WorkerProcess:
         """Ends the worker, by force if it does not end itself in time, and whatever it has started."""
         if not self._begun and not patience_s:
             self._process.kill()  # it may not have its keeper yet, to hear the word
-        wait([self._process.sentinel], patience_s)
+        self._process.join(patience_s)
         self._lifeline.close()  # the keeper's word to end all there is
-        wait([self._process.sentinel], KILL_S)
-        self._process.kill()
-        self._process.join()
+        if not self._process.join(KILL_S):
+            self._process.kill()
+            self._process.join(KILL_S)
 
     def close(self, patient: bool = True) -> str:
         """Ends the worker, at once unless it is to be waited for; what it printed."""
         self.send({"request": "end"})
         self._end(EXIT_S if patient else 0.0)
         self.channel.close()
+        self._process.close()
         printed = self.printed()
         os.close(self._log)
         return printed

@@ -49,7 +49,8 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 
 class Sim:
-    """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are."""
+    """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are.
+    `timeline`: keep what happened when."""
 
     def __init__(
         self,
@@ -60,10 +61,11 @@ class Sim:
         limit: int = 0,
         chip: str | None = None,
         no_values: bool = False,
+        timeline: bool = False,
     ) -> None:
         self.lib = library()
         name = None if chip is None else chip.encode()
-        options = Options(MODES.index(mode), seed, threads, 0, 0, limit, name, no_values)
+        options = Options(MODES.index(mode), seed, threads, 0, 0, limit, name, no_values, timeline)
         self.sim = ctypes.c_void_p(self.lib.sim_create(ctypes.byref(options)))
         self.keep = []
         if chip is not None and self.time is None:
@@ -178,12 +180,12 @@ class Sim:
         time = Time()
         return time if self.lib.sim_time(self.sim, ctypes.byref(time)) & 1 else None
 
-    def report(self, path: Path) -> str:
-        """The JSON report's text, by way of a file."""
+    def report(self, path: Path, what: str = "sim_print_json") -> str:
+        """The JSON report's text, or another that the library prints, by way of a file."""
         libc = ctypes.CDLL(None)
         libc.fopen.restype = ctypes.c_void_p
         file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
-        self.lib.sim_print_json(self.sim, file)
+        getattr(self.lib, what)(self.sim, file)
         libc.fclose(file)
         return path.read_text()
 

@@ -139,7 +139,7 @@ def matrix_descriptor(
 def plain(m: int = 128, n: int = 128, d: int = 1, a: int = 0, b: int = 0, **bits: int) -> int:
     """The instruction descriptor of the kinds without scale factors, its fields by the PTX ISA's table."""
     word = d << 4 | a << 7 | b << 10 | n >> 3 << 17 | m >> 4 << 24
-    places = {"sparse": 2, "saturate": 3, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "shift": 30}
+    places = {"selector": 0, "sparse": 2, "saturate": 3, "neg_a": 13, "neg_b": 14, "mn_a": 15, "mn_b": 16, "shift": 30}
     return word | sum(value << places[name] for name, value in bits.items())
 
 

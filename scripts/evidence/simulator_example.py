@@ -17,7 +17,7 @@ from scripts.common.toolchain import BUILD, ROOT, built
 
 PAGE = ROOT / "simulator" / "README.md"
 BLOCK = "(<!-- generated:{name} -->\n)(.*?)(<!-- /generated:{name} -->)"
-WALK, EXAMPLE = "walk", "example"  # from a .cu file to a report, where there is nvcc; from PTX
+WALK, EXAMPLE, SHRINK = "walk", "example", "shrink"  # from a .cu file to a report, where there is nvcc; from PTX
 COMMAND = re.compile(r"^    \$ ((?:.*\\\n)*.*)", re.MULTILINE)  # with its continued lines
 INDENT = "    "
 
@@ -49,7 +49,7 @@ def render(page: str, name: str = EXAMPLE) -> str:
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
     page = PAGE.read_text()
-    fresh = render(render(page), WALK)
+    fresh = render(render(render(page), SHRINK), WALK)
     if "--check" in arguments:
         return int(fresh != page)
     PAGE.write_text(fresh)

@@ -41,6 +41,11 @@ struct async_op {
     uint8_t *data; /* what read has taken */
     size_t data_bytes;
     void *payload;
+    uint32_t scheduled; /* 1 + its place in launch->schedule's list; 0: not in it */
+    bool prompt;        /* takes effect at once, whatever the mode */
+    /* With simulated time: when it was issued, and what had led to that. */
+    uint64_t issued;
+    struct path *path;
 };
 
 #define POISON_BYTE 0xad

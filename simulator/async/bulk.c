@@ -63,22 +63,20 @@ void record_destinations(struct run *run, const struct load *load, uint32_t span
     }
 }
 
-enum { MAP_F16 = 6, MAP_TF32 = 11, MAP_TF32_FTZ = 12 }; /* CUtensorMapDataType */
-
-/* What a row holds outside the tensor.  The NaN of f16 was measured on an H200; that of the other types is not
- * known, and all ones is a NaN in each. */
+/* What a row holds outside the tensor: this NaN of 16 bits, whatever the type (measured on an H200 for f16, on
+ * an RTX 5080 for f16, bf16, f32, f64 and tf32: roundandr/Allegro, nvidia_tma_formats_sm120a.json). */
 static void fill_outside(const struct sim_tensor_map *map, uint8_t *row, uint32_t bytes) {
-    static const uint8_t f16_nan[2] = {0xf7, 0x7f};
-    memset(row, map->oob_fill ? 0xff : 0, bytes);
-    for (uint32_t i = 0; map->oob_fill && map->data_type == MAP_F16 && i < bytes; i++) {
-        row[i] = f16_nan[i % 2];
+    static const uint8_t nan[2] = {0xf7, 0x7f};
+    memset(row, 0, bytes);
+    for (uint32_t i = 0; map->oob_fill && i < bytes; i++) {
+        row[i] = nan[i % 2];
     }
 }
 
 /* A load rounds elements of type tf32 to nearest even; neither form flushes subnormals (measured on an H200).
  */
 static void round_elements(const struct sim_tensor_map *map, uint8_t *row, uint32_t bytes) {
-    if (map->data_type != MAP_TF32 && map->data_type != MAP_TF32_FTZ) {
+    if (map->data_type != TYPE_TF32 && map->data_type != TYPE_TF32_FTZ) {
         return;
     }
     for (uint32_t i = 0; i < bytes; i += 4) {
@@ -124,7 +122,7 @@ static void load_read(struct async_op *op) {
 
 static void each_chunk(const struct tensor_box *box, uint8_t *shared, uint32_t offset, uint8_t *data,
                        bool store) {
-    const uint32_t chunk = 16;
+    const uint32_t chunk = tensor_swizzle_atom(box);
     for (uint32_t i = 0; i < box->rows; i++) {
         uint8_t *row = data + i * box->shared_row_bytes;
         for (uint32_t at = 0; at < box->shared_row_bytes; at += chunk) {
@@ -216,6 +214,21 @@ void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction red
     }
 }
 
+uint32_t store_run(const struct store *store, uint32_t *at) {
+    const uint32_t chunk = 16;
+    if (store->kept == ALL_BYTES) {
+        return store->bytes - *at;
+    }
+    while (*at < store->bytes && !(store->kept >> *at % chunk & 1)) {
+        (*at)++;
+    }
+    uint32_t end = *at;
+    while (end < store->bytes && store->kept >> end % chunk & 1) {
+        end++;
+    }
+    return end - *at;
+}
+
 static void store_read(struct async_op *op) {
     const struct store *store = op->payload;
     if (store->tensor) {
@@ -242,7 +255,9 @@ static void store_write(struct async_op *op) {
     const struct store *store = op->payload;
     uint8_t packed[MAX_ROW_BYTES];
     if (!store->tensor) {
-        put_global(op, store->to, op->data, store->bytes);
+        for (uint32_t at = 0, run; (run = store_run(store, &at)) > 0; at += run) {
+            put_global(op, store->to + at, op->data + at, run);
+        }
         return;
     }
     for (uint32_t i = 0; i < store->box.rows; i++) {
@@ -277,7 +292,12 @@ void issue_store(struct run *run, const struct store *store, uint32_t span, int 
     run->worker->counters.tma_store_bytes += store->bytes;
     if (run->launch->checks) {
         struct epoch epoch = group_epoch(run, GROUP_BULK, true);
-        (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &epoch);
+        if (store->tensor) {
+            (void)hazard_range(run, run->cta, store->from, span, ACCESS_ASYNC, &epoch);
+        }
+        for (uint32_t at = 0, part; !store->tensor && (part = store_run(store, &at)) > 0; at += part) {
+            (void)hazard_range(run, run->cta, store->from + at, part, ACCESS_ASYNC, &epoch);
+        }
     }
     async_issue(run, op);
 }

@@ -3,7 +3,7 @@
 #define SIM_ASYNC_BULK_H
 
 #include "hazard/global.h"
-#include "tensor_map.h"
+#include "tensor_box.h"
 
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
 struct destination {
@@ -36,9 +36,12 @@ enum reduction {
     REDUCE_XOR
 };
 
+#define ALL_BYTES 0xffff
+
 struct store {
     uint64_t to;
     uint32_t from, bytes, group;
+    uint16_t kept; /* of each 16 bytes, those that are copied: .cp_mask's, else ALL_BYTES */
     struct tensor_box box;
     bool tensor;
     enum reduction reduction;
@@ -58,6 +61,8 @@ void store_timed(struct run *run, struct async_op *op);
 /* What is at a global address for an operation whose issuer had the view. */
 void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
                  uint32_t bytes);
+/* The bytes from *at on that a store copies, next to each other; moves *at to the first.  0: no more. */
+uint32_t store_run(const struct store *store, uint32_t *at);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);
 

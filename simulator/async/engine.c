@@ -5,11 +5,15 @@
 
 #include "async.h"
 #include "clock/timing.h"
+#include "machine/schedule.h"
 
 struct async_op *async_new(struct run *run, const struct async_kind *kind, int lane, size_t payload_bytes,
                            size_t data_bytes) {
     struct cluster *cluster = run->cluster;
-    struct async_op *op = run_take(run->worker, 1, sizeof *op + payload_bytes + data_bytes + 64);
+    size_t bytes = (sizeof(struct async_op) + payload_bytes + data_bytes + 64) / 16 * 16;
+    bool timed = run->launch->timing != NULL;
+    struct async_op *op = run_take(run->worker, 1, bytes + (timed ? sizeof(struct path) : 0));
+    op->path = timed ? (struct path *)(void *)((uint8_t *)op + bytes) : NULL;
     op->next = cluster->unissued;
     if (op->next != NULL) {
         op->next->previous = op;
@@ -57,6 +61,9 @@ static void step(struct async_op *op) {
         action(op);
     }
     op->cluster->events++;
+    if (op->stage == ASYNC_WRITTEN && op->scheduled != 0) {
+        schedule_written(op->cluster, op->scheduled);
+    }
     if (op->stage == ASYNC_DONE) {
         unlink_op(op);
         free(op);
@@ -79,11 +86,12 @@ static void run_to_end(struct async_op *op) {
     }
 }
 
-static bool drain(struct cluster *cluster) {
+/* Performs what can be, of all operations or of those that no schedule delays. */
+static bool drain(struct cluster *cluster, bool all) {
     bool any = false;
     for (struct async_op *op = cluster->ops_first; op != NULL;) {
         struct async_op *next = op->next;
-        if (can_move(op)) {
+        if ((all || op->prompt) && can_move(op)) {
             run_to_end(op);
             any = true;
             next = cluster->ops_first; /* something after it may move now */
@@ -96,6 +104,8 @@ static bool drain(struct cluster *cluster) {
 /* ---- with simulated time ---- */
 
 static void issue_timed(struct run *run, struct async_op *op) {
+    op->issued = run->launch->timing->now;
+    *op->path = run->warp->time->path;
     if (op->kind->timed != NULL) {
         op->kind->timed(run, op);
     } else {
@@ -136,13 +146,17 @@ void async_issue(struct run *run, struct async_op *op) {
     cluster->ops_last = op;
     cluster->nops++;
     run->worker->counters.async_operations++;
-    if (run->launch->mode == SIM_POISON && op->kind->poison != NULL) {
+    struct schedule *schedule = run->launch->schedule;
+    if (schedule != NULL) {
+        op->scheduled = schedule_issued(schedule, run, op->kind->name, op->lane, &op->prompt);
+    }
+    if (run->launch->mode == SIM_POISON && op->kind->poison != NULL && !op->prompt) {
         op->kind->poison(op);
     }
     if (run->launch->timing != NULL) {
         issue_timed(run, op);
-    } else if (run->launch->mode == SIM_EAGER) {
-        (void)drain(cluster);
+    } else if (run->launch->mode == SIM_EAGER || schedule != NULL) {
+        (void)drain(cluster, run->launch->mode == SIM_EAGER);
     }
 }
 
@@ -152,7 +166,10 @@ bool async_progress(struct cluster *cluster) {
         return false;
     }
     if (mode == SIM_EAGER) {
-        return drain(cluster);
+        return drain(cluster, true);
+    }
+    if (cluster->launch->schedule != NULL && drain(cluster, false)) {
+        return true;
     }
     if (mode == SIM_RANDOM) {
         uint32_t skip = (uint32_t)(next_random(&cluster->random) % cluster->nops);

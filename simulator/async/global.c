@@ -9,7 +9,15 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, u
     if ((flags & ACCESS_WRITE) && run->cluster->map_changes != NULL) {
         map_stored(run, address);
     }
-    lines_touched(run, address, bytes, lane, flags);
+    struct epoch epoch = warp_epoch(run, 1u << (lane < 0 ? 0 : lane));
+    if (run->insn->cls == CL_ASYNC_COPY && strstr(run->insn->name, "async.bulk") != NULL) {
+        flags |= ACCESS_ASYNC;
+        if (flags & ACCESS_WRITE) { /* others may know of it after its group's wait */
+            epoch = group_epoch(run, GROUP_BULK, false);
+        }
+        flags |= strncmp(run->insn->name, "cp.reduce", strlen("cp.reduce")) == 0 ? ACCESS_ATOMIC : 0u;
+    }
+    lines_touched(run, address, bytes, lane, flags, &epoch);
 }
 
 void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,

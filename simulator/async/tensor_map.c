@@ -5,10 +5,7 @@
 
 #define MAGIC 0x50414d54u /* "TMAP" */
 
-/* Values of the CUDA driver API (cuda.h, CUtensorMapDataType). */
-enum { TYPE_16U4_ALIGN8B = 13, TYPE_16U4_ALIGN16B, TYPE_16U6_ALIGN16B, TYPES };
-
-static const uint8_t element_bytes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0};
+static const uint8_t element_bytes[TENSOR_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0};
 
 /* CUTLASS 4 clears bit 21 of a map's second word where the driver is older than 13.2 and the tensor small
  * (cute/atom/copy_traits_sm90_tma.hpp): nothing is kept in that word. */
@@ -18,8 +15,10 @@ struct encoded_map {
     uint64_t address, strides[MAX_RANK - 1];
     uint32_t size[MAX_RANK]; /* modulo 2^32; whole tells 2^32 from none */
     uint16_t box[MAX_RANK];
+    int16_t lower[MAX_SPATIAL], upper[MAX_SPATIAL];
+    uint16_t pixels;
     uint8_t steps[MAX_RANK];
-    uint8_t type, rank, swizzle, promotion, fill, whole;
+    uint8_t type, rank, swizzle, promotion, fill, whole, mode;
 };
 _Static_assert(sizeof(struct encoded_map) <= SIM_TENSOR_MAP_BYTES, "a tensor map has 128 bytes");
 _Static_assert(offsetof(struct encoded_map, unused) == 8, "the second word of 64 bits");
@@ -38,14 +37,13 @@ static uint32_t sum_of(const uint8_t *bytes) {
     return (uint32_t)(sum >> 32);
 }
 
-/* Elements of a unit (16 for the packed types), and its bytes in global and shared memory. */
-static void unit_of(uint32_t type, uint32_t *elements, uint32_t *global, uint32_t *shared) {
+void tensor_unit(uint32_t type, uint32_t *elements, uint32_t *global, uint32_t *shared) {
     *elements = type >= TYPE_16U4_ALIGN8B ? 16 : 1;
     *global = type == TYPE_16U6_ALIGN16B ? 12 : type >= TYPE_16U4_ALIGN8B ? 8 : element_bytes[type];
     *shared = type == TYPE_16U4_ALIGN8B ? 8 : type >= TYPE_16U4_ALIGN16B ? 16 : element_bytes[type];
 }
 
-static uint32_t swizzle_width(uint32_t swizzle) {
+uint32_t tensor_swizzle_width(uint32_t swizzle) {
     return swizzle == SWIZZLE_NONE ? 0 : swizzle == SWIZZLE_32B ? 32 : swizzle == SWIZZLE_64B ? 64 : 128;
 }
 
@@ -62,6 +60,8 @@ static void pack(void *encoded, const struct sim_tensor_map *map) {
                               .swizzle = (uint8_t)map->swizzle,
                               .promotion = (uint8_t)map->l2_promotion,
                               .fill = (uint8_t)map->oob_fill,
+                              .mode = (uint8_t)map->mode,
+                              .pixels = (uint16_t)at_most(map->pixels, UINT16_MAX),
                               .address = (uintptr_t)map->address};
     for (uint32_t i = 0; i < MAX_RANK; i++) {
         out.box[i] = (uint16_t)at_most(map->box[i], UINT16_MAX);
@@ -72,6 +72,10 @@ static void pack(void *encoded, const struct sim_tensor_map *map) {
             out.strides[i] = map->strides[i];
         }
     }
+    for (uint32_t i = 0; i < MAX_SPATIAL; i++) {
+        out.lower[i] = (int16_t)map->lower[i];
+        out.upper[i] = (int16_t)map->upper[i];
+    }
     memset(bytes, 0, SIM_TENSOR_MAP_BYTES);
     memcpy(bytes, &out, sizeof out);
     out.sum = sum_of(bytes);
@@ -80,18 +84,10 @@ static void pack(void *encoded, const struct sim_tensor_map *map) {
 
 #define REFUSE(...) return (void)snprintf(message, message_bytes, __VA_ARGS__), -1
 
-/* The rules are those of the CUDA driver API's documentation of cuTensorMapEncodeTiled.  An address may be
- * NULL: kernels of grouped GEMMs fill it in. */
-static int check_rules(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
+/* What every mode asks of the tensor. */
+static int check_tensor(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
     uint32_t elements, global, shared;
-    if (map->data_type >= TYPES || map->rank < 1 || map->rank > MAX_RANK) {
-        REFUSE("data type %u or rank %u", map->data_type, map->rank);
-    }
-    if (map->interleave != 0 || map->swizzle >= SWIZZLES || map->oob_fill > 1 || map->l2_promotion > 3) {
-        REFUSE("interleave %u, swizzle %u, fill %u or promotion %u", map->interleave, map->swizzle,
-               map->oob_fill, map->l2_promotion);
-    }
-    unit_of(map->data_type, &elements, &global, &shared);
+    tensor_unit(map->data_type, &elements, &global, &shared);
     bool padded = shared == 16;
     uint64_t alignment = padded ? 32 : 16;
     if ((uintptr_t)map->address % alignment != 0) {
@@ -101,9 +97,7 @@ static int check_rules(const struct sim_tensor_map *map, char *message, size_t m
         if (map->sizes[i] == 0 || map->sizes[i] > (uint64_t)1 << 32) {
             REFUSE("dimension %u has %llu elements; expected 1 to 2^32", i, (unsigned long long)map->sizes[i]);
         }
-        if (map->box[i] == 0 || map->box[i] > 256) {
-            REFUSE("box dimension %u is %u; expected 1 to 256", i, map->box[i]);
-        }
+        /* That of dimension 0 has to be in range and is not used (cuda.h: "ignored"). */
         if (map->element_strides[i] == 0 || map->element_strides[i] > 8) {
             REFUSE("element stride %u is %u; expected 1 to 8", i, map->element_strides[i]);
         }
@@ -112,13 +106,23 @@ static int check_rules(const struct sim_tensor_map *map, char *message, size_t m
                    (unsigned long long)map->strides[i], (unsigned)alignment);
         }
     }
-    if (map->box[0] % elements != 0 || (elements > 1 && map->sizes[0] % (padded ? 128 : 2) != 0)) {
+    if (elements > 1 && map->sizes[0] % (padded ? 128 : 2) != 0) {
         REFUSE("the innermost box or tensor dimension does not suit the packed type");
     }
-    if (padded && map->box[0] != 128) {
+    return 0;
+}
+
+/* A row of the box: box[0] elements, which im2col calls channelsPerPixel. */
+static int check_row(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
+    uint32_t elements, global, shared, width = tensor_swizzle_width(map->swizzle);
+    tensor_unit(map->data_type, &elements, &global, &shared);
+    if (map->box[0] % elements != 0) {
+        REFUSE("the innermost box or tensor dimension does not suit the packed type");
+    }
+    if (shared == 16 && map->box[0] != 128) {
         REFUSE("the innermost box dimension is %u; the padded types need 128", map->box[0]);
     }
-    uint32_t inner = map->box[0] / elements * shared, width = swizzle_width(map->swizzle);
+    uint32_t inner = map->box[0] / elements * shared;
     if (inner % 16 != 0) {
         REFUSE("the box's rows have %u bytes; expected a multiple of 16", inner);
     }
@@ -126,6 +130,58 @@ static int check_rules(const struct sim_tensor_map *map, char *message, size_t m
         REFUSE("the box's rows have %u bytes, more than the swizzle's %u", inner, width);
     }
     return 0;
+}
+
+/* The bounding box of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide, and its columns. */
+static int check_columns(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
+    static const int32_t limits[] = {1 << 15, 1 << 7, 1 << 4}; /* of a corner, by the spatial dimensions */
+    bool wide = map->mode == SIM_TENSOR_IM2COL_W;
+    if (map->rank < 3) {
+        REFUSE("rank %u; im2col needs 3 to 5", map->rank);
+    }
+    uint32_t spatial = wide ? 1 : map->rank - 2;
+    for (uint32_t i = 0; i < spatial; i++) {
+        int32_t limit = limits[spatial - 1];
+        if (map->lower[i] < -limit || map->lower[i] >= limit || map->upper[i] < -limit ||
+            map->upper[i] >= limit) {
+            REFUSE("corners %d and %d of dimension %u; expected %d to %d", map->lower[i], map->upper[i], i + 1,
+                   -limit, limit - 1);
+        }
+        if ((int64_t)map->sizes[i + 1] + map->upper[i] - map->lower[i] < 1) {
+            REFUSE("the bounding box has no pixel in dimension %u", i + 1);
+        }
+    }
+    if (map->pixels == 0 || map->pixels > 1024) {
+        REFUSE("%u pixels per column; expected 1 to 1024", map->pixels);
+    }
+    if (wide && map->swizzle != SWIZZLE_64B && map->swizzle != SWIZZLE_128B &&
+        map->swizzle != SWIZZLE_128B_ATOM_32B) {
+        REFUSE("swizzle %u; im2col::w has those of 64 and 128 bytes and of 32-byte atoms", map->swizzle);
+    }
+    return 0;
+}
+
+/* The rules are those of the CUDA driver API's documentation of cuTensorMapEncodeTiled, ...Im2col and
+ * ...Im2colWide (cuda.h).  An address may be NULL: kernels of grouped GEMMs fill it in. */
+static int check_rules(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
+    bool tiled = map->mode == SIM_TENSOR_TILED;
+    if (map->data_type >= TENSOR_TYPES || map->rank < 1 || map->rank > MAX_RANK ||
+        map->mode > SIM_TENSOR_IM2COL_W) {
+        REFUSE("data type %u, rank %u or mode %u", map->data_type, map->rank, map->mode);
+    }
+    if (map->interleave != 0 || map->swizzle >= SWIZZLES || map->oob_fill > 1 || map->l2_promotion > 3) {
+        REFUSE("interleave %u, swizzle %u, fill %u or promotion %u", map->interleave, map->swizzle,
+               map->oob_fill, map->l2_promotion);
+    }
+    for (uint32_t i = 0; i < (tiled ? map->rank : 1); i++) {
+        if (map->box[i] == 0 || map->box[i] > 256) {
+            REFUSE("box dimension %u is %u; expected 1 to 256", i, map->box[i]);
+        }
+    }
+    if (check_tensor(map, message, message_bytes) != 0 || check_row(map, message, message_bytes) != 0) {
+        return -1;
+    }
+    return tiled ? 0 : check_columns(map, message, message_bytes);
 }
 
 int sim_encode_tensor_map(void *encoded, const struct sim_tensor_map *map, char *message,
@@ -162,7 +218,13 @@ enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map)
                                    .address = (const void *)(uintptr_t)in.address,
                                    .swizzle = in.swizzle,
                                    .l2_promotion = in.promotion,
-                                   .oob_fill = in.fill};
+                                   .oob_fill = in.fill,
+                                   .mode = in.mode,
+                                   .pixels = in.pixels};
+    for (uint32_t i = 0; i < MAX_SPATIAL; i++) {
+        map->lower[i] = in.lower[i];
+        map->upper[i] = in.upper[i];
+    }
     for (uint32_t i = 0; i < MAX_RANK; i++) {
         map->box[i] = in.box[i];
         map->element_strides[i] = in.steps[i];
@@ -173,7 +235,8 @@ enum map_state tensor_map_read(const uint8_t *bytes, struct sim_tensor_map *map)
 }
 
 bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map) {
-    if (map->rank > MAX_RANK || map->data_type >= TYPES || map->swizzle >= SWIZZLES || map->oob_fill > 1) {
+    if (map->rank > MAX_RANK || map->data_type >= TENSOR_TYPES || map->swizzle >= SWIZZLES ||
+        map->oob_fill > 1) {
         return false;
     }
     pack(bytes, map);
@@ -182,98 +245,4 @@ bool tensor_map_write(uint8_t *bytes, const struct sim_tensor_map *map) {
 
 bool tensor_map_check(const struct sim_tensor_map *map, char *message, size_t room) {
     return check_rules(map, message, room) == 0;
-}
-
-bool tensor_box_make(const struct sim_tensor_map *map, const int64_t *at, struct tensor_box *box) {
-    uint32_t elements, global, shared, width = swizzle_width(map->swizzle);
-    unit_of(map->data_type, &elements, &global, &shared);
-    *box = (struct tensor_box){.map = *map, .rows = 1};
-    for (uint32_t i = 0; i < map->rank; i++) {
-        box->at[i] = at[i];
-        /* With an element stride s the box spans box[i] elements, of which every s-th is copied. */
-        uint32_t count = (map->box[i] + map->element_strides[i] - 1) / map->element_strides[i];
-        if (i > 0) {
-            box->rows *= count;
-        } else {
-            box->row_elements = count;
-        }
-    }
-    box->row_bytes = box->row_elements / elements * global;
-    box->shared_row_bytes = box->row_elements / elements * shared;
-    box->pitch = width > box->shared_row_bytes ? width : box->shared_row_bytes;
-    /* A padded type signals what it reads: the kernels of CUTLASS, DeepGEMM and Triton expect 4 bits an element
-     * of fp4, those of CUTLASS 6 of fp6 (sm100_blockscaled_mma_warpspecialized.hpp: sizeof_bits of
-     * float_e2m3_t). */
-    box->bytes = box->row_bytes * box->rows;
-    return map->element_strides[0] == 1;
-}
-
-bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first, uint32_t *bytes,
-                    uint64_t *address) {
-    const struct sim_tensor_map *map = &box->map;
-    uint32_t elements, global, shared;
-    unit_of(map->data_type, &elements, &global, &shared);
-    uint64_t base = (uintptr_t)map->address;
-    for (uint32_t i = 1; i < map->rank; i++) {
-        uint32_t step = map->element_strides[i], count = (map->box[i] + step - 1) / step;
-        int64_t at = box->at[i] + (int64_t)(row % count) * step;
-        row /= count;
-        if (at < 0 || (uint64_t)at >= map->sizes[i]) {
-            return false;
-        }
-        base += (uint64_t)at * map->strides[i - 1];
-    }
-    int64_t begin = box->at[0] < 0 ? -box->at[0] : 0, end = (int64_t)map->sizes[0] - box->at[0];
-    end = end > (int64_t)box->row_elements ? (int64_t)box->row_elements : end;
-    if (begin >= end) {
-        return false;
-    }
-    /* Packed types: coordinates are multiples of 16 or 2 elements, so bytes stay whole. */
-    *first = (uint32_t)begin * global / elements;
-    *bytes = (uint32_t)end * global / elements - *first;
-    *address = base + (uint64_t)((box->at[0] + begin) * (int64_t)global / (int64_t)elements);
-    return true;
-}
-
-void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, uint8_t *row) {
-    uint32_t elements, global, shared;
-    unit_of(box->map.data_type, &elements, &global, &shared);
-    if (global == shared) {
-        memcpy(row, packed, box->row_elements / elements * global);
-        return;
-    }
-    for (uint32_t i = 0; i < box->row_elements / elements; i++) {
-        memset(row + i * shared, 0, shared);
-        memcpy(row + i * shared, packed + i * global, global);
-    }
-}
-
-void tensor_row_from_shared(const struct tensor_box *box, const uint8_t *row, uint8_t *packed) {
-    uint32_t elements, global, shared;
-    unit_of(box->map.data_type, &elements, &global, &shared);
-    if (global == shared) {
-        memcpy(packed, row, box->row_elements / elements * global);
-        return;
-    }
-    for (uint32_t i = 0; i < box->row_elements / elements; i++) {
-        memcpy(packed + i * global, row + i * shared, global);
-    }
-}
-
-/* Units of 16 (32, 64) bytes change places by the address bits above them. */
-uint32_t tensor_swizzle(const struct tensor_box *box, uint32_t address) {
-    switch (box->map.swizzle) {
-    case SWIZZLE_32B:
-        return address ^ (address >> 3 & 0x10);
-    case SWIZZLE_64B:
-        return address ^ (address >> 3 & 0x30);
-    case SWIZZLE_128B:
-        return address ^ (address >> 3 & 0x70);
-    case SWIZZLE_128B_ATOM_32B:
-        return address ^ (address >> 2 & 0x60);
-    case SWIZZLE_128B_ATOM_64B:
-        return address ^ (address >> 1 & 0x40);
-    default:
-        return address;
-    }
 }

@@ -9,7 +9,10 @@ static void touch_box(struct timing *timing, const struct tensor_box *box, bool 
         uint32_t first, bytes;
         uint64_t address;
         if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            request->missed += time_touch(timing, address, bytes, store, filled);
+            uint64_t missed = time_touch(timing, address, bytes, store, filled);
+            /* HW: L2 takes at least a line from memory for a tensor map's row (its promotion). */
+            request->missed +=
+                store || missed == 0 ? missed : (missed + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
         }
     }
 }
@@ -21,6 +24,7 @@ static struct request *asked(struct run *run, struct async_op *op, ticks at, uin
     request->bytes = bytes;
     request->store = store;
     request->op = op;
+    request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     return request;
@@ -41,7 +45,8 @@ void load_timed(struct run *run, struct async_op *op) {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
     }
     ticks near = curve_at(&timing->chip.copy_latency_l2, load->bytes);
-    ticks far = request->missed > 0 ? curve_at(&timing->chip.copy_latency_hbm, request->missed) : 0;
+    uint64_t own = request->missed < load->bytes ? request->missed : load->bytes;
+    ticks far = own > 0 ? curve_at(&timing->chip.copy_latency_hbm, own) : 0;
     ticks others = filled > start ? filled - start + near : 0;
     request->unloaded = near > far ? near : far;
     request->unloaded = others > request->unloaded ? others : request->unloaded;

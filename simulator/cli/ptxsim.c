@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "sim.h"
@@ -17,7 +18,9 @@ static const char usage[] =
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
     "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
+    "  --timeline FILE   with --time: a Chrome trace of the first cluster (Perfetto opens it)\n"
     "  --no-values (MMAs leave their results as they are: for time alone)\n"
+    "  --shrink[=KIND]  the smallest set of delayed operations that still shows a finding of the mode\n"
     "  --json  --counters  --suppressions FILE  --quiet  --parse (only check the file)  --help\n"
     "arguments, one a parameter:\n"
     "  i32:N u32:N i64:N u64:N f32:X f64:X\n"
@@ -39,11 +42,12 @@ struct argument {
 };
 
 struct job {
-    const char *file, *kernel;
+    const char *file, *kernel, *timeline;
     struct sim_options options;
     struct sim_launch_attributes launch;
     const char *rules;
-    bool json, counters, quiet, parse_only;
+    bool json, counters, quiet, parse_only, shrink;
+    const char *shrink_kind; /* NULL: the first of the worst */
     struct argument arguments[MAX_ARGUMENTS];
     size_t count;
     const char *dumps[MAX_ARGUMENTS];
@@ -207,7 +211,9 @@ enum {
     OPT_PARSE,
     OPT_HELP,
     OPT_TIME,
-    OPT_NO_VALUES
+    OPT_TIMELINE,
+    OPT_NO_VALUES,
+    OPT_SHRINK
 };
 
 static const struct option options[] = {{"grid", required_argument, NULL, OPT_GRID},
@@ -219,12 +225,14 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"limit", required_argument, NULL, OPT_LIMIT},
                                         {"dump", required_argument, NULL, OPT_DUMP},
                                         {"time", required_argument, NULL, OPT_TIME},
+                                        {"timeline", required_argument, NULL, OPT_TIMELINE},
                                         {"no-values", no_argument, NULL, OPT_NO_VALUES},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
                                         {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
+                                        {"shrink", optional_argument, NULL, OPT_SHRINK},
                                         {"parse", no_argument, NULL, OPT_PARSE},
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
@@ -260,6 +268,10 @@ static int set_option(struct job *job, int option, const char *value) {
     case OPT_NO_VALUES:
         job->options.no_values = 1;
         return 0;
+    case OPT_TIMELINE:
+        job->timeline = value;
+        job->options.timeline = 1;
+        return 0;
     case OPT_TIME:
         job->options.chip = value;
         return 0;
@@ -277,6 +289,10 @@ static int set_option(struct job *job, int option, const char *value) {
         return 0;
     case OPT_QUIET:
         job->quiet = true;
+        return 0;
+    case OPT_SHRINK:
+        job->shrink = true;
+        job->shrink_kind = value;
         return 0;
     case OPT_PARSE:
         job->parse_only = true;
@@ -340,6 +356,28 @@ static int read_rules(const struct job *job, struct sim *sim) {
     return wrong == 0 ? 0 : cli_fail(job->rules, message);
 }
 
+/* One line that is written again and again, on a terminal; else a line each time that fewer delays do. */
+static void tell_progress(void *context, unsigned runs, size_t left) {
+    size_t *least = context;
+    bool terminal = isatty(STDERR_FILENO) == 1;
+    if (terminal || left < *least) {
+        (void)fprintf(stderr, "%sptxsim: run %u, %zu delay%s%s", terminal ? "\r" : "", runs, left,
+                      left == 1 ? "" : "s", terminal ? "    " : "\n");
+    }
+    *least = left < *least ? left : *least;
+}
+
+/* False: the launch cannot run, which sim_message says. */
+static bool shrink(const struct job *job, struct sim *sim, struct sim_module *module) {
+    size_t least = SIZE_MAX;
+    struct sim_shrink_options wanted = {.kind = job->shrink_kind, .progress = tell_progress, .context = &least};
+    bool done = sim_shrink(sim, module, job->kernel, &job->launch, &wanted) != NULL;
+    if (isatty(STDERR_FILENO) == 1) {
+        (void)fputc('\n', stderr);
+    }
+    return done;
+}
+
 static int run(struct job *job, struct sim *sim, int argc, char **argv, int first) {
     size_t bytes;
     if (job->rules != NULL && read_rules(job, sim) != 0) {
@@ -375,16 +413,28 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     job->launch.arguments = pointers;
     job->launch.argument_count = job->count;
+    if (job->kernel != NULL && job->shrink && !shrink(job, sim, module)) {
+        return cli_fail("--shrink", sim_message(sim));
+    }
     int status = job->kernel == NULL ? cli_fail("no kernel in", job->file)
                                      : sim_launch(sim, module, job->kernel, &job->launch);
     if (status != SIM_OK && status != SIM_RUN_ERROR) {
         return cli_fail("launch refused", sim_message(sim));
     }
     status = dump_buffers(job);
+    FILE *timeline = job->timeline == NULL ? NULL : fopen(job->timeline, "w");
+    if (job->timeline != NULL && timeline == NULL) {
+        return cli_fail(job->timeline, strerror(errno));
+    }
+    if (timeline != NULL) {
+        sim_print_timeline(sim, timeline);
+        (void)fclose(timeline);
+    }
     if (job->json) {
         sim_print_json(sim, stdout);
     } else if (!job->quiet) {
         sim_print_findings(sim, 0, stdout);
+        sim_print_shrunk(sim, stdout);
         if (job->counters) {
             sim_print_counters(sim, stdout);
         }

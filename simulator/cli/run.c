@@ -19,7 +19,7 @@
 
 static const char usage[] =
     "usage: ptxsim run [options] -- PROGRAM [ARGUMENT...]\n"
-    "  --mode eager|late|reverse|random:SEED|poison  --chip h200|b200 (as the program's PTX says)\n"
+    "  --mode eager|late|reverse|random:SEED|poison  --chip h200|b200|rtx5090|gb10 (as the PTX says)\n"
     "  --no-checks  --go-on (an error does not fail the program's calls)\n"
     "  --json FILE (a second process's goes to FILE.PID)  --counters  --suppressions FILE\n"
     "reports go to standard error, the verdict last.  exit status: 0 clean, 1 review, 2 error, 3 incomplete; "
@@ -260,6 +260,16 @@ static int set_path(const char *variable, const char *path) {
     return setenv(variable, whole, 1);
 }
 
+/* Those of cudart/chip.c. */
+static bool is_chip(const char *name) {
+    static const char *const names[] = {"h200", "b200", "rtx5090", "gb10"};
+    bool known = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        known |= strcmp(name, names[i]) == 0;
+    }
+    return known;
+}
+
 /* What the shim reads is its environment. */
 static int set_option(struct run *run, int option, char *value) {
     struct sim_options mode;
@@ -268,9 +278,8 @@ static int set_option(struct run *run, int option, char *value) {
         return !sim_read_mode(value, &mode) ? cli_fail("--mode wants " SIM_MODES ", not", value)
                                             : setenv("NVFP4_SIMULATE_MODE", value, 1);
     case OPT_CHIP:
-        return strcmp(value, "h200") != 0 && strcmp(value, "b200") != 0
-                   ? cli_fail("--chip wants h200 or b200, not", value)
-                   : setenv("NVFP4_SIMULATE_CHIP", value, 1);
+        return !is_chip(value) ? cli_fail("--chip wants h200, b200, rtx5090 or gb10, not", value)
+                               : setenv("NVFP4_SIMULATE_CHIP", value, 1);
     case OPT_NO_CHECKS:
         return setenv("NVFP4_SIMULATE_CHECKS", "0", 1);
     case OPT_GO_ON:

@@ -18,6 +18,14 @@
 EMBED(h200);
 EMBED(b200);
 
+/* What the comparison with a card came to: a line, written by scripts/evidence/clock. */
+#define EMBED_ERROR(name)                                                                                      \
+    __asm__(".section .rodata\n.global chip_error_" #name "\nchip_error_" #name                                \
+            ":\n.incbin \"simulator/clock/chips/" #name ".error\"\n.byte 0\n.previous\n");                     \
+    extern const char chip_error_##name[] __attribute__((visibility("hidden")))
+EMBED_ERROR(h200);
+EMBED_ERROR(b200);
+
 struct reader {
     const char *at, *end;
     char *message;
@@ -247,13 +255,19 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
     return !r.failed;
 }
 
+static bool own(struct chip *chip, const char *text, const char *error, char *message, size_t room) {
+    bool done = chip_read(chip, text, strlen(text), message, room);
+    (void)snprintf(chip->error, sizeof chip->error, "%.*s", (int)strcspn(error, "\n"), error);
+    return done;
+}
+
 bool chip_load(struct chip *chip, const char *name, char *message, size_t room) {
     size_t length = strlen(name);
     if (strcmp(name, "h200") == 0) {
-        return chip_read(chip, chip_text_h200, strlen(chip_text_h200), message, room);
+        return own(chip, chip_text_h200, chip_error_h200, message, room);
     }
     if (strcmp(name, "b200") == 0) {
-        return chip_read(chip, chip_text_b200, strlen(chip_text_b200), message, room);
+        return own(chip, chip_text_b200, chip_error_b200, message, room);
     }
     bool path = strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0);
     FILE *file = path ? fopen(name, "rb") : NULL;
@@ -268,6 +282,7 @@ bool chip_load(struct chip *chip, const char *name, char *message, size_t room) 
     size_t bytes = fread(text, 1, MAX_FILE, file);
     (void)fclose(file);
     bool done = chip_read(chip, text, bytes, message, room);
+    (void)snprintf(chip->error, sizeof chip->error, "not known: no card was compared with these parameters");
     free(text);
     return done;
 }

@@ -23,10 +23,12 @@ enum parameter_kind {
 #define CHIP_PARAMETERS(X)                                                                                     \
     X(sms, COUNT)                                                                                              \
     X(sm_clock, MEGAHERTZ)                                                                                     \
+    X(sm_clock_tensor, MEGAHERTZ)                                                                              \
     X(processing_cluster_sms, COUNT)                                                                           \
     X(sm_shared_bytes, COUNT)                                                                                  \
     X(sm_threads, COUNT)                                                                                       \
     X(sm_ctas, COUNT)                                                                                          \
+    X(sm_split_fixed, COUNT)                                                                                   \
     X(l1_bytes, COUNT)                                                                                         \
     X(l2_bytes, COUNT)                                                                                         \
     /* a warp instruction */                                                                                   \
@@ -67,12 +69,14 @@ enum parameter_kind {
     X(l2_store_rate, RATE)                                                                                     \
     X(hbm_rate, RATE)                                                                                          \
     X(memory_queue, CYCLES)                                                                                    \
+    X(store_queue, CYCLES)                                                                                     \
     X(remote_latency, CYCLES)                                                                                  \
     X(remote_signal, CYCLES)                                                                                   \
     X(remote_rate, RATE)                                                                                       \
     /* bulk and tensor copies */                                                                               \
     X(copy_issue_interval, CYCLES)                                                                             \
     X(copy_barrier_hold, CYCLES)                                                                               \
+    X(tensor_copy_barrier_hold, CYCLES)                                                                        \
     X(copy_engine_interval, CYCLES)                                                                            \
     X(copy_store_latency, CYCLES)                                                                              \
     X(copy_read_latency, CYCLES)                                                                               \
@@ -83,6 +87,7 @@ enum parameter_kind {
     X(barrier_arrive_interval, CYCLES)                                                                         \
     X(barrier_wake, CYCLES)                                                                                    \
     X(warp_sync_latency, CYCLES)                                                                               \
+    X(set_registers_latency, CYCLES)                                                                           \
     X(cluster_barrier_wake, CYCLES)                                                                            \
     X(cluster_barrier_alone, CYCLES)                                                                           \
     X(cluster_arrive_interval, CYCLES)                                                                         \
@@ -97,12 +102,21 @@ enum parameter_kind {
     X(wgmma_read_a, CYCLES)                                                                                    \
     X(wgmma_read_column, CYCLES)                                                                               \
     X(wgmma_least_registers, CYCLES)                                                                           \
+    X(wgmma_registers_taken, CYCLES)                                                                           \
     X(wgmma_switch_column_shared, CYCLES)                                                                      \
     X(wgmma_switch_most_shared, CYCLES)                                                                        \
     X(wgmma_switch_column_registers, CYCLES)                                                                   \
     X(wgmma_switch_column_three, CYCLES)                                                                       \
     X(tcgen05_latency, CYCLES)                                                                                 \
+    X(tcgen05_latency_half, CYCLES)                                                                            \
+    X(tcgen05_latency_tmem, CYCLES)                                                                            \
+    X(tcgen05_scale_latency, CYCLES)                                                                           \
     X(tcgen05_pair_latency, CYCLES)                                                                            \
+    X(tcgen05_pair_latency_half, CYCLES)                                                                       \
+    X(tcgen05_pair_latency_narrow, CYCLES)                                                                     \
+    X(tcgen05_pair_latency_tmem, CYCLES)                                                                       \
+    X(tcgen05_pair_latency_tmem_half, CYCLES)                                                                  \
+    X(tcgen05_pair_scale_latency, CYCLES)                                                                      \
     X(tcgen05_column, CYCLES)                                                                                  \
     X(tcgen05_read_a, CYCLES)                                                                                  \
     X(tcgen05_read_column, CYCLES)                                                                             \
@@ -138,6 +152,7 @@ struct curve {
 
 struct chip {
     char name[32];
+    char error[256]; /* of its model, as scripts/evidence/clock found it */
 #define X(name, kind) uint64_t name;
     CHIP_PARAMETERS(X)
 #undef X

@@ -133,7 +133,7 @@ static struct meaning meaning_of(const struct insn *insn) {
     static const char *const memory[] = {"st", "atom", "red", "ldu", NULL};
     static const char *const matrices[] = {"ldmatrix", "stmatrix", NULL};
     static const char *const tensors[] = {"mma", "wgmma", "tcgen05", NULL};
-    static const char *const others[] = {"prefetch", "setmaxnreg", "nanosleep", "discard", NULL};
+    static const char *const others[] = {"prefetch", "nanosleep", "discard", NULL};
     const char *name = insn->name;
     bool real = is_float_type(insn->type);
     if (is(name, "mov")) {
@@ -163,6 +163,7 @@ static struct meaning meaning_of(const struct insn *insn) {
            : is(name, "bar") || is(name, "barrier")        ? barrier(name)
            : is(name, "fence") || is(name, "membar")       ? fence(name)
            : is(name, "mbarrier")                          ? mbarrier(name)
+           : is(name, "setmaxnreg")                        ? means(FAMILY_SET_REGISTERS, 1)
            : is(name, "cp")                                ? copy(name)
            : is(name, "clusterlaunchcontrol") ? means(has(name, "try") ? FAMILY_COPY : FAMILY_ALU, 1)
            : any(name, tensors)               ? tensor(name)

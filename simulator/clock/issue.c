@@ -208,6 +208,10 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     } else if (insn->timing == FAMILY_MEMORY) {
         ticks taken = later(sm->shared.free, insn->ndst == 0 ? sm->remote.free : 0);
         ready = later(ready, taken > chip->memory_queue ? taken - chip->memory_queue : 0);
+        if (insn->ndst == 0 && (insn->space == SP_GLOBAL || insn->space == SP_GENERIC)) {
+            ticks out = later(sm->stores_out, launch->timing->l2_store.free);
+            ready = later(ready, out > chip->store_queue ? out - chip->store_queue : 0);
+        }
     } else if (lsu_interval(chip, (enum clock_family)insn->timing) != 0 && sm->lsu.free > chip->memory_queue) {
         ready = later(ready, sm->lsu.free - chip->memory_queue);
     }
@@ -233,6 +237,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     timing->footprint.mask = timing->footprint.remote = 0;
     timing->signals_far = false;
     time->prepared = false;
+    path_issue(timing, warp, insn);
     if (family == FAMILY_FREE) {
         results_ready(warp, run->split, insn, operands_ready(warp, run->split, insn, insn->ndst, PIPES), PIPES);
         return;
@@ -281,6 +286,9 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_WARP_SYNC:
         time->next = at + chip->warp_sync_latency;
         break;
+    case FAMILY_SET_REGISTERS:
+        time->next = at + chip->set_registers_latency;
+        break;
     case FAMILY_CLUSTER_ARRIVE:
         time->arrived = book(&sm->barrier, at, chip->cluster_arrive_interval);
         timing->generation = run->cluster->cluster_generation;
@@ -307,7 +315,8 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     case FAMILY_COPY:
         time->next = at + chip->copy_issue_interval;
-        time->copy_held = at + chip->copy_barrier_hold;
+        time->copy_held = at + (strstr(insn->name, ".tensor") != NULL ? chip->tensor_copy_barrier_hold
+                                                                      : chip->copy_barrier_hold);
         break;
     case FAMILY_GRID_LAUNCH:
         time_triggered(run);
@@ -392,6 +401,8 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
     }
     wake = later(wake, time->next);
     time->waited[time->wait] += wake - time->slept;
+    path_wake(timing, warp, wake);
+    timeline_wait(timing, warp, wake);
     time->next = wake;
     time->blocked = false;
     return wake;
@@ -399,7 +410,7 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
 
 uint64_t time_clock_register(const struct timing *timing, unsigned kind) {
     if (kind == SR_GLOBALTIMER || kind == SR_GLOBALTIMER_LO || kind == SR_GLOBALTIMER_HI) {
-        return timing->now / TICKS * 1000 / timing->chip.sm_clock; /* whole ns */
+        return timing->now / TICKS * 1000 / time_clock(timing); /* whole ns */
     }
     return timing->now / TICKS;
 }

@@ -58,6 +58,7 @@ static void release_all(struct timing *timing) {
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
+        sm->stores_out = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         for (int j = 0; j < SM_PARTS; j++) {
@@ -110,6 +111,12 @@ static bool fits(const struct launch *launch, const struct island *island, const
     uint64_t threads = count * launch->warps * LANES;
     for (uint32_t i = 0; i < sm->nolder; i++) {
         if (sm->tenants[i].until > at) {
+            /* HW (measured, H200: kernel_pair_us, before_wait): what is L1 and what shared memory changes on an
+             * idle SM only. */
+            if (chip->sm_split_fixed != 0 &&
+                sm->tenants[i].shared_bytes < SHARED_RESERVED + launch->shared_bytes) {
+                return false;
+            }
             shared += sm->tenants[i].shared_bytes;
             threads += sm->tenants[i].threads;
             ctas++;
@@ -227,6 +234,7 @@ static void list(const struct launch *launch) {
         timing->running.kernel = launch->kernel->name;
         timing->running.start = timing->first_start;
         timing->running.end = timing->end;
+        timing->running.alone = timing->end - later(timing->first_start, timing->before_end);
         timing->running.ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
         take_busy(&timing->running, timing);
         timing->launch[timing->launches] = timing->running;
@@ -235,7 +243,10 @@ static void list(const struct launch *launch) {
 
 /* A warp has ended: what it waited for is its place's. */
 void time_warp_end(struct warp *warp, ticks at) {
-    struct timed_launch *listed = &warp->cta->cluster->launch->timing->running;
+    struct timing *timing = warp->cta->cluster->launch->timing;
+    struct timed_launch *listed = &timing->running;
+    path_end(timing, island_of(timing, warp->cta), warp, at);
+    timeline_life(timing, warp, at);
     listed->lived[warp->index] += at - warp->time->began;
     for (int i = 0; i < WAIT_KINDS; i++) {
         listed->waited[warp->index][i] += warp->time->waited[i];

@@ -101,6 +101,7 @@ static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t byte
 static ticks served(struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
     struct sm_time *sm = &timing->sm[request->sm];
+    enum sim_step longest = SIM_STEP_PORT;
     ticks wait, near;
     if (request->store) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
@@ -109,9 +110,17 @@ static ticks served(struct timing *timing, const struct request *request) {
         wait = queue(&sm->load_port, request->at, chip->sm_load_rate, request->bytes);
         near = queue(&timing->l2_load, request->at, chip->l2_load_rate, request->bytes);
     }
-    wait = later(wait, near);
-    if (request->missed > 0) {
-        wait = later(wait, queue(&timing->hbm, request->at, chip->hbm_rate, request->missed));
+    if (near > wait) {
+        longest = SIM_STEP_L2;
+        wait = near;
+    }
+    ticks far = request->missed > 0 ? queue(&timing->hbm, request->at, chip->hbm_rate, request->missed) : 0;
+    if (far > wait) {
+        longest = SIM_STEP_HBM;
+        wait = far;
+    }
+    if (request->path != NULL) {
+        path_queued(request->path, longest, wait);
     }
     return request->at + wait + request->unloaded;
 }
@@ -131,6 +140,7 @@ void time_settle(struct timing *timing) {
             struct operand operand = request->insn->op[j];
             if (operand.base == BASE_REGS) {
                 request->warp->time->ready[request->row_base + operand.off / ROW32] = done;
+                request->warp->time->loads_until = later(request->warp->time->loads_until, done);
             }
         }
     }
@@ -172,7 +182,9 @@ void time_global(struct run *run, const struct insn *insn) {
                 lines++;
             }
             bytes += SECTOR;
-            missed += time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+            /* A load brings the whole line from memory, whose other sectors are found there then. */
+            uint64_t far = time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+            missed += far > 0 && !store ? LINE_BYTES : far;
         }
     }
     (void)sm->l1_lines;
@@ -184,6 +196,9 @@ void time_global(struct run *run, const struct insn *insn) {
             }
         }
         return;
+    }
+    if (store) {
+        sm->stores_out = later(sm->stores_out, timing->issued) + rate_ticks(chip->sm_store_rate, bytes);
     }
     struct request *request = time_request(timing);
     request->at = timing->issued;

@@ -43,6 +43,7 @@ void timing_free(struct timing *timing) {
         free(timing->launch);
         free(timing->requests);
         free(timing->islands);
+        timeline_free(timing->timeline);
         free(timing);
     }
 }

@@ -10,6 +10,7 @@
 
 #include "chip.h"
 #include "machine/machine.h"
+#include "path.h"
 
 #define SM_PARTS     4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
 #define WINDOW       (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
@@ -41,6 +42,7 @@ enum clock_family {
     FAMILY_WARP_MMA,
     FAMILY_BARRIER,
     FAMILY_WARP_SYNC,
+    FAMILY_SET_REGISTERS,
     FAMILY_CLUSTER_ARRIVE,
     FAMILY_CLUSTER_WAIT,
     FAMILY_MBARRIER_ARRIVE,
@@ -78,6 +80,8 @@ struct warp_time {
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
     ticks waited[WAIT_KINDS]; /* of its life, by what for; WAIT_NONE: for operands, slots and pipes */
+    struct path path;
+    ticks loads_until; /* when the last of its loads of global memory was there */
 };
 
 struct sm_time {
@@ -86,6 +90,7 @@ struct sm_time {
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    ticks stores_out; /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -107,6 +112,7 @@ struct request {
     uint32_t sm;
     bool store;
     struct async_op *op; /* or the rows to set ready */
+    struct path *path;   /* of the operation; NULL: none */
     uint8_t stage;       /* of the operation that this completes */
     ticks after;         /* a store: last_stage is reached so long after that; 0: no other stage */
     uint8_t last_stage;
@@ -133,6 +139,7 @@ struct island {
     uint32_t resident; /* clusters */
     ticks freed;       /* when the last of those before them ended */
     ticks next_start;  /* HW: an SM starts its CTAs one after another */
+    struct path path;  /* of the warp that ended last */
 };
 
 struct timing {
@@ -156,11 +163,16 @@ struct timing {
         const char *kernel;
         uint64_t ctas;
         ticks start, end; /* its first CTA's start, its last one's end */
+        ticks alone;      /* what of that is after the end of the launch before */
         /* Ticks that each resource was taken: on all SMs together, and on the SM where it was most. */
         ticks busy[SIM_RESOURCES], busiest[SIM_RESOURCES];
         /* What warps of each place in their CTA waited for, and how long they lived. */
         ticks waited[MAX_WARPS][WAIT_KINDS], lived[MAX_WARPS];
+        struct path path; /* of the warp that ended last */
     } *launch, running;
+    const struct path *cause; /* of what is waking warps now */
+    struct path operation;    /* of the operation that does */
+    struct timeline *timeline;
     ticks host;             /* when the next call of the host can be at the device */
     ticks before_end;       /* of the launch before */
     ticks before_triggered; /* all of its CTAs */
@@ -175,7 +187,14 @@ struct timing {
     uint32_t generation; /* of the cluster's barrier, before it */
     bool signals_far;    /* it arrives in another CTA */
     bool no_memory;
+    bool tensor_works; /* there was an asynchronous MMA */
 };
+
+/* Thousandths of GHz.  HW (measured, H200: working_clock_ghz): the chip's clock falls while tensor cores work;
+ * here from the first wgmma or tcgen05.mma on, for all that the program is told of time. */
+static inline uint64_t time_clock(const struct timing *timing) {
+    return timing->tensor_works ? timing->chip.sm_clock_tensor : timing->chip.sm_clock;
+}
 
 /* ---- set-up (clock/timing.c) ---- */
 
@@ -228,7 +247,12 @@ void time_operation(struct timing *timing, struct async_op *op, const struct cta
 /* A copy of the copy engine that starts at the running instruction: when its first byte is asked for. */
 ticks time_copy_start(struct run *run);
 ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers);
-ticks time_tcgen05_mma(struct run *run, uint32_t m, uint32_t n, bool a_in_tmem, bool pair);
+/* clock/tcgen05.c.  m, n: of the whole MMA; scaled: with block scales. */
+struct tcgen05_shape {
+    uint32_t m, n;
+    bool a_in_tmem, pair, scaled;
+};
+ticks time_tcgen05_mma(struct run *run, const struct tcgen05_shape *shape);
 ticks time_tcgen05_copy(struct run *run);
 ticks time_tcgen05_access(struct run *run, uint32_t bytes); /* ld, st: bytes of the warp */
 ticks time_remote(struct run *run, uint64_t bytes);

@@ -52,6 +52,17 @@ static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers)
     return same ? 0 : a_in_registers ? n * column : shared;
 }
 
+/* HW (measured, H200: consumer_lap_cycles): an MMA with A in registers stays at the head of its sub-partition's
+ * issue until the tensor core takes its registers, which it does when the MMA starts, and nothing else issues
+ * there: instructions run beside the last MMA of a group alone. */
+static void hold_issue(const struct run *run, ticks until) {
+    uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
+    for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
+        struct part *part = &sm_of(run)->part[i % SM_PARTS];
+        part->issue = later(part->issue, until);
+    }
+}
+
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
 ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     struct timing *timing = run->launch->timing;
@@ -61,32 +72,10 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
         a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
-    return start_of(&sm_of(run)->tensor, timing->issued, length) + latency + sums;
-}
-
-/* Published figures for a B200 (chips/b200.json): the interval is that of the sums or of the operands' reads;
- * a pair reads half of B in each CTA. */
-ticks time_tcgen05_mma(struct run *run, uint32_t m, uint32_t n, bool a_in_tmem, bool pair) {
-    struct timing *timing = run->launch->timing;
-    const struct chip *chip = &timing->chip;
-    uint32_t columns = pair && m == 128 ? n / 2 : n; /* HW: M = 128 in a pair is 64 rows an SM */
-    ticks sums = columns * chip->tcgen05_column;
-    ticks reads = a_in_tmem ? 0
-                  : pair    ? chip->tcgen05_pair_read_a + columns * chip->tcgen05_read_column / 2
-                            : chip->tcgen05_read_a + columns * chip->tcgen05_read_column;
-    ticks start = start_of(&sm_of(run)->tensor, timing->issued, later(sums, reads));
-    return start + (pair ? chip->tcgen05_pair_latency : chip->tcgen05_latency) + n * chip->tcgen05_column;
-}
-
-ticks time_tcgen05_copy(struct run *run) {
-    struct timing *timing = run->launch->timing;
-    return start_of(&sm_of(run)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
-           timing->chip.tcgen05_copy_latency;
-}
-
-ticks time_tcgen05_access(struct run *run, uint32_t bytes) {
-    struct timing *timing = run->launch->timing;
-    struct part *part = &sm_of(run)->part[run->warp->index % SM_PARTS];
-    ticks length = rate_ticks(timing->chip.tcgen05_load_rate, bytes);
-    return start_of(&part->tmem, timing->issued, length) + length + timing->chip.tcgen05_load_latency;
+    ticks start = start_of(&sm_of(run)->tensor, timing->issued, length);
+    timing->tensor_works = true;
+    if (a_in_registers) {
+        hold_issue(run, start + chip->wgmma_registers_taken);
+    }
+    return start + latency + sums;
 }

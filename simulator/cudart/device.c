@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chip.h"
 #include "registry.h"
 #include "undeclared.h"
 
@@ -22,36 +23,33 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 size_t runtime_memory_bytes(void) {
-    const size_t h200_gb = 141, b200_gb = 192;
-    return (runtime_major() == 10 ? b200_gb : h200_gb) * 1000000000u;
+    return runtime_chip()->memory_bytes;
 }
 
-/* HW: of both chips (CUDA C++ Programming Guide, compute capabilities; the cards' data sheets). */
+/* HW: of all chips (CUDA C++ Programming Guide, compute capabilities). */
 enum {
-    SHARED_BYTES = 227 * 1024,
-    SHARED_SM_BYTES = 228 * 1024,
     SHARED_DEFAULT_BYTES = 48 * 1024,
     RESERVED_BYTES = 1024,
     BLOCK_THREADS = 1024,
-    SM_THREADS = 2048,
-    SM_BLOCKS = 32,
     REGISTERS = 64 * 1024,
-    L2_BYTES = 50 << 20,
 };
 
-/* A property of both chips, 0 for what the simulator has no notion of. */
+/* A property of the chip, 0 for what the simulator has no notion of. */
 static int attribute_of(enum cudaDeviceAttr attribute) {
+    const struct chip *chip = runtime_chip();
     switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor:
-        return runtime_major();
+        return chip->major;
+    case cudaDevAttrComputeCapabilityMinor:
+        return chip->minor;
     case cudaDevAttrMultiProcessorCount:
         return runtime_sms();
     case cudaDevAttrMaxSharedMemoryPerBlock:
         return SHARED_DEFAULT_BYTES;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        return SHARED_BYTES;
+        return chip->shared_bytes;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        return SHARED_SM_BYTES;
+        return chip->shared_sm_bytes;
     case cudaDevAttrReservedSharedMemoryPerBlock:
         return RESERVED_BYTES;
     case cudaDevAttrMaxThreadsPerBlock:
@@ -66,16 +64,16 @@ static int attribute_of(enum cudaDeviceAttr attribute) {
     case cudaDevAttrMaxGridDimZ:
         return UINT16_MAX;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
-        return SM_THREADS;
+        return chip->sm_threads;
     case cudaDevAttrMaxBlocksPerMultiprocessor:
-        return SM_BLOCKS;
+        return chip->sm_blocks;
     case cudaDevAttrMaxRegistersPerBlock:
     case cudaDevAttrMaxRegistersPerMultiprocessor:
         return REGISTERS;
     case cudaDevAttrWarpSize:
         return 32;
     case cudaDevAttrL2CacheSize:
-        return L2_BYTES;
+        return chip->l2_bytes;
     case cudaDevAttrClusterLaunch:
     case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrUnifiedAddressing:
@@ -99,25 +97,27 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     if (device != 0) {
         return runtime_result(cudaErrorInvalidDevice);
     }
+    const struct chip *chip = runtime_chip();
     memset(p, 0, sizeof *p);
-    (void)snprintf(p->name, sizeof p->name, "simulated %s", runtime_major() == 10 ? "B200" : "H200");
-    p->totalGlobalMem = runtime_memory_bytes();
+    (void)snprintf(p->name, sizeof p->name, "simulated %s", chip->product);
+    p->totalGlobalMem = chip->memory_bytes;
     p->sharedMemPerBlock = SHARED_DEFAULT_BYTES;
-    p->sharedMemPerBlockOptin = SHARED_BYTES;
-    p->sharedMemPerMultiprocessor = SHARED_SM_BYTES;
+    p->sharedMemPerBlockOptin = chip->shared_bytes;
+    p->sharedMemPerMultiprocessor = chip->shared_sm_bytes;
     p->reservedSharedMemPerBlock = RESERVED_BYTES;
     p->regsPerBlock = p->regsPerMultiprocessor = REGISTERS;
     p->warpSize = attribute_of(cudaDevAttrWarpSize);
     p->maxThreadsPerBlock = BLOCK_THREADS;
-    p->maxThreadsPerMultiProcessor = SM_THREADS;
-    p->maxBlocksPerMultiProcessor = SM_BLOCKS;
+    p->maxThreadsPerMultiProcessor = chip->sm_threads;
+    p->maxBlocksPerMultiProcessor = chip->sm_blocks;
     for (int i = 0; i < 3; i++) {
         p->maxThreadsDim[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxBlockDimX + i));
         p->maxGridSize[i] = attribute_of((enum cudaDeviceAttr)(cudaDevAttrMaxGridDimX + i));
     }
-    p->major = runtime_major();
+    p->major = chip->major;
+    p->minor = chip->minor;
     p->multiProcessorCount = runtime_sms();
-    p->l2CacheSize = L2_BYTES;
+    p->l2CacheSize = chip->l2_bytes;
     p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1;
     return runtime_result(cudaSuccess);
 }

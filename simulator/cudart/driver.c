@@ -158,42 +158,6 @@ CUresult cuGetErrorString(CUresult error, const char **text) {
     return describe(error, text, false);
 }
 
-CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
-                                const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
-                                const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
-                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                                CUtensorMapFloatOOBfill fill) {
-    struct sim_tensor_map in = {.data_type = (uint32_t)type,
-                                .rank = rank,
-                                .address = address,
-                                .interleave = (uint32_t)interleave,
-                                .swizzle = (uint32_t)swizzle,
-                                .l2_promotion = (uint32_t)promotion,
-                                .oob_fill = (uint32_t)fill};
-    char message[200];
-    for (cuuint32_t i = 0; i < rank && i < 5; i++) {
-        in.sizes[i] = sizes[i];
-        in.box[i] = box[i];
-        in.element_strides[i] = element_strides[i];
-        in.strides[i] = i + 1 < rank ? strides[i] : 0;
-    }
-    if (sim_encode_tensor_map(map, &in, message, sizeof message) != 0) {
-        (void)fprintf(stderr, "simulator: cuTensorMapEncodeTiled: %s\n", message);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
-/* PTX of grouped GEMMs aside, what a host may change of a map. */
-CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
-    char message[200];
-    if (sim_replace_tensor_map_address(map, address, message, sizeof message) != 0) {
-        (void)fprintf(stderr, "simulator: cuTensorMapReplaceAddress: %s\n", message);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
 /* ---- by name ---- */
 
 typedef void entry_point(void);

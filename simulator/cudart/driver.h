@@ -32,6 +32,8 @@ CUresult driver_result(cudaError_t error);
     X(cuCtxGetDevice)                                                                                          \
     X(cuCtxSynchronize)                                                                                        \
     X(cuTensorMapEncodeTiled)                                                                                  \
+    X(cuTensorMapEncodeIm2col)                                                                                 \
+    X(cuTensorMapEncodeIm2colWide)                                                                             \
     X(cuTensorMapReplaceAddress)                                                                               \
     X(cuLibraryLoadData)                                                                                       \
     X(cuLibraryLoadFromFile)                                                                                   \

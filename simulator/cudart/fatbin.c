@@ -166,7 +166,12 @@ static const char *unpack(const struct fat_entry *entry, const char *content, si
     return to;
 }
 
-const char *fatbin_ptx(const void *fatbin, int major, size_t *bytes, char **unpacked, const char **why) {
+/* 2: the chip's own; 1: of its major number. */
+static int closeness(unsigned wanted, unsigned arch) {
+    return arch == wanted ? 2 : arch / 10 == wanted / 10;
+}
+
+const char *fatbin_ptx(const void *fatbin, unsigned arch, size_t *bytes, char **unpacked, const char **why) {
     const char *at, *content, *chosen_content = NULL;
     uint64_t left;
     struct fat_entry entry, chosen = {.arch = 0};
@@ -174,10 +179,10 @@ const char *fatbin_ptx(const void *fatbin, int major, size_t *bytes, char **unpa
     if (!open_fatbin(fatbin, &at, &left)) {
         return plain_text(fatbin, bytes, why);
     }
-    *why = "it holds no PTX: compile with code=compute_90a or compute_100a";
+    *why = "it holds no PTX: compile with code=compute_90a, compute_100a or compute_120a";
     while (next_entry(&at, &left, &entry, &content, why)) {
-        bool fits = entry.arch / 10 == (uint32_t)major, fitted = chosen.arch / 10 == (uint32_t)major;
-        if (entry.kind == ENTRY_PTX && (chosen_content == NULL || (fits && !fitted))) {
+        if (entry.kind == ENTRY_PTX &&
+            (chosen_content == NULL || closeness(arch, entry.arch) > closeness(arch, chosen.arch))) {
             chosen = entry;
             chosen_content = content;
         }
@@ -192,16 +197,17 @@ const char *fatbin_ptx(const void *fatbin, int major, size_t *bytes, char **unpa
     return chosen_content;
 }
 
-unsigned fatbin_majors(const void *fatbin) {
+bool fatbin_has_ptx(const void *fatbin, unsigned first, unsigned last) {
     const char *at, *content, *why;
     uint64_t left;
     struct fat_entry entry;
-    unsigned majors = 0;
     if (!open_fatbin(fatbin, &at, &left)) {
-        return 0;
+        return false;
     }
     while (next_entry(&at, &left, &entry, &content, &why)) {
-        majors |= entry.kind == ENTRY_PTX && entry.arch < 320 ? 1u << (entry.arch / 10) : 0;
+        if (entry.kind == ENTRY_PTX && entry.arch >= first && entry.arch <= last) {
+            return true;
+        }
     }
-    return majors;
+    return false;
 }

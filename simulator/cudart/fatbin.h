@@ -2,13 +2,14 @@
 #ifndef SIM_CUDART_FATBIN_H
 #define SIM_CUDART_FATBIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Of PTX text, that; of a fat binary, the PTX for a chip of compute capability `major` (another chip's, where
- * there is none), unpacked where it is compressed: *unpacked is then to be freed.  NULL: *why says what is the
- * matter. */
-const char *fatbin_ptx(const void *fatbin, int major, size_t *bytes, char **unpacked, const char **why);
-/* A bit for each compute capability that there is PTX for: 1 << 9 for sm_90a. */
-unsigned fatbin_majors(const void *fatbin);
+/* Of PTX text, that; of a fat binary, the PTX for a target of number `arch` (90, 121), else for one of its
+ * compute capability's major number, else another chip's, unpacked where it is compressed: *unpacked is then to
+ * be freed.  NULL: *why says what is the matter. */
+const char *fatbin_ptx(const void *fatbin, unsigned arch, size_t *bytes, char **unpacked, const char **why);
+/* Whether there is PTX for a target between sm_FIRST and sm_LAST. */
+bool fatbin_has_ptx(const void *fatbin, unsigned first, unsigned last);
 
 #endif

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chip.h"
 #include "registry.h"
 #include "undeclared.h"
-
-#define MAX_DYNAMIC_SHARED (227 * 1024)
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
     cudaError_t error = cudaSuccess;
@@ -18,7 +17,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     if (kernel == NULL) {
         error = cudaErrorInvalidDeviceFunction;
     } else if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        error = value < 0 || value > MAX_DYNAMIC_SHARED ? cudaErrorInvalidValue : cudaSuccess;
+        error = value < 0 || value > runtime_chip()->shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
         kernel->shared_limit = error == cudaSuccess ? (size_t)value : kernel->shared_limit;
     }
     runtime_unlock();
@@ -29,7 +28,8 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
  * divided into. */
 cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
                                            const cudaLaunchConfig_t *config) {
-    const int pair = 2, processing_clusters = 8;
+    const struct chip *chip = runtime_chip();
+    const int pair = 2, parts = chip->processing_clusters, sms = runtime_sms();
     int ctas = 1;
     (void)function;
     for (unsigned i = 0; i < config->numAttrs; i++) {
@@ -38,9 +38,9 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
                          config->attrs[i].val.clusterDim.z);
         }
     }
-    *clusters = ctas == 0      ? 0
-                : ctas <= pair ? runtime_sms() / ctas
-                               : processing_clusters * (runtime_sms() / processing_clusters / ctas);
+    *clusters = ctas == 0 || ctas > chip->cluster_ctas ? 0
+                : ctas <= pair || parts == 0           ? sms / ctas
+                                                       : parts * (sms / parts / ctas);
     return runtime_result(cudaSuccess);
 }
 
@@ -64,7 +64,7 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void 
     const int reserved = 1024;
     (void)function;
     (void)threads;
-    *bytes = blocks < 1 ? 0 : (size_t)((MAX_DYNAMIC_SHARED + reserved) / blocks - reserved);
+    *bytes = blocks < 1 ? 0 : (size_t)((runtime_chip()->shared_bytes + reserved) / blocks - reserved);
     return runtime_result(blocks < 1 ? cudaErrorInvalidValue : cudaSuccess);
 }
 
@@ -86,7 +86,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     if (kernel != NULL) {
         attributes->maxThreadsPerBlock = 1024;
         attributes->maxDynamicSharedSizeBytes = (int)kernel->shared_limit;
-        attributes->ptxVersion = attributes->binaryVersion = 10 * runtime_major();
+        attributes->ptxVersion = attributes->binaryVersion = 10 * runtime_chip()->major + runtime_chip()->minor;
     }
     runtime_unlock();
     return runtime_result(kernel == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);

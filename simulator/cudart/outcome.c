@@ -71,14 +71,13 @@ void outcome_update(const struct sim *sim) {
     }
 }
 
-/* The first process's report is at the path itself, the others' beside it. */
-static void write_report(const char *path) {
+/* The first process's reports are at the paths themselves, the others' beside them. */
+static void write_report(const char *path, uint64_t before, void (*print)(const struct sim *, FILE *)) {
     char own[4096];
-    uint64_t before = shared == NULL ? 0 : atomic_fetch_add(&shared->reports, 1);
     (void)snprintf(own, sizeof own, before == 0 ? "%s" : "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(own, "w");
+    FILE *file = path == NULL || path[0] == '\0' ? NULL : fopen(own, "w");
     if (file != NULL) {
-        sim_print_json(the_sim, file);
+        print(the_sim, file);
         (void)fclose(file);
     }
 }
@@ -86,9 +85,11 @@ static void write_report(const char *path) {
 static void at_end(void) {
     const char *path = getenv("NVFP4_SIMULATE_JSON"), *counters = getenv("NVFP4_SIMULATE_COUNTERS");
     outcome_update(the_sim);
-    if (path != NULL && path[0] != '\0') {
-        write_report(path);
-    }
+    const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
+    bool asked = (path != NULL && path[0] != '\0') || (timeline != NULL && timeline[0] != '\0');
+    uint64_t before = shared == NULL || !asked ? 0 : atomic_fetch_add(&shared->reports, 1);
+    write_report(path, before, sim_print_json);
+    write_report(timeline, before, sim_print_timeline);
     if (counters != NULL && strcmp(counters, "1") == 0) {
         sim_print_counters(the_sim, stderr);
     }

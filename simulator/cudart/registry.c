@@ -1,5 +1,6 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
+#include "chip.h"
 #include "fatbin.h"
 #include "outcome.h"
 #include "undeclared.h"
@@ -33,34 +34,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim *the_sim;
 static size_t reported;
 
-static int default_major; /* 0: the program's fat binaries say */
-
-void runtime_default_major(int major) {
-    default_major = major;
-}
-
-int runtime_major(void) {
-    const char *chip = getenv("NVFP4_SIMULATE_CHIP");
-    if (chip != NULL && chip[0] != '\0') {
-        return strcmp(chip, "sm_100a") == 0 || strcmp(chip, "b200") == 0 ? 10 : 9;
-    }
-    if (default_major != 0) {
-        return default_major;
-    }
-    unsigned majors = 0;
+bool registry_has_ptx(unsigned first, unsigned last) {
     for (const struct binary *binary = binaries; binary != NULL; binary = binary->next) {
-        majors |= fatbin_majors(binary->data);
+        if (fatbin_has_ptx(binary->data, first, last)) {
+            return true;
+        }
     }
-    return majors & 1u << 10 && !(majors & 1u << 9) ? 10 : 9;
+    return false;
 }
 
-int runtime_sms(void) {
-    const int h200_sms = 132, b200_sms = 148;
-    return runtime_major() == 10 ? b200_sms : h200_sms;
-}
-
-/* A variable that says something else: the run would not be what was asked for. */
-static void refuse_setting(const char *variable, const char *value, const char *expected) {
+void refuse_setting(const char *variable, const char *value, const char *expected) {
     (void)fprintf(stderr, "simulator: %s is '%s'; expected %s\n", variable, value, expected);
     exit(EXIT_FAILURE);
 }
@@ -76,6 +59,8 @@ static void read_options(struct sim_options *options) {
     const char *values = getenv("NVFP4_SIMULATE_VALUES");
     options->no_values = values != NULL && strcmp(values, "0") == 0;
     options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
+    const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
+    options->timeline = timeline != NULL && timeline[0] != '\0';
 }
 
 struct sim *runtime_lock(void) {
@@ -163,8 +148,10 @@ struct sim_module *registry_module(void **handle, cudaError_t *error) {
         const char *why = "out of memory";
         char *override, *unpacked = NULL;
         bool overridden = read_override(&override, &bytes);
-        const char *ptx =
-            overridden ? override : fatbin_ptx(binary->data, runtime_major(), &bytes, &unpacked, &why);
+        const struct chip *chip = runtime_chip();
+        const char *ptx = overridden ? override
+                                     : fatbin_ptx(binary->data, (unsigned)(10 * chip->major + chip->minor),
+                                                  &bytes, &unpacked, &why);
         binary->module = ptx == NULL ? NULL : sim_load(the_sim, ptx, bytes);
         bool exhausted =
             ptx == NULL ? overridden : binary->module == NULL && sim_status(the_sim) == SIM_NO_MEMORY;

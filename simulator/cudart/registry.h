@@ -36,12 +36,14 @@ bool registry_arguments(const void *host, const char *buffer, void **pointers, i
 const char *registry_why(void **binary);
 struct kernel_entry *registry_kernel(const void *host);
 void *registry_variable(const void *host, size_t *bytes, cudaError_t *error);
-/* The chip that is simulated: 9 or 10, by NVFP4_SIMULATE_CHIP, else as the program has said, else as its fat
- * binaries have PTX for, else 9. */
-int runtime_major(void);
+/* The compute capability of the chip where no variable names one. */
 void runtime_default_major(int major);
 int runtime_sms(void);
 size_t runtime_memory_bytes(void);
+/* Whether a fat binary has PTX for a target between sm_FIRST and sm_LAST. */
+bool registry_has_ptx(unsigned first, unsigned last);
+/* A variable that says something else: the run would not be what was asked for.  Ends the process. */
+void refuse_setting(const char *variable, const char *value, const char *expected);
 /* The simulator's number of a queue, for the launch or copy that follows; the lock is held. */
 unsigned runtime_queue(struct sim *sim, cudaStream_t queue);
 /* The host waits for a queue, or with `all` for every one. */

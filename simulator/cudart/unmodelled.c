@@ -175,7 +175,7 @@ int runtime_unmodelled(const char *what); /* registry.h, of errors.c */
     X(cuStreamUpdateCaptureDependencies_v2) X(cuStreamWaitValue32) X(cuStreamWaitValue32_v2) \
     X(cuStreamWaitValue64) X(cuStreamWaitValue64_v2) X(cuStreamWriteValue32) X(cuStreamWriteValue32_v2) \
     X(cuStreamWriteValue64) X(cuStreamWriteValue64_v2) X(cuSurfObjectCreate) X(cuSurfObjectDestroy) \
-    X(cuSurfObjectGetResourceDesc) X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeIm2colWide) \
+    X(cuSurfObjectGetResourceDesc) \
     X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) \
     X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) X(cuThreadExchangeStreamCaptureMode) \
     X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain) X(cuWaitExternalSemaphoresAsync)

@@ -1,4 +1,5 @@
 #include "hazard.h"
+#include "races.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,8 @@ void clocks_reset(struct cluster *cluster) {
     (void)take_indices(cluster, 2 * cluster->nctas * cluster->launch->warps); /* warps, single lanes of them */
     cluster->dependency_index = take_indices(cluster, 1);
     cluster->flag_index = take_indices(cluster, 1);
+    cluster->heard_index = take_indices(cluster, 1);
+    heard_reset(cluster->heard);
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
@@ -103,6 +106,7 @@ void clocks_free(struct cluster *cluster) {
         free(cluster->sync->fenced);
     }
     free(cluster->sync);
+    heard_free(cluster->heard);
 }
 
 /* What no cluster has given an index is zero in every clock. */
@@ -364,9 +368,29 @@ static void sync_relaxed(struct run *run, bool write) {
                 write ? run->warp->clock : table->relaxed);
 }
 
+/* What other clusters have released at a global address: at once, or with the next acquiring fence. */
+static void hear_location(struct run *run, uint64_t address, bool ordered) {
+    const uint32_t heard = (address & WINDOW_MASK) == 0 ? races_heard(run, address) : 0;
+    if (heard == 0) {
+        return;
+    }
+    struct clockv **noticed = ordered ? NULL : of_warp(run, true);
+    if (noticed != NULL && *noticed == NULL) {
+        *noticed = clock_make(run->cluster);
+    }
+    struct clockv *clock = ordered ? run->warp->clock : *noticed;
+    const uint32_t clock_index = run->cluster->heard_index;
+    if (clock->acquired[clock_index] < heard) {
+        clock->acquired[clock_index] = clock->per_lane[clock_index] = heard;
+    }
+}
+
 /* One lane's location: a release or an acquire; of a relaxed access what fences make of it. */
 static void sync_address(struct run *run, uint64_t address, bool ordered, bool release) {
     const struct clockv *fenced = clock_fenced(run);
+    if (!release) {
+        hear_location(run, address, ordered);
+    }
     if (!ordered && (release ? fenced == NULL : run->cluster->sync->count == 0)) {
         return;
     }
@@ -387,6 +411,9 @@ static void sync_address(struct run *run, uint64_t address, bool ordered, bool r
         clock_publish(run, clock);
     } else {
         clock_observe(run, clock);
+    }
+    if (release && (address & WINDOW_MASK) == 0) {
+        races_released(run, address, clock);
     }
 }
 

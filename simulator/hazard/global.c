@@ -6,11 +6,12 @@
  * noted once. */
 #include "global.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "delayed.h"
 #include "hazard.h"
+#include "launch_report.h"
+#include "races.h"
 
 #define MOST_PC     0xfffffffu
 #define MOST_PLACES 8 /* PTX lines that are told apart in a line, of one launch */
@@ -43,18 +44,21 @@ _Static_assert(sizeof(struct line) == 64, "half of what it is about");
 /* Zeroed by calloc: pages of it that no access reaches cost nothing. */
 struct lines {
     uint64_t count;
-    bool any_more;
+    bool any_more, any_uses;
     struct images *images;  /* by line; behind the lines */
-    char to_cache_line[24]; /* of a large block, which begins 16 bytes into a page */
+    struct line_uses *uses; /* by line; behind those */
+    char to_cache_line[16]; /* of a large block, which begins 16 bytes into a page */
     struct line line[];
 };
 
 struct lines *lines_make(uint64_t bytes) {
     uint64_t count = (bytes >> RECORD_SHIFT) + 1;
-    struct lines *lines = calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images));
+    struct lines *lines =
+        calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images + sizeof *lines->uses));
     if (lines != NULL) {
         lines->count = count;
         lines->images = (struct images *)(void *)&lines->line[count];
+        lines->uses = (struct line_uses *)(void *)&lines->images[count];
     }
     return lines;
 }
@@ -65,6 +69,9 @@ void lines_free(struct lines *lines) {
             free(lines->line[i].more->uses);
             free(lines->line[i].more);
         }
+    }
+    for (uint64_t i = 0; lines != NULL && lines->any_uses && i < lines->count; i++) {
+        free(lines->uses[i].more);
     }
     free(lines);
 }
@@ -107,6 +114,8 @@ struct access {
     bool early, strong, write;
     bool all_known; /* by a flag of an earlier launch */
     bool unsynced;  /* only a sibling lane has waited */
+    unsigned flags;
+    const struct epoch *epoch; /* of a thread's access, for races inside the launch */
 };
 
 static inline void line_lock(struct line *line) {
@@ -130,55 +139,12 @@ static uint32_t place_of(const struct line *line, const struct use *use, const u
     return use->pc;
 }
 
-/* `lane`: it is only that this lane has not waited itself. */
-static void report(const struct access *access, const struct use *use, uint32_t pc, bool lane) {
-    struct launch *launch = access->launch;
-    const struct launch_order *order = &launch->order;
-    const struct submitted *other = order_submitted(launch->sim->order, use->launch);
-    bool same_queue = other->queue == order_selected(launch->sim->order);
-    bool early = access->early && !lane && same_queue;
-    if (!use->write && same_queue && !other->lets_start) {
-        return; /* its successors start when its CTAs have ended, and with them their reads */
-    }
-    const char *does = access->write ? use->write ? "overwrites" : "writes" : "reads";
-    const char *did = use->write ? "writes" : "reads";
-    char message[300], in_previous[40] = "";
-    if (!known_has(&order->waited, use->launch)) {
-        (void)snprintf(in_previous, sizeof in_previous, ", in launch %u too", order->previous);
-    }
-    if (lane) {
-        (void)snprintf(message, sizeof message,
-                       "%s what launch %u %s, and only another lane of the warp has waited for that: "
-                       "griddepcontrol.wait is for the thread that executes it",
-                       does, use->launch, did);
-    } else if (early) {
-        (void)snprintf(message, sizeof message,
-                       "%s what launch %u %s, which may still run%s: griddepcontrol.wait has to come first%s",
-                       does, use->launch, did,
-                       other->lets_start ? " after its griddepcontrol.launch_dependents"
-                                         : ", or whose writes may not be visible yet",
-                       in_previous);
-    } else if (same_queue) {
-        (void)snprintf(
-            message, sizeof message,
-            "%s what launch %u %s, which may still run: griddepcontrol.wait waits for launch %u alone, "
-            "which ends without having waited itself",
-            does, use->launch, did, order->previous);
-    } else {
-        (void)snprintf(message, sizeof message,
-                       "%s what launch %u %s, in another queue: no event, synchronising call or rule of the "
-                       "default queue orders the two",
-                       does, use->launch, did);
-    }
-    struct other_access against = {.module = other->module, .kernel = other->name, .launch = use->launch};
-    against.insn = other->module == NULL ? NULL : &other->module->code[pc];
-    sim_note_launches(launch, lane ? SIM_REVIEW : SIM_ERROR,
-                      early || lane ? "missing-griddepcontrol-wait"
-                      : same_queue  ? "unwaited-predecessor"
-                                    : "queue-race",
-                      access->run == NULL ? NULL : access->run->cta,
-                      access->run == NULL ? -1 : (int)access->run->warp->index, access->lane,
-                      access->run == NULL ? NULL : access->run->insn, &against, message);
+/* The first byte that both use, in the allocation. */
+static uint64_t first_of(const struct access *access, const struct line *line, const struct use *use,
+                         const uint64_t mask[RECORD_WORDS]) {
+    const uint64_t low = use->mask[0] & mask[0], high = use->mask[1] & mask[1];
+    const uint64_t start = (uint64_t)(line - access->allocation->lines->line) << RECORD_SHIFT;
+    return start + (uint64_t)(low != 0 ? __builtin_ctzll(low) : 64 + __builtin_ctzll(high));
 }
 
 static void check(const struct access *access, const struct line *line, const struct use *use,
@@ -190,7 +156,18 @@ static void check(const struct access *access, const struct line *line, const st
     bool known = known_has(access->view, use->launch);
     bool lane = known && access->unsynced && !known_has(&access->launch->order.start, use->launch);
     if (!known || lane) {
-        report(access, use, place_of(line, use, mask), lane);
+        const struct launch_conflict conflict = {.launch = access->launch,
+                                                 .run = access->run,
+                                                 .allocation = access->allocation,
+                                                 .offset = first_of(access, line, use, mask),
+                                                 .lane = access->lane,
+                                                 .early = access->early,
+                                                 .write = access->write,
+                                                 .lane_alone = lane,
+                                                 .other_launch = use->launch,
+                                                 .other_pc = place_of(line, use, mask),
+                                                 .other_write = use->write};
+        report_launches(&conflict);
     }
 }
 
@@ -345,7 +322,25 @@ static inline bool noted(const struct access *access, const struct line *line,
            covers(use->mask, mask) && (use->early || !access->early) && (access->strong || !use->strong);
 }
 
+static void meet_uses(const struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
+    struct lines *lines = access->allocation->lines;
+    line_lock(&lines->line[index]);
+    const struct line_access own = {access->run,   access->allocation, index << RECORD_SHIFT, mask,
+                                    access->epoch, access->flags,      access->lane};
+    bool kept = races_meet(&own, &lines->uses[index]);
+    if (lines->uses[index].more != NULL) {
+        __atomic_store_n(&lines->any_uses, true, __ATOMIC_RELAXED);
+    }
+    line_unlock(&lines->line[index]);
+    if (!kept) {
+        launch_no_memory(access->launch);
+    }
+}
+
 static inline void touch_line(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
+    if (access->launch->races != NULL && access->run != NULL) {
+        meet_uses(access, index, mask);
+    }
     if (access->strong || !noted(access, &access->allocation->lines->line[index], mask)) {
         meet(access, index, mask);
     }
@@ -363,7 +358,8 @@ static void touch(struct access *access, uint64_t address, uint64_t bytes) {
     }
 }
 
-static bool prepare(struct access *access, struct run *run, int lane, unsigned flags) {
+static bool prepare(struct access *access, struct run *run, int lane, unsigned flags,
+                    const struct epoch *epoch) {
     struct launch *launch = run->launch;
     if (access->allocation == NULL || access->allocation->lines == NULL) {
         return false;
@@ -374,6 +370,8 @@ static bool prepare(struct access *access, struct run *run, int lane, unsigned f
     access->view = waited ? &launch->order.waited : &launch->order.start;
     access->pc = (uint32_t)(run->insn - launch->module->code);
     access->lane = lane;
+    access->flags = flags;
+    access->epoch = epoch;
     access->strong = flags & ACCESS_ATOMIC;
     access->write = flags & ACCESS_WRITE;
     access->all_known = run->warp->clock->acquired[run->cluster->flag_index] != 0;
@@ -382,15 +380,17 @@ static bool prepare(struct access *access, struct run *run, int lane, unsigned f
     return true;
 }
 
-void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags) {
+void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags,
+                   const struct epoch *epoch) {
     struct access access = {.allocation = allocation_of(run->launch->sim, run->worker, address, bytes)};
-    if (bytes > 0 && prepare(&access, run, lane, flags)) {
+    if (bytes > 0 && prepare(&access, run, lane, flags, epoch)) {
         touch(&access, address, bytes);
     }
 }
 
 void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                             unsigned flags) {
+    const struct epoch epoch = warp_epoch(run, mask);
     struct access access = {.allocation = NULL};
     uint64_t line = UINT64_MAX, masks[RECORD_WORDS];
     const uint32_t unwaited = run->launch->order.dependent ? run->warp->unwaited : 0;
@@ -405,7 +405,7 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
                 line = UINT64_MAX;
             }
             access.allocation = allocation_of(run->launch->sim, run->worker, address, bytes);
-            usable = prepare(&access, run, lane, flags);
+            usable = prepare(&access, run, lane, flags, &epoch);
         }
         if (!usable) {
             access.allocation = NULL;

@@ -16,8 +16,12 @@ struct lines;
 struct lines *lines_make(uint64_t bytes);
 void lines_free(struct lines *lines);
 
-/* What the running warp does to global memory; flags: ACCESS_WRITE, ACCESS_ATOMIC. */
-void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags);
+struct epoch;
+
+/* What the running warp does to global memory; flags: ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_ASYNC.  The epoch
+ * says when it counts as done. */
+void lines_touched(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags,
+                   const struct epoch *epoch);
 /* The same for lanes of a warp that access `bytes` each, of one allocation or more. */
 void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                             unsigned flags);

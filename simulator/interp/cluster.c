@@ -62,7 +62,7 @@ void cluster_make(struct worker *worker) {
     /* Of a warp: its time and that of a single lane, groups of cp.async and bulk copies (read and complete), a
      * quarter of a warpgroup's wgmma, tcgen05's pipe, ld and st.  Then the mbarriers. */
     const uint32_t of_warp = 11, of_cta = 96;
-    cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 1;
+    cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 2;
     cluster->execution_indices = run_take(worker, cluster->clock_capacity, sizeof *cluster->execution_indices);
     cluster->ctas = run_take(worker, cluster->nctas, sizeof *cluster->ctas);
     for (uint32_t i = 0; i < cluster->nctas; i++) {
@@ -161,7 +161,7 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
     case SR_CLUSTER_NCTARANK:
         return cluster->nctas;
     case SR_IS_EXPLICIT_CLUSTER:
-        return cluster->nctas > 1;
+        return launch->clustered;
     case SR_LANEMASK_EQ:
         return 1u << lane;
     case SR_LANEMASK_LE:
@@ -232,7 +232,7 @@ static void start_warp(struct warp *warp) {
         (struct split){.mask = warp->live, .pc = launch->kernel->first_pc, .function = launch->kernel};
     warp->executed = 0;
     warp->fruitless = false;
-    warp->cluster_arrivals = warp->cluster_seen = warp->synced_time = warp->unwaited = 0;
+    warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
         warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
@@ -288,6 +288,7 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->failed = cluster->left = false;
     cluster->barrier_over = 0;
     cluster->idle = 0;
+    cluster->last_ran = NULL;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
     clocks_reset(cluster);

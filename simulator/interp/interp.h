@@ -22,6 +22,7 @@ void report_deadlock(struct cluster *cluster);
 bool cluster_live(const struct cluster *cluster);
 /* Ends what is in flight, with the checks of a kernel's end. */
 void cluster_finish(struct cluster *cluster);
+void shrinking_free(struct shrinking *shrinking);                          /* shrink.c */
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
 /* Whether insn touches a register that a pending wgmma or tcgen05.ld reads or writes: reports it. */
 enum next pending_registers(struct run *run, const struct insn *insn);

@@ -8,6 +8,7 @@
 #include "async/async.h"
 #include "clock/timing.h"
 #include "hazard/order.h"
+#include "hazard/races.h"
 #include "interp.h"
 
 #define MAX_WORKERS       64
@@ -110,6 +111,7 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
         launch->cluster[i] = a->cluster[i] != 0        ? a->cluster[i]
                              : kernel->cluster[i] != 0 ? kernel->cluster[i]
                                                        : 1;
+        launch->clustered |= a->cluster[i] != 0 || kernel->cluster[i] != 0;
         if (launch->grid[i] == 0 || launch->block[i] == 0 || launch->grid[i] % launch->cluster[i] != 0) {
             return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
                           "grid, block or cluster is zero or does not divide");
@@ -132,8 +134,10 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
     if (launch->block[2] > most_block_z) {
         return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "a block of more than 64 threads in z");
     }
-    if (ctas > MAX_CLUSTER) {
-        return refuse(sim, SIM_BAD_ARGUMENT, launch->name, "more than 16 CTAs in a cluster");
+    bool small = launch->module->sm >= 120; /* HW: Blackwell tuning guide: 8, 16 on a B200 */
+    if (ctas > (small ? MAX_CLUSTER_SM_120 : MAX_CLUSTER)) {
+        return refuse(sim, SIM_BAD_ARGUMENT, launch->name,
+                      small ? "more than 8 CTAs in a cluster" : "more than 16 CTAs in a cluster");
     }
     launch->threads = (uint32_t)threads;
     launch->warps = (uint32_t)(threads + LANES - 1) / LANES;
@@ -273,7 +277,8 @@ static void run_clusters(struct worker *worker) {
         if (worker->active == 0) {
             break;
         }
-        if (!run_residents(worker) && (!more || worker->active == worker->room)) {
+        bool ended = run_residents(worker);
+        if (!ended && (!more || worker->active == worker->room) && atomic_load(&launch->working) > 1) {
             (void)sched_yield(); /* what is polled may come from another worker */
         }
     }
@@ -284,6 +289,7 @@ static void run_clusters(struct worker *worker) {
 
 static void *work(void *argument) {
     struct worker *worker = argument;
+    atomic_fetch_add(&worker->launch->working, 1);
     if (setjmp(worker->unwind) == 0) {
         if (worker->launch->timing != NULL) {
             run_timed(worker);
@@ -291,6 +297,7 @@ static void *work(void *argument) {
             run_clusters(worker);
         }
     }
+    atomic_fetch_sub(&worker->launch->working, 1);
     for (uint32_t i = 0; i < worker->made; i++) {
         async_clear(worker->resident[i]); /* of a run that was cut short */
         cluster_free(worker->resident[i]);
@@ -352,7 +359,11 @@ static int run_in_order(struct sim *sim, struct launch *launch) {
                      launch->checks && delays_stores(sim))) {
         return refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
     }
-    int status = run_workers(sim, launch);
+    launch->races = launch->checks ? races_make() : NULL;
+    int status = launch->checks && launch->races == NULL
+                     ? refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory")
+                     : run_workers(sim, launch);
+    races_free(launch->races);
     bool ended = order_end(sim->order, &launch->order);
     return ended || status == SIM_NO_MEMORY ? status
                                             : refuse(sim, SIM_NO_MEMORY, launch->name, "out of memory");
@@ -368,6 +379,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
                             .checks = !sim->options.no_checks,
                             .dependent = attributes->programmatic_dependent,
                             .timing = sim->timing,
+                            .schedule = sim->schedule,
                             .no_values = sim->options.no_values};
     struct timespec begin, end;
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);

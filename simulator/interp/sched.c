@@ -5,6 +5,7 @@
 #include "async/async.h"
 #include "interp.h"
 #include "isa/tcgen05/tcgen05.h"
+#include "machine/schedule.h"
 
 #define QUANTUM      4096  /* instructions of a warp's turn */
 #define IDLE_ROUNDS  20000 /* of polling with nothing in flight, before it is called a deadlock */
@@ -77,16 +78,19 @@ bool cluster_live(const struct cluster *cluster) {
 static bool run_round(struct cluster *cluster, bool *polling) {
     struct launch *launch = cluster->launch;
     bool random = launch->mode == SIM_RANDOM, progress = false;
+    bool turns = random && (launch->schedule == NULL || launch->schedule->turns);
     uint32_t total = cluster->nctas * launch->warps;
-    uint32_t first = random ? (uint32_t)(next_random(&cluster->random) % total) : 0;
+    uint32_t first = turns ? (uint32_t)(next_random(&cluster->random) % total) : 0;
     for (uint32_t i = 0; i < total && !cluster->failed; i++) {
         uint32_t number = (first + i) % total;
         struct warp *warp = &cluster->ctas[number / launch->warps].warps[number % launch->warps];
         if (warp->nsplits == 0) {
             continue;
         }
-        uint32_t quantum = random ? 1 + (uint32_t)(next_random(&cluster->random) % 200) : QUANTUM;
-        progress |= run_warp(warp, cluster->worker, quantum);
+        uint32_t quantum = turns ? 1 + (uint32_t)(next_random(&cluster->random) % 200) : QUANTUM;
+        bool ran = run_warp(warp, cluster->worker, quantum);
+        cluster->last_ran = ran ? warp : cluster->last_ran;
+        progress |= ran;
         *polling |= warp->nsplits > 0 && warp->fruitless;
         for (int step = 0; random && step < RANDOM_STEPS && next_random(&cluster->random) % 4 == 0; step++) {
             progress |= async_progress(cluster);

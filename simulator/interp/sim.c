@@ -6,6 +6,7 @@
 
 #include "clock/timing.h"
 #include "hazard/global.h"
+#include "interp/interp.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"
 #include "machine/machine.h"
@@ -36,6 +37,9 @@ struct sim *sim_create(const struct sim_options *options) {
     (void)pthread_mutex_init(&sim->lock, NULL);
     if (sim->options.chip != NULL) {
         sim->timing = timing_make(sim->options.chip, sim->message, sizeof sim->message);
+        if (sim->timing != NULL && sim->options.timeline != 0) {
+            sim->timing->timeline = timeline_make();
+        }
     }
     return sim;
 }
@@ -57,6 +61,7 @@ void sim_destroy(struct sim *sim) {
         lines_free(sim->allocations[i].lines);
     }
     free(sim->allocations);
+    shrinking_free(sim->shrinking);
     timing_free(sim->timing);
     order_free(sim->order);
     sim_clear_findings(sim);
@@ -319,65 +324,4 @@ size_t sim_parameter_offset(const struct sim_module *module, const char *kernel,
 
 const struct sim_counters *sim_counters(const struct sim *sim) {
     return &sim->counters;
-}
-
-/* ---- time ---- */
-
-bool sim_time(const struct sim *sim, struct sim_time *time) {
-    const struct timing *timing = sim->timing;
-    if (timing == NULL) {
-        return false;
-    }
-    const double ghz = (double)timing->chip.sm_clock / 1000, kernel = (double)timing->kernel / TICKS,
-                 all = (double)timing->before_end / TICKS;
-    *time = (struct sim_time){timing->chip.name, ghz, all, all / ghz / 1000, kernel, kernel / ghz / 1000};
-    return true;
-}
-
-const char *sim_resource_name(int resource) {
-    static const char *const names[] = {"issue slots",
-                                        "ALU",
-                                        "FMA pipe",
-                                        "special functions",
-                                        "mma.sync",
-                                        "shared memory",
-                                        "tensor cores",
-                                        "SM's port, loads",
-                                        "SM's port, stores",
-                                        "L2",
-                                        "HBM"};
-    return resource >= 0 && resource < SIM_RESOURCES ? names[resource] : NULL;
-}
-
-bool sim_timed_launch(const struct sim *sim, size_t index, struct sim_timed_launch *launch) {
-    const struct timing *timing = sim->timing;
-    if (timing == NULL || index >= timing->launches || index >= MAX_LAUNCHES) {
-        return false;
-    }
-    const struct timed_launch *listed = &timing->launch[index];
-    const double ticks_in_us = (double)timing->chip.sm_clock * TICKS;
-    *launch = (struct sim_timed_launch){.kernel = listed->kernel,
-                                        .start_us = (double)listed->start / ticks_in_us,
-                                        .end_us = (double)listed->end / ticks_in_us};
-    double length = listed->end > listed->start ? (double)(listed->end - listed->start) : 1;
-    for (int i = 0; i < SIM_RESOURCES; i++) {
-        double sms = i == SIM_L2 || i == SIM_HBM ? 1 : (double)timing->chip.sms;
-        launch->busy[i] = (double)listed->busy[i] / length / sms;
-        launch->busiest[i] = (double)listed->busiest[i] / length;
-    }
-    for (int i = 0; i < MAX_WARPS; i++) {
-        double warps = (double)listed->ctas * TICKS;
-        launch->lived[i] = (double)listed->lived[i] / warps;
-        launch->bar[i] = (double)listed->waited[i][WAIT_BAR] / warps;
-        launch->mbarrier[i] = (double)listed->waited[i][WAIT_MBARRIER] / warps;
-        launch->cluster[i] = (double)listed->waited[i][WAIT_CLUSTER] / warps;
-        launch->own[i] = (double)listed->waited[i][WAIT_ASYNC] / warps;
-    }
-    return true;
-}
-
-void sim_synchronize(struct sim *sim) {
-    if (sim->timing != NULL) {
-        time_host_waits(sim->timing);
-    }
 }

@@ -36,6 +36,7 @@ static void start_clusters(struct worker *worker) {
         for (uint32_t i = 0; i < cluster->nctas * launch->warps; i++) {
             struct warp *warp = &cluster->ctas[i / launch->warps].warps[i % launch->warps];
             warp_time_start(warp, start);
+            path_start(timing, place, warp, start);
             add_warp(timing, warp, start);
         }
     }
@@ -134,6 +135,10 @@ static void run_island(struct worker *worker, struct island *island, ticks until
         }
         struct cluster *cluster = event.op->cluster;
         timing->signals_far = false;
+        path_operation(timing, event.op->path, event.op->kind->name);
+        if (event.stage == ASYNC_DONE) {
+            timeline_operation(timing, event.op->cta, event.op->kind->name, event.op->issued);
+        }
         async_due(timing, event.op, event.stage);
         wake(cluster, timing, event.at);
     }
@@ -168,6 +173,7 @@ void run_timed(struct worker *worker) {
             run_island(worker, &timing->islands[i], until);
         }
         time_settle(timing);
+        timeline_window(timing, until - WINDOW, until);
         collect(worker);
         start_clusters(worker);
         if (timing->no_memory) {

@@ -69,6 +69,7 @@
     X(st, st, MEM_OTHER)                                                                                       \
     X(prefetch, prefetch, MEM_OTHER)                                                                           \
     X(prefetchu, prefetch, MEM_OTHER)                                                                          \
+    X(multimem, multimem, MEM_GLOBAL)                                                                          \
     X(discard, prefetch, MEM_OTHER)                                                                            \
     X(applypriority, prefetch, MEM_OTHER)                                                                      \
     X(createpolicy, createpolicy, MOVE)                                                                        \
@@ -122,6 +123,9 @@ void decode_float_fma(struct decoder *d, unsigned type);
 void decode_float_unary(struct decoder *d, const char *name, unsigned type);
 /* add, sub, mul, fma, min, max, abs, neg, ex2, tanh of f16, f16x2, bf16 and bf16x2. */
 void decode_half(struct decoder *d, const char *name, unsigned type);
+
+/* cvt.rs; .rs has been taken. */
+void decode_cvt_stochastic(struct decoder *d);
 
 /* st.async and red.async: copies, whatever their mnemonics. */
 void decode_st_async(struct decoder *d);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "findings.h"
+#include "schedule.h"
 
 #define MAX_FINDINGS 1000
 
@@ -18,8 +19,7 @@ static const char *file_name(const struct module *module, uint32_t index) {
     return "?";
 }
 
-/* file:line; for an inlined wrapper also the line that called it. */
-static char *source_of(const struct module *module, const struct insn *insn) {
+char *source_of(const struct module *module, const struct insn *insn) {
     char text[600];
     if (insn == NULL || insn->loc == 0) {
         return strdup("");
@@ -34,9 +34,7 @@ static char *source_of(const struct module *module, const struct insn *insn) {
     return strdup(text);
 }
 
-/* The instruction's statement, its white space as single spaces; of a line with several, the one with its name.
- */
-static char *text_of(const struct module *module, const struct insn *insn) {
+char *text_of(const struct module *module, const struct insn *insn) {
     char text[300] = "";
     if (insn == NULL || module->text == NULL) {
         return strdup("");
@@ -72,6 +70,7 @@ static char *text_of(const struct module *module, const struct insn *insn) {
 static void free_texts(struct sim_finding *finding) {
     free((void *)(uintptr_t)finding->message);
     free((void *)(uintptr_t)finding->kernel);
+    free((void *)(uintptr_t)finding->allocation);
     free((void *)(uintptr_t)finding->ptx);
     free((void *)(uintptr_t)finding->other_ptx);
     free((void *)(uintptr_t)finding->source);
@@ -133,7 +132,8 @@ struct place {
     int64_t offset;
     const struct insn *insn;
     const struct other_access *other;
-    bool ends; /* the run, so that it cannot be suppressed */
+    bool ends;                           /* the run, so that it cannot be suppressed */
+    const struct allocation *allocation; /* NULL: the offset is one of shared memory */
 };
 
 /* Hidden by a rule of the user's, at either of its two places. */
@@ -176,29 +176,31 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
         sim->unlisted++;
         return true;
     }
-    struct finding_entry entry = {.insn = insn,
-                                  .other = other,
-                                  .finding = {.verdict = verdict,
-                                              .kind = kind,
-                                              .message = strdup(message),
-                                              .kernel = strdup(launch->name),
-                                              .warp = place->warp,
-                                              .lane = place->lane,
-                                              .offset = place->offset,
-                                              .ptx_line = insn == NULL ? 0 : insn->line,
-                                              .ptx = text_of(launch->module, insn),
-                                              .source = source_of(launch->module, insn),
-                                              .other_ptx_line = other == NULL ? 0 : other->line,
-                                              .other_ptx = text_of(against->module, other),
-                                              .other_source = source_of(against->module, other),
-                                              .times = 1,
-                                              .launch = launch->order.number,
-                                              .other_launch = against->launch,
-                                              .other_kernel = strdup(against->kernel)}};
+    struct finding_entry entry = {
+        .insn = insn,
+        .other = other,
+        .finding = {.verdict = verdict,
+                    .kind = kind,
+                    .message = strdup(message),
+                    .kernel = strdup(launch->name),
+                    .warp = place->warp,
+                    .lane = place->lane,
+                    .offset = place->offset,
+                    .allocation = strdup(place->allocation == NULL ? "" : place->allocation->name),
+                    .ptx_line = insn == NULL ? 0 : insn->line,
+                    .ptx = text_of(launch->module, insn),
+                    .source = source_of(launch->module, insn),
+                    .other_ptx_line = other == NULL ? 0 : other->line,
+                    .other_ptx = text_of(against->module, other),
+                    .other_source = source_of(against->module, other),
+                    .times = 1,
+                    .launch = launch->order.number,
+                    .other_launch = against->launch,
+                    .other_kernel = strdup(against->kernel)}};
     struct sim_finding *finding = &entry.finding;
-    if (finding->message == NULL || finding->kernel == NULL || finding->source == NULL ||
-        finding->other_source == NULL || finding->other_kernel == NULL || finding->ptx == NULL ||
-        finding->other_ptx == NULL || !grow_list(sim)) {
+    if (finding->message == NULL || finding->kernel == NULL || finding->allocation == NULL ||
+        finding->source == NULL || finding->other_source == NULL || finding->other_kernel == NULL ||
+        finding->ptx == NULL || finding->other_ptx == NULL || !grow_list(sim)) {
         free_texts(finding);
         sim->unlisted++;
         return false;
@@ -207,6 +209,10 @@ static bool add(struct launch *launch, enum sim_verdict verdict, const char *kin
         finding->cta[i] = place->cta->index[i];
     }
     sim->findings[sim->nfindings++] = entry;
+    const struct schedule *schedule = launch->schedule;
+    if (schedule != NULL && schedule->found != NULL && schedule->found(schedule->context, finding)) {
+        atomic_store(&launch->stop, true);
+    }
     return true;
 }
 
@@ -230,14 +236,22 @@ void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *ki
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
                  const char *message) {
     struct other_access same = {.module = launch->module, .kernel = "", .insn = other};
-    struct place place = {cta, warp, lane, offset, insn, &same, false};
+    struct place place = {cta, warp, lane, offset, insn, &same, false, NULL};
+    note(launch, verdict, kind, &place, message);
+}
+
+void sim_note_global(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                     int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                     const struct insn *insn, const struct insn *other, const char *message) {
+    struct other_access same = {.module = launch->module, .kernel = "", .insn = other};
+    struct place place = {cta, warp, lane, (int64_t)offset, insn, &same, false, allocation};
     note(launch, verdict, kind, &place, message);
 }
 
 void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-                       int warp, int lane, const struct insn *insn, const struct other_access *other,
-                       const char *message) {
-    struct place place = {cta, warp, lane, -1, insn, other, false};
+                       int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                       const struct insn *insn, const struct other_access *other, const char *message) {
+    struct place place = {cta, warp, lane, (int64_t)offset, insn, other, false, allocation};
     note(launch, verdict, kind, &place, message);
 }
 
@@ -254,7 +268,8 @@ enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind
     (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     struct other_access none = {.module = run->launch->module, .kernel = ""};
-    struct place place = {run->cta, (int)run->warp->index, lane, -1, run->insn, &none, verdict >= SIM_ERROR};
+    struct place place = {run->cta, (int)run->warp->index, lane, -1, run->insn,
+                          &none,    verdict >= SIM_ERROR,  NULL};
     note(run->launch, verdict, kind, &place, message);
     if (verdict < SIM_ERROR) {
         return NEXT;

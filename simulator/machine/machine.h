@@ -10,17 +10,18 @@
 #include "ptx/ir.h"
 #include "sim.h"
 
-#define MAX_CALL_DEPTH    24
-#define MAX_CLUSTER       16
-#define MAX_WARPS         32
-#define ALL_LANES         0xffffffffu
-#define SHARED_RESERVED   1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
-#define RANK_SHIFT        24   /* a shared address: CTA rank in the cluster, offset */
-#define RANK_MASK         0xffffffu
-#define MAX_SHARED        (227 * 1024)
-#define MAX_SHARED_SM_120 (99 * 1024)
-#define NAMED_BARRIERS    16
-#define GROUP_OF_LOAD     UINT32_MAX /* what a tcgen05.ld in flight has for a group */
+#define MAX_CALL_DEPTH     24
+#define MAX_CLUSTER        16
+#define MAX_WARPS          32
+#define ALL_LANES          0xffffffffu
+#define SHARED_RESERVED    1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
+#define RANK_SHIFT         24   /* a shared address: CTA rank in the cluster, offset */
+#define RANK_MASK          0xffffffu
+#define MAX_SHARED         (227 * 1024)
+#define MAX_SHARED_SM_120  (99 * 1024)
+#define MAX_CLUSTER_SM_120 8
+#define NAMED_BARRIERS     16
+#define GROUP_OF_LOAD      UINT32_MAX /* what a tcgen05.ld in flight has for a group */
 /* In a warp's reg_pending: how many pending operations read and write a register. */
 #define PENDING_READ  1
 #define PENDING_WRITE 65536
@@ -39,6 +40,7 @@ struct async_op;
 struct clockv;
 struct timing;
 struct warp_time;
+struct schedule;
 
 enum wait_kind {
     WAIT_NONE,
@@ -107,7 +109,7 @@ struct warp {
     uint32_t npending, pending_room;
     struct clockv *clock;
     uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
-    uint32_t cluster_seen;     /* its generation before that */
+    uint32_t cluster_open;     /* those of them that the barrier still counts: it is not complete */
     uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
     struct warp_time *time;    /* clock/; NULL: no time is simulated */
     uint32_t unwaited;         /* lanes for which a sibling has executed griddepcontrol.wait */
@@ -169,11 +171,14 @@ struct cluster {
     uint32_t nclock_indices, clock_capacity; /* of vector clocks */
     uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
     uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
+    uint32_t heard_index;                    /* of what was heard of other clusters: hazard/races.h */
+    struct heard *heard;
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
     uint32_t idle;                   /* rounds of polling and nothing else */
+    const struct warp *last_ran;     /* NULL: none yet */
     uint32_t island, seen_events;    /* clock/: where it is; events when its waiting warps were looked at */
     bool left;                       /* clock/: its warps have ended */
     uint64_t barrier_over;           /* clock/: when the last of its barriers let warps go on */
@@ -198,6 +203,8 @@ struct run {
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
     const struct new_values *values; /* NULL: it is no plain store to shared memory */
+    /* Whether the running plain store to global memory leaves the bytes as they are; NULL: it is none. */
+    bool (*leaves_memory)(const struct run *run);
 };
 
 /* What the running instruction did to memory, for the clock. */
@@ -256,13 +263,17 @@ struct launch {
     uint64_t ncluster; /* less those at the grid's end that clusterlaunchcontrol has taken */
     atomic_bool stop;
     atomic_bool no_memory; /* why it stopped */
+    atomic_uint working;   /* workers that are not through */
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
+    bool clustered; /* with clusters, were they of one CTA */
     bool dependent; /* asked for: may start before the previous one is complete */
     struct launch_order order;
+    struct races *races; /* NULL: not checked */
     atomic_uint_fast64_t clock;
-    struct timing *timing; /* NULL: no time is simulated */
+    struct timing *timing;     /* NULL: no time is simulated */
+    struct schedule *schedule; /* what the mode delays (machine/schedule.h); NULL: everything */
 };
 
 struct worker {
@@ -294,8 +305,10 @@ struct sim {
     size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
-    struct timing *timing;  /* NULL: no time is simulated */
-    struct timeline *order; /* of launches and copies */
+    struct timing *timing;       /* NULL: no time is simulated */
+    struct timeline *order;      /* of launches and copies */
+    struct schedule *schedule;   /* of its launches; NULL: the mode delays everything */
+    struct shrinking *shrinking; /* what sim_shrink has found last */
 };
 
 struct sim_module {
@@ -391,6 +404,10 @@ void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind,
 void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
                  const char *message);
+/* The same of a byte of global memory, at `offset` in the allocation. */
+void sim_note_global(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
+                     int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                     const struct insn *insn, const struct insn *other, const char *message);
 /* An access of another launch. */
 struct other_access {
     const struct module *module; /* NULL: a copy */
@@ -399,8 +416,8 @@ struct other_access {
     const struct insn *insn;
 };
 void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
-                       int warp, int lane, const struct insn *insn, const struct other_access *other,
-                       const char *message);
+                       int warp, int lane, const struct allocation *allocation, uint64_t offset,
+                       const struct insn *insn, const struct other_access *other, const char *message);
 
 /* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 

@@ -72,6 +72,7 @@ struct convert_fields {
     uint8_t rounding; /* enum rounding */
     bool ftz, sat, relu, satfinite;
     uint8_t register_bits; /* of an integer destination: may be wider than its type */
+    uint8_t target;        /* .rs: an index into its table of results */
 };
 
 /* setp, set, slct. */
@@ -94,6 +95,7 @@ struct memory_fields {
     uint8_t elements, element_bytes;
     bool ordered;           /* .acquire, .release */
     bool strong;            /* .relaxed, .volatile and the ordered ones */
+    bool quad;              /* .b128 */
     uint32_t register_mask; /* ld into registers of 8 or 16 bits: the bits that they hold */
 };
 
@@ -181,15 +183,20 @@ struct bulk_fields {
     uint8_t reduction; /* enum reduction */
     bool multicast;
     bool from_shared;
+    bool masked; /* .cp_mask */
 };
 
 /* cp.async.bulk.tensor, cp.reduce.async.bulk.tensor. */
 struct tensor_copy_fields {
     const int64_t *offsets;
     uint8_t rank;
+    uint8_t mode;      /* enum tensor_mode */
     uint8_t reduction; /* enum reduction */
     uint8_t cta_group;
     bool multicast;
+    uint8_t coordinates; /* where they begin in op[] */
+    uint8_t extras;      /* operands after them, of the im2col modes */
+    bool plain_types;    /* neither packed types nor swizzles of larger atoms */
 };
 
 /* st.async, red.async. */

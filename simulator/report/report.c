@@ -3,43 +3,10 @@
 
 #include "advice.h"
 #include "excerpt.h"
+#include "place.h"
+#include "times.h"
 
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
-
-/* Bytes of the UTF-8 character at `text`, 0 where there is none (RFC 3629). */
-static int utf8_bytes(const unsigned char *text) {
-    int more = text[0] < 0x80 ? 0 : text[0] < 0xc2 ? -1 : text[0] < 0xe0 ? 1 : text[0] < 0xf0 ? 2 : 3;
-    bool right = more >= 0 && text[0] < 0xf5;
-    for (int i = 1; right && i <= more; i++) {
-        right = (text[i] & 0xc0) == 0x80;
-    }
-    right = right && !(text[0] == 0xe0 && text[1] < 0xa0) && !(text[0] == 0xed && text[1] > 0x9f) &&
-            !(text[0] == 0xf0 && text[1] < 0x90) && !(text[0] == 0xf4 && text[1] > 0x8f);
-    return right ? more + 1 : 0;
-}
-
-static void print_string(FILE *to, const char *text) {
-    (void)fputc('"', to);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        int bytes = utf8_bytes((const unsigned char *)text);
-        if (bytes == 0) {
-            (void)fputs("\\ufffd", to); /* what it was cannot be said in JSON */
-        } else if (bytes > 1) {
-            (void)fwrite(text, 1, (size_t)bytes, to);
-            text += bytes - 1;
-        } else if (c == '"' || c == '\\') {
-            (void)fprintf(to, "\\%c", c);
-        } else if (c == '\n') {
-            (void)fputs("\\n", to);
-        } else if (c < ' ') {
-            (void)fprintf(to, "\\u%04x", c);
-        } else {
-            (void)fputc(c, to);
-        }
-    }
-    (void)fputc('"', to);
-}
 
 static const struct {
     const char *name;
@@ -73,52 +40,6 @@ static uint64_t field_value(const struct sim_counters *counters, size_t i) {
     return value;
 }
 
-static void print_busy(const struct sim_timed_launch *launch, FILE *to) {
-    (void)fputs(", \"busy\": {", to);
-    for (int i = 0; i < SIM_RESOURCES; i++) {
-        (void)fprintf(to, "%s\"%s\": [%.4f, %.4f]", i == 0 ? "" : ", ", sim_resource_name(i), launch->busy[i],
-                      launch->busiest[i]);
-    }
-    (void)fputs("}, \"warps\": [", to);
-    for (int i = 0; i < (int)WARPS && launch->lived[i] > 0; i++) {
-        (void)fprintf(to,
-                      "%s{\"lived\": %.1f, \"barrier\": %.1f, \"mbarrier\": %.1f, \"cluster\": %.1f, "
-                      "\"own operations\": %.1f}",
-                      i == 0 ? "" : ", ", launch->lived[i], launch->bar[i], launch->mbarrier[i],
-                      launch->cluster[i], launch->own[i]);
-    }
-    (void)fputs("]}", to);
-}
-
-/* Figures of a run with simulated time; they say so wherever they are. */
-static void print_time_json(const struct sim *sim, FILE *to) {
-    struct sim_time time;
-    if (sim_time(sim, &time)) {
-        (void)fprintf(
-            to,
-            "\"time\": {\"evidence\": \"simulated\", \"chip\": \"%s\", \"clock_ghz\": %.3f, \"cycles\": %.2f, "
-            "\"us\": %.4f, \"kernel_cycles\": %.2f, \"kernel_us\": %.4f, \"launches\": [",
-            time.chip, time.clock_ghz, time.cycles, time.us, time.kernel_cycles, time.kernel_us);
-        struct sim_timed_launch launch;
-        for (size_t i = 0; sim_timed_launch(sim, i, &launch); i++) {
-            (void)fputs(i == 0 ? "{\"kernel\": " : ", {\"kernel\": ", to);
-            print_string(to, launch.kernel);
-            (void)fprintf(to, ", \"start_us\": %.4f, \"end_us\": %.4f", launch.start_us, launch.end_us);
-            print_busy(&launch, to);
-        }
-        (void)fputs("]}, ", to);
-    }
-}
-
-static void print_time(const struct sim *sim, FILE *to) {
-    struct sim_time time;
-    if (sim_time(sim, &time)) {
-        (void)fprintf(
-            to, "simulated time on %s at %.3f GHz: the kernel %.2f cycles, %.4f us; with its launch %.4f us\n",
-            time.chip, time.clock_ghz, time.kernel_cycles, time.kernel_us, time.us);
-    }
-}
-
 /* How many findings the user's rules hid. */
 static uint64_t hidden(const struct sim *sim) {
     uint64_t times = 0;
@@ -132,7 +53,7 @@ void sim_print_json(const struct sim *sim, FILE *to) {
     char name[200], line[500];
     const struct sim_counters *c = sim_counters(sim);
     (void)fprintf(to, "{\"verdict\": \"%s\", ", sim_verdict_name(sim_verdict(sim)));
-    print_time_json(sim, to);
+    time_json(sim, to);
     (void)fputs("\"counters\": {", to);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", fields[i].name, (unsigned long long)field_value(c, i));
@@ -171,6 +92,8 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         (void)fprintf(to,
                       ", \"cta\": [%u, %u, %u], \"warp\": %d, \"lane\": %d, \"offset\": %lld, \"ptx_line\": %u",
                       f->cta[0], f->cta[1], f->cta[2], f->warp, f->lane, (long long)f->offset, f->ptx_line);
+        (void)fputs(", \"allocation\": ", to);
+        print_string(to, f->allocation);
         (void)fputs(", \"ptx\": ", to);
         print_string(to, f->ptx);
         (void)fputs(", \"source\": ", to);
@@ -188,7 +111,9 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         print_string(to, advice_line(f->kind, line, sizeof line));
         (void)fputc('}', to);
     }
-    (void)fputs("], \"found\": {", to);
+    (void)fputs("], ", to);
+    print_shrunk_json(sim, to);
+    (void)fputs("\"found\": {", to);
     for (int i = SIM_REVIEW; i <= SIM_INCOMPLETE; i++) {
         (void)fprintf(to, "\"%s\": %llu, ", sim_verdict_name((enum sim_verdict)i),
                       (unsigned long long)sim_finding_times(sim, (enum sim_verdict)i));
@@ -216,7 +141,7 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
                           rule->kernel, rule->place);
         }
     }
-    print_time(sim, to);
+    time_text(sim, to);
     (void)fputs("not checked: " SIM_NOT_CHECKED "\n", to);
     (void)fprintf(to, "verdict: %s", sim_verdict_name(sim_verdict(sim)));
     for (int i = SIM_ERROR, order = 0; order < 3; i = order++ == 0 ? SIM_INCOMPLETE : SIM_REVIEW) {
@@ -274,14 +199,6 @@ static bool leads(const struct sim *sim, size_t index) {
     return true;
 }
 
-static void print_place(const char *word, uint32_t ptx_line, const char *ptx, const char *source, FILE *to) {
-    (void)fprintf(to, "  %s PTX line %u%s%s\n", word, ptx_line, source[0] != '\0' ? ", " : "", source);
-    if (ptx[0] != '\0') {
-        (void)fprintf(to, "    ptx | %s\n", ptx);
-    }
-    print_excerpt(source, to);
-}
-
 static void print_finding(const struct sim_finding *f, FILE *to) {
     char name[200];
     (void)fprintf(to, "%s: %s: %s\n", sim_verdict_name(f->verdict), f->kind, f->message);
@@ -296,7 +213,8 @@ static void print_finding(const struct sim_finding *f, FILE *to) {
         (void)fprintf(to, ", lane %d", f->lane);
     }
     if (f->offset >= 0) {
-        (void)fprintf(to, ", byte %#llx of shared memory", (unsigned long long)f->offset);
+        (void)fprintf(to, ", byte %#llx of %s", (unsigned long long)f->offset,
+                      f->allocation[0] != '\0' ? f->allocation : "shared memory");
     }
     (void)fputc('\n', to);
     if (f->ptx_line != 0) {

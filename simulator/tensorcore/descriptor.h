@@ -12,7 +12,7 @@
 #include "tensorcore/mma/formats.h"
 
 /* Why something was refused: one sentence, no full stop.  `unmodelled` says that it may be legal, but the
- * simulator does not do it (sparse matrices, K = 96): an `incomplete` verdict, not an error. */
+ * simulator does not do it (K = 96, some shapes of a sparse A): an `incomplete` verdict, not an error. */
 struct tc_why {
     bool unmodelled;
     char text[240];
@@ -83,9 +83,10 @@ struct tc_instruction {
     enum tc_kind kind;
     int cta_group; /* 1 or 2 */
     bool ws;
-    int m, n, k;
+    int m, n, k; /* K of B's rows; a sparse A's rows hold half of it, rule.k */
     bool a_mn_major, b_mn_major;
     bool sparse;
+    int selector;       /* f16, tf32 with a sparse A: which of two columns holds the metadata */
     int sfa_id, sfb_id; /* byte of the scale word where the instruction's scales start */
     int scales;         /* per row: 0, 1, 2 or 4 */
     int max_shift;      /* .ws */

@@ -155,10 +155,9 @@ bool tc_decode_instruction(uint32_t bits, enum tc_kind kind, int cta_group, bool
     bool scaled = block_scaled(kind), fp4 = scaled && kind != TC_KIND_MXF8F6F4;
     enum tc_format a, b, d = TC_F32;
     in.sparse = field(bits, 2, 1);
-    if (in.sparse) {
-        return tc_unmodelled(why, "instruction descriptor: sparse matrices (bit 2) are not modelled");
-    }
-    if (!reserved(bits, 0, 2, kind, why) || !reserved(bits, 6, 1, kind, why)) {
+    bool selects = in.sparse && (kind == TC_KIND_F16 || kind == TC_KIND_TF32);
+    in.selector = selects ? (int)field(bits, 0, 1) : 0;
+    if (!reserved(bits, selects, 2 - selects, kind, why) || !reserved(bits, 6, 1, kind, why)) {
         return false;
     }
     if (scaled) {
@@ -205,7 +204,7 @@ bool tc_decode_instruction(uint32_t bits, enum tc_kind kind, int cta_group, bool
     }
     in.n = (int)field(bits, 17, 6) << 3;
     in.m = scaled ? (int)field(bits, 27, 2) << 7 : (int)field(bits, 24, 5) << 4;
-    in.k = in.rule.k;
+    in.k = in.rule.k * (in.sparse ? 2 : 1);
     if (!scaled) {
         in.max_shift = (int)field(bits, 30, 2);
     }
@@ -214,6 +213,14 @@ bool tc_decode_instruction(uint32_t bits, enum tc_kind kind, int cta_group, bool
     }
     if (!check_shape(&in, why) || (scaled && !decode_scales(bits, scales, &in, why))) {
         return false;
+    }
+    if (in.sparse && in.m / cta_group != 128) {
+        return scaled ? tc_refuse(why,
+                                  "instruction descriptor of kind::%s: M = %d with a sparse A: a pair has 256",
+                                  tc_kind_names[kind], in.m)
+                      : tc_unmodelled(
+                            why, "a sparse A of M = %d with cta_group::%d: its data path layout is in figures",
+                            in.m, cta_group);
     }
     if (!scaled && scales) {
         return tc_refuse(why, "kind::%s has no scale factors", tc_kind_names[kind]);
@@ -237,16 +244,16 @@ bool tc_check_operand(const struct tc_instruction *in, bool is_b, const struct t
 }
 
 static struct tc_operand_shape operand_shape(const struct tc_instruction *in, enum tc_format format, int rows,
-                                             bool mn_major) {
+                                             int k, bool mn_major) {
     bool contained = in->kind == TC_KIND_F8F6F4 || in->kind == TC_KIND_MXF8F6F4;
-    struct tc_operand_shape shape = {format, rows, in->k, mn_major, contained && tc_formats[format].bits < 8};
+    struct tc_operand_shape shape = {format, rows, k, mn_major, contained && tc_formats[format].bits < 8};
     return shape;
 }
 
 struct tc_operand_shape tc_a_shape(const struct tc_instruction *in) {
-    return operand_shape(in, in->rule.a, in->m / in->cta_group, in->a_mn_major);
+    return operand_shape(in, in->rule.a, in->m / in->cta_group, in->rule.k, in->a_mn_major);
 }
 
 struct tc_operand_shape tc_b_shape(const struct tc_instruction *in) {
-    return operand_shape(in, in->rule.b, in->n / in->cta_group, in->b_mn_major);
+    return operand_shape(in, in->rule.b, in->n / in->cta_group, in->k, in->b_mn_major);
 }

@@ -1,6 +1,8 @@
 /* tcgen05.mma on tensor memory: which lanes and columns hold which rows, and who supplies what. */
 #include "tcgen05.h"
 
+#include "mma/sparse.h"
+
 /* How D's rows and columns spread over a CTA's lanes; PTX ISA "Data Path Layout Organization", layouts A to G.
  * N is split over `splits` groups of `rows` lanes; row_stride says how 16-row pieces lie (layout F). */
 struct layout {
@@ -52,6 +54,39 @@ static int scale_columns(int rows) {
     return (rows + TMEM_QUARTER_LANES - 1) / TMEM_QUARTER_LANES;
 }
 
+/* ---- metadata of a sparse A (PTX ISA, "Sparsity selector": in figures) ----
+ * Four bits a chunk.  A row of elements of 8 bits or less has its own lane and two columns.  Of 16- and 32-bit
+ * elements 16 lanes and one column of two hold 16 rows: lane 8 h + r has chunks 4 h to 4 h + 3 of row r in its
+ * lower half, of row r + 8 in its upper one (as cutlass/gemm/collective/builders/sm1xx_sparse_config.inl has
+ * it). */
+static bool is_wide(const struct tc_mma_rule *rule) {
+    return tc_formats[rule->a].bits >= 16;
+}
+
+static struct tmem_region metadata_region(const struct tc_mma *mma) {
+    bool wide = is_wide(&mma->in.rule);
+    int column = tmem_column(mma->e_tmem) + (wide ? mma->in.selector : 0);
+    return (struct tmem_region){15, 0, 32, (uint16_t)column, wide ? 1 : 2};
+}
+
+/* Returns -1, or the lane of metadata that means nothing. */
+static int read_metadata(const struct tmem *t, const struct tc_mma *mma, int rows,
+                         uint8_t (*out)[TC_SPARSE_MAX_CHUNKS]) {
+    bool wide = is_wide(&mma->in.rule);
+    int column = metadata_region(mma).column, chunks = wide ? 8 : 16;
+    for (int row = 0; row < rows; row++) {
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            int lane = wide ? row / 16 * 16 + chunk / 4 * 8 + row % 8 : row;
+            int nibble = wide ? row % 16 / 8 * 4 + chunk % 4 : chunk % 8;
+            out[row][chunk] = t->word[lane][column + (wide ? 0 : chunk / 8)] >> 4 * nibble & 15;
+            if (!tc_sparse_legal(out[row][chunk], mma->in.rule.a, true)) {
+                return lane;
+            }
+        }
+    }
+    return -1;
+}
+
 bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_mma_footprint *footprint,
                   struct tc_why *why) {
     const struct tc_instruction *in = &mma->in;
@@ -101,6 +136,19 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
     if (footprint->b_chunks < 0) {
         return false;
     }
+    if (in->sparse) {
+        if (tmem_column(mma->e_tmem) % 2 != 0) {
+            return tc_refuse(why, "tcgen05.mma.sp: the metadata's column is %d; it has to be even",
+                             tmem_column(mma->e_tmem));
+        }
+        struct tmem_region wanted = metadata_region(mma);
+        if (!check_lanes(&all, mma->e_tmem, "the metadata", why) ||
+            !region(cta->tmem, &all, mma->e_tmem, wanted.column - tmem_column(mma->e_tmem) + wanted.columns,
+                    "the metadata of tcgen05.mma.sp", &footprint->read[footprint->reads], why)) {
+            return false;
+        }
+        footprint->read[footprint->reads++] = wanted;
+    }
     if (!in->scales) {
         return true;
     }
@@ -112,13 +160,18 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
                   &footprint->read[footprint->reads++], why);
 }
 
+static size_t b_stride(const struct tc_instruction *in) {
+    return in->sparse ? 2 * TC_ROW_BYTES : TC_ROW_BYTES;
+}
+
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data) {
     struct tc_operand_shape a = tc_a_shape(&mma->in), b = tc_b_shape(&mma->in);
     if (!mma->a_in_tmem) {
         tc_operand_gather(cta->smem, &a, footprint->a, data->a[rank * a.rows], TC_ROW_BYTES);
     }
-    tc_operand_gather(cta->smem, &b, footprint->b, data->b[rank * b.rows], TC_ROW_BYTES);
+    size_t stride = b_stride(&mma->in);
+    tc_operand_gather(cta->smem, &b, footprint->b, data->b + (size_t)(rank * b.rows) * stride, stride);
 }
 
 /* The scales of `rows` rows as the lanes of one quarter hold them, from row `first` on.  PTX ISA "Scale Factor
@@ -151,13 +204,13 @@ static bool copies_agree(const struct tmem *t, uint32_t address, int columns, in
 
 /* Columns first_n .. of D for the rows of quarters first_quarter .. of one column group. */
 static void run_tile(const struct tc_mma *mma, const struct tc_mma_operands *in, const struct layout *l,
-                     struct tmem *t, const uint8_t (*b)[TC_ROW_BYTES], int first_row, int rows, int split,
+                     struct tmem *t, const uint8_t *chunks, int first_row, int rows, int split,
                      const uint32_t *disabled, int quarter) {
     struct tc_mma_operands tile = *in;
     int width = mma->in.n / l->splits;
     uint8_t sfa[TMEM_LANES][4], sfb[TC_MMA_MAX_N][4];
     uint32_t *d[TMEM_LANES];
-    tile.b = b[split * width];
+    tile.b += (size_t)(split * width) * tile.b_stride;
     tile.a += (size_t)first_row * tile.a_stride;
     for (int i = 0; i < rows; i++) {
         int lane = lane_of(l, mma->d_tmem, first_row + i, split);
@@ -176,15 +229,25 @@ static void run_tile(const struct tc_mma *mma, const struct tc_mma_operands *in,
         tile.sfb = sfb[0];
         tile.sfa_stride = tile.sfb_stride = 4;
     }
-    tc_mma_tile(&mma->in.rule, &tile, d, rows, width, mma->accumulate);
+    if (mma->in.sparse) {
+        struct tc_sparse sparse = {chunks + first_row * TC_SPARSE_MAX_CHUNKS, TC_SPARSE_MAX_CHUNKS,
+                                   tc_sparse_unit(mma->in.rule.a)};
+        tc_mma_sparse_tile(&mma->in.rule, &tile, &sparse, d, rows, width, mma->accumulate);
+    } else {
+        tc_mma_tile(&mma->in.rule, &tile, d, rows, width, mma->accumulate);
+    }
 }
 
-void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta,
-                  int rank) {
+int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank) {
     struct layout l = layout_of(&mma->in);
     struct tmem *t = cta->tmem;
     struct tc_mma_operands in = {
-        .a = data->a[rank * l.rows], .a_stride = TC_ROW_BYTES, .b_stride = TC_ROW_BYTES};
+        .a = data->a[rank * l.rows], .b = data->b, .a_stride = TC_ROW_BYTES, .b_stride = b_stride(&mma->in)};
+    uint8_t chunks[TMEM_LANES][TC_SPARSE_MAX_CHUNKS];
+    int illegal = mma->in.sparse ? read_metadata(t, mma, l.rows, chunks) : -1;
+    if (illegal >= 0) {
+        return illegal;
+    }
     uint8_t a[TMEM_LANES][TC_ROW_BYTES];
     if (mma->a_in_tmem) { /* K-major words in the rows' lanes; before D is written, which may be the same place
                            */
@@ -199,14 +262,15 @@ void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, cons
         bool whole = !mma->in.scales ||
                      copies_agree(t, mma->sfb_tmem, scale_columns(mma->in.n / l.splits), first, quarters);
         if (whole) {
-            run_tile(mma, &in, &l, t, data->b, 0, l.rows, split, disabled, first);
+            run_tile(mma, &in, &l, t, chunks[0], 0, l.rows, split, disabled, first);
             continue;
         }
         for (int q = 0; q < quarters; q++) {
-            run_tile(mma, &in, &l, t, data->b, q * TMEM_QUARTER_LANES, TMEM_QUARTER_LANES, split, disabled,
+            run_tile(mma, &in, &l, t, chunks[0], q * TMEM_QUARTER_LANES, TMEM_QUARTER_LANES, split, disabled,
                      first + q);
         }
     }
+    return -1;
 }
 
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,
@@ -216,7 +280,7 @@ void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *foo
         tc_mma_read(mma, footprint, &ctas[rank], rank, &data);
     }
     for (int rank = 0; rank < mma->in.cta_group; rank++) {
-        tc_mma_write(mma, &data, &ctas[rank], rank);
+        (void)tc_mma_write(mma, &data, &ctas[rank], rank);
     }
 }
 

@@ -11,7 +11,7 @@ enum {
     TC_MMA_MAX_M = 256,
     TC_MMA_MAX_N = 256,
     TC_ROW_BYTES = 32, /* of K in one instruction, every kind */
-    TC_MAX_READS = 3,
+    TC_MAX_READS = 4,
 };
 
 struct tc_cta {
@@ -26,6 +26,7 @@ struct tc_mma {
     uint32_t a_tmem;
     struct tc_matrix_descriptor a, b;
     uint32_t d_tmem, sfa_tmem, sfb_tmem;
+    uint32_t e_tmem;            /* the metadata of a sparse A */
     bool accumulate;            /* enable-input-d */
     uint32_t disabled_lanes[8]; /* disable-output-lane: 128 lanes of the even CTA, then of the odd one */
 };
@@ -36,7 +37,7 @@ struct tc_mma_footprint {
     uint32_t a[TC_MAX_CHUNKS], b[TC_MAX_CHUNKS];
     struct tmem_region d; /* written, and read when accumulating */
     int reads;
-    struct tmem_region read[TC_MAX_READS]; /* A in TMEM, SFA, SFB */
+    struct tmem_region read[TC_MAX_READS]; /* A in TMEM, SFA, SFB, metadata */
 };
 
 /* Checks everything that is known at issue against one CTA of the group. */
@@ -46,14 +47,15 @@ bool tc_mma_check(const struct tc_mma *mma, const struct tc_cta *cta, struct tc_
 /* A and B as read from shared memory: rows of all of the group's CTAs. */
 struct tc_mma_data {
     uint8_t a[TC_MMA_MAX_M][TC_ROW_BYTES];
-    uint8_t b[TC_MMA_MAX_N][TC_ROW_BYTES];
+    uint8_t b[TC_MMA_MAX_N * 2 * TC_ROW_BYTES]; /* rows of TC_ROW_BYTES, or of twice that beside a sparse A */
 };
 
 /* The read of shared memory: CTA `rank` (0, or 0 and 1 in a pair) supplies its half of the rows of both. */
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data);
-/* Scales, A in TMEM and the accumulator are read, and D is written, in CTA `rank`. */
-void tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank);
+/* Scales, metadata, A in TMEM and the accumulator are read, and D is written, in CTA `rank`.  Returns -1, or a
+ * lane of tensor memory whose metadata means nothing: D is not written then. */
+int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank);
 
 /* All of it at once, for cta_group CTAs. */
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,

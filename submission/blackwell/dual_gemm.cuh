@@ -650,12 +650,17 @@ static __global__ void __launch_bounds__(CTA_THREADS, 1)
     struct tile_coord coord = find_tile<T>(p.steps_k);
     int warp = threadIdx.x / WARP_THREADS;
 
-    if (warp == LOAD_WARP) {
-        if (elect_sync()) {
-            prefetch_maps(p);
-            init_barriers<T>(shared);
-        }
-    } else if (warp == MMA_WARP) {
+    if constexpr (T::ctas > 1) {
+        barrier_cluster_arrive_relaxed();
+    }
+    if (warp == LOAD_WARP && elect_sync()) {
+        prefetch_maps(p);
+        init_barriers<T>(shared);
+    }
+    if constexpr (T::ctas > 1) { /* HW: the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+        barrier_cluster_wait_acquire();
+    }
+    if (warp == MMA_WARP) {
         tcgen05_alloc<T::ctas>(SHARED_MEMBER(shared, tmem_slot), TMEM_COLUMNS);
         tcgen05_relinquish_alloc_permit<T::ctas>();
     }

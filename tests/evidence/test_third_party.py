@@ -32,6 +32,12 @@ def test_the_committed_page_is_what_the_json_says(root, rows, corpus):
     assert (root / "simulator/results/THIRD_PARTY.md").read_text() == render(rows, corpus)
 
 
+def test_rows_of_another_simulator_than_most_are_named(rows, corpus):
+    changed = copy.deepcopy(rows)
+    changed[1]["simulator"] = "0123abc"
+    assert f"- `0123abc`: triton `{changed[1]['name']}` {changed[1]['arch']}\n" in render(changed, corpus)
+
+
 def a_finding(**given):
     return {
         "kind": "new-kind",

@@ -3,7 +3,8 @@
     make micro                                   # build/micro.json and a table
     python -m scripts.bench.micro --json FILE alu tensor
 
-Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches; all without a name.
+Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches, overlap, starts,
+traffic; all without a name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = BUILD / "micro"
+COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 SECONDS = 180  # the program ends itself before
 
 
@@ -31,10 +34,10 @@ def device() -> dict[str, str]:
 
 
 def sources_digest() -> str:
-    """SHA-256 of the program's sources, in order of their names: which program measured."""
+    """SHA-256 of the program's sources, in order of their names, without comments and spacing: what measured."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.cu*")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sorted(Path(__file__).parent.rglob("*.cu*"), key=lambda path: path.name):
+        digest.update(path.name.encode() + b"\0" + b"".join(COMMENT.sub(b"", path.read_bytes()).split()))
     return digest.hexdigest()
 
 
@@ -45,6 +48,8 @@ def rows_of(output: str) -> list[dict[str, object]]:
 
 def document(environment: dict[str, str], rows: list[dict[str, object]]) -> str:
     """The JSON to keep: environment, digest, then a row a line."""
+    once = {json.dumps([row["name"], row["parameters"]]): row for row in reversed(rows)}  # the first of each
+    rows = list(reversed(once.values()))
     head = json.dumps({**environment, "sources_sha256": sources_digest()})
     return head[:-1] + ',\n"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n"
 

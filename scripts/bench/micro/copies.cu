@@ -2,14 +2,13 @@
  * lie. */
 #include "micro.cuh"
 
-#define CHASE_STEPS   64
-#define CHASE_STRIDE  4096 /* bytes: another L2 line and DRAM page each time */
-#define L1_STRIDE     128
-#define ARENA_BYTES   ((size_t)256 << 20)
-#define COPIES        16 /* one after another, each waited for */
-#define MAX_COPY      65536
-#define BOX_ROW_BYTES 128 /* HW: the widest swizzle row (CUDA driver API, tensor maps) */
-#define MAX_BOX_ROWS  256 /* HW: of a tensor map's box */
+#define CHASE_STEPS  64
+#define CHASE_STRIDE 4096 /* bytes: another L2 line and DRAM page each time */
+#define L1_STRIDE    128
+#define ARENA_BYTES  ((size_t)256 << 20)
+#define COPIES       16 /* one after another, each waited for */
+#define MAX_COPY     65536
+#define MAX_BOX_ROWS 256 /* HW: of a tensor map's box */
 
 static unsigned char *arena(void) {
     static unsigned char *bytes;
@@ -108,37 +107,11 @@ static __global__ void copy_kernel(uint64_t *span, const unsigned char *from,
     span[1] = end;
 }
 
-static CUtensorMap swizzled_rows(unsigned char *bytes, uint32_t rows) {
-    typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                        const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                        const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-    static encode_function encode;
-    if (encode == NULL) {
-        cudaDriverEntryPointQueryResult found;
-        check("cudaGetDriverEntryPointByVersion",
-              cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
-                                               cudaEnableDefault, &found));
-    }
-    CUtensorMap map;
-    cuuint64_t sizes[3] = {BOX_ROW_BYTES / 2, ARENA_BYTES / BOX_ROW_BYTES, 1};
-    cuuint64_t strides[2] = {BOX_ROW_BYTES, ARENA_BYTES};
-    cuuint32_t box[3] = {BOX_ROW_BYTES / 2, rows, 1}, steps[3] = {1, 1, 1};
-    CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, bytes, sizes, strides, box, steps,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) {
-        fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", (int)result);
-        exit(1);
-    }
-    return map;
-}
-
 static void measure_copy(uint32_t bytes, bool tensor, bool cold) {
     uint64_t *span = results(3);
     unsigned char *from = arena();
-    uint32_t rows = tensor ? bytes / BOX_ROW_BYTES : 0;
-    CUtensorMap map = swizzled_rows(from, rows > 0 ? rows : 8);
+    uint32_t rows = tensor ? bytes / SWIZZLE_ROW : 0;
+    CUtensorMap map = tensor_map(from, ARENA_BYTES, SWIZZLE_ROW, rows > 0 ? rows : 8);
     double cycles[LAUNCHES];
     for (int i = 0; i < LAUNCHES; i++) {
         if (cold) {
@@ -165,7 +138,7 @@ void copies(void) {
         for (uint32_t bytes = 16; bytes <= MAX_COPY; bytes *= 4) {
             measure_copy(bytes, false, cold != 0);
         }
-        for (uint32_t bytes = 1024; bytes <= BOX_ROW_BYTES * MAX_BOX_ROWS; bytes *= 2) {
+        for (uint32_t bytes = 1024; bytes <= SWIZZLE_ROW * MAX_BOX_ROWS; bytes *= 2) {
             measure_copy(bytes, true, cold != 0);
         }
     }

@@ -93,6 +93,33 @@ int sm_count(void) {
     return sms;
 }
 
+CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
+    typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                        const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                        const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    static encode_function encode;
+    if (encode == NULL) {
+        cudaDriverEntryPointQueryResult found;
+        check("cudaGetDriverEntryPointByVersion",
+              cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
+                                               cudaEnableDefault, &found));
+    }
+    CUtensorMap map;
+    cuuint64_t sizes[3] = {row_bytes / 2, bytes / row_bytes, 1}, strides[2] = {row_bytes, bytes};
+    cuuint32_t box[3] = {row_bytes / 2, rows, 1}, steps[3] = {1, 1, 1};
+    CUtensorMapSwizzle swizzle =
+        row_bytes == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
+    CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
+                             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", (int)result);
+        exit(EXIT_FAILED);
+    }
+    return map;
+}
+
 static void out_of_time(int signal) {
     (void)signal;
     static const char said[] = "out of time\n";
@@ -107,7 +134,9 @@ static const struct group {
 } groups[] = {{"alu", alu},           {"shared_memory", shared_memory},
               {"tensor", tensor},     {"synchronisation", synchronisation},
               {"copies", copies},     {"copy_rates", copy_rates},
-              {"clusters", clusters}, {"launches", launches}};
+              {"clusters", clusters}, {"launches", launches},
+              {"overlap", overlap},   {"starts", starts},
+              {"traffic", traffic}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

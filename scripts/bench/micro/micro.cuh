@@ -18,6 +18,7 @@
 #define WARP_LANES       32
 #define WARPGROUP_LANES  128
 #define MAX_CTA_SHARED   232448 /* HW: 227 KB a CTA on compute capability 9.0 (CUDA programming guide) */
+#define SWIZZLE_ROW      128    /* HW: the widest swizzle row (CUDA driver API, tensor maps) */
 #define SWIZZLE_ATOM     1024 /* HW: alignment of a 128-byte swizzle atom (PTX ISA, shared-memory descriptor) */
 #define LAUNCHES         9    /* a median of so many */
 #define WARM_UP_LAUNCHES 2
@@ -67,6 +68,9 @@ double measured_span(const void *kernel, struct shape shape, void **arguments, u
 /* Reads as much as L2 holds several times over, so that what was there before is gone. */
 void flush_l2(void);
 int sm_count(void);
+/* `bytes` of memory as rows of halves, taken in boxes of `rows` of them; rows of SWIZZLE_ROW bytes are
+ * swizzled. */
+CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows);
 
 void alu(void);
 void shared_memory(void);
@@ -76,5 +80,8 @@ void copy_rates(void);
 void synchronisation(void);
 void clusters(void);
 void launches(void);
+void overlap(void);
+void starts(void);
+void traffic(void);
 
 #endif

@@ -33,7 +33,9 @@ m, n, k, calls = map(int, sys.argv[1:])
 for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for i in range(calls)]:
     custom_kernel(data)
 """
-CALLS = 3  # the last of them counts: the chip is in its stride
+CALLS = 2  # the last of them counts: the chip is in its stride
+# Tiles that the recorded run chose and the library of today does not.
+CHOSEN_THEN = {"512x768x7168": "m128n96k2"}
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -73,6 +75,7 @@ def call_us(shape: str) -> float:
             NVFP4_LIBRARY=str(BUILD / "libcustom_kernel_sim.so"), NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1",
             NVFP4_SIMULATE_VALUES="0", NVFP4_SIMULATE_JSON=report.name, PYTHONPATH=str(ROOT),
         )  # fmt: skip
+        own |= {"NVFP4_HOPPER_CONFIG": CHOSEN_THEN[shape]} if shape in CHOSEN_THEN else {}
         subprocess.run([sys.executable, "-c", DRIVER, *shape.split("x"), str(CALLS)], cwd=ROOT, env=own, check=True)
         launches = json.loads(Path(report.name).read_text())["time"]["launches"]
     last = [launch["end_us"] for launch in launches if "dual_gemm" in launch["kernel"]]

@@ -25,6 +25,23 @@ WORST = 10
 # What is thought of rows that are far off, the first that fits: start of the name, part of the parameters, words.
 TURNS = "supposed: how tensor cores take turns between warpgroups, which is one figure by N here"
 REASONS = (
+    (
+        "consumer_lap",
+        "",
+        "supposed: instructions in the order of PTX, of which one warp fills half the slots that ptxas' order fills",
+    ),
+    (
+        "hopper",
+        "",
+        "supposed: instructions that ptxas moves beside the last MMA of a group stand in PTX's order here; of short"
+        " problems, what a dependent launch waits for",
+    ),
+    ("working_clock", "", "the clock depends on how many SMs multiply and on what: one figure here, for all SMs"),
+    ("code_cycles", "", "instruction fetch is not modelled; of several warps, warp 0's own time under greedy issue"),
+    ("kernel_pair", "", "supposed: the start of a dependent kernel whose CTAs fill the SMs"),
+    ("box_rate", "", "supposed: L2 and HBM give less to rows than to whole blocks; here they have one rate"),
+    ("warp_load_rate", "", "supposed: requests of 16 bytes a lane reach L2's ports unevenly; here they have one rate"),
+    ("mbarrier_turn", "", "the wake-up of a warp that has arrived itself is shorter than that of one that waits"),
     ("wgmma_latency", "warpgroups 3", "not known: several hundred cycles that only three and four warpgroups show"),
     ("wgmma_latency", "warpgroups 4", "not known: several hundred cycles that only three and four warpgroups show"),
     ("wgmma", "warpgroups", TURNS),

@@ -86,8 +86,9 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
         if pair
         else ""
     )
-    sync = "bar.sync 0;"
+    sync, peer_runs = "bar.sync 0;", ""
     if pair:
+        peer_runs = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;  //@peer_runs"
         sync = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
     return f""".version 8.8
 .target sm_100a
@@ -123,6 +124,7 @@ def kernel(n: int = 128, chunks: int = 3, shared_scales: bool = False, pair: boo
   mbarrier.init.shared::cta.b64 [done], 1;
   fence.mbarrier_init.release.cluster;  //@init_fence
 INITED:
+  {peer_runs}
   setp.ne.u32 %p0, %warp, 1;
   @%p0 bra ALLOCATED;
   tcgen05.alloc.{cg}.sync.aligned.shared::cta.b32 [slot], {columns};  //@alloc

@@ -174,6 +174,27 @@ FAULTS = {
     "tcgen05.alloc's result read without order": Fault(
         "TIRx-kernels PR 7", "read-after-write-race", _tensor("first_sync")
     ),
+    "tcgen05.alloc of a pair before the other CTA is known to run": Fault(
+        "CUTLASS PR 3316, TileLang 2644", "pair-alloc", _tensor("peer_runs", pair=True)
+    ),
+    "tcgen05.dealloc of a pair before the other CTA's alloc": Fault(
+        "CUTLASS 3435",
+        "pair-dealloc",
+        _small(
+            (
+                "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned; @%p3 bra END;",
+                "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r4], 32;",
+                "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned; bar.warp.sync -1;",
+                "ld.shared.u32 %r5, [%r4]; MEND tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r5, 32; END:",
+            ),
+            "barrier.cluster.arrive.relaxed; barrier.cluster.wait;",
+            "",
+            "100a",
+            grid=2,
+            cluster=2,
+            block=32,
+        ),
+    ),
     "an mbarrier's arrive of CTA scope publishes the peer's data": Fault(
         "CUTLASS 3324 and 3643, QuACK 63", "read-before-completion", _scope
     ),

@@ -25,7 +25,7 @@ from scripts.evidence.mutants.blackwell import Kernel as Blackwell
 from scripts.evidence.mutants.blackwell import entries as blackwell_entries
 from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward.render import render
-from scripts.evidence.third_party.libraries import TRIALS, Trial, build, inputs_of, run
+from scripts.evidence.third_party.cuda.libraries import TRIALS, Trial, build, inputs_of, run
 from scripts.evidence.third_party.outcome import in_a_child
 
 ROOT = Path(__file__).resolve().parents[3]

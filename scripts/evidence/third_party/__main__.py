@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
-from scripts.evidence.third_party import corpus, cutlass, deepgemm, libraries
+from scripts.evidence.third_party import corpus
 from scripts.evidence.third_party.compile import NotBuilt
+from scripts.evidence.third_party.cuda import cutlass, deepgemm, libraries, thunderkittens
 from scripts.evidence.third_party.cute import cases as cute
 from scripts.evidence.third_party.outcome import Case
 from scripts.evidence.third_party.render import faults, render
@@ -28,7 +30,7 @@ from scripts.evidence.third_party.sources import COMMITS, WHEELS, Sources, Unava
 from scripts.evidence.third_party.triton import cases as triton
 
 RESULTS = ROOT / "simulator/results"
-PRODUCERS = (triton.cases, cutlass.cases, cute.cases, deepgemm.cases, libraries.cases)
+PRODUCERS = (triton.cases, cutlass.cases, cute.cases, deepgemm.cases, libraries.cases, thunderkittens.cases)
 
 
 def all_cases() -> Iterator[Case]:
@@ -41,10 +43,22 @@ def version(project: str, sources: Sources) -> str:
     return WHEELS[project] if project in WHEELS else sources.commit(project)
 
 
+def simulator() -> str:
+    """The last commit that changed the simulator's code, and whether the checkout has changed it since."""
+    git = ["git", "-C", str(ROOT)]
+    commit, changed = (
+        subprocess.run(
+            [*git, *command, "--", ":(glob)simulator/**/*.[ch]"], capture_output=True, text=True, check=False
+        )
+        for command in (["log", "-1", "--format=%h"], ["status", "--short"])
+    )
+    return (commit.stdout.strip() or "unknown") + (" with changes" if changed.stdout.strip() else "")
+
+
 def measure(case: Case, sources: Sources) -> dict:
     """One row: what runs in each mode gave, and findings once, with the modes that have them."""
     row = {"project": case.project, "name": case.name, "arch": case.arch, "size": case.size, "shows": case.shows}
-    row |= {"runs": [], "findings": []}
+    row |= {"simulator": simulator(), "runs": [], "findings": []}
     try:
         row["version"] = version(case.project, sources)
         run = case.prepare(sources)

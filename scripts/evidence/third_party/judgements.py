@@ -26,7 +26,7 @@ class Judgement:
     line: str = ""
 
 
-OWN_HOST = "fast.cu|learn-cuda|NVFP4_Kernels|nvfp4_gemm"
+OWN_HOST = "fast.cu|learn-cuda|NVFP4_Kernels|nvfp4_gemm|ThunderKittens"
 JUDGEMENTS = (
     Judgement(
         "", "missing-tcgen05-fence", "practice",
@@ -63,6 +63,28 @@ JUDGEMENTS = (
         "one mbarrier phase can complete twice before a slower warp looks at it: every warp waits for a barrier that "
         "warp 0 alone re-arms, and nothing keeps warp 0 from going round again; a TMA's latency hides it on a chip; "
         "SentryWard says the same of v1 to v3 (`SENTRYWARD.md`)",
+    ),
+    Judgement(
+        "ThunderKittens", "missed-phase", "true",
+        "level 6 for the B200 keeps the thread that loads behind the MMA, not behind the other warps: all wait for its "
+        "barrier, and a slower one may find its phase gone twice",
+        "level 6",
+    ),
+    Judgement(
+        "ThunderKittens", "missed-phase", "true",
+        "all warps of the template's producer wait for the ring's barriers, one thread of them loads, and nothing keeps"
+        " it from the next round: a warp that lags two rounds behind waits for a phase that is gone",
+        "_h100",
+    ),
+    Judgement(
+        "ThunderKittens", "mbarrier-init", "practice",
+        "whole warps execute mbarrier.init of one object, with one count and before anyone uses it: PTX leaves a "
+        "second init undefined, chips take it, and the simulator goes on",
+    ),
+    Judgement(
+        "ThunderKittens", "cta-exited", "true",
+        "the second CTA's producers tell the first one's schedule_finished of the last query, and the first CTA waits "
+        "for the second one's epilogue alone before it ends: the arrival may reach a CTA that is gone",
     ),
     Judgement(
         OWN_HOST, "tensor-memory-lane", "practice",

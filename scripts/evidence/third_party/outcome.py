@@ -43,8 +43,18 @@ def compare(got: np.ndarray, want: np.ndarray, bound: np.ndarray | float) -> dic
     return {"wrong": int((~(error <= bound)).sum()), "of": int(want.size), "max_error": float(f"{worst:.4g}")}
 
 
+def _e4m3(memory: np.ndarray) -> np.ndarray:
+    """A sign, four bits of exponent with bias 7, three of fraction; all ones are NaN."""
+    memory = memory.astype(np.int64)
+    exponent, fraction = memory >> 3 & 15, memory & 7
+    size = np.where(exponent == 0, fraction / 8 * 2.0**-6, (1 + fraction / 8) * 2.0 ** (exponent - 7))
+    return np.where(memory & 127 == 127, np.nan, np.where(memory & 128, -size, size))
+
+
 def values(memory: np.ndarray, kind: str) -> np.ndarray:
-    """Memory as float64, for an element type that numpy has, or bfloat16; torch's threads do not outlive a fork."""
+    """Memory as float64, of an element type that numpy has, bfloat16 or e4m3; torch's threads do not outlive a fork."""
+    if kind == "e4m3":
+        return _e4m3(memory)
     if kind == "bfloat16":
         return (memory.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return memory.view(kind).astype(np.float64)

@@ -11,10 +11,10 @@ LEAST_KERNELS, LEAST_PROJECTS = 60, 6
 INTRODUCTION = """# Third-party kernels on the simulator
 
 Public kernels, and what public compilers make of kernels, on the simulator. CUDA is compiled from its authors'
-files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM, whose host code
-is ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the Triton kernels
-(`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party` repeats the
-trial and writes this file; `third_party.json` has every run and every finding's sentence.
+files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`, but for DeepGEMM and ThunderKittens'
+fast kernels, whose launches are ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the
+Triton kernels (`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party`
+repeats the trial and writes this file; `third_party.json` has every run and every finding's sentence.
 
 Modes: {modes}.
 Right: every element within the rounding of the result's type, and what the tensor cores' sums may lose, of a float64
@@ -115,6 +115,19 @@ def of_corpus(corpus: dict) -> list[str]:
     return text
 
 
+def measured_on(rows: list[dict]) -> list[str]:
+    """Which commit's simulator ran the rows; those of another than most have are named."""
+    commits: dict[str, list[dict]] = defaultdict(list)
+    for row in rows:
+        commits[row.get("simulator", "before commits were noted")].append(row)
+    most, *others = sorted(commits, key=lambda commit: -len(commits[commit]))
+    text = [f"Run on the simulator of commit `{most}`" + (", but for:\n" if others else ".")]
+    for commit in others:
+        names = (f"{row['project'].rsplit('/', 1)[-1]} `{row['name']}` {row['arch']}" for row in commits[commit])
+        text.append(f"- `{commit}`: {', '.join(names)}")
+    return text
+
+
 def render(rows: list[dict], corpus: dict) -> str:
     """The whole file."""
     modes = max((row["runs"] for row in rows), key=len, default=[])
@@ -127,6 +140,7 @@ def render(rows: list[dict], corpus: dict) -> str:
         f"{sum(any(silently_wrong(run) for run in row['runs']) for row in running)} wrong without an error, "
         f"{len(rows) - len(right)} wrong or without values in a mode, each with its reason below.\n"
     )
+    text += [*measured_on(rows), ""]
     head = ("kernel", "sm", "what it is", "size", "max error", "values", "verdict", "s a mode", "findings, or why not")
     text += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     text += [line_of(row) for row in rows]

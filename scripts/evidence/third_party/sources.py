@@ -17,6 +17,7 @@ COMMITS = {
     "jIab-b/nvfp4_gemm": "92166a3d0b0e069fbcf07c8b017e4e47479202ea",
     "NVIDIA/cutlass": "7107b05535f8977f5ecb9d01ee203205b1fd9bc4",
     "deepseek-ai/DeepGEMM": "54e22612409371d6364144b69086735beb54e98b",
+    "HazyResearch/ThunderKittens": "0b55588d2769dde0c7a9a606ffc015b0ca7a9551",
     "patrick-toulme/pyptx": "bc3b0cadb966fccaaf1576f59cd1e6a2bde3cc04",
 }
 # Compilers that need no GPU, and headers, as wheels.

@@ -2,6 +2,7 @@
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "decode.h"
+#include "ptx/ir.h"
 
 enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)run;
@@ -10,8 +11,8 @@ enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-/* op[] in this order: destination, source, size, barrier, multicast mask. */
-enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK };
+/* op[] in this order: destination, source, size, barrier, multicast mask; a store's: ..., size, byte mask. */
+enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK, O_BYTES = O_BARRIER };
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
     return operand_address(run, insn, insn->bulk.offsets, at, lane);
@@ -72,17 +73,31 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
     return NEXT;
 }
 
+/* What a store does not copy need not be there. */
+static bool store_fits(struct run *run, const struct store *store, int lane) {
+    for (uint32_t at = 0, part; (part = store_run(store, &at)) > 0; at += part) {
+        if (global_memory(run, store->to + at, part, lane, true) == NULL) {
+            return false;
+        }
+        touch_global(run, store->to + at, part, lane, true);
+    }
+    return true;
+}
+
 static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct store store = {.bytes = lane_u32(run, insn->op[O_SIZE], lane),
                               .to = address_of(run, insn, O_TO, lane),
                               .reduction = (enum reduction)insn->bulk.reduction,
-                              .type = insn->type};
+                              .type = insn->type,
+                              .kept = ALL_BYTES};
+        if (insn->bulk.masked) {
+            store.kept = (uint16_t)lane_u32(run, insn->op[O_BYTES], lane);
+        }
         if (!right_size(run, store.bytes, lane) ||
             shared_cta(run, shared_address(run, insn, O_FROM, lane), store.bytes, 16, lane, true,
-                       &store.from) == NULL ||
-            global_memory(run, store.to, store.bytes, lane, true) == NULL) {
+                       &store.from) == NULL) {
             return FAIL;
         }
         if (store.to % 16 != 0) {
@@ -90,13 +105,14 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
                               "the destination %#llx of a bulk copy is not aligned to 16 bytes",
                               (unsigned long long)store.to);
         }
-        touch_global(run, store.to, store.bytes, lane, true);
+        if (!store_fits(run, &store, lane)) {
+            return FAIL;
+        }
         issue_store(run, &store, store.bytes, lane);
     }
     return NEXT;
 }
 
-/* A copy whose destination is shared memory and that reduces there signals an mbarrier. */
 static enum next exec_wait_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
     return groups_wait(run, (enum group_family)insn->group.family, insn->group.pending, insn->group.read);
@@ -143,21 +159,25 @@ void decode_bulk(struct decoder *d, bool reduces) {
     }
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
     bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
-    bool multicast = mod(d, "multicast::cluster");
+    bool multicast = mod(d, "multicast::cluster"), masked = mod(d, "cp_mask");
     bool hinted = mod_of(d, hints) >= 0;
     (void)mod(d, "noftz");
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;
     insn->bulk.reduction = (uint8_t)reduction;
-    if ((reduces && reduction == REDUCE_NONE) || group == barrier || mod(d, "cp_mask")) {
+    if ((reduces && reduction == REDUCE_NONE) || group == barrier) {
         decode_fail(d, "unknown form");
+    }
+    if (masked && (reduces || !group || d->parser->module->sm < 100)) {
+        decode_fail(d, "a byte mask is a copy's into global memory, on sm_100 or later");
     }
     if (reduces && !(to == SP_GLOBAL && group)) {
         decode_fail(d, "reductions into shared memory are not supported");
     }
     int64_t *offsets = take_offsets(d);
     insn->bulk.offsets = offsets;
-    need_operands(d, group ? 3 : 4 + multicast, (group ? 3 : 4 + multicast) + hinted);
+    int operands = group ? 3 + masked : 4 + multicast;
+    need_operands(d, operands, operands + hinted);
     emit_offset_address(d, &d->op[0], offsets);
     emit_offset_address(d, &d->op[1], offsets);
     emit(d, src(d, &d->op[2], T_U32));
@@ -165,6 +185,10 @@ void decode_bulk(struct decoder *d, bool reduces) {
         if (to != SP_GLOBAL || from != SP_SHARED) {
             decode_fail(d, "a bulk group goes from shared::cta to global memory");
         }
+        if (masked) { /* after the cache policy */
+            emit(d, src(d, &d->op[d->nop - 1], T_U16));
+        }
+        insn->bulk.masked = masked;
         insn->fn = exec_bulk_store;
         return;
     }

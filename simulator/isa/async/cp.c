@@ -54,6 +54,7 @@ static void copies_timed(struct run *run, struct async_op *op) {
     request->at = timing->issued;
     request->sm = run->cta->sm;
     request->op = op;
+    request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     FOR_LANES(rest, copies->mask) {
@@ -273,6 +274,10 @@ static const struct async_kind remote_kind = {"st.async",    NULL, remote_write,
 
 static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t element = ptx_type_bytes(insn->type);
+    if (insn->remote.reduction == REDUCE_NONE && !run->launch->clustered) {
+        return sim_report(run, SIM_ERROR, "no-cluster", -1,
+                          "st.async in a kernel that was launched without clusters: an illegal instruction");
+    }
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct remote remote = {.bytes = element * insn->remote.elements,

@@ -12,6 +12,9 @@ void decode_bulk_tensor(struct decoder *d, bool reduces);
 void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all);
 /* A reduction's modifier as an enum reduction. */
 int decode_reduction(struct decoder *d);
+/* What the copies with a tensor map do. */
+enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask);
+enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask);
 /* For what only advises caches. */
 enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask);
 

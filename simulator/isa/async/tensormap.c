@@ -98,6 +98,10 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
             return sim_report(run, SIM_ERROR, "tensor-map", lane, "there is no tensor map at %#llx",
                               (unsigned long long)address);
         }
+        if (map.mode != SIM_TENSOR_TILED) {
+            return sim_report(run, SIM_ERROR, "tensor-map", lane,
+                              "tensormap.replace.tile of a tensor map for im2col");
+        }
         if (!put_field(&map, insn->tensor_map.field, insn->tensor_map.dimension,
                        lane_u64(run, insn->op[0], lane)) ||
             !tensor_map_write(bytes, &map)) {

@@ -1,23 +1,47 @@
-/* cp.async.bulk.tensor, tiled mode (PTX ISA, Data Movement: cp.async.bulk.tensor; Tensors; Swizzling modes). */
+/* cp.async.bulk.tensor (PTX ISA, Data Movement: cp.async.bulk.tensor; Tensors; Swizzling modes). */
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async/map_change.h"
 #include "decode.h"
 
-/* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates. */
+/* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates, what im2col adds. */
 enum { O_SHARED, O_MAP, O_BARRIER };
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
     return operand_address(run, insn, insn->tensor_copy.offsets, at, lane);
 }
 
+static struct tensor_place read_place(const struct run *run, const struct insn *insn, int lane) {
+    struct tensor_place place = {.mode = (enum tensor_mode)insn->tensor_copy.mode};
+    const struct operand *op = &insn->op[insn->tensor_copy.coordinates];
+    uint32_t extra[MAX_SPATIAL] = {0};
+    if (place.mode == TENSOR_ROWS) {
+        place.at[0] = (int32_t)lane_u32(run, op[0], lane);
+        for (uint32_t i = 0; i < ROWS_AT_ONCE; i++) {
+            place.rows[i] = (int32_t)lane_u32(run, op[1 + i], lane);
+        }
+        return place;
+    }
+    for (uint32_t i = 0; i < insn->tensor_copy.rank; i++) {
+        place.at[i] = (int32_t)lane_u32(run, op[i], lane);
+    }
+    for (uint32_t i = 0; i < insn->tensor_copy.extras; i++) {
+        extra[i] = lane_u32(run, op[insn->tensor_copy.rank + i], lane) & UINT16_MAX;
+    }
+    bool wide = place.mode == TENSOR_IM2COL_W;
+    place.halo = wide ? extra[0] : 0;
+    for (uint32_t i = 0; i < MAX_SPATIAL; i++) {
+        place.offset[i] = wide ? (i == 0 ? extra[1] : 0) : extra[i];
+    }
+    return place;
+}
+
 /* The box that an instruction names; false after a report. */
-static bool read_box(struct run *run, const struct insn *insn, int coordinates_at, int lane,
-                     struct tensor_box *box) {
+static bool read_box(struct run *run, const struct insn *insn, int lane, bool store, struct tensor_box *box) {
     struct cta *cta;
     uint32_t offset;
-    int64_t at[MAX_RANK];
     struct sim_tensor_map map;
+    struct tensor_place place = read_place(run, insn, lane);
     uint64_t address = address_of(run, insn, O_MAP, lane);
     if (address % 64 != 0) {
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane,
@@ -48,19 +72,18 @@ static bool read_box(struct run *run, const struct insn *insn, int coordinates_a
         (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "the tensor map that the kernel made: %s", why);
         return false;
     }
-    if (map.swizzle == SWIZZLE_128B_ATOM_32B_FLIP_8B) {
-        (void)sim_report(run, SIM_INCOMPLETE, "tensor-map", lane, "swizzle mode %u is not modelled",
-                         map.swizzle);
+    bool packed = map.data_type >= TYPE_16U4_ALIGN8B || map.swizzle > SWIZZLE_128B;
+    if (insn->tensor_copy.plain_types && packed) {
+        (void)sim_report(run, SIM_ERROR, "tensor-map", lane,
+                         "sm_120 has neither packed types nor atoms of more than 16 bytes in a copy to "
+                         ".shared::cluster, but in one to .shared::cta");
         return false;
     }
-    for (uint32_t i = 0; i < map.rank; i++) {
-        at[i] = (int32_t)lane_u32(run, insn->op[coordinates_at + (int)i], lane);
-    }
-    if (!tensor_box_make(&map, at, box)) {
-        (void)sim_report(run, SIM_INCOMPLETE, "tensor-map", lane,
-                         "an element stride in the innermost dimension");
+    if (!tensor_place_check(&map, &place, store, why, sizeof why)) {
+        (void)sim_report(run, SIM_ERROR, "tensor-map", lane, "%s", why);
         return false;
     }
+    tensor_box_make(&map, &place, box);
     return true;
 }
 
@@ -81,17 +104,26 @@ static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, 
 }
 
 /* HW: a store may run past the end of a tensor but not start before it: an illegal instruction (measured on an
- * H200; CUDA programming guide, tensor memory access). */
+ * H200; CUDA programming guide, tensor memory access; PTX ISA, Tensor copy: restrictions). */
 static bool starts_inside(struct run *run, const struct tensor_box *box, int lane) {
-    for (uint32_t i = 0; i < box->map.rank; i++) {
-        if (box->at[i] < 0) {
+    const struct tensor_place *place = &box->place;
+    bool rows = place->mode == TENSOR_ROWS;
+    for (uint32_t i = 0; i < (rows ? 1 + ROWS_AT_ONCE : box->map.rank); i++) {
+        int64_t at = rows && i > 0 ? place->rows[i - 1] : place->at[i];
+        if (at < 0) {
             (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane,
                              "a tensor store at coordinate %lld of dimension %u: it may not be negative",
-                             (long long)box->at[i], i);
+                             (long long)at, rows && i > 0 ? 1 : i);
             return false;
         }
     }
     return true;
+}
+
+/* What of shared memory a box takes: a swizzled one whole lines. */
+static uint32_t span_of(const struct tensor_box *box) {
+    return box->map.swizzle != 0 ? box->rows * box->pitch
+                                 : (box->rows - 1) * box->pitch + box->shared_row_bytes;
 }
 
 /* HW: 128 bytes; a swizzled box needs its pattern's repeat, or rows land in other places than expected. */
@@ -105,17 +137,16 @@ static uint32_t shared_bytes(const struct tensor_box *box) {
     return box->rows * box->shared_row_bytes;
 }
 
-static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask) {
     bool multicast = insn->tensor_copy.multicast;
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         struct load load = {.tensor = true, .view = delayed_view(run)};
-        if (!read_box(run, insn, multicast ? 4 : 3, lane, &load.box)) {
+        if (!read_box(run, insn, lane, false, &load.box)) {
             return FAIL;
         }
         load.bytes = load.box.bytes;
-        uint32_t span = (load.box.rows - 1) * load.box.pitch + load.box.shared_row_bytes;
-        span = load.box.map.swizzle != 0 ? load.box.rows * load.box.pitch : span;
+        uint32_t span = span_of(&load.box);
         int64_t targets = multicast ? (int64_t)(lane_u32(run, insn->op[3], lane) & 0xffff) : -1;
         if (!rows_exist(run, &load.box, lane, false) ||
             !make_destinations(run, &load, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK,
@@ -135,11 +166,12 @@ static enum next exec_tensor_load(struct run *run, const struct insn *insn, uint
     return run->cluster->failed ? FAIL : NEXT;
 }
 
-static enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask) {
+enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        struct store store = {.tensor = true, .reduction = (enum reduction)insn->tensor_copy.reduction};
-        if (!read_box(run, insn, 2, lane, &store.box) || !starts_inside(run, &store.box, lane) ||
+        struct store store = {
+            .tensor = true, .reduction = (enum reduction)insn->tensor_copy.reduction, .kept = ALL_BYTES};
+        if (!read_box(run, insn, lane, true, &store.box) || !starts_inside(run, &store.box, lane) ||
             !rows_exist(run, &store.box, lane, true)) {
             return FAIL;
         }
@@ -152,8 +184,7 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
         }
         store.type = type < sizeof types ? types[type] : T_B8;
         store.bytes = shared_bytes(&store.box);
-        uint32_t span = (store.box.rows - 1) * store.box.pitch + store.box.shared_row_bytes;
-        span = store.box.map.swizzle != 0 ? store.box.rows * store.box.pitch : span;
+        uint32_t span = span_of(&store.box);
         if (shared_cta(run, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK, span, 128, lane, true,
                        &store.from) == NULL) {
             return FAIL;
@@ -163,71 +194,4 @@ static enum next exec_tensor_store(struct run *run, const struct insn *insn, uin
         issue_store(run, &store, span, lane);
     }
     return NEXT;
-}
-
-static void emit_coordinates(struct decoder *d, const struct pop *tensor, int rank) {
-    uint32_t count = 0;
-    const struct pop *list =
-        tensor->kind == PO_ADDRESS && tensor->count == 2 ? elements(&tensor->sub[1], &count) : NULL;
-    if (list == NULL || (int)count != rank) {
-        decode_fail(d, "a tensor operand needs its map and %d coordinates", rank);
-    }
-    for (int i = 0; i < rank; i++) {
-        emit(d, src(d, &list[i], T_S32));
-    }
-}
-
-void decode_bulk_tensor(struct decoder *d, bool reduces) {
-    static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d", NULL};
-    struct insn *insn = d->insn;
-    if (mod(d, "prefetch")) {
-        d->nmods = 0;
-        insn->fn = exec_cp_nothing;
-        return;
-    }
-    int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
-    int rank = mod_of(d, ranks) + 1;
-    (void)mod(d, "tile");
-    static const char *const im2col[] = {"im2col",        "im2col::w",      "im2col::w::128",
-                                         "tile::gather4", "tile::scatter4", NULL};
-    if (mod_of(d, im2col) >= 0) {
-        decode_fail(d, "only the tiled mode is supported: no im2col, gather4 or scatter4");
-    }
-    bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
-    bool multicast = mod(d, "multicast::cluster"), pair = mod(d, "cta_group::2");
-    (void)mod(d, "cta_group::1");
-    bool hinted = mod(d, "L2::cache_hint");
-    unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
-    if (rank == 0 || group == barrier || (reduces && (reduction == REDUCE_NONE || !group))) {
-        decode_fail(d, "unknown form");
-    }
-    int64_t *offsets = take_offsets(d);
-    insn->tensor_copy.offsets = offsets;
-    insn->tensor_copy.rank = (uint8_t)rank;
-    if (group) {
-        need_operands(d, 2, 2 + hinted);
-        if (to != SP_GLOBAL || from != SP_SHARED) {
-            decode_fail(d, "a bulk group goes from shared::cta to global memory");
-        }
-        emit_offset_address(d, &d->op[1], offsets);
-        emit_offset_address(d, &d->op[0], offsets);
-        emit_coordinates(d, &d->op[0], rank);
-        insn->tensor_copy.reduction = (uint8_t)reduction;
-        insn->fn = exec_tensor_store;
-        return;
-    }
-    need_operands(d, 3 + multicast, 3 + multicast + hinted);
-    if ((to != SP_SHARED && to != SP_SHARED_CLUSTER) || from != SP_GLOBAL) {
-        decode_fail(d, "unknown state spaces");
-    }
-    emit_offset_address(d, &d->op[0], offsets);
-    emit_offset_address(d, &d->op[1], offsets);
-    emit_offset_address(d, &d->op[2], offsets);
-    if (multicast) {
-        emit(d, src(d, &d->op[3], T_U16));
-    }
-    emit_coordinates(d, &d->op[1], rank);
-    insn->tensor_copy.multicast = multicast;
-    insn->tensor_copy.cta_group = pair ? 2 : 1;
-    insn->fn = exec_tensor_load;
 }

@@ -1,6 +1,8 @@
 /* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
 #include "access.h"
 
+#include <stdatomic.h>
+
 #include "async/async.h"
 #include "hazard/global.h"
 #include "isa/opcodes.h"
@@ -62,9 +64,24 @@ static inline void element_out(const void *from, struct operand operand, uint8_t
     }
 }
 
+static atomic_flag quad_taken = ATOMIC_FLAG_INIT;
+
+void quad_begin(void) {
+    while (atomic_flag_test_and_set_explicit(&quad_taken, memory_order_acquire)) {
+    }
+}
+
+void quad_end(void) {
+    atomic_flag_clear_explicit(&quad_taken, memory_order_release);
+}
+
 /* Between the registers and each lane's place in memory. */
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
                      uint32_t mask, bool write) {
+    bool whole = insn->memory.quad && insn->memory.strong;
+    if (whole) {
+        quad_begin();
+    }
     for (uint32_t i = 0; i < a->vec; i++) {
         struct operand operand = insn->op[i];
         void *lanes = row(run, operand);
@@ -89,6 +106,9 @@ static void transfer(struct run *run, const struct insn *insn, const struct acce
             write ? element_out(lanes, operand, at, skip, mask, 8)
                   : element_in(insn, lanes, operand, at, skip, mask, 8);
         }
+    }
+    if (whole) {
+        quad_end();
     }
 }
 
@@ -138,6 +158,21 @@ static void delayed_transfer(struct run *run, const struct insn *insn, const str
     }
 }
 
+/* Whether a plain store of the running instruction writes what is there already. */
+static bool leaves_memory(const struct run *run) {
+    struct access a = access_of(run->insn);
+    bool same = true;
+    FOR_LANES(rest, run->mask) {
+        const int lane = LANE(rest);
+        const uint8_t *at = (const uint8_t *)(uintptr_t)lane_address(run, run->insn, &a, lane);
+        for (uint32_t i = 0; i < a.vec; i++) {
+            uint64_t value = lane_u64(run, run->insn->op[i], lane);
+            same = same && memcmp(at + i * a.element, &value, a.element) == 0;
+        }
+    }
+    return same;
+}
+
 static enum next global_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint64_t addresses[LANES];
@@ -160,7 +195,9 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
         int lane = LANE(rest);
         places[lane] = (uint8_t *)(uintptr_t)addresses[lane];
     }
+    run->leaves_memory = write && !insn->memory.strong ? leaves_memory : NULL;
     touch_global_lanes(run, addresses, mask, a.bytes, access_flags(insn, write));
+    run->leaves_memory = NULL;
     const struct known *view = insn->memory.strong ? NULL : delayed_view(run);
     if (view != NULL) {
         delayed_transfer(run, insn, &a, addresses, mask, write, view);

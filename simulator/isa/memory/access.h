@@ -7,4 +7,9 @@
 /* Of a decoded space; `strong`: insn->memory.strong. */
 exec_fn memory_fn(unsigned space, bool write, bool strong);
 
+/* Between these, one thread of the host at a time: strong accesses and atomics of 128 bits are one access each
+ * (PTX ISA, Memory Consistency Model: scalar data types), and the host has none so wide. */
+void quad_begin(void);
+void quad_end(void);
+
 #endif

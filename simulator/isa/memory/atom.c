@@ -1,9 +1,11 @@
 /* Atomics (PTX ISA: atom, red).  Every address is a host address, so the host's atomics serve all spaces. */
 #include <math.h>
 
+#include "access.h"
 #include "async/async.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
+#include "ptx/ir.h"
 #include "tensorcore/half.h"
 
 enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
@@ -111,49 +113,114 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
     return old;
 }
 
+/* What a lane's address names, after all checks; NULL after a report. */
+static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t bytes, int lane) {
+    struct operand base = insn->op[insn->nop - 1];
+    bool shared = insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER;
+    uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->offset;
+    struct cta *cta;
+    uint32_t offsets[LANES];
+    offsets[lane] = 0;
+    address = base.wide ? address : (uint32_t)address;
+    if (address % bytes != 0) {
+        (void)sim_report(run, SIM_ERROR, "misaligned", lane, "atomic at address %#llx, not aligned to %u bytes",
+                         (unsigned long long)address, bytes);
+        return NULL;
+    }
+    address = shared ? address | SHARED_WINDOW : address;
+    uint8_t *at = generic_memory(run, address, bytes, lane, true, &cta, &offsets[lane]);
+    if (at == NULL) {
+        return NULL;
+    }
+    if (cta != NULL && run->launch->checks &&
+        hazard_lanes(run, cta, offsets, 1u << lane, bytes, ACCESS_WRITE | ACCESS_ATOMIC) == FAIL) {
+        return NULL;
+    }
+    if ((address & WINDOW_MASK) == 0) {
+        touch_global(run, address, bytes, lane, ACCESS_WRITE | ACCESS_ATOMIC);
+    }
+    return at;
+}
+
+static void give(struct run *run, const struct insn *insn, uint32_t i, int lane, uint64_t value) {
+    if (i < insn->ndst && !insn->op[i].sink) {
+        uint32_t bytes = insn->op[i].wide ? 8 : 4;
+        memcpy((uint8_t *)row(run, insn->op[i]) + (uint32_t)lane * bytes, &value, bytes);
+    }
+}
+
 /* op: the old values' registers (vec of them; none for red), b (vec), c for cas, address last. */
 static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
-    struct operand base = insn->op[insn->nop - 1];
-    bool shared = insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER;
     run->cluster->events++;
     sync_location(run, mask, insn->atomic.ordered, true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t address = lane_u64(run, base, lane) + (uint64_t)insn->offset;
-        struct cta *cta;
-        uint32_t offsets[LANES];
-        offsets[lane] = 0;
-        address = base.wide ? address : (uint32_t)address;
-        if (address % (bytes * vec) != 0) {
-            return sim_report(run, SIM_ERROR, "misaligned", lane,
-                              "atomic at address %#llx, not aligned to %u bytes", (unsigned long long)address,
-                              bytes * vec);
-        }
-        address = shared ? address | SHARED_WINDOW : address;
-        uint8_t *at = generic_memory(run, address, bytes * vec, lane, true, &cta, &offsets[lane]);
+        uint8_t *at = atom_place(run, insn, bytes * vec, lane);
         if (at == NULL) {
             return FAIL;
-        }
-        if (cta != NULL && run->launch->checks &&
-            hazard_lanes(run, cta, offsets, 1u << lane, bytes * vec, ACCESS_WRITE | ACCESS_ATOMIC) == FAIL) {
-            return FAIL;
-        }
-        if ((address & WINDOW_MASK) == 0) {
-            touch_global(run, address, bytes * vec, lane, ACCESS_WRITE | ACCESS_ATOMIC);
         }
         for (uint32_t i = 0; i < vec; i++) {
             uint64_t b = lane_u64(run, insn->op[nb + i], lane);
             uint64_t c = insn->atomic.operation == A_CAS ? lane_u64(run, insn->op[nb + vec], lane) : 0;
-            uint64_t old = update(insn, at + i * bytes, bytes, b, c);
-            if (nb > 0 && !insn->op[i].sink) {
-                memcpy((uint8_t *)row(run, insn->op[i]) + lane * (insn->op[i].wide ? 8 : 4), &old,
-                       insn->op[i].wide ? 8 : 4);
-            }
+            give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c));
         }
     }
     sync_location(run, mask, insn->atomic.ordered, false);
     return YIELD;
+}
+
+/* op: as exec_atom's, each operand as its two halves. */
+static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32_t mask) {
+    run->cluster->events++;
+    sync_location(run, mask, insn->atomic.ordered, true);
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        bool cas = insn->atomic.operation == A_CAS;
+        uint64_t b[2], c[2], old[2];
+        uint8_t *at = atom_place(run, insn, sizeof old, lane);
+        if (at == NULL) {
+            return FAIL;
+        }
+        for (int i = 0; i < 2; i++) {
+            b[i] = lane_u64(run, insn->op[2 + i], lane);
+            c[i] = cas ? lane_u64(run, insn->op[4 + i], lane) : b[i];
+        }
+        quad_begin();
+        memcpy(old, at, sizeof old);
+        if (!cas || memcmp(old, b, sizeof old) == 0) {
+            memcpy(at, c, sizeof old);
+        }
+        quad_end();
+        give(run, insn, 0, lane, old[0]);
+        give(run, insn, 1, lane, old[1]);
+    }
+    sync_location(run, mask, insn->atomic.ordered, false);
+    return YIELD;
+}
+
+/* op: destination, address, b and, of cas, c. */
+static void decode_quad(struct decoder *d, int op, bool gives) {
+    bool cas = op == A_CAS;
+    if (!gives || (!cas && op != A_EXCH) || d->parser->module->sm < 90) {
+        decode_fail(d, "of 128 bits there are atom.exch and atom.cas, on sm_90 or later");
+    }
+    need_operands(d, 3 + cas, 4);
+    emit_halves(d, dst(d, &d->op[0], T_B128));
+    emit_halves(d, src(d, &d->op[2], T_B128));
+    if (cas) {
+        emit_halves(d, src(d, &d->op[3], T_B128));
+    }
+    emit_address(d, &d->op[1]);
+    d->insn->ndst = 2;
+    d->insn->fn = exec_atom_quad;
+}
+
+static void check_space(struct decoder *d) {
+    const unsigned space = d->insn->space;
+    if (space == SP_LOCAL || space == SP_PARAM || space == SP_CONST) {
+        decode_fail(d, "not in this state space");
+    }
 }
 
 static void decode_atomic(struct decoder *d, bool gives) {
@@ -173,13 +240,19 @@ static void decode_atomic(struct decoder *d, bool gives) {
     (void)mod(d, "noftz");
     int vector = mod_of(d, vectors);
     unsigned type = mod_type(d);
-    if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 || ptx_type_bytes(type) > 8) {
+    if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 ||
+        (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {
         decode_fail(d, "not with this operation or type");
     }
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;
     insn->type = (uint8_t)type;
     insn->atomic.ordered = order > 0; /* PTX ISA, atom and red: without a .sem it is .relaxed */
+    if (type == T_B128) {
+        decode_quad(d, op, gives);
+        check_space(d);
+        return;
+    }
     insn->fn = exec_atom;
     int at = gives ? 1 : 0;
     need_operands(d, at + 2 + (op == A_CAS), at + 3 + (op == A_CAS));
@@ -205,9 +278,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
         emit(d, src(d, &d->op[at + 2], type));
     }
     emit_address(d, &d->op[at]);
-    if (insn->space == SP_LOCAL || insn->space == SP_PARAM || insn->space == SP_CONST) {
-        decode_fail(d, "not in this state space");
-    }
+    check_space(d);
 }
 
 void decode_atom(struct decoder *d) {

@@ -22,6 +22,7 @@ static void decode_access(struct decoder *d, bool write) {
     const struct pop *list = elements(&d->op[write ? 1 : 0], &count);
     uint32_t wanted = vector < 0 ? 1 : 2u << vector;
     bool quad = type == T_B128 && count == 1 && vector < 0 && list->kind == PO_REG;
+    insn->memory.quad = quad;
     if (quad) { /* two halves */
         type = T_B64;
         bytes = 8;

@@ -338,6 +338,10 @@ static void decode_packed(struct decoder *d, unsigned type, unsigned source) {
 
 void decode_cvt(struct decoder *d) {
     struct insn *insn = d->insn;
+    if (mod(d, "rs")) {
+        decode_cvt_stochastic(d);
+        return;
+    }
     insn->convert.rounding = (uint8_t)mod_rounding(d);
     insn->convert.ftz = mod(d, "ftz");
     insn->convert.sat = mod(d, "sat");

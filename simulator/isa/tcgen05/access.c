@@ -23,6 +23,41 @@ static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
     return false;
 }
 
+/* Whether the running warp has been told, by whatever signal, that a warp of the cluster got as far as `time`.
+ */
+static bool told_of(const struct run *run, uint32_t warp, uint32_t time) {
+    const struct clockv *clock = run->warp->clock;
+    return clock->causal[warp] >= time || clock->acquired[warp] >= time;
+}
+
+/* PTX ISA, tcgen05.alloc: with .cta_group::2 the issuing warp has to make sure that the peer CTA is launched.
+ */
+static void check_peer_runs(struct run *run) {
+    const uint32_t warps = run->launch->warps, peer = run->cta->rank ^ 1;
+    bool runs = peer >= run->cluster->nctas;
+    for (uint32_t i = 0; !runs && i < warps; i++) {
+        runs = told_of(run, peer * warps + i, 1);
+    }
+    if (!runs) {
+        (void)sim_report(
+            run, SIM_REVIEW, "pair-alloc", -1,
+            "tcgen05.alloc of a pair of CTAs, and nothing tells this warp that the other one runs");
+    }
+}
+
+/* A pair's columns are one allocation: a B300 ends the launch where one CTA frees them while the other one is
+ * still to allocate (CUTLASS issue 3435). */
+static void check_peer_has(struct run *run) {
+    const uint32_t rank = run->cta->rank ^ 1;
+    struct cta *peer = rank < run->cluster->nctas ? &run->cluster->ctas[rank] : NULL;
+    const struct tensor *tensor = peer == NULL ? NULL : tensor_of(run, peer);
+    if (peer != NULL && (tensor->alloc_time == 0 || !told_of(run, tensor->alloc_warp, tensor->alloc_time))) {
+        sim_note(
+            run->launch, SIM_ERROR, "pair-dealloc", run->cta, (int)run->warp->index, -1, run->insn, NULL,
+            "tcgen05.dealloc of a pair of CTAs, and nothing orders it after the other one's tcgen05.alloc");
+    }
+}
+
 /* op: columns, address in shared memory. */
 static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
@@ -53,6 +88,11 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
     }
     memcpy(cta->shared + offset, &address, sizeof address);
     if (run->launch->checks) { /* one write, by any lane */
+        if (form->cta_group == 2) {
+            check_peer_runs(run);
+        }
+        tensor->alloc_warp = run->warp->number;
+        tensor->alloc_time = run->warp->clock->acquired[run->warp->number];
         offsets[__builtin_ctz(mask)] = offset;
         return hazard_lanes(run, cta, offsets, mask & -mask, 4, ACCESS_WRITE);
     }
@@ -72,6 +112,9 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
     }
     if (!tmem_dealloc(&tensor->tmem, (uint32_t)address, (uint32_t)columns, &why)) {
         return tensor_refuse(run, "tensor-memory", &why);
+    }
+    if (run->launch->checks && form->cta_group == 2) {
+        check_peer_has(run);
     }
     if (run->launch->checks) {
         use_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);

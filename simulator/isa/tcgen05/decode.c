@@ -146,8 +146,9 @@ static void decode_tensor_mma(struct decoder *d) {
                                         "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
     struct tensor_form *form = new_form(d);
     form->ws = mod(d, "ws");
-    if (mod(d, "sp")) {
-        decode_fail(d, "sparse matrices are not supported");
+    form->sparse = mod(d, "sp");
+    if (form->sparse && form->ws) {
+        decode_fail(d, ".ws with a sparse A is not supported: its data path layouts are in figures");
     }
     if (mod(d, "ashift")) {
         decode_fail(d, ".ashift is not supported");
@@ -169,7 +170,8 @@ static void decode_tensor_mma(struct decoder *d) {
         }
     }
     decode_collector(d);
-    need_operands(d, scaled ? 7 : 5, scaled ? 7 : 7);
+    int metadata = form->sparse ? 1 : 0; /* an operand, after B */
+    need_operands(d, metadata + (scaled ? 7 : 5), metadata + 7);
     address(d, form, &d->op[0]);
     form->a_in_tmem = d->op[1].kind == PO_ADDRESS;
     if (form->a_in_tmem) {
@@ -178,8 +180,8 @@ static void decode_tensor_mma(struct decoder *d) {
         emit(d, src(d, &d->op[1], T_B64));
     }
     emit(d, src(d, &d->op[2], T_B64));
-    emit(d, src(d, &d->op[3], T_B32));
-    int at = 4;
+    emit(d, src(d, &d->op[3 + metadata], T_B32));
+    int at = 4 + metadata;
     const struct pop *first = NULL, *second = NULL;
     uint32_t lanes = 0;
     if (scaled) {
@@ -196,6 +198,9 @@ static void decode_tensor_mma(struct decoder *d) {
         decode_fail(d, "without enable-input-d");
     }
     emit(d, src(d, &d->op[at++], T_PRED));
+    if (form->sparse) {
+        address(d, form, &d->op[3]);
+    }
     if (scaled) {
         address(d, form, first);
         address(d, form, second);

@@ -94,7 +94,16 @@ static void mma_write(struct async_op *op) {
     const struct mma_op *m = op->payload;
     for (int i = 0; !op->cluster->launch->no_values && i < m->count; i++) {
         struct tc_cta cta = view(m->ctas[i]);
-        tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i);
+        int lane = tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i);
+        if (lane >= 0) {
+            char message[160];
+            (void)snprintf(message, sizeof message,
+                           "lane %d of tensor memory, columns %d on: metadata with places that are not in "
+                           "increasing order",
+                           lane, tmem_column(m->mma.e_tmem));
+            sim_note(op->cluster->launch, SIM_ERROR, "sparse-metadata", m->ctas[i], -1, -1, op->insn, NULL,
+                     message);
+        }
     }
 }
 
@@ -107,9 +116,9 @@ static void mma_poison(struct async_op *op) {
 
 static void mma_timed(struct run *run, struct async_op *op) {
     const struct mma_op *m = op->payload;
-    ticks done =
-        time_tcgen05_mma(run, (uint32_t)m->mma.in.m, (uint32_t)m->mma.in.n, m->mma.a_in_tmem, m->count == 2);
-    time_operation(run->launch->timing, op, op->cta, done, ASYNC_DONE);
+    const struct tcgen05_shape shape = {(uint32_t)m->mma.in.m, (uint32_t)m->mma.in.n, m->mma.a_in_tmem,
+                                        m->count == 2, m->mma.in.scales > 0};
+    time_operation(run->launch->timing, op, op->cta, time_tcgen05_mma(run, &shape), ASYNC_DONE);
 }
 
 static const struct async_kind mma_kind = {"tcgen05.mma", mma_read, mma_write, NULL,
@@ -139,8 +148,8 @@ static bool check_mma(struct run *run, struct mma_op *m) {
     return true;
 }
 
-/* op: d, a (address or descriptor), b descriptor, instruction descriptor, enable-input-d, then the scale
- * addresses or the lanes' masks. */
+/* op: d, a (address or descriptor), b descriptor, instruction descriptor, enable-input-d, the metadata's
+ * address if A is sparse, then the scale addresses or the lanes' masks. */
 enum { M_D, M_A, M_B, M_IDESC, M_ENABLE, M_REST };
 
 static bool decode_mma(struct run *run, const struct insn *insn, int lane, struct tc_mma *mma) {
@@ -150,6 +159,17 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
                                form->scales, &mma->in, &why)) {
         (void)tensor_refuse(run, "instruction-descriptor", &why);
         return false;
+    }
+    if (mma->in.sparse != form->sparse) {
+        (void)sim_report(run, SIM_ERROR, "instruction-descriptor", lane,
+                         "sparsity (bit 2 of the instruction descriptor) is %d for %s", mma->in.sparse,
+                         insn->name);
+        return false;
+    }
+    int rest = M_REST;
+    if (form->sparse) {
+        mma->e_tmem = (uint32_t)(lane_u64(run, insn->op[rest], lane) + (uint64_t)form->offset[rest]);
+        rest++;
     }
     mma->in.rule.d_scale_log2 = form->d_scale_log2;
     mma->d_tmem = (uint32_t)(lane_u64(run, insn->op[M_D], lane) + (uint64_t)form->offset[M_D]);
@@ -165,12 +185,11 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
     }
     mma->accumulate = pred(run, insn->op[M_ENABLE]) >> lane & 1;
     if (mma->in.scales) {
-        mma->sfa_tmem = (uint32_t)(lane_u64(run, insn->op[M_REST], lane) + (uint64_t)form->offset[M_REST]);
-        mma->sfb_tmem =
-            (uint32_t)(lane_u64(run, insn->op[M_REST + 1], lane) + (uint64_t)form->offset[M_REST + 1]);
+        mma->sfa_tmem = (uint32_t)(lane_u64(run, insn->op[rest], lane) + (uint64_t)form->offset[rest]);
+        mma->sfb_tmem = (uint32_t)(lane_u64(run, insn->op[rest + 1], lane) + (uint64_t)form->offset[rest + 1]);
     }
     for (int i = 0; form->has_disabled && i < 4 * form->cta_group; i++) {
-        mma->disabled_lanes[i] = lane_u32(run, insn->op[M_REST + i], lane);
+        mma->disabled_lanes[i] = lane_u32(run, insn->op[rest + i], lane);
     }
     return true;
 }

@@ -56,6 +56,7 @@ struct tensor {
     uint64_t run; /* which run of the cluster it belongs to: an older state is cleared on first use */
     bool used;
     struct tmem tmem;
+    uint32_t alloc_warp, alloc_time; /* of the last tcgen05.alloc: the warp in the cluster, its time; 0: none */
     struct cell (*cells)[TMEM_COLUMNS]; /* CELL_ROWS of them; NULL without checks */
     struct reads *more;                 /* each cell's list; NULL before one is needed */
     struct tensor_warp warps[MAX_WARPS];
@@ -93,7 +94,7 @@ struct tensor_form {
     struct tmem_access access; /* address aside */
     /* mma */
     enum tc_kind kind;
-    bool ws, a_in_tmem, has_disabled;
+    bool ws, a_in_tmem, has_disabled, sparse;
     int scales;
     int d_scale_log2;
     /* cp */

@@ -152,6 +152,7 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     uint32_t live = 0;
     cluster->cluster_arrived += (uint32_t)__builtin_popcount(mask);
     run->warp->cluster_arrivals |= mask;
+    run->warp->cluster_open |= mask;
     if (run->launch->checks && !insn->barrier.relaxed) {
         clock_publish(run, cluster->cluster_gathered);
     } else if (run->launch->checks) {
@@ -169,6 +170,11 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
 void clusters_complete(struct cluster *cluster) {
     cluster->cluster_arrived = 0;
     cluster->cluster_generation++;
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        for (uint32_t j = 0; j < cluster->ctas[i].nwarps; j++) {
+            cluster->ctas[i].warps[j].cluster_open = 0;
+        }
+    }
     if (cluster->cluster_gathered != NULL) {
         clock_copy(cluster, cluster->cluster_released, cluster->cluster_gathered);
         clock_clear(cluster, cluster->cluster_gathered);
@@ -185,16 +191,14 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
                               "barrier.cluster.wait without barrier.cluster.arrive before it");
         }
         run->worker->counters.barrier_waits++;
-        if (warp->cluster_seen == run->cluster->cluster_generation) {
+        if (warp->cluster_open & mask) {
             run->worker->counters.barrier_waits_blocked++;
-            return wait_for(
-                run, (struct wait){.kind = WAIT_CLUSTER, .b = warp->cluster_seen, .what = "cluster barrier"});
+            return wait_for(run, (struct wait){.kind = WAIT_CLUSTER,
+                                               .b = run->cluster->cluster_generation,
+                                               .what = "cluster barrier"});
         }
     }
     warp->cluster_arrivals &= ~mask;
-    if (warp->cluster_arrivals == 0) {
-        warp->cluster_seen = run->cluster->cluster_generation;
-    }
     if (run->launch->checks) {
         clock_observe(run, run->cluster->cluster_released);
         clock_meet(run);

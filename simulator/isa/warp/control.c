@@ -131,6 +131,9 @@ static void end_lanes(struct run *run, uint32_t mask) {
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
     barriers_lost(run->cta);
+    /* Whoever has arrived at the cluster's barrier and leaves does not stand for one who has not. */
+    run->cluster->cluster_arrived -= (uint32_t)__builtin_popcount(warp->cluster_open & mask);
+    warp->cluster_open &= ~mask;
     uint32_t live = 0;
     for (uint32_t i = 0; i < run->cluster->nctas; i++) {
         live += run->cluster->ctas[i].live_threads;

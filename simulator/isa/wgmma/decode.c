@@ -68,21 +68,30 @@ static bool flag_of(struct decoder *d, const struct pop *pop) {
     return value != 0;
 }
 
+static void emit_metadata(struct decoder *d, struct wgmma_form *form) {
+    int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * tc_sparse_unit(form->rule.a));
+    int64_t selector = immediate(d, &d->op[4]), last = (int64_t)tc_sparse_selectors(chunks) - 1;
+    if (selector < 0 || selector > last) {
+        decode_fail(d, "sparsity selector %lld: this type has 0 to %lld", (long long)selector, (long long)last);
+    }
+    form->selector = (uint32_t)selector;
+    emit(d, src(d, &d->op[3], T_B32));
+}
+
 static void decode_mma_async(struct decoder *d) {
     struct insn *insn = d->insn;
     struct wgmma_form *form = parse_take(d->parser, sizeof *form);
     int n = 0, k = 0, ka = 0, kb = 0;
     enum tc_format a, b;
-    if (mod(d, "sp")) {
-        decode_fail(d, "sparse matrices are not supported");
-    }
+    form->sparse = mod(d, "sp");
     if (!parse_shape(d, &n, &k)) {
         decode_fail(d, "this form is not supported");
     }
     unsigned to = mod_type(d);
     bool saturate = mod(d, "satfinite");
-    if (!format_of(mod_type(d), &a, &ka) || !format_of(mod_type(d), &b, &kb) || ka != k || kb != k || n < 8 ||
-        n > 256 || n % 8 != 0) {
+    int whole = k, stored = form->sparse ? k / 2 : k; /* of a row of B, of A */
+    if (!format_of(mod_type(d), &a, &ka) || !format_of(mod_type(d), &b, &kb) || ka != stored || kb != stored ||
+        whole % 2 != 0 || n < 8 || n > 256 || n % 8 != 0) {
         decode_fail(d, "this shape and these types do not go together");
     }
     enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : to == T_S32 ? TC_S32 : TC_FORMATS;
@@ -93,19 +102,19 @@ static void decode_mma_async(struct decoder *d) {
     bool can_transpose = a == TC_F16 || a == TC_BF16;
     bool in_registers = d->nop > 1 && d->op[1].kind == PO_VECTOR;
     bool integer = result == TC_S32;
-    int expected = integer ? 4 : 6 + (can_transpose ? (in_registers ? 1 : 2) : 0);
+    int metadata = form->sparse ? 2 : 0; /* operands: itself and its selector, after B */
+    int expected = metadata + (integer ? 4 : 6 + (can_transpose ? (in_registers ? 1 : 2) : 0));
     need_operands(d, expected, expected);
     form->rule = tc_rule_wgmma(a, b, result);
     form->rule.saturate = saturate;
-    form->rule.k = k;
-    int at = 3;
-    at++;
+    form->rule.k = stored;
+    int at = 4 + metadata;
     if (!integer) {
         form->rule.negate_a = sign_of(d, &d->op[at++]);
         form->rule.negate_b = sign_of(d, &d->op[at++]);
     }
-    form->a = (struct tc_operand_shape){a, 64, k, false, false};
-    form->b = (struct tc_operand_shape){b, n, k, false, false};
+    form->a = (struct tc_operand_shape){a, 64, stored, false, false};
+    form->b = (struct tc_operand_shape){b, n, whole, false, false};
     if (can_transpose && !in_registers) {
         form->a.mn_major = flag_of(d, &d->op[at++]);
     }
@@ -135,7 +144,10 @@ static void decode_mma_async(struct decoder *d) {
         emit(d, src(d, &d->op[1], T_B64));
     }
     emit(d, src(d, &d->op[2], T_B64));
-    emit(d, src(d, &d->op[3], T_PRED));
+    if (form->sparse) {
+        emit_metadata(d, form);
+    }
+    emit(d, src(d, &d->op[3 + metadata], T_PRED));
     insn->ndst = (uint8_t)registers;
     insn->wgmma.a_registers = in_registers ? 4 : 0;
     insn->wgmma.n = (uint16_t)n;

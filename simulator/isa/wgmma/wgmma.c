@@ -19,73 +19,6 @@ void warpgroups_free(struct warpgroup *groups) {
     free(groups);
 }
 
-/* ---- registers in use ---- */
-
-/* D's registers, then A's where A is in registers. */
-static uint32_t registers_used(const struct insn *insn) {
-    return (uint32_t)insn->ndst + insn->wgmma.a_registers;
-}
-
-static void mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
-                           int sign) {
-    for (uint32_t i = 0; i < registers_used(insn); i++) {
-        int one = i < insn->ndst ? PENDING_WRITE : PENDING_READ;
-        *pending_row(warp, function, insn->op[i]) += (uint32_t)(sign * one);
-    }
-}
-
-/* Of all groups, the open one included. */
-static bool all_done(struct warp *warp, const struct split *split) {
-    uint32_t open = group_current(warp, GROUP_WGMMA);
-    (void)split;
-    return groups_done(warp, GROUP_WGMMA, open - 1, false) &&
-           warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
-}
-
-/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits before
- * it. */
-static enum next move_pending(struct run *run, const struct insn *first) {
-    (void)sim_report_pair(
-        run, SIM_REVIEW, "wgmma-register", -1, first,
-        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait before it");
-    if (all_done(run->warp, run->split)) {
-        return NEXT;
-    }
-    return wait_for(
-        run, (struct wait){.kind = WAIT_ASYNC, .ready = all_done, .what = "a wgmma whose registers it copies"});
-}
-
-enum next wgmma_register_use(struct run *run, const struct insn *insn, const struct insn *first,
-                             uint32_t pending, bool written) {
-    if (insn->cls == CL_MOVE) {
-        return move_pending(run, first);
-    }
-    (void)sim_report_pair(run, SIM_ERROR, "wgmma-register", -1, first,
-                          written
-                              ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"
-                              : "reads a register that a pending wgmma %s: wgmma.wait_group has to come first",
-                          pending >= PENDING_WRITE ? "accumulates into" : "still reads");
-    return NEXT;
-}
-
-/* The groups up to `upto` have been waited for. */
-static void release_registers(struct run *run, uint32_t upto) {
-    struct warp *warp = run->warp;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < warp->npending; i++) {
-        struct in_flight *flight = &warp->in_flight[i];
-        if (flight->group <= upto) {
-            mark_registers(warp, flight->function, flight->insn, -1);
-            if (run->launch->checks && run->warp->clock->acquired[flight->clock_index] < flight->number) {
-                run->warp->clock->acquired[flight->clock_index] = flight->number;
-            }
-        } else {
-            warp->in_flight[kept++] = *flight;
-        }
-    }
-    warp->npending = kept;
-}
-
 /* ---- the operation ---- */
 
 static bool mma_ready(const struct async_op *op) {
@@ -191,7 +124,12 @@ static void mma_write(struct async_op *op) {
     }
     struct tc_mma_operands operands = {
         .a = data->a[0], .b = data->b[0], .a_stride = sizeof data->a[0], .b_stride = sizeof data->b[0]};
-    tc_mma_tile(&mma->rule, &operands, rows, 64, op->insn->wgmma.n, mma->accumulate);
+    if (op->insn->wgmma.form->sparse) {
+        struct tc_sparse sparse = {mma->metadata[0], sizeof mma->metadata[0], tc_sparse_unit(mma->rule.a)};
+        tc_mma_sparse_tile(&mma->rule, &operands, &sparse, rows, 64, op->insn->wgmma.n, mma->accumulate);
+    } else {
+        tc_mma_tile(&mma->rule, &operands, rows, 64, op->insn->wgmma.n, mma->accumulate);
+    }
     move_accumulators(op, data, true);
 }
 
@@ -243,7 +181,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     enum next next = groups_wait(run, GROUP_WGMMA, pending, false);
     if (next == NEXT) {
         uint32_t before = run->warp->npending;
-        release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
+        wgmma_release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
         const struct clockv *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
         if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
             causal_join(run->cluster, run->warp->clock, issuers);
@@ -256,7 +194,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
 static void check_fence(struct run *run, const struct insn *insn) {
     const struct launch *launch = run->launch;
     uint32_t base = launch->reg_base[run->split->function->index];
-    for (uint32_t i = 0; i < registers_used(insn); i++) {
+    for (uint32_t i = 0; i < wgmma_registers_used(insn); i++) {
         uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];
         if (written >> 1 == run->warp->fence_epoch) {
             /* Copies are what nvcc puts there by itself; ptxas then serialises the wgmma (its note C7510). */
@@ -301,7 +239,30 @@ static void record_operand(struct run *run, const struct wgmma *mma, const uint3
     hazard_granules(run, run->cta, chunks, (uint32_t)count, &epoch);
 }
 
-/* op: D, then A's registers or its descriptor, B's descriptor, scale-d */
+/* The metadata of a warp's 16 rows, taken at the issue. */
+static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at, struct wgmma *mma) {
+    const struct wgmma_form *form = insn->wgmma.form;
+    int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * tc_sparse_unit(form->rule.a));
+    int first = (int)run->warp->index % 4 * 16;
+    for (int row = first; row < first + 16; row++) {
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            int nibble, lane = tc_sparse_place(form->rule.a, chunks, form->selector, row, chunk, &nibble);
+            uint8_t metadata = lane_u32(run, insn->op[at], lane) >> 4 * nibble & 15;
+            if (!tc_sparse_legal(metadata, form->rule.a, false)) {
+                (void)sim_report(
+                    run, SIM_ERROR, "sparse-metadata", lane,
+                    "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A names one place twice%s", metadata,
+                    4 * nibble, 4 * nibble + 3, row, chunk,
+                    form->rule.a == TC_TF32 ? " or half an element" : "");
+                return false;
+            }
+            mma->metadata[row][chunk] = metadata;
+        }
+    }
+    return true;
+}
+
+/* op: D, then A's registers or its descriptor, B's descriptor, metadata if A is sparse, scale-d */
 static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct wgmma_form *form = insn->wgmma.form;
     struct warp *warp = run->warp;
@@ -320,7 +281,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         return sim_report(run, SIM_ERROR, "matrix-descriptor", -1,
                           "the matrix descriptor differs between lanes");
     }
-    uint32_t scale = pred(run, insn->op[b_at + 1]) & mask;
+    uint32_t scale = pred(run, insn->op[b_at + (form->sparse ? 2 : 1)]) & mask;
     uint32_t number = group->issued[quarter]++;
     struct async_op **place = &group->operations[number % WGMMA_AHEAD];
     struct wgmma *mma;
@@ -363,6 +324,9 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
                    "the warps of a warpgroup execute different wgmma: instruction, descriptors or scale-d"),
                FAIL;
     }
+    if (form->sparse && !take_metadata(run, insn, b_at + 1, mma)) {
+        return FAIL;
+    }
     mma->issued |= 1u << quarter;
     mma->warp[quarter] = warp;
     mma->regs[quarter] = run->base[BASE_REGS];
@@ -370,7 +334,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     group_add(run, GROUP_WGMMA);
     *pending_new(run) =
         (struct in_flight){insn, run->split->function, mma->group[quarter], group->clock_index, number + 1};
-    mark_registers(warp, run->split->function, insn, 1);
+    wgmma_mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {
         clock_join(run->cluster, mma->clock, warp->clock);
         warp_tick(warp); /* a wait that comes later is not before this */

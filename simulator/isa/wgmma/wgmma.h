@@ -4,6 +4,7 @@
 #include "async/async.h"
 #include "tensorcore/descriptor.h"
 #include "tensorcore/mma/arith.h"
+#include "tensorcore/mma/sparse.h"
 
 #define WGMMA_AHEAD 64 /* a warp may be so many wgmma ahead of its warpgroup */
 
@@ -18,6 +19,8 @@ struct warpgroup {
 struct wgmma_form {
     struct tc_mma_rule rule;
     struct tc_operand_shape a, b;
+    bool sparse;
+    uint32_t selector; /* of the lanes whose metadata counts */
 };
 
 struct wgmma {
@@ -34,10 +37,13 @@ struct wgmma {
     int na, nb;
     struct clockv *clock; /* what the four warps had acquired */
     uint32_t a_chunks[TC_MAX_CHUNKS], b_chunks[TC_MAX_CHUNKS];
+    uint8_t metadata[64][TC_SPARSE_MAX_CHUNKS]; /* of A's rows, if it is sparse */
 };
 
+enum { WGMMA_B_BYTES = 64 }; /* of a row of B: twice A's, if that is sparse */
+
 struct wgmma_data {
-    _Alignas(16) uint8_t a[64][32], b[256][32];
+    _Alignas(16) uint8_t a[64][32], b[256][WGMMA_B_BYTES];
     uint32_t d[]; /* 64 rows of N */
 };
 
@@ -52,6 +58,14 @@ enum next wgmma_register_use(struct run *run, const struct insn *insn, const str
 static inline struct operand op_of(const struct wgmma *mma, int at) {
     return mma->insn->op[at];
 }
+
+/* D's registers, then A's where A is in registers: how many. */
+uint32_t wgmma_registers_used(const struct insn *insn);
+/* They are in use (sign 1), or no longer (-1). */
+void wgmma_mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
+                          int sign);
+/* The groups up to `upto` have been waited for. */
+void wgmma_release_registers(struct run *run, uint32_t upto);
 
 enum { WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, WGMMA_MMA };
 void wgmma_set_fn(struct insn *insn, int which);

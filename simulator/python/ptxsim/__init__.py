@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,18 @@ import numpy as np
 
 from . import structs
 
-__all__ = ["MODES", "VERDICTS", "Finding", "LaunchRefused", "Module", "PtxError", "Run", "Simulator"]
+__all__ = [
+    "MODES",
+    "VERDICTS",
+    "Delay",
+    "Finding",
+    "LaunchRefused",
+    "Module",
+    "PtxError",
+    "Run",
+    "Shrunk",
+    "Simulator",
+]
 
 MODES = ("eager", "late", "reverse", "random", "poison")
 VERDICTS = ("clean", "review", "error", "incomplete")
@@ -33,7 +44,10 @@ class LaunchRefused(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause and its place; lane and offset (a byte of the CTA's shared memory) are -1 where none is meant."""
+    """A cause and its place; lane and offset are -1 where none is meant.
+
+    The offset is a byte's in `allocation`, of global memory, or in the CTA's shared memory where that is "".
+    """
 
     verdict: str
     kind: str
@@ -43,6 +57,7 @@ class Finding:
     warp: int
     lane: int
     offset: int
+    allocation: str
     ptx_line: int
     ptx: str
     source: str
@@ -63,9 +78,56 @@ class Run:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True)
+class Delay:
+    """An asynchronous operation that takes effect late: the warp's `occurrence`th at its instruction, and until when.
+
+    In mode random also "turns of the warps", which has no place.
+    """
+
+    operation: str
+    cta: tuple[int, int, int]
+    warp: int
+    lane: int
+    ptx_line: int
+    ptx: str
+    source: str
+    occurrence: int
+    until: str
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smallest set of delays that still shows a fault."""
+
+    found: bool  # the mode shows something to look for
+    finding: Finding | None  # what; None where the caller decided
+    always: bool  # it is there with no delay at all
+    delays: tuple[Delay, ...]
+    operations: int  # asynchronous ones of the launch, with all delays
+    runs: int
+    least: bool  # no delay can be left out; else `stopped` says which bound came first
+    stopped: str
+
+
+def _row(raw: ctypes.Structure) -> dict[str, Any]:
+    """A struct's members by name, texts as str and lists as tuples."""
+    row: dict[str, Any] = {}
+    for name, *_ in raw._fields_:
+        value = getattr(raw, name)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        row[name] = tuple(value) if isinstance(value, ctypes.Array) else value
+    return row
+
+
+def _finding(raw: structs.Finding) -> Finding:
+    return Finding(**_row(raw) | {"verdict": VERDICTS[raw.verdict]})
+
+
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(os.environ.get("PTXSIM_LIBRARY") or str(Path(__file__).parent / "libptxsim.so"))
-    for name in ("sim_create", "sim_load", "sim_finding"):
+    for name in ("sim_create", "sim_load", "sim_finding", "sim_shrink"):
         getattr(library, name).restype = ctypes.c_void_p
     for name in ("sim_message", "sim_kernel_name"):
         getattr(library, name).restype = ctypes.c_char_p
@@ -89,6 +151,17 @@ def _memory(value: Any) -> tuple[int, int] | None:
 
 def _triple(value: Extent) -> Any:
     return (ctypes.c_uint32 * 3)(*(value if isinstance(value, tuple) else (value, min(value, 1), min(value, 1))))
+
+
+def _attributes(
+    blobs: Sequence[Any], grid: Extent, block: Extent, cluster: Extent, shared: int, dependent: bool
+) -> structs.Launch:
+    """A launch of arguments that the caller keeps."""
+    pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
+    made = structs.Launch(_triple(grid), _triple(block), _triple(cluster), shared, dependent, None, len(blobs))
+    made.kept = pointers  # alive as long as what holds its address
+    made.arguments = ctypes.addressof(pointers)
+    return made
 
 
 class Simulator:
@@ -143,10 +216,19 @@ class Simulator:
         element_strides: Sequence[int] = (),
         swizzle: int = 0,
         fill: int = 0,
+        lower: Sequence[int] = (),
+        upper: Sequence[int] = (),
+        pixels: int = 0,
     ) -> bytes:
-        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on."""
+        """cuTensorMapEncodeTiled's 128 bytes: innermost dimension first, strides in bytes from the second on.
+
+        With pixels (per column) cuTensorMapEncodeIm2col's: corners from W on; the box is the channels alone.
+        """
         described = structs.TensorMap(data_type, len(sizes), self.register(value), swizzle=swizzle, fill=fill)
-        for name, values in (("sizes", sizes), ("strides", strides), ("box", box)):
+        described.mode, described.pixels = int(pixels > 0), pixels
+        for name, values in zip(
+            ("sizes", "strides", "box", "lower", "upper"), (sizes, strides, box, lower, upper), strict=True
+        ):
             getattr(described, name)[: len(values)] = list(values)
         steps = list(element_strides) or [1] * len(sizes)
         described.element_strides[: len(steps)] = steps
@@ -161,12 +243,7 @@ class Simulator:
         found = []
         for i in range(self._lib.sim_finding_count(self._sim)):
             raw = structs.Finding.from_address(self._lib.sim_finding(self._sim, ctypes.c_size_t(i)))
-            row = {name: getattr(raw, name) for name, _ in structs.Finding._fields_}
-            row = {
-                name: value.decode(errors="replace") if isinstance(value, bytes) else value
-                for name, value in row.items()
-            }
-            found.append(Finding(**row | {"verdict": VERDICTS[raw.verdict], "cta": tuple(raw.cta)}))
+            found.append(_finding(raw))
         return tuple(found)
 
     @property
@@ -203,6 +280,9 @@ class Module:
             return (np.float32 if size == np.float32().nbytes else np.float64)(value).tobytes()
         return self._simulator.register(value).to_bytes(8, "little")
 
+    def _blobs(self, kernel: str, arguments: Sequence[Any]) -> list[Any]:
+        return [ctypes.create_string_buffer(self._bytes(kernel, i, value)) for i, value in enumerate(arguments)]
+
     def launch(
         self,
         kernel: str,
@@ -215,16 +295,59 @@ class Module:
     ) -> Run:
         """Runs a kernel to its end; the findings are those of this launch.  LaunchRefused where it cannot run."""
         simulator = self._simulator
-        blobs = [ctypes.create_string_buffer(self._bytes(kernel, i, value)) for i, value in enumerate(arguments)]
-        pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
-        launch = structs.Launch(
-            _triple(grid), _triple(block), _triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
-        )
+        blobs = self._blobs(kernel, arguments)
+        attributes = _attributes(blobs, grid, block, cluster, shared, dependent)
         before = {finding: finding.times for finding in simulator.findings}
-        status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(launch))
+        status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes))
         if status not in (OK, RUN_ERROR):
             raise LaunchRefused(simulator._message())
         found = tuple(finding for finding in simulator.findings if finding not in before)
         severity = [VERDICTS.index(finding.verdict) for finding in found]
         error = VERDICTS.index("error")
         return Run(VERDICTS[error if error in severity else max(severity, default=0)], found)
+
+    def shrink(
+        self,
+        kernel: str,
+        *arguments: Any,
+        grid: Extent = 1,
+        block: Extent = 32,
+        cluster: Extent = 0,
+        shared: int = 0,
+        kind: str | None = None,
+        shows: Callable[[], bool] | None = None,
+        most_runs: int = 0,
+    ) -> Shrunk:
+        """The smallest set of delays with which a launch still shows a finding of the simulator's mode.
+
+        `shows` says instead whether the arrays, as a run has left them, are wrong.  Runs the launch again and again;
+        memory and findings stay as they were.  LaunchRefused where it cannot run.
+        """
+        simulator = self._simulator
+        blobs = self._blobs(kernel, arguments)
+        attributes = _attributes(blobs, grid, block, cluster, shared, False)
+        raised: list[BaseException] = []
+
+        def asked(_: int | None) -> int:
+            try:
+                return bool(not raised and shows is not None and shows())
+            except BaseException as error:  # through C no exception passes
+                raised.append(error)
+                return False
+
+        options = structs.ShrinkOptions(
+            None if kind is None else kind.encode(),
+            structs.SHOWS(asked) if shows is not None else structs.SHOWS(),
+            most_runs=most_runs,
+        )
+        address = self._lib.sim_shrink(
+            simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes), ctypes.byref(options)
+        )
+        if raised:
+            raise raised[0]
+        if not address:
+            raise LaunchRefused(simulator._message())
+        raw = structs.Shrunk.from_address(address)
+        delays = tuple(Delay(**_row(raw.delays[i])) for i in range(raw.count))
+        finding = _finding(raw.finding) if raw.finding.kind is not None else None
+        return Shrunk(raw.found, finding, raw.always, delays, raw.operations, raw.runs, raw.least, raw.stopped.decode())

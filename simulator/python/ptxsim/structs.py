@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 MAX_RANK = 5
+MAX_SPATIAL = 3
 
 
 class Options(ctypes.Structure):
@@ -19,6 +20,7 @@ class Options(ctypes.Structure):
         ("max_instructions", ctypes.c_uint64),
         ("chip", ctypes.c_char_p),
         ("no_values", ctypes.c_int),
+        ("timeline", ctypes.c_int),
     )
 
 
@@ -48,6 +50,7 @@ class Finding(ctypes.Structure):
         ("warp", ctypes.c_int32),
         ("lane", ctypes.c_int32),
         ("offset", ctypes.c_int64),
+        ("allocation", ctypes.c_char_p),
         ("ptx_line", ctypes.c_uint32),
         ("ptx", ctypes.c_char_p),
         ("source", ctypes.c_char_p),
@@ -58,6 +61,55 @@ class Finding(ctypes.Structure):
         ("launch", ctypes.c_uint32),
         ("other_launch", ctypes.c_uint32),
         ("other_kernel", ctypes.c_char_p),
+    )
+
+
+class Delay(ctypes.Structure):
+    """struct sim_delay, member by member."""
+
+    _fields_ = (
+        ("operation", ctypes.c_char_p),
+        ("cta", ctypes.c_uint32 * 3),
+        ("warp", ctypes.c_int32),
+        ("lane", ctypes.c_int32),
+        ("ptx_line", ctypes.c_uint32),
+        ("ptx", ctypes.c_char_p),
+        ("source", ctypes.c_char_p),
+        ("occurrence", ctypes.c_uint32),
+        ("until", ctypes.c_char_p),
+    )
+
+
+class Shrunk(ctypes.Structure):
+    """struct sim_shrunk, member by member."""
+
+    _fields_ = (
+        ("found", ctypes.c_bool),
+        ("finding", Finding),
+        ("always", ctypes.c_bool),
+        ("delays", ctypes.POINTER(Delay)),
+        ("count", ctypes.c_size_t),
+        ("operations", ctypes.c_size_t),
+        ("runs", ctypes.c_uint),
+        ("least", ctypes.c_bool),
+        ("stopped", ctypes.c_char_p),
+    )
+
+
+SHOWS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+PROGRESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t)
+
+
+class ShrinkOptions(ctypes.Structure):
+    """struct sim_shrink_options, member by member."""
+
+    _fields_ = (
+        ("kind", ctypes.c_char_p),
+        ("shows", SHOWS),
+        ("progress", PROGRESS),
+        ("context", ctypes.c_void_p),
+        ("most_runs", ctypes.c_uint),
+        ("most_instructions", ctypes.c_uint64),
     )
 
 
@@ -76,6 +128,10 @@ class TensorMap(ctypes.Structure):
         ("swizzle", ctypes.c_uint32),
         ("promotion", ctypes.c_uint32),
         ("fill", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("lower", ctypes.c_int32 * MAX_SPATIAL),
+        ("upper", ctypes.c_int32 * MAX_SPATIAL),
+        ("pixels", ctypes.c_uint32),
     )
 
 
@@ -84,6 +140,7 @@ class Time(ctypes.Structure):
 
     _fields_ = (
         ("chip", ctypes.c_char_p),
+        ("error", ctypes.c_char_p),
         ("clock_ghz", ctypes.c_double),
         ("cycles", ctypes.c_double),
         ("us", ctypes.c_double),

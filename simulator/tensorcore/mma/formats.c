@@ -96,6 +96,13 @@ static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags
     return code == 0xff && (flags & TC_SATFINITE) ? 0xfe : code;
 }
 
+/* Whether the `lost` low bits, as a fraction of a unit, and the random bits carry into the unit. */
+static bool carries(uint32_t significand, int lost, uint32_t random) {
+    uint64_t part = lost > 63 ? 0 : significand & ((1ull << lost) - 1);
+    uint64_t fraction = lost > 32 ? part >> (lost - 32) : part << (32 - lost);
+    return lost > 0 && fraction + random > UINT32_MAX;
+}
+
 uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsigned flags, uint32_t random) {
     const struct tc_format_info *f = &tc_formats[format];
     uint32_t bits = tc_bits_of_f32(x), magnitude = bits & 0x7fffffff;
@@ -121,10 +128,8 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
     /* The value is significand * 2^(exponent - 23); drop what lies under the format's last bit there. */
     int exponent = magnitude >> 23 ? (int)(magnitude >> 23) - 127 : -126;
     uint32_t significand = magnitude >> 23 ? (magnitude & 0x7fffff) | 0x800000 : magnitude;
-    int dropped = 23 - f->fraction + (exponent < f->min_exponent ? f->min_exponent - exponent : 0);
-    if (dropped > 31) {
-        dropped = 31; /* the significand has 24 bits: all of it is under half a unit */
-    }
+    int lost = 23 - f->fraction + (exponent < f->min_exponent ? f->min_exponent - exponent : 0);
+    int dropped = lost > 31 ? 31 : lost; /* the significand has 24 bits: all of it is under half a unit */
     uint64_t unit = 1ull << dropped, rest = significand & (unit - 1), kept = significand >> dropped;
     bool up = false;
     switch (round) {
@@ -143,7 +148,7 @@ uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsign
         up = rest && negative;
         break;
     case TC_RS:
-        up = dropped && rest + ((uint64_t)random >> (32 - dropped)) >= unit;
+        up = carries(significand, lost, random);
         break;
     }
     kept += up;

@@ -50,8 +50,8 @@ struct wide_row {
 };
 
 struct wide_block {
-    _Alignas(64) float value[32][LANES];
-    int16_t exponent[32][LANES];
+    _Alignas(64) float value[TC_MMA_MAX_K][LANES];
+    int16_t exponent[TC_MMA_MAX_K][LANES];
     int32_t shift[LANES];
     int32_t scale_exponent[LANES];
     int32_t special[LANES];

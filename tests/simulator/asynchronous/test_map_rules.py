@@ -30,7 +30,8 @@ def encode(address: int | None = None, **changes) -> tuple[bytes, str]:
     described = TensorMap(address=MEMORY.ctypes.data if address is None else address)
     for name, value in (GOOD | changes).items():
         if isinstance(value, list):
-            getattr(described, name)[:] = [*value, *[0] * (5 - len(value))]
+            field = getattr(described, name)
+            field[:] = [*value, *[0] * (len(field) - len(value))]
         else:
             setattr(described, name, value)
     out, message = ctypes.create_string_buffer(128), ctypes.create_string_buffer(200)
@@ -66,6 +67,7 @@ LIMITS = [
     ({"box": [16, 8, 1]}, {"box": [16, 8, 0]}, "box dimension 2 is 0"),
     ({"element_strides": [1, 8, 1]}, {"element_strides": [1, 9, 1]}, "element stride 1 is 9"),
     ({"element_strides": [1, 1, 1]}, {"element_strides": [1, 1, 0]}, "element stride 2 is 0"),
+    ({"element_strides": [8, 1, 1]}, {"element_strides": [9, 1, 1]}, "element stride 0 is 9"),
     ({"strides": [272, 8192]}, {"strides": [264, 8192]}, "global stride 0 is 264 bytes"),
     ({"strides": [256, (1 << 40) - 16]}, {"strides": [256, 1 << 40]}, "global stride 1 is 1099511627776"),
     ({"box": [4, 8, 4]}, {"box": [3, 8, 4]}, "rows have 12 bytes; expected a multiple of 16"),
@@ -105,6 +107,28 @@ LIMITS = [
     ),
 ]
 
+IM2COL = {"mode": 1, "box": [16], "pixels": 64, "lower": [0], "upper": [0]}
+FOUR = IM2COL | {"rank": 4, "sizes": [64, 32, 8, 2], "strides": [256, 8192, 65536], "element_strides": [1] * 4}
+FIVE = IM2COL | LIMITS[2][0] | {"box": [16]}
+WIDE = FOUR | {"mode": 2, "swizzle": 3}
+# The same of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide.
+LIMITS += [
+    (IM2COL, IM2COL | {"rank": 2}, "im2col needs 3 to 5"),
+    (IM2COL | {"box": [256]}, IM2COL | {"box": [260]}, "box dimension 0 is 260"),
+    (IM2COL | {"pixels": 1024}, IM2COL | {"pixels": 1025}, "1025 pixels per column"),
+    (IM2COL | {"pixels": 1}, IM2COL | {"pixels": 0}, "0 pixels per column"),
+    (IM2COL | {"lower": [-32768], "upper": [32767]}, IM2COL | {"lower": [-32769]}, "corners -32769 and 0"),
+    (FOUR | {"lower": [0, -128], "upper": [127, 0]}, FOUR | {"lower": [0, -129]}, "corners -129 and 0 of dimension 2"),
+    (FOUR, FOUR | {"upper": [0, 128]}, "corners 0 and 128 of dimension 2"),
+    (FIVE | {"lower": [0, 0, -1], "upper": [-16, 15, 0]}, FIVE | {"upper": [-17]}, "corners 0 and -17 of dimension 1"),
+    (FOUR | {"upper": [-31]}, FOUR | {"upper": [-32]}, "no pixel in dimension 1"),
+    (IM2COL | {"swizzle": 1, "box": [8]}, IM2COL | {"swizzle": 1}, "more than the swizzle's 32"),
+    (WIDE | {"lower": [-32768]}, WIDE | {"lower": [-32769]}, "corners -32769 and 0"),
+    (WIDE | {"swizzle": 4}, WIDE | {"swizzle": 6}, "swizzle 6; im2col::w"),
+    (WIDE | {"swizzle": 2}, WIDE | {"swizzle": 1, "box": [8]}, "swizzle 1; im2col::w"),
+    (WIDE, WIDE | {"mode": 3}, "mode 3"),
+]
+
 
 @pytest.mark.parametrize(("legal", "illegal", "said"), LIMITS)
 def test_each_rule_at_its_limit(legal, illegal, said):
@@ -131,7 +155,7 @@ def test_maps_that_differ_in_a_field_are_told_apart():
     assert len({encode(**change)[0] for change in changes}) == len(changes)
 
 
-@pytest.mark.parametrize("steps", [(1, 2, 1), (1, 3, 2), (1, 1, 8)])
+@pytest.mark.parametrize("steps", [(1, 2, 1), (1, 3, 2), (1, 1, 8), (2, 1, 1), (8, 3, 1)])
 def test_element_strides_take_every_so_manyth_row(steps):
     array = tensor((6, 20, 16), np.uint32)
     box, at = [8, 7, 5], [4, 2, 1]
@@ -141,7 +165,7 @@ def test_element_strides_take_every_so_manyth_row(steps):
     sim = Sim(load_text(3))
     sim.register(array)
     out = sim.register(np.frombuffer(bytearray(BYTES), np.uint8).view(np.uint32))
-    counts = [-(-b // s) for b, s in zip(box, steps, strict=True)]
+    counts = [box[0], *(-(-b // s) for b, s in zip(box[1:], steps[1:], strict=True))]  # the innermost is not used
     assert sim.launch("k", out, image, int(np.prod(counts)) * 4, *at) == 0, sim.findings
     want = np.zeros(counts[::-1], np.uint32)
     for z, y in np.ndindex(*want.shape[:2]):
@@ -151,8 +175,9 @@ def test_element_strides_take_every_so_manyth_row(steps):
     assert out.tobytes()[: want.nbytes] == want.tobytes()
 
 
-@pytest.mark.parametrize(("swizzle", "lines", "shift"), [(4, 3, 5), (6, 1, 6)])
+@pytest.mark.parametrize(("swizzle", "lines", "shift"), [(4, 3, 5), (5, 3, 5), (6, 1, 6)])
 def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
+    """Mode 5 also exchanges the halves of 16 bytes in each other line (as an RTX 5080 does: roundandr/Allegro)."""
     array = tensor((16, 64), np.uint16)
     sim = Sim(load_text(2))
     sim.register(array)
@@ -161,13 +186,18 @@ def test_a_swizzle_of_larger_atoms(swizzle, lines, shift):
     got, source = out.tobytes(), array.tobytes()
     for at in range(0, 2048, 16):  # the atom's number is exclusive-ored with the row's lowest bits
         place = at ^ ((at >> 7 & lines) << shift)
-        assert got[place : place + 16] == source[at : at + 16], at
+        want = source[at : at + 16]
+        if swizzle == 5 and at >> 7 & 1:
+            want = want[8:] + want[:8]
+        assert got[place : place + 16] == want, at
 
 
 @pytest.mark.parametrize(
-    ("data_type", "bits", "outside"), [(6, np.uint16, 0x7FF7), (7, np.uint32, 0xFFFFFFFF), (9, np.uint16, 0xFFFF)]
+    ("data_type", "bits", "outside"),
+    [(6, np.uint16, 0x7FF7), (7, np.uint32, 0x7FF77FF7), (8, np.uint64, 0x7FF77FF77FF77FF7), (9, np.uint16, 0x7FF7)],
 )
 def test_what_lies_outside_a_tensor_of_floats(data_type, bits, outside):
+    """The NaN of an H200 for f16, of an RTX 5080 for all (roundandr/Allegro, nvidia_tma_formats_sm120a.json)."""
     array = tensor((4, 32), bits)
     for fill in (0, 1):
         sim = Sim(load_text(2))

@@ -41,8 +41,32 @@ def run(lines: str, size: int, mode: str, seed: int = 1) -> list[int]:
     sim = Sim(text, mode, seed)
     out, source = sim.buffer(np.zeros(4, np.uint32)), sim.buffer(np.full(8, NEW, np.uint32))
     source[4:] = NEWER
-    sim.launch("k", out, source, sim.tensor_map(source, 2, [4]), block=1)
+    sim.launch("k", out, source, sim.tensor_map(source, 2, [4]), block=1, cluster=1)
     return out.tolist()
+
+
+def test_st_async_is_for_launches_with_clusters():
+    """An illegal instruction on an H200 otherwise; a cluster of one CTA is one, by the launch or by the kernel."""
+    text = body(
+        "mov.u32 %r2, cell; mov.u32 %r3, bar; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 4; mov.pred %p3, %is_explicit_cluster;",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r2, [%r3];",
+        WAIT,
+        "selp.u32 %r4, 1, 2, %p3; ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], %r4;",
+        registers=".shared .align 8 .b8 cell[8]; .shared .align 8 .b8 bar[8];",
+    )
+    of_kernel = text.replace(")\n{", ") .reqnctapercluster 1, 1, 1\n{")
+    for kernel, cluster, kinds, explicit in (
+        (text, 0, {"no-cluster"}, 0),
+        (text, 1, set(), 1),
+        (of_kernel, 0, set(), 1),
+        (text.replace("st.async", "red.async").replace("bytes.u32", "bytes.add.u32"), 0, {"uninitialised-read"}, 2),
+    ):
+        sim = Sim(kernel)
+        out = sim.buffer(np.zeros(4, np.uint32))
+        sim.launch("k", out, block=1, cluster=cluster)
+        assert sim.kinds - {"uninitialised-read"} == kinds - {"uninitialised-read"}, sim.findings
+        assert out[0] == explicit
 
 
 @pytest.mark.parametrize("name", KINDS)

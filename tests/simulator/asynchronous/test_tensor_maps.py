@@ -98,7 +98,7 @@ def test_an_illegal_map_is_refused_when_it_is_used():
         ("interleave_layout", 1, ""),
         ("swizzle_mode", 4, ""),  # 96 bytes, not the driver's fourth mode
         ("swizzle_atomicity", 1, ""),  # without the swizzle of 128 bytes
-        ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 1)),
+        ("swizzle_mode", 2, REPLACE.format("swizzle_mode", "b32", 3) + REPLACE.format("swizzle_atomicity", "b32", 2)),
     ],
 )
 def test_a_field_that_is_not_modelled_is_incomplete(field, value, also):
@@ -124,23 +124,12 @@ def test_a_swizzle_and_its_atoms_are_replaced_one_by_one(order):
     ("instruction", "says"),
     [
         (
-            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-            " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1};",
-            "no im2col",
+            "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes"
+            " [%r1], [%rd1, {%r2,%r2,%r2}], [%r3], {%rs1,%rs1};",
+            ".im2col::w::128 is not supported",
         ),
         ("tensormap.replace.tile.rank.global.b1024.b64 [%rd1], %rd2;", "not with this field or type"),
-        ("multimem.st.global.u32 [%rd1], %r1;", "unknown instruction"),
-        ("multimem.ld_reduce.global.add.u32 %r1, [%rd1];", "unknown instruction"),
-        (
-            "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4},{%r1,%r2,%r3,%r4},"
-            "{%r1,%r2,%r3,%r4},{%f1,%f2,%f3,%f4},%r1,0x0;",
-            "sparse matrices are not supported",
-        ),
-        (
-            "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1,"
-            " %r1, 0, 1, 1, 1, 0, 0;",
-            "sparse matrices are not supported",
-        ),
+        ("multimem.ld.global.u32 [%rd1], %r1;", "multimem has .ld_reduce, .st, .red"),
         (
             "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
             " [%r1],[%r2],16,[%r3];",
@@ -156,6 +145,24 @@ def test_what_is_not_modelled_is_an_error_with_its_name_and_line(instruction, sa
     assert str(refusal.value).startswith("line 10: "), refusal.value
     assert name in str(refusal.value)
     assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%r1, %r2, %r3, %r4}, [%rd1];",
+        "multimem.st.weak.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};",
+        "multimem.red.release.gpu.global.add.u32 [%rd1], %r1;",
+        "multimem.cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",
+    ],
+)
+def test_multimem_ends_the_run_only_where_it_is_reached(instruction):
+    text = body(f"ld.param.u64 %rd1, [p]; setp.ne.u64 %p1, %rd1, 0; @%p1 bra END; {instruction} END:")
+    for address, kinds, verdict in ((1, set(), "clean"), (0, {"multimem"}, "incomplete")):
+        sim = Sim(text)
+        sim.launch("k", address, block=32)
+        assert sim.kinds == kinds and sim.verdict == verdict
+        assert not kinds or "cuMulticastCreate is not supported" in sim.findings[0]["message"]
 
 
 @pytest.mark.parametrize(("offset", "kinds"), [(0, {"tensor-map-in-use"}), (124, {"tensor-map-in-use"}), (128, set())])

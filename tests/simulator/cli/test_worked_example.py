@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.evidence.simulator_example import PAGE, WALK, render
+from scripts.evidence.simulator_example import PAGE, SHRINK, WALK, render
 from tests.simulator.sim_kit import nvcc
 
 
@@ -15,6 +15,13 @@ def test_the_example_is_what_its_commands_print():
     assert render(page) == page, "`./nvfp4 evidence simulator_example` writes it again"
     block = page.split("<!-- generated:example -->")[1].split("<!-- /generated:example -->")[0]
     assert block.count("$ ") == 3 and "verdict: clean" in block and "error: read-before-completion" in block
+
+
+def test_the_smallest_set_of_delays_is_what_its_commands_print():
+    page = PAGE.read_text()
+    assert render(page, SHRINK) == page, "`./nvfp4 evidence simulator_example` writes it again"
+    block = page.split("<!-- generated:shrink -->")[1].split("<!-- /generated:shrink -->")[0]
+    assert "shrunk: out-of-bounds" in block and "needs 1 delay, of" in block and "verdict: error" in block
 
 
 def test_four_commands_lead_from_a_source_file_to_a_report():

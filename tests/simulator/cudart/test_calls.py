@@ -19,7 +19,9 @@ __device__ int table[8];
 __global__ void write(int *out, int value) { out[blockIdx.x] = value + scale[1] + table[7]; }
 __global__ void big(int *out) {
     extern __shared__ int room[];
-    room[threadIdx.x] = 1;
+#ifdef __CUDA_ARCH__
+    room[threadIdx.x] = __CUDA_ARCH__;
+#endif
     out[0] = room[0];
 }
 #define SAY(name, call) std::printf("%s=%s\n", name, cudaGetErrorName(call))
@@ -83,8 +85,10 @@ int main() {
     NUMBER("sm threads", attribute(cudaDevAttrMaxThreadsPerMultiProcessor));
     NUMBER("registers", attribute(cudaDevAttrMaxRegistersPerBlock));
     NUMBER("cluster", attribute(cudaDevAttrClusterLaunch));
+    NUMBER("multicast", attribute((cudaDeviceAttr)CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED));
     NUMBER("same", p.multiProcessorCount == attribute(cudaDevAttrMultiProcessorCount) && p.warpSize == 32 &&
-                       p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 && p.sharedMemPerBlockOptin == 232448 &&
+                       p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 &&
+                       (int)p.sharedMemPerBlockOptin == attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
                        p.regsPerBlock == 65536 && p.l2CacheSize > 0);
     SAY("malloc", cudaMalloc((void **)&device, 32));
     NUMBER("aligned", ((size_t)device & 255) == 0);
@@ -127,8 +131,10 @@ int main() {
     SAY("no attribute", cudaFuncSetAttribute((const void *)host, cudaFuncAttributeMaxDynamicSharedMemorySize, 1));
     SAY("shared too much", launch(1, 0, 48 * 1024 + 4, (const void *)big, arguments));
     SAY("attribute",
-        cudaFuncSetAttribute((const void *)big, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024));
-    SAY("shared", launch(1, 0, 100 * 1024, (const void *)big, arguments));
+        cudaFuncSetAttribute((const void *)big, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024));
+    SAY("shared", launch(1, 0, 99 * 1024, (const void *)big, arguments));
+    (void)cudaMemcpy(back, device, 4, cudaMemcpyDeviceToHost);
+    NUMBER("ptx", back[0]);
     SAY("attribute beyond",
         cudaFuncSetAttribute((const void *)big, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024 + 1));
     cudaFuncAttributes of;
@@ -141,6 +147,8 @@ int main() {
     NUMBER("of 2", clusters(2, 1, 1));
     NUMBER("of 4", clusters(2, 2, 1));
     NUMBER("of 16", clusters(4, 2, 2));
+    SAY("16 together", launch(16, 16, 128, (const void *)big, arguments));
+    (void)cudaGetLastError();
     cudaEvent_t first, second;
     float ms = -1;
     (void)cudaEventCreate(&first);
@@ -208,6 +216,7 @@ WANTED = {
     "sm threads": "2048",
     "registers": "65536",
     "cluster": "1",
+    "multicast": "0",
     "same": "1",
     "minor": "0",
     "malloc": OK,
@@ -249,6 +258,7 @@ WANTED = {
     "attribute beyond": INVALID,
     "attributes": OK,
     "limit": "49152",
+    "16 together": OK,
     "block": "1024",
     "no attributes": "cudaErrorInvalidDeviceFunction",
     "unrecorded": "cudaErrorInvalidResourceHandle",
@@ -272,6 +282,8 @@ WANTED = {
     "wrong map": "1",
     "not found": "1",
 }
+SMALL = {"major": "12", "optin": "101376", "sm shared": "102400", "sm threads": "1536", "of 16": "0"}
+SMALL["16 together"] = "cudaErrorInvalidConfiguration"
 CHIPS = {
     "h200": {
         "name": "simulated H200",
@@ -279,6 +291,7 @@ CHIPS = {
         "sms": "132",
         "memory": "141000000000",
         "binary": "90",
+        "ptx": "900",
         "of 1": "132",
         "of 2": "66",
         "of 4": "32",
@@ -290,10 +303,35 @@ CHIPS = {
         "sms": "148",
         "memory": "192000000000",
         "binary": "100",
+        "ptx": "900",  # there is none for it
         "of 1": "148",
         "of 2": "74",
         "of 4": "32",
         "of 16": "8",
+    },
+    "rtx5090": {
+        **SMALL,
+        "name": "simulated RTX 5090",
+        "sms": "170",
+        "memory": "32000000000",
+        "binary": "120",
+        "ptx": "1200",
+        "minor": "0",
+        "of 1": "170",
+        "of 2": "85",
+        "of 4": "42",
+    },
+    "gb10": {
+        **SMALL,
+        "name": "simulated GB10",
+        "sms": "48",
+        "memory": "128000000000",
+        "binary": "121",
+        "ptx": "1210",
+        "minor": "1",
+        "of 1": "48",
+        "of 2": "24",
+        "of 4": "12",
     },
 }
 
@@ -306,6 +344,8 @@ def program(tmp_path_factory):
         nvcc(),
         "-std=c++17",
         "-gencode=arch=compute_90a,code=compute_90a",
+        "-gencode=arch=compute_120a,code=compute_120a",
+        "-gencode=arch=compute_121a,code=compute_121a",
         "--no-compress",
         "-cudart=none",
         "-o",

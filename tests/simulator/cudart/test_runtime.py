@@ -120,6 +120,14 @@ def test_an_ordinary_host_program_runs(folder):
     assert report["verdict"] == "clean", done.stderr
 
 
+def test_a_chip_has_as_few_sms_as_asked_for(folder):
+    assert run(folder, NVFP4_SIMULATE_SMS="4")[0]["device"] == "9.0 4 SMs, 232448"
+    for asked in ("0", "133", "4x"):
+        environment = dict(os.environ, NVFP4_SIMULATE_SMS=asked, NVFP4_SIMULATE_CHIP="h200")
+        done = subprocess.run([program(folder)], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and f"NVFP4_SIMULATE_SMS is '{asked}'; expected a number of SMs" in done.stderr
+
+
 def test_no_key_of_the_report_hides_another(folder):
     def unique(pairs):
         assert len(dict(pairs)) == len(pairs), pairs

@@ -34,6 +34,12 @@ static void choose_map(struct choices *choices, uint8_t *data, struct sim_tensor
         map->strides[i] = 16 * choose(choices, 64);
         map->element_strides[i] = choose(choices, 4) ? 1 : (uint32_t)choose(choices, 10);
     }
+    map->mode = choose(choices, 3) ? SIM_TENSOR_TILED : (uint32_t)choose(choices, 4);
+    map->pixels = map->mode == SIM_TENSOR_TILED ? 0 : (uint32_t)choose(choices, 256);
+    for (int i = 0; i < 3 && map->mode != SIM_TENSOR_TILED; i++) {
+        map->lower[i] = (int32_t)choose(choices, 8) - 4;
+        map->upper[i] = (int32_t)choose(choices, 8) - 4;
+    }
 }
 
 /* Values that an operand may take: of any size, or at something that is there. */

@@ -11,12 +11,14 @@
  * registers, which `list` says. */
 enum frame {
     PLAIN,
-    COPY,    /* one thread; expects %r18 bytes, and waits for the mbarrier */
-    STORE,   /* one thread; waits for its bulk group */
-    WGMMA,   /* one group, waited for */
-    TCGEN05, /* between alloc and dealloc, one thread; commits and waits */
-    TMEM,    /* between alloc and dealloc, all threads */
-    REPLACE, /* on a copy of the map, then a copy by it */
+    COPY,     /* one thread; expects %r18 bytes, and waits for the mbarrier */
+    STORE,    /* one thread; waits for its bulk group */
+    WGMMA,    /* one group, waited for */
+    TCGEN05,  /* between alloc and dealloc, one thread; commits and waits */
+    TMEM,     /* between alloc and dealloc, all threads */
+    REPLACE,  /* on a copy of the map, then a copy by it */
+    COPY_100, /* COPY and STORE in what sm_100 has of them */
+    STORE_100,
 };
 
 struct form {
@@ -96,6 +98,9 @@ static const struct form forms[] = {
     {PLAIN, 0, "mapa.shared::cluster.u32 %r30, %r10, %r11; ld.shared::cluster.u32 %r31, [%r30];"},
     {PLAIN, 0, "ld.param.b32 %r30, [map+124];"},
     {PLAIN, 0, "atom.global.cas.b64 %rd30, [%rd12], %rd13, %rd14;"},
+    {PLAIN, 0,
+     "{ .reg .b128 %q; mov.b128 %q, {%rd10, %rd11}; atom.global.cas.b128 %q, [%rd12], %q, %q; "
+     "atom.shared.exch.b128 _, [%r10], %q; st.volatile.b128 [%rd13], %q; }"},
     {PLAIN, 0, "red.global.add.f32 [%rd12], %f1;"},
     {PLAIN, 0, "shfl.sync.idx.b32 %r30, %r10, %r11, %r12, %r13;"},
     {PLAIN, 0, "bar.sync %r10, %r11;"},
@@ -122,6 +127,21 @@ static const struct form forms[] = {
     {PLAIN, 0, "vote.sync.ballot.b32 %r30, %p1, %r11;"},
     {PLAIN, 0, "elect.sync %r30|%p4, %r11;"},
     {PLAIN, 0, "fns.b32 %r30, %r10, %r11, %r12;"},
+    {PLAIN, 0,
+     "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r10, %r11, %r12, %r13}, "
+     "{%r10, %r11, "
+     "%r12, %r13}, {%f1, %f2, %f3, %f4}, %r14, 1;"},
+    {WGMMA, -4,
+     "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {#}, %rd10, %rd11, %r12, 0, %p2, 1, 1, 1, 1;"},
+    {WGMMA, -128,
+     "wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3 {#}, %rd10, %rd11, 0x44444444, 0, %p2, 1, 1;"},
+    {TCGEN05, 0,
+     "add.u32 %r41, %r40, 256; tcgen05.mma.sp.cta_group::1.kind::f16 [%r40], %rd10, %rd11, [%r41], %r10, %p2;"},
+    {TCGEN05, 0, "tcgen05.mma.sp.cta_group::1.kind::f8f6f4 [%r40], [%r11], %rd11, [%r12], %r10, %p2;"},
+    {TCGEN05, 0,
+     "add.u32 %r41, %r40, 256; tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%r40], "
+     "%rd10, %rd11, "
+     "[%r41], %r10, [%r41], [%r41], %p2;"},
     WGMMAS(8, 4),
     WGMMAS(64, 32),
     WGMMAS(256, 128),
@@ -160,6 +180,28 @@ static const struct form forms[] = {
     {REPLACE, 0,
      FIELD("box_dim", "b32", "0, %r11") FIELD("box_dim", "b32", "1, %r12") FIELD("global_dim", "b32", "0, %r13")
          FIELD("element_stride", "b32", "1, %r16") FIELD("elemtype", "b32", "8")},
+    {COPY_100, 5,
+     "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [%r2], [%rd2, "
+     "{#}], [%r3];"},
+    {COPY_100, 3,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1};"},
+    {COPY_100, 5,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1, %rs1, 1};"},
+    {COPY_100, 4,
+     "cvt.u16.u32 %rs1, %r19; "
+     "cp.async.bulk.tensor.4d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes "
+     "[%r2], [%rd2, {#}], [%r3], {%rs1, 1};"},
+    {STORE_100, 5, "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 5,
+     "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile::scatter4.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 3, "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd2, {#}], [%r2];"},
+    {STORE_100, 0,
+     "cvt.u16.u32 %rs1, %r10; cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd10], [%r11], %r12, "
+     "%rs1;"},
 };
 
 size_t form_count(void) {
@@ -220,7 +262,8 @@ void form_write(char *to, size_t room, size_t which) {
         "[%r2], [%rd7, {%r20, %r21}], [%r3]; OUT:\n";
     const struct form *form = &forms[which % form_count()];
     struct writer writer = {to, room, 0};
-    bool blackwell = form->frame == TCGEN05 || form->frame == TMEM;
+    bool copies = form->frame == COPY || form->frame == COPY_100;
+    bool blackwell = form->frame == TCGEN05 || form->frame == TMEM || form->frame >= COPY_100;
     say(&writer,
         ".version 8.8\n.target sm_%s\n.address_size 64\n"
         ".visible .entry k(.param .u64 data, .param .align 64 .b8 map[128])\n{\n"
@@ -241,7 +284,9 @@ void form_write(char *to, size_t room, size_t which) {
     static const char *const before[] = {
         [PLAIN] = "",
         [COPY] = "@%p1 bra DONE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r18;\n",
+        [COPY_100] = "@%p1 bra DONE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], %r18;\n",
         [STORE] = "@%p1 bra DONE;\n",
+        [STORE_100] = "@%p1 bra DONE;\n",
         [WGMMA] = "wgmma.fence.sync.aligned;\n",
         [TCGEN05] = alloc,
         [TMEM] = alloc,
@@ -250,7 +295,9 @@ void form_write(char *to, size_t room, size_t which) {
     static const char *const after[] = {
         [PLAIN] = "",
         [COPY] = "DONE:\n",
+        [COPY_100] = "DONE:\n",
         [STORE] = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:\n",
+        [STORE_100] = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:\n",
         [WGMMA] = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n",
         [TCGEN05] = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3]; DONE:\n",
         [TMEM] = dealloc,
@@ -258,7 +305,7 @@ void form_write(char *to, size_t room, size_t which) {
     };
     say(&writer, "%s%s", before[form->frame], form->frame == TCGEN05 ? "@%p1 bra DONE;\n" : "");
     say_form(&writer, form);
-    say(&writer, "%s%s%s", after[form->frame], form->frame == COPY || form->frame == TCGEN05 ? wait : "",
+    say(&writer, "%s%s%s", after[form->frame], copies || form->frame == TCGEN05 ? wait : "",
         form->frame == TCGEN05 ? dealloc : "");
     say(&writer, "ret;\n}\n");
 }

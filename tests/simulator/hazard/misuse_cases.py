@@ -108,6 +108,17 @@ MISUSES = {
         (INIT, "MEND", "@%p2 mbarrier.init.shared.b64 [%r4], 1; //HERE"),
         "@%p2 mbarrier.inval.shared.b64 [%r4];",
     ),
+    "lanes of a warp initialise one mbarrier": Case(
+        "mbarrier-init",
+        ("@%p1 mbarrier.init.shared.b64 [%r4], 2; //HERE", "bar.sync 0; @%p2 mbarrier.arrive.shared.b64 _, [%r4];"),
+        verdict="review",
+        mended=("@%p1 mbarrier.init", "@%p2 mbarrier.init"),
+    ),
+    "lanes of a warp initialise one mbarrier with counts of their own": Case(
+        "mbarrier-init",
+        ("add.u32 %r9, %r9, 1;", "@%p1 mbarrier.init.shared.b64 [%r4], %r9; //HERE"),
+        mended=("@%p1 mbarrier.init", "@%p2 mbarrier.init"),
+    ),
     "an mbarrier of none": Case(
         "mbarrier-count", ("@%p2 mbarrier.init.shared.b64 [%r4], 0; //HERE",), mended=(", 0;", ", 1;")
     ),

@@ -230,13 +230,14 @@ def test_threads_that_use_everything_leave_room_for_the_barriers():
         " setp.lt.u32 %p2, %r9, 96; @%p2 bra L;",
         "M: setp.ne.u32 %p3, %r4, 0; @%p3 bra END; mad.lo.u32 %r6, %r3, 32, %r2;",
         "cp.async.cg.shared.global [%r6], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 0;"
-        " fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1+64], [%r6], 16;"
+        " fence.proxy.async; mad.wide.u32 %rd2, %r3, 16, %rd1;"
+        " cp.async.bulk.global.shared::cta.bulk_group [%rd2+64], [%r6], 16;"
         " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
         "cp.async.cg.shared.global [%r6+16], [%rd1], 16; cp.async.commit_group; ld.shared.u32 %r7, [%r6+16]; //EARLY",
         "cp.async.wait_group 0; END:",
     )
     room = ".shared .align 128 .b8 cell[1024]; .shared .align 8 .b8 bars[1024];"
     sim = Sim(body(*lines, registers=room))
-    sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), block=1024)
+    sim.launch("k", sim.buffer(np.zeros(256, np.uint32)), block=1024)
     assert sim.kinds == {"read-before-completion"}, sim.findings
     assert sim.findings[0]["times"] == 32

@@ -125,3 +125,25 @@ def test_a_cta_leaves_nothing_at_a_barrier_for_the_next_one():
     sim = Sim(text, threads=1)
     assert sim.launch("k", 0, grid=4) == 0, sim.findings
     assert sim.verdict == "clean"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_that_leave_after_their_arrival_stand_for_nobody(mode):
+    """One thread of a CTA waits, twice, for the neighbour's one; the others arrive and end, or end at once."""
+    meet = "barrier.cluster.arrive; barrier.cluster.wait;"
+    sim = Sim(
+        body(
+            "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, cell; mov.u32 %r3, %cluster_ctarank;",
+            "setp.ne.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r3, 1; mapa.shared::cluster.u32 %r4, %r2, 0;",
+            "@%p2 bra SECOND; barrier.cluster.arrive; @%p1 exit; barrier.cluster.wait; ld.shared.u32 %r5, [%r2];",
+            f"st.global.u32 [%rd1], %r5; {meet} {meet} ld.shared.u32 %r5, [%r2];",
+            f"st.global.u32 [%rd1+4], %r5; {meet} exit;",
+            "SECOND: @%p1 exit; nanosleep.u32 100; nanosleep.u32 100;",
+            f"st.shared::cluster.u32 [%r4], 7; {meet} {meet} st.shared::cluster.u32 [%r4], 8; {meet} {meet}",
+            registers=".shared .align 4 .b8 cell[4];",
+        ),
+        mode,
+    )
+    out = sim.buffer(np.zeros(2, np.uint32))
+    sim.launch("k", out, grid=2, block=64, cluster=2)
+    assert sim.verdict == "clean" and out.tolist() == [7, 8], (out, sim.findings)

@@ -36,7 +36,7 @@ def kernel(form: str, halves: bool = False) -> str:
     """Fragments from arrays of words, a lane's side by side; the selectors are parameters."""
     d = "{%r30, %r31}" if halves else "{%f5, %f6, %f7, %f8}"
     c = "{%r28, %r29}" if halves else "{%f1, %f2, %f3, %f4}"
-    scales = ", %r7, {%rs1, %rs2}, %r8, {%rs3, %rs4}" if "block_scale" in form else ""
+    scales = ", %r7, {%rs1, %rs2}, {%r8}, {%rs3, %rs4}" if "block_scale" in form else ""
     return body(
         "mov.u32 %r1, %tid.x; mul.wide.u32 %rd9, %r1, 48; ld.param.u64 %rd1, [in]; add.u64 %rd1, %rd1, %rd9;",
         "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd1]; ld.global.v2.u32 {%r14, %r15}, [%rd1+16];",
@@ -157,6 +157,16 @@ def test_a_place_that_there_is_not(count, places):
     assert sim.kinds == {"mma-scales"}
 
 
+@pytest.mark.parametrize("register", ["%rs1", "%rs2", "%rs3", "%rs4"])
+def test_lanes_that_name_different_places(register):
+    form = "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+    doubled = "shl.b32 %r2, %r2, 1;" if register in ("%rs1", "%rs3") else ""  # bytes 0 and 2, threads 0 and 1
+    own = f"shr.u32 %r2, %r1, 4; {doubled} cvt.u16.u32 {register}, %r2;"
+    sim = Sim(kernel(form).replace("mma.sync", f"{own} mma.sync"))
+    sim.launch("k", sim.buffer(np.zeros((32, 4), np.float32)), sim.buffer(np.zeros((32, 12), np.uint32)), 0, 0, 0, 0)
+    assert sim.kinds == {"mma-scales"}
+
+
 OPERANDS = "{%f5, %f6, %f7, %f8}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}"
 PLACES = ", %r7, {%rs1, %rs2}, %r8, {%rs3, %rs4};"
 K64 = "mma.sync.aligned.m16n8k64.row.col.kind"
@@ -253,3 +263,27 @@ def test_fragments_of_bytes_are_stored_by_columns(count):
     for t, register, byte in itertools.product(range(32), range(count), range(4)):
         want[8 * register + t % 4 * 2 + byte % 2, t // 4 + byte // 2 * 8] = given[t, register, byte]
     assert (after.reshape(32, 16) == want).all()
+
+
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_matrices_of_bytes_need_the_order_that_other_accesses_need(store, barrier):
+    """Warp 0 writes and warp 1 reads, one of them a matrix."""
+    words = "{%r10, %r11, %r12, %r13}"
+    writes = f"stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%r2], {words};" if store else (
+        f"st.shared.v4.u32 [%r2], {words};"
+    )  # fmt: skip
+    reads = f"ld.shared.v4.u32 {words}, [%r2];" if store else (
+        f"ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {words}, [%r2];"
+    )  # fmt: skip
+    sim = Sim(
+        body(
+            "mov.u32 %r1, %tid.x; and.b32 %r3, %r1, 31; shl.b32 %r3, %r3, 4; mov.u32 %r2, tile; add.u32 %r2, %r2, %r3;",
+            f"setp.ge.u32 %p1, %r1, 32; @%p1 bra READ; {writes}",
+            f"READ: {barrier} @!%p1 bra END; {reads} END:",
+            params=".param .u64 p",
+            registers=".shared .align 16 .b8 tile[512];",
+        ).replace(*SM120)
+    )
+    sim.launch("k", sim.buffer(np.zeros(4, np.uint32)), block=64)
+    assert sim.verdict == "clean" if barrier else "read-after-write-race" in sim.kinds, sim.findings

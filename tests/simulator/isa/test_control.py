@@ -326,6 +326,21 @@ def test_requests_take_clusters_that_the_chip_has_no_room_for(cluster):
         assert started == 132, started  # the rest were taken
 
 
+def test_a_cluster_that_is_taken_is_named_in_z_too():
+    text = PERSISTENT.replace("MULTICAST", "").replace("%ctaid.y", "%ctaid.z").replace("::y", "::z")
+    sim = Sim(text.replace("{%r8, %r9, %r10, _}", "{%r8, %r10, %r9, _}"))
+    out = sim.buffer(np.zeros(140, np.uint32))
+    assert sim.launch("k", out, grid=(70, 1, 2), block=1) == 0, sim.findings
+    assert (out == 1).all()
+
+
+def test_no_cluster_is_taken_of_a_grid_that_the_chip_holds():
+    sim = Sim(PERSISTENT.replace("MULTICAST", ""))
+    out = sim.buffer(np.zeros(132, np.uint32))
+    assert sim.launch("k", out, grid=132, block=1) == 0, sim.findings
+    assert (out == 1).all() and Counters.from_address(sim.lib.sim_counters(sim.sim)).ctas == 132
+
+
 def test_an_answer_that_says_no_names_no_cta():
     text = (PTX / "launch_control.ptx").read_text().replace("@%p3 clusterlaunch", "clusterlaunch")
     sim = Sim(text)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from simulator.python import ptxsim
+from tests.simulator.asynchronous.test_map_rules import MEMORY, encode
 from tests.simulator.sim_kit import ROOT, Finding, body, built
 
 ADD = body(
@@ -50,6 +51,18 @@ def test_arrays_and_tensors_are_the_kernels_memory():
     assert (found.verdict, found.kind, found.lane) == ("error", "out-of-bounds", 16)
     with pytest.raises(ValueError, match="not contiguous"):
         module.launch("k", whole[::2], 1)
+
+
+def test_tensor_maps_are_tiled_or_of_columns_of_pixels():
+    sizes, strides = [64, 32, 8, 2], [256, 8192, 65536]
+    corners = {"lower": [-1, -2], "upper": [3, 4]}
+    tensor = {"rank": 4, "sizes": sizes, "strides": strides, "element_strides": [1, 2, 3, 1]}
+    given = {"sizes": sizes, "strides": strides, "element_strides": [1, 2, 3, 1]}
+    sim = ptxsim.Simulator()
+    tiled = sim.tensor_map(MEMORY, 2, [16, 8, 4, 2], **given)
+    assert tiled == encode(box=[16, 8, 4, 2], **tensor)[0]
+    columns = sim.tensor_map(MEMORY, 2, [16], pixels=70, **corners, **given)
+    assert columns == encode(box=[16], mode=1, pixels=70, **corners, **tensor)[0]
 
 
 def test_findings_are_objects_of_their_launch():

@@ -15,6 +15,9 @@ STRUCTS = {
     "sim_options": structs.Options,
     "sim_launch_attributes": structs.Launch,
     "sim_finding": structs.Finding,
+    "sim_delay": structs.Delay,
+    "sim_shrunk": structs.Shrunk,
+    "sim_shrink_options": structs.ShrinkOptions,
     "sim_tensor_map": structs.TensorMap,
     "sim_time": structs.Time,
     "sim_counters": structs.Counters,
@@ -24,6 +27,7 @@ STRUCTS = {
 def members(header: str, name: str) -> list[str]:
     """A struct's members in order: of each declarator the last name before its arrays."""
     text = re.sub(r"/\*.*?\*/", "", re.search(rf"^struct {name} {{\n(.*?)^}};", header, re.M | re.S)[1], flags=re.S)
+    text = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", text)  # pointers to functions
     declarators = (one for line in text.split(";") for one in line.split(",") if one.strip())
     return [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one)[1] for one in declarators]
 

@@ -237,7 +237,7 @@ int batch_shift(struct tmem *t, uint32_t address, char *text) {
 
 struct batch_mma {
     uint64_t a, b;
-    uint32_t idesc, d_tmem, a_tmem, sfa_tmem, sfb_tmem;
+    uint32_t idesc, d_tmem, a_tmem, sfa_tmem, sfb_tmem, e_tmem;
     int32_t kind, cta_group, ws, scales, a_in_tmem, accumulate, d_scale_log2;
     uint32_t disabled[8];
 };
@@ -262,6 +262,7 @@ int batch_tcgen05_mma(const struct batch_mma *m, struct tmem *const *tmem, uint8
     mma.d_tmem = m->d_tmem;
     mma.sfa_tmem = m->sfa_tmem;
     mma.sfb_tmem = m->sfb_tmem;
+    mma.e_tmem = m->e_tmem;
     mma.accumulate = m->accumulate;
     memcpy(mma.disabled_lanes, m->disabled, sizeof m->disabled);
     for (int i = 0; ok && i < m->cta_group; i++) {

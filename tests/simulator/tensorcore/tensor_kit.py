@@ -76,7 +76,7 @@ class Mma(ctypes.Structure):
     _fields_ = [
         ("a", ctypes.c_uint64),
         ("b", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in ("idesc", "d_tmem", "a_tmem", "sfa_tmem", "sfb_tmem")),
+        *((name, ctypes.c_uint32) for name in ("idesc", "d_tmem", "a_tmem", "sfa_tmem", "sfb_tmem", "e_tmem")),
         *(
             (name, ctypes.c_int32)
             for name in ("kind", "cta_group", "ws", "scales", "a_in_tmem", "accumulate", "d_scale_log2")

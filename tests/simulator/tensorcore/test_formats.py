@@ -172,3 +172,6 @@ def test_stochastic_rounding_goes_up_with_the_carry(fmt):
     random = rng.integers(0, 8, 2000)
     got = from_f32(fmt, x, "rs", SATFINITE, random=(random << 29).astype(np.uint32))
     assert (got == index + (eighths + random >= 8)).all()
+    # 2^-17 is 2^-8 of the least number; a little less, and random bits just short of 1 - 2^-8, do not carry.
+    tiny = np.repeat(np.nextafter(np.float32(2.0**-17), np.float32(0)), 2)
+    assert list(from_f32("e4m3", tiny, "rs", random=np.uint32([0xFF000000, 0xFF000001]))) == [0, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from scripts.common.ptxsim import VERDICTS, PtxError, Sim
+from scripts.evidence.third_party.operands import e2m1, tiled, ue4m3
 from scripts.evidence.third_party.outcome import Case, compare, in_a_child, told, values
 from scripts.evidence.third_party.sources import WHEELS, Sources, Unavailable
 
@@ -23,14 +25,25 @@ REPOSITORY, WHEEL = "NVIDIA/cutlass", "nvidia-cutlass-dsl"
 M, N, K = 256, 128, 256
 SHARED_BYTES = 232448
 LOG2_E = 1.4426950408889634  # its host code turns exponentials into powers of two
-FP16_MAP, SWIZZLE_64, SWIZZLE_128 = 6, 2, 3  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_SWIZZLE_*
+# Of CU_TENSOR_MAP_DATA_TYPE_ and CU_TENSOR_MAP_SWIZZLE_
+UINT16_MAP, FP16_MAP, FP4_MAP, NO_SWIZZLE, SWIZZLE_64, SWIZZLE_128 = 1, 6, 13, 0, 2, 3
 # A TiledMma's value: whether to accumulate and to negate, and the lanes without output: all zero at the start.
 TILED_MMA = b""
 
 
 @dataclass(frozen=True)
+class Map:
+    """How a tensor goes as a tensor map: as its array is, or with sizes of its own; innermost dimension first."""
+
+    box: tuple[int, ...]
+    kind: int = FP16_MAP
+    swizzle: int = SWIZZLE_128
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Example:
-    """One kernel: its launch, which tensors go as maps of which boxes, and what it computes."""
+    """One kernel: its launch, which tensors go as maps, and what it computes."""
 
     name: str
     arch: str
@@ -39,7 +52,7 @@ class Example:
     grid: tuple[int, int, int]
     block: int
     size: str
-    boxes: tuple[tuple[int, int], ...] = ()
+    maps: tuple[Map, ...] = ()
     cluster: int = 0
     before: tuple = ()  # arguments before the tensors, and after them
     after: tuple = ()
@@ -74,6 +87,36 @@ def _attention() -> tuple[list[np.ndarray], np.ndarray, float]:
     return [*(x.numpy() for x in (q, k, v)), np.zeros((128, 64), np.float16)], want, 2e-3
 
 
+def _nvfp4() -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """NVFP4 a and b, scale factors of each in blocks of 128 rows and four factors, fp16 c."""
+    size, k, group = *NVFP4, 16
+    (a, x), (b, y) = (e2m1(size, k, seed) for seed in (1, 2))
+    (sa, fa), (sb, fb) = (ue4m3(size, k // group, seed) for seed in (3, 4))
+    want = (x * fa.repeat(group, 1)) @ (y * fb.repeat(group, 1)).T
+    scales = (tiled(each).reshape(size // 128, k // (4 * group), SCALE_BLOCK) for each in (sa, sb))
+    return [a, b, *scales, np.zeros((size, size), np.float16)], want, np.abs(want) * 2.0**-11 + 1e-4 * k**0.5
+
+
+def scaled_maps(b_rows: int = 128, b_blocks: int = 4) -> tuple[Map, ...]:
+    """Boxes of 256 elements in k: a of 128 rows, b of `b_rows`; four blocks of scale factors in k as uint16, of b's
+    `b_blocks`, the other CTA of a pair bringing the others to both.
+    """
+    size, k = NVFP4
+    sizes = (SCALE_BLOCK // 2, k // 64, size // 128)
+    scales = (Map((SCALE_BLOCK // 2, blocks, 1), UINT16_MAP, NO_SWIZZLE, sizes) for blocks in (4, b_blocks))
+    a, b = (Map((256, rows), FP4_MAP, SWIZZLE_128, (k, size)) for rows in (128, b_rows))
+    return a, b, *scales, Map((32, 128), swizzle=SWIZZLE_64)
+
+
+def divisor(by: int) -> bytes:
+    """How the DSL passes a divisor: itself, a multiplier and two shifts (Granlund and Montgomery 1994)."""
+    bits = (by - 1).bit_length()
+    multiplier = (((1 << bits) - by) << 32) // by + 1
+    return struct.pack("<IIBB", by, multiplier, min(bits, 1), max(bits - 1, 0))
+
+
+NVFP4, SCALE_BLOCK = (256, 512), 512  # rows of a and of b, and k; translate.py has the same; bytes
+NVFP4_SIZE = " x ".join(map(str, (NVFP4[0], *NVFP4)))
 GEMM = partial(_product, K)
 GEMM_SIZE = f"{M} x {N} x {K}"
 EXAMPLES = (
@@ -89,15 +132,23 @@ EXAMPLES = (
     ),
     Example(
         "hopper_dense_gemm", "90a", "TMA, wgmma, TMA store", GEMM, (2, 1, 1), 128, GEMM_SIZE,
-        ((64, 128), (64, 128), (32, 64)), after=(b"",),
+        (Map((64, 128)), Map((64, 128)), Map((32, 64), swizzle=SWIZZLE_64)), after=(b"",),
     ),
     Example(
         "blackwell_dense_gemm", "100a", "TMA, tcgen05, TMA store", GEMM, (2, 1, 1), 128, GEMM_SIZE,
-        ((64, 128), (64, 128), (32, 128)), before=(TILED_MMA,),
+        (Map((64, 128)), Map((64, 128)), Map((32, 128), swizzle=SWIZZLE_64)), before=(TILED_MMA,),
     ),
     Example(
         "blackwell_dense_gemm_pair", "100a", "the same, cta_group::2", GEMM, (2, 1, 1), 128, GEMM_SIZE,
-        ((64, 128), (64, 64), (32, 128)), 2, (TILED_MMA,),
+        (Map((64, 128)), Map((64, 64)), Map((32, 128), swizzle=SWIZZLE_64)), 2, (TILED_MMA,),
+    ),
+    Example(
+        "blackwell_nvfp4_persistent", "100a", "NVFP4, persistent, warp-specialised, two tiles a CTA", _nvfp4,
+        (1, 1, 2), 192, NVFP4_SIZE, scaled_maps(), 0, (TILED_MMA, TILED_MMA), (divisor(2), divisor(2), b"", b""),
+    ),
+    Example(
+        "blackwell_nvfp4_persistent_pair", "100a", "the same, cta_group::2", _nvfp4,
+        (2, 1, 1), 192, NVFP4_SIZE, scaled_maps(64, 2), 2, (TILED_MMA, TILED_MMA), (divisor(1), divisor(2), b"", b""),
     ),
 )  # fmt: skip
 
@@ -134,8 +185,8 @@ def run(folder: Path, example: Example, data: tuple, mode: str) -> dict:
     arrays, want, bound = data
     buffers = [sim.buffer(array) for array in arrays]
     tensors: list = list(buffers)
-    for i, box in enumerate(example.boxes):
-        tensors[i] = sim.tensor_map(buffers[i], FP16_MAP, box, SWIZZLE_128 if box[0] == 64 else SWIZZLE_64)
+    for i, each in enumerate(example.maps):
+        tensors[i] = sim.tensor_map(buffers[i], each.kind, each.box, each.swizzle, each.sizes)
     entry = re.search(r"\.entry\s+(\w+)", text)[1]
     # Static shared memory is a part of what a CTA has; without any, a kernel takes what its largest tile needs.
     launch = {"grid": example.grid, "block": example.block, "cluster": example.cluster, "shared": SHARED_BYTES}

@@ -14,11 +14,15 @@ from types import ModuleType
 
 import cutlass
 import cutlass.cute as cute
-from cutlass.cute.runtime import make_fake_compact_tensor
+from cuda.bindings.driver import CUstream as CUqueue
+from cutlass.cute.nvgpu import OperandMajorMode
+from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
 from cutlass.runtime import make_fake_stream as make_queue
+from cutlass.utils import LayoutEnum
 
-HALF, FLOAT = cutlass.Float16, cutlass.Float32
+HALF, FLOAT, FP4, FP8 = cutlass.Float16, cutlass.Float32, cutlass.Float4E2M1FN, cutlass.Float8E4M3FN
 M, N, K = 256, 128, 256  # of matrix products; cases.py has the same
+NVFP4 = (256, 512)  # rows of a and of b, and k, of block-scaled ones
 ROW_MAJOR = (1, 0, 2)  # of (rows, columns, batch): columns are contiguous
 
 
@@ -79,9 +83,40 @@ def blackwell_dense_gemm_pair(examples: Path) -> None:
     cute.compile(kernel(FLOAT, True, (256, 128), (2, 1), True), *matrices(), make_queue())
 
 
+def nvfp4_persistent(examples: Path, tile: tuple[int, int], cluster: tuple[int, int], clusters: int) -> None:
+    """Sizes are constants of the function that calls it, so that none is a parameter."""
+    module = load(examples / "blackwell/kernel/blockscaled_gemm/dense_blockscaled_gemm_persistent.py")
+    kernel = module.Sm100BlockScaledPersistentDenseGemmKernel(16, tile, cluster)
+    size, k = NVFP4
+
+    @cute.jit
+    def product(
+        a: cute.Pointer, b: cute.Pointer, sa: cute.Pointer, sb: cute.Pointer, c: cute.Pointer, queue: CUqueue
+    ) -> None:
+        layouts = (OperandMajorMode.K, OperandMajorMode.K, LayoutEnum.ROW_MAJOR)
+        kernel(a, b, sa, sb, c, layouts, (size, size, k, 1), clusters, queue)
+
+    kinds = ((FP4, 16), (FP4, 16), (FP8, 32), (FP8, 32), (HALF, 16))
+    pointers = (make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align) for kind, align in kinds)
+    cute.compile(product, *pointers, make_queue())
+
+
+def blackwell_nvfp4_persistent(examples: Path) -> None:
+    nvfp4_persistent(examples, (128, 128), (1, 1), 2)
+
+
+def blackwell_nvfp4_persistent_pair(examples: Path) -> None:
+    nvfp4_persistent(examples, (256, 128), (2, 1), 1)
+
+
 KERNELS = {
     "sm_90a": (elementwise_add, sgemm, tensorop_gemm, flash_attention_v2, hopper_dense_gemm),
-    "sm_100a": (blackwell_dense_gemm, blackwell_dense_gemm_pair),
+    "sm_100a": (
+        blackwell_dense_gemm,
+        blackwell_dense_gemm_pair,
+        blackwell_nvfp4_persistent,
+        blackwell_nvfp4_persistent_pair,
+    ),
 }
 
 
@@ -89,6 +124,8 @@ def main() -> None:
     examples, folder = Path(sys.argv[1]), Path(sys.argv[2])
     for kernel in KERNELS[sys.argv[3]]:
         target = folder / f"{kernel.__name__}.ptx"
+        if target.exists():
+            continue  # of a run that was cut off
         before = set(folder.glob("*.ptx"))
         try:
             kernel(examples)

@@ -30,14 +30,16 @@ struct Tensor {
 }
 namespace torch { using at::Tensor; }
 """
-WRAPPER = """
+ENTRY_HEAD = """
 #include <cuda.h>
 #include <vector>
 extern "C" __attribute__((weak)) CUresult cuGetErrorString(CUresult, const char **text) {
     *text = "an error";
     return CUDA_SUCCESS;
 }
-extern "C" int trial(void **host, const size_t *bytes, int count, int m, int n, int k) {
+"""
+# NAME starts CALL with d, what the host has in each buffer, and takes the last buffer back.
+ENTRY = """extern "C" int NAME(void **host, const size_t *bytes, int count, int m, int n, int k) {
     std::vector<void *> d(count);
     for (int i = 0; i < count; i++) {
         if (cudaMalloc(&d[i], bytes[i]) != cudaSuccess) return -1;
@@ -50,6 +52,7 @@ extern "C" int trial(void **host, const size_t *bytes, int count, int m, int n, 
     return status;
 }
 """
+WRAPPER = ENTRY_HEAD + ENTRY.replace("NAME", "trial")
 PREAMBLE_FAST = """#define NDEBUG // as its author builds it
 #include <cassert>
 #include <cstdio>

@@ -22,9 +22,9 @@ import torch
 from reference import nvfp4
 from reference.reference import generate_input, oracle
 from scripts.evidence.third_party.compile import compile_object, link
+from scripts.evidence.third_party.cuda.wrappers import PREAMBLE_FAST, TORCH_STUB, WRAPPER
 from scripts.evidence.third_party.outcome import Case, compare, in_a_child, of_report, values
 from scripts.evidence.third_party.sources import Sources
-from scripts.evidence.third_party.wrappers import PREAMBLE_FAST, TORCH_STUB, WRAPPER
 
 # Names of older tables and of commands, for the repositories' own.
 REPOSITORIES = {
@@ -52,6 +52,7 @@ class Trial:
     name: str = ""
     string: str = ""  # the Python variable that holds the CUDA source
     patch: tuple[str, str] = ("", "")  # a regular expression and what replaces it, to run past a finding
+    entry: str = "trial"  # the wrapper's function
 
     @property
     def label(self) -> str:
@@ -210,7 +211,7 @@ def run(library: Path, trial: Trial, data: tuple, mode: str, **variables: str) -
     pointers = (ctypes.c_void_p * len(buffers))(*(buffer.ctypes.data for buffer in buffers))
     sizes = (ctypes.c_size_t * len(buffers))(*(buffer.nbytes for buffer in buffers))
     opened = ctypes.CDLL(str(library))
-    status = opened.trial(pointers, sizes, len(buffers), *trial.shape)
+    status = getattr(opened, trial.entry)(pointers, sizes, len(buffers), *trial.shape)
     row = {"status": status, **compare(values(buffers[-1], kind).reshape(want.shape), want, bound)}
     dlclose(opened._handle)  # the shim writes its report when it goes
     return row | of_report(report, "no kernel ran")

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from scripts.evidence.third_party.compile import compile_object, link
-from scripts.evidence.third_party.libraries import BF16 as BF16_STEP
-from scripts.evidence.third_party.libraries import Trial, bound_of
-from scripts.evidence.third_party.libraries import run as run_library
+from scripts.evidence.third_party.cuda.libraries import BF16 as BF16_STEP
+from scripts.evidence.third_party.cuda.libraries import Trial, bound_of
+from scripts.evidence.third_party.cuda.libraries import run as run_library
+from scripts.evidence.third_party.cuda.wrappers import WRAPPER
 from scripts.evidence.third_party.operands import e2m1, e4m3, powers_of_two
 from scripts.evidence.third_party.outcome import Case, in_a_child
 from scripts.evidence.third_party.sources import Sources
-from scripts.evidence.third_party.wrappers import WRAPPER
 
 REPOSITORY, CUTLASS = "deepseek-ai/DeepGEMM", "NVIDIA/cutlass"
 HERE = Path(__file__).resolve().parent

@@ -1,0 +1,46 @@
+"""Calls of the package's kernels on simulated time: its library on the PTX simulator, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scripts.common.toolchain import BUILD
+
+ROOT = Path(__file__).resolve().parents[2]
+CHIPS = {"hopper": "h200", "blackwell": "b200"}
+CALL = """
+import sys
+import torch
+torch.set_num_threads(1)
+from reference.reference import generate_input
+from submission.submission import custom_kernel
+m, n, k, calls = map(int, sys.argv[1:])
+for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for i in range(calls)]:
+    custom_kernel(data)
+"""
+
+
+def simulated_calls(
+    shape: tuple[int, int, int], backend: str, calls: int = 1, timeline: Path | None = None, **settings: str
+) -> dict[str, Any]:
+    """The report's "time" of calls one behind another, each with inputs of its own (M, N, K; no values are computed).
+
+    settings: more environment variables.  Raises CalledProcessError where the run fails.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        environment = {
+            **os.environ, "NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_BACKEND": backend,
+            "NVFP4_SIMULATE": "1", "NVFP4_SIMULATE_TIME": CHIPS[backend], "NVFP4_SIMULATE_CHECKS": "0",
+            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT), **settings,
+        }  # fmt: skip
+        if timeline is not None:
+            environment["NVFP4_SIMULATE_TIMELINE"] = str(timeline)
+        command = [sys.executable, "-c", CALL, *map(str, shape), str(calls)]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        return json.loads(Path(report.name).read_text())["time"]

@@ -1,0 +1,75 @@
+/* The fifth generation's tensor cores: MMAs, copies into tensor memory, and its loads and stores. */
+#include "timing.h"
+
+#define WHOLE_ROWS 128 /* of A that an SM reads for an MMA of full height */
+
+static ticks later(ticks a, ticks b) {
+    return a > b ? a : b;
+}
+
+static ticks booked(struct server *server, ticks at, ticks length) {
+    ticks start = later(server->free, at);
+    server->free = start + length;
+    server->busy += length;
+    return start;
+}
+
+static struct sm_time *sm_of(const struct run *run) {
+    return &run->launch->timing->sm[run->cta->sm];
+}
+
+/* From the pipe's start to the result, less what is there for each column.  Published (chips/b200.json): half
+ * of the height is faster but in a pair, where up to 128 columns a part of B's way is hidden as well. */
+static ticks latency(const struct chip *chip, const struct tcgen05_shape *shape) {
+    bool half = shape->m == (shape->pair ? 2u : 1u) * WHOLE_ROWS / 2;
+    ticks columns = shape->n * chip->tcgen05_column;
+    ticks scales = !shape->scaled ? 0
+                   : shape->pair  ? chip->tcgen05_pair_scale_latency
+                                  : chip->tcgen05_scale_latency;
+    if (!shape->pair) {
+        return scales + columns +
+               (shape->a_in_tmem ? chip->tcgen05_latency_tmem
+                : half           ? chip->tcgen05_latency_half
+                                 : chip->tcgen05_latency);
+    }
+    if (!half) {
+        return scales + columns +
+               (shape->a_in_tmem ? chip->tcgen05_pair_latency_tmem : chip->tcgen05_pair_latency);
+    }
+    if (shape->a_in_tmem) {
+        return scales + columns / 2 + chip->tcgen05_pair_latency_tmem_half;
+    }
+    ticks wide = chip->tcgen05_pair_latency_half + columns / 2;
+    ticks narrow = chip->tcgen05_pair_latency_narrow + 3 * columns / 4;
+    return scales + (wide < narrow ? wide : narrow);
+}
+
+/* The pipe is taken for its sums or for its operands' way out of shared memory, whichever is longer; a CTA of a
+ * pair reads its own rows of A and half of B. */
+static ticks interval(const struct chip *chip, const struct tcgen05_shape *shape) {
+    uint32_t rows = shape->pair ? shape->m / 2 : shape->m;
+    uint32_t columns = shape->pair && rows < WHOLE_ROWS ? shape->n / 2 : shape->n;
+    ticks sums = columns * chip->tcgen05_column;
+    ticks a = (shape->pair ? chip->tcgen05_pair_read_a : chip->tcgen05_read_a) * rows / WHOLE_ROWS;
+    ticks b = (shape->pair ? shape->n / 2 : shape->n) * chip->tcgen05_read_column;
+    return shape->a_in_tmem ? sums : later(sums, a + b);
+}
+
+ticks time_tcgen05_mma(struct run *run, const struct tcgen05_shape *shape) {
+    struct timing *timing = run->launch->timing;
+    ticks start = booked(&sm_of(run)->tensor, timing->issued, interval(&timing->chip, shape));
+    return start + latency(&timing->chip, shape);
+}
+
+ticks time_tcgen05_copy(struct run *run) {
+    struct timing *timing = run->launch->timing;
+    return booked(&sm_of(run)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
+           timing->chip.tcgen05_copy_latency;
+}
+
+ticks time_tcgen05_access(struct run *run, uint32_t bytes) {
+    struct timing *timing = run->launch->timing;
+    struct part *part = &sm_of(run)->part[run->warp->index % SM_PARTS];
+    ticks length = rate_ticks(timing->chip.tcgen05_load_rate, bytes);
+    return booked(&part->tmem, timing->issued, length) + length + timing->chip.tcgen05_load_latency;
+}

@@ -1,0 +1,308 @@
+/* Flags in global memory: what clusters have released there, and what others have heard of that. */
+#include <stdlib.h>
+
+#include "races.h"
+
+#define RELEASED_BYTES ((size_t)64 << 20)
+#define FIRST_ROOM     16
+
+/* Numbers by key, 1 and up; a table of open addressing, more than half of it free. */
+struct numbers {
+    uint64_t *key; /* + 1; 0: free */
+    uint32_t *value;
+    uint32_t count, room;
+};
+
+/* A clock as it was at a release, with all that its cluster had released before. */
+struct released {
+    uint32_t count, room;
+    uint32_t **clock;
+    uint32_t indices; /* of each */
+};
+
+/* What a flag has been told: of each cluster up to which of its releases. */
+struct flag {
+    struct numbers of;
+};
+
+struct races {
+    pthread_mutex_t lock;
+    struct numbers clusters; /* place in `released`, + 1 */
+    struct released *released;
+    uint32_t released_room;
+    struct numbers flags; /* place in `flag`, + 1 */
+    struct flag *flag;
+    uint32_t flag_room;
+    size_t bytes;
+    atomic_bool lost; /* more than there is room for: what looks like a race may be ordered */
+};
+
+/* What a cluster has heard of others. */
+struct heard {
+    struct {
+        uint32_t cluster, release;
+    } *note;
+    uint32_t count, room;
+    struct numbers latest; /* by cluster */
+};
+
+/* ---- numbers ---- */
+
+static void numbers_free(struct numbers *numbers) {
+    free(numbers->key);
+    free(numbers->value);
+    *numbers = (struct numbers){.count = 0};
+}
+
+static uint32_t place_of(const struct numbers *numbers, uint64_t key) {
+    uint64_t state = key;
+    uint32_t at = (uint32_t)next_random(&state) & (numbers->room - 1);
+    while (numbers->key[at] != 0 && numbers->key[at] != key + 1) {
+        at = (at + 1) & (numbers->room - 1);
+    }
+    return at;
+}
+
+/* 0: it is not there. */
+static uint32_t number_of(const struct numbers *numbers, uint64_t key) {
+    return numbers->room == 0 ? 0 : numbers->value[place_of(numbers, key)];
+}
+
+/* NULL: no memory. */
+static uint32_t *number_at(struct numbers *numbers, uint64_t key) {
+    if (2 * (numbers->count + 1) > numbers->room) {
+        struct numbers grown = {.room = numbers->room == 0 ? FIRST_ROOM : 2 * numbers->room,
+                                .count = numbers->count};
+        grown.key = calloc(grown.room, sizeof *grown.key);
+        grown.value = calloc(grown.room, sizeof *grown.value);
+        if (grown.key == NULL || grown.value == NULL) {
+            numbers_free(&grown);
+            return NULL;
+        }
+        for (uint32_t i = 0; i < numbers->room; i++) {
+            if (numbers->key[i] != 0) {
+                uint32_t at = place_of(&grown, numbers->key[i] - 1);
+                grown.key[at] = numbers->key[i];
+                grown.value[at] = numbers->value[i];
+            }
+        }
+        numbers_free(numbers);
+        *numbers = grown;
+    }
+    uint32_t at = place_of(numbers, key);
+    if (numbers->key[at] == 0) {
+        numbers->key[at] = key + 1;
+        numbers->count++;
+    }
+    return &numbers->value[at];
+}
+
+static bool raise(struct numbers *numbers, uint64_t key, uint32_t value) {
+    uint32_t *now = number_at(numbers, key);
+    if (now != NULL && *now < value) {
+        *now = value;
+    }
+    return now != NULL;
+}
+
+/* ---- releases and flags ---- */
+
+struct races *races_make(void) {
+    struct races *races = calloc(1, sizeof *races);
+    if (races != NULL) {
+        (void)pthread_mutex_init(&races->lock, NULL);
+    }
+    return races;
+}
+
+void races_free(struct races *races) {
+    if (races == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < races->clusters.count; i++) {
+        for (uint32_t j = 0; j < races->released[i].count; j++) {
+            free(races->released[i].clock[j]);
+        }
+        free(races->released[i].clock);
+    }
+    for (uint32_t i = 0; i < races->flags.count; i++) {
+        numbers_free(&races->flag[i].of);
+    }
+    free(races->released);
+    free(races->flag);
+    numbers_free(&races->clusters);
+    numbers_free(&races->flags);
+    (void)pthread_mutex_destroy(&races->lock);
+    free(races);
+}
+
+/* The place of a key in a list that grows with it; NULL: no memory. */
+static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t *room, size_t size) {
+    uint32_t *place = number_at(numbers, key);
+    if (place == NULL) {
+        return NULL;
+    }
+    if (*place == 0) {
+        uint32_t count = numbers->count;
+        if (count > *room) {
+            uint32_t more = *room == 0 ? FIRST_ROOM : 2 * *room;
+            void *grown = realloc(*list, more * size);
+            if (grown == NULL) {
+                return NULL;
+            }
+            memset((uint8_t *)grown + *room * size, 0, (more - *room) * size);
+            *list = grown;
+            *room = more;
+        }
+        *place = count;
+    }
+    return (uint8_t *)*list + (*place - 1) * size;
+}
+
+/* The number of the release, 0 where there is no memory. */
+static uint32_t add_release(struct races *races, const struct cluster *cluster, const uint32_t *acquired) {
+    void *list = races->released;
+    struct released *own = listed(&races->clusters, cluster->number, &list, &races->released_room, sizeof *own);
+    races->released = list;
+    if (own == NULL) {
+        return 0;
+    }
+    if (own->count == own->room) {
+        uint32_t room = own->room == 0 ? 4 : 2 * own->room;
+        uint32_t **grown = realloc(own->clock, room * sizeof *grown);
+        if (grown == NULL) {
+            return 0;
+        }
+        own->clock = grown;
+        own->room = room;
+    }
+    uint32_t *clock = malloc(cluster->clock_capacity * sizeof *clock);
+    if (clock == NULL) {
+        return 0;
+    }
+    own->indices = cluster->clock_capacity;
+    for (uint32_t i = 0; i < own->indices; i++) {
+        uint32_t before = own->count == 0 ? 0 : own->clock[own->count - 1][i];
+        clock[i] = acquired[i] > before ? acquired[i] : before;
+    }
+    own->clock[own->count++] = clock;
+    races->bytes += own->indices * sizeof *clock;
+    return own->count;
+}
+
+static bool tell_flag(struct races *races, const struct cluster *cluster, uint64_t address, uint32_t heard,
+                      uint32_t release) {
+    void *list = races->flag;
+    struct flag *flag = listed(&races->flags, address, &list, &races->flag_room, sizeof *flag);
+    races->flag = list;
+    bool done = flag != NULL && raise(&flag->of, cluster->number, release);
+    for (uint32_t i = 0; done && i < heard; i++) {
+        done = raise(&flag->of, cluster->heard->note[i].cluster, cluster->heard->note[i].release);
+    }
+    return done;
+}
+
+void races_released(struct run *run, uint64_t address, const struct clockv *clock) {
+    struct races *races = run->launch->races;
+    struct cluster *cluster = run->cluster;
+    if (races == NULL || run->launch->ncluster < 2) {
+        return;
+    }
+    (void)pthread_mutex_lock(&races->lock);
+    bool done = true;
+    if (races->bytes > RELEASED_BYTES) {
+        atomic_store(&races->lost, true);
+    } else {
+        uint32_t release = add_release(races, cluster, clock->acquired);
+        done =
+            release != 0 && tell_flag(races, cluster, address, clock->acquired[cluster->heard_index], release);
+    }
+    (void)pthread_mutex_unlock(&races->lock);
+    if (!done) {
+        launch_no_memory(run->launch);
+    }
+}
+
+void heard_reset(struct heard *heard) {
+    if (heard != NULL) {
+        heard->count = 0;
+        numbers_free(&heard->latest);
+    }
+}
+
+void heard_free(struct heard *heard) {
+    if (heard != NULL) {
+        free(heard->note);
+        numbers_free(&heard->latest);
+        free(heard);
+    }
+}
+
+static bool hear(struct heard *heard, uint32_t cluster, uint32_t release) {
+    uint32_t *latest = number_at(&heard->latest, cluster);
+    if (latest == NULL) {
+        return false;
+    }
+    if (*latest >= release) {
+        return true;
+    }
+    if (heard->count == heard->room) {
+        uint32_t room = heard->room == 0 ? FIRST_ROOM : 2 * heard->room;
+        void *grown = realloc(heard->note, room * sizeof *heard->note);
+        if (grown == NULL) {
+            return false;
+        }
+        heard->note = grown;
+        heard->room = room;
+    }
+    *latest = release;
+    heard->note[heard->count].cluster = cluster;
+    heard->note[heard->count++].release = release;
+    return true;
+}
+
+uint32_t races_heard(struct run *run, uint64_t address) {
+    struct races *races = run->launch->races;
+    struct cluster *cluster = run->cluster;
+    if (races == NULL || run->launch->ncluster < 2) {
+        return 0;
+    }
+    if (cluster->heard == NULL) {
+        cluster->heard = run_take(run->worker, 1, sizeof *cluster->heard);
+    }
+    (void)pthread_mutex_lock(&races->lock);
+    uint32_t place = number_of(&races->flags, address);
+    bool done = true;
+    const struct numbers *of = place == 0 ? NULL : &races->flag[place - 1].of;
+    for (uint32_t i = 0; of != NULL && done && i < of->room; i++) {
+        if (of->key[i] != 0 && of->key[i] - 1 != cluster->number) {
+            done = hear(cluster->heard, (uint32_t)(of->key[i] - 1), of->value[i]);
+        }
+    }
+    (void)pthread_mutex_unlock(&races->lock);
+    if (!done) {
+        launch_no_memory(run->launch);
+    }
+    return place == 0 ? 0 : cluster->heard->count;
+}
+
+bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value) {
+    struct races *races = run->launch->races;
+    uint32_t release = 0;
+    for (uint32_t i = heard; i > 0 && release == 0; i--) { /* the last of a cluster is its highest */
+        release =
+            run->cluster->heard->note[i - 1].cluster == cluster ? run->cluster->heard->note[i - 1].release : 0;
+    }
+    if (release == 0) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&races->lock);
+    const struct released *of = &races->released[number_of(&races->clusters, cluster) - 1];
+    bool known = clock_index < of->indices && of->clock[release - 1][clock_index] >= value;
+    (void)pthread_mutex_unlock(&races->lock);
+    return known;
+}
+
+bool releases_lost(const struct launch *launch) {
+    return atomic_load(&launch->races->lost);
+}

@@ -1,0 +1,408 @@
+/* The smallest set of delays that still shows a finding: delta debugging (Zeller and Hildebrandt 2002) over the
+ * asynchronous operations that a mode delays, first whole clusters of them, then instructions, then one by one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "interp.h"
+#include "machine/findings.h"
+#include "trial.h"
+
+#define MOST_RUNS         1000
+#define MOST_INSTRUCTIONS ((uint64_t)1 << 31)
+#define UNTIL_BYTES       192
+
+/* What a call has found, with what its texts belong to. */
+struct shrinking {
+    struct sim_shrunk shown;
+    struct sim_delay *delays;
+    char (*until)[UNTIL_BYTES];
+    struct sim *last; /* of the last run: the finding's texts */
+};
+
+/* Delays that are tried together: a part of search->item. */
+struct group {
+    uint32_t first, count;
+};
+
+struct search {
+    struct trials trials;
+    struct sim_shrink_options options;
+    struct scheduled *item; /* what may be delayed, by cluster, instruction and the order of issue */
+    uint32_t left;          /* delays in the smallest set so far */
+    bool turns;             /* in the smallest set so far */
+    bool chosen;            /* `wanted` is set: a run ends where it is found */
+    bool seen;
+    struct sim_finding wanted;
+    unsigned runs;
+    uint64_t instructions;
+    const char *stopped; /* "": it goes on */
+    bool failed;         /* sim_status says why */
+};
+
+static const char no_memory[] = "out of memory";
+
+static bool fail(struct search *search, int status, const char *why) {
+    struct sim *sim = search->trials.sim;
+    search->failed = true;
+    sim->status = status;
+    (void)snprintf(sim->message, sizeof sim->message, "%s", why);
+    return false;
+}
+
+static bool same_finding(const struct sim_finding *a, const struct sim_finding *b) {
+    return strcmp(a->kind, b->kind) == 0 && strcmp(a->kernel, b->kernel) == 0 &&
+           (a->source[0] != '\0' ? strcmp(a->source, b->source) == 0 : a->ptx_line == b->ptx_line);
+}
+
+/* ---- a run ---- */
+
+static bool found(void *context, const struct sim_finding *finding) {
+    struct search *search = context;
+    search->seen |= search->chosen && same_finding(&search->wanted, finding);
+    return search->seen;
+}
+
+static bool run(struct search *search) {
+    search->seen = false;
+    int status = trials_run(&search->trials);
+    if (status != SIM_OK && status != SIM_RUN_ERROR) {
+        return fail(search, status, status == SIM_NO_MEMORY ? no_memory : sim_message(search->trials.last));
+    }
+    search->runs++;
+    search->instructions += search->trials.last->counters.instructions;
+    if (search->options.shows != NULL) {
+        search->seen = search->options.shows(search->options.context) != 0;
+    }
+    if (search->options.progress != NULL) {
+        search->options.progress(search->options.context, search->runs,
+                                 search->item == NULL ? search->trials.schedule.count : search->left);
+    }
+    return true;
+}
+
+/* Whether a run with all operations delayed, or none, shows it. */
+static bool shows_with(struct search *search, bool all, bool turns) {
+    schedule_clear(&search->trials.schedule);
+    search->trials.schedule.all = all;
+    search->trials.schedule.turns = turns;
+    return run(search) && search->seen;
+}
+
+static bool shows(struct search *search, const struct group *groups, size_t count) {
+    if (search->failed || search->stopped[0] != '\0') {
+        return false;
+    }
+    if (search->runs >= search->options.most_runs) {
+        search->stopped = "the bound on runs";
+    } else if (search->instructions >= search->options.most_instructions) {
+        search->stopped = "the bound on instructions";
+    }
+    schedule_clear(&search->trials.schedule);
+    search->trials.schedule.turns = search->turns;
+    uint32_t delays = 0;
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < groups[i].count; j++, delays++) {
+            if (!schedule_delay(&search->trials.schedule, &search->item[groups[i].first + j].issue)) {
+                return fail(search, SIM_NO_MEMORY, no_memory);
+            }
+        }
+    }
+    bool shown = search->stopped[0] == '\0' && run(search) && search->seen;
+    search->left = shown && delays < search->left ? delays : search->left;
+    return shown;
+}
+
+/* ---- fewer and fewer ---- */
+
+/* Leaves out all groups without which it still shows; how many stay.  `rest`: room for as many. */
+static size_t leave_out(struct search *search, struct group *groups, size_t count, struct group *rest) {
+    size_t parts = 2;
+    while (count >= 2 && search->stopped[0] == '\0' && !search->failed) {
+        bool smaller = false;
+        for (size_t i = 0; i < parts && !smaller; i++) { /* a part alone */
+            size_t low = count * i / parts, high = count * (i + 1) / parts;
+            if (shows(search, groups + low, high - low)) {
+                memmove(groups, groups + low, (high - low) * sizeof *groups);
+                count = high - low;
+                parts = 2;
+                smaller = true;
+            }
+        }
+        for (size_t i = 0; i < parts && parts > 2 && !smaller; i++) { /* all but a part */
+            size_t low = count * i / parts, high = count * (i + 1) / parts;
+            memcpy(rest, groups, low * sizeof *groups);
+            memcpy(rest + low, groups + high, (count - high) * sizeof *groups);
+            if (shows(search, rest, count - (high - low))) {
+                count -= high - low;
+                memcpy(groups, rest, count * sizeof *groups);
+                parts--;
+                smaller = true;
+            }
+        }
+        if (!smaller && parts >= count) {
+            break;
+        }
+        if (!smaller) {
+            parts = 2 * parts < count ? 2 * parts : count;
+        }
+        parts = parts < count ? parts : count;
+        parts = parts < 2 ? 2 : parts;
+    }
+    return count;
+}
+
+enum level { OF_CLUSTERS, OF_INSTRUCTIONS, OF_OPERATIONS, LEVELS };
+
+static bool in_group(const struct scheduled *a, const struct scheduled *b, enum level level) {
+    return level != OF_OPERATIONS && a->issue.cluster == b->issue.cluster &&
+           (level == OF_CLUSTERS || a->issue.pc == b->issue.pc);
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct scheduled *x = a, *y = b;
+    return x->issue.cluster != y->issue.cluster         ? (x->issue.cluster < y->issue.cluster ? -1 : 1)
+           : x->issue.pc != y->issue.pc                 ? (x->issue.pc < y->issue.pc ? -1 : 1)
+           : x->issue.warp != y->issue.warp             ? (x->issue.warp < y->issue.warp ? -1 : 1)
+           : x->issue.occurrence != y->issue.occurrence ? (x->issue.occurrence < y->issue.occurrence ? -1 : 1)
+                                                        : 0;
+}
+
+/* How many of search->item stay. */
+static uint32_t leave_out_items(struct search *search, uint32_t count) {
+    struct group *groups = calloc(2 * (size_t)count + 1, sizeof *groups);
+    if (groups == NULL) {
+        (void)fail(search, SIM_NO_MEMORY, no_memory);
+        return 0;
+    }
+    search->left = count;
+    for (enum level level = OF_CLUSTERS; level < LEVELS; level++) {
+        size_t ngroups = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            if (i == 0 || !in_group(&search->item[i - 1], &search->item[i], level)) {
+                groups[ngroups++] = (struct group){i, 0};
+            }
+            groups[ngroups - 1].count++;
+        }
+        ngroups = leave_out(search, groups, ngroups, groups + count);
+        uint32_t kept = 0;
+        for (size_t i = 0; i < ngroups; i++) { /* in their order, so that none is overwritten before its move */
+            memmove(&search->item[kept], &search->item[groups[i].first],
+                    groups[i].count * sizeof *search->item);
+            kept += groups[i].count;
+        }
+        count = kept;
+    }
+    free(groups);
+    return count;
+}
+
+/* ---- what to look for ---- */
+
+/* The first finding of the worst verdict that `all` has and `none` has not; NULL: there is none. */
+static const struct sim_finding *choose(const struct search *search, const struct sim *all,
+                                        const struct sim *none) {
+    static const int weight[] = {[SIM_CLEAN] = 0, [SIM_REVIEW] = 1, [SIM_INCOMPLETE] = 2, [SIM_ERROR] = 3};
+    const struct sim_finding *best = NULL;
+    for (size_t i = 0; i < all->nfindings; i++) {
+        const struct sim_finding *one = &all->findings[i].finding;
+        bool asked = search->options.kind == NULL || strcmp(search->options.kind, one->kind) == 0;
+        bool always = false;
+        for (size_t j = 0; none != NULL && j < none->nfindings; j++) {
+            always |= same_finding(one, &none->findings[j].finding);
+        }
+        if (asked && !always && (best == NULL || weight[one->verdict] > weight[best->verdict])) {
+            best = one;
+        }
+    }
+    return best;
+}
+
+/* ---- the result ---- */
+
+static void describe_until(const struct search *search, const struct scheduled *one, char *to) {
+    char warp[80] = "no warp had run", at[40] = "";
+    if (one->last_warp != UINT32_MAX) {
+        (void)snprintf(warp, sizeof warp, "warp %u of CTA %u,%u,%u had run to %s", one->last_warp,
+                       one->last_cta[0], one->last_cta[1], one->last_cta[2],
+                       one->last_pc == UINT32_MAX ? "its end" : "PTX line ");
+    }
+    if (one->last_pc != UINT32_MAX) {
+        (void)snprintf(at, sizeof at, "%u", search->trials.module.ptx->code[one->last_pc].line);
+    }
+    (void)snprintf(to, UNTIL_BYTES, "%s%s%s",
+                   one->written == SCHEDULED_IDLE      ? "until no warp could go on: last "
+                   : one->written == SCHEDULED_BETWEEN ? "until "
+                   : one->written == SCHEDULED_ENDED   ? "until all threads of the cluster had ended"
+                                                       : "until after the finding",
+                   one->written == SCHEDULED_IDLE || one->written == SCHEDULED_BETWEEN ? warp : "",
+                   one->written == SCHEDULED_IDLE || one->written == SCHEDULED_BETWEEN ? at : "");
+}
+
+void shrinking_free(struct shrinking *shrinking) {
+    if (shrinking == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < shrinking->shown.count; i++) {
+        free((void *)(uintptr_t)shrinking->delays[i].ptx);
+        free((void *)(uintptr_t)shrinking->delays[i].source);
+    }
+    free(shrinking->delays);
+    free(shrinking->until);
+    trial_free(shrinking->last);
+    free(shrinking);
+}
+
+static bool add_delay(struct search *search, struct shrinking *to, const struct scheduled *one) {
+    const struct module *module = search->trials.module.ptx;
+    struct sim_delay *delay = &to->delays[to->shown.count];
+    char *until = to->until[to->shown.count++];
+    if (one == NULL) {
+        *delay = (struct sim_delay){.operation = "turns of the warps",
+                                    .warp = -1,
+                                    .lane = -1,
+                                    .ptx = strdup(""),
+                                    .source = strdup(""),
+                                    .until = "as the seed draws them"};
+        return delay->ptx != NULL && delay->source != NULL;
+    }
+    const struct insn *insn = &module->code[one->issue.pc];
+    describe_until(search, one, until);
+    *delay = (struct sim_delay){.operation = one->kind,
+                                .cta = {one->cta[0], one->cta[1], one->cta[2]},
+                                .warp = (int32_t)one->warp,
+                                .lane = one->lane,
+                                .ptx_line = insn->line,
+                                .ptx = text_of(module, insn),
+                                .source = source_of(module, insn),
+                                .occurrence = one->issue.occurrence,
+                                .until = until};
+    return delay->ptx != NULL && delay->source != NULL;
+}
+
+/* Of the last run, which was that of the smallest set. */
+static bool describe(struct search *search, struct shrinking *to, bool turns) {
+    const struct schedule *schedule = &search->trials.schedule;
+    size_t delays = turns;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        delays += schedule->list[i].delayed;
+    }
+    to->delays = calloc(delays + 1, sizeof *to->delays);
+    to->until = calloc(delays + 1, sizeof *to->until);
+    if (to->delays == NULL || to->until == NULL || (turns && !add_delay(search, to, NULL))) {
+        return fail(search, SIM_NO_MEMORY, no_memory);
+    }
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        if (schedule->list[i].delayed && !add_delay(search, to, &schedule->list[i])) {
+            return fail(search, SIM_NO_MEMORY, no_memory);
+        }
+    }
+    to->shown.delays = to->delays;
+    return true;
+}
+
+/* Sets search->wanted; false where there is nothing to look for, or it is there without a delay.  What the
+ * finding's texts belong to is in `kept`. */
+static bool find_wanted(struct search *search, struct sim_shrunk *shown, struct sim **kept) {
+    const bool random = search->trials.sim->options.mode == SIM_RANDOM;
+    bool by_caller = search->options.shows != NULL;
+    bool all = shows_with(search, true, random);
+    if (search->failed) {
+        return false;
+    }
+    shown->operations = search->trials.schedule.issues;
+    search->trials.run_limit = 4 * search->trials.last->counters.instructions + ((uint64_t)1 << 20);
+    search->item = malloc((search->trials.schedule.count + 1u) * sizeof *search->item);
+    if (search->item == NULL) {
+        return fail(search, SIM_NO_MEMORY, no_memory);
+    }
+    search->left = search->trials.schedule.count;
+    memcpy(search->item, search->trials.schedule.list, search->left * sizeof *search->item);
+    *kept = search->trials.last;
+    search->trials.last = NULL;
+    shown->found = by_caller ? all : choose(search, *kept, NULL) != NULL;
+    bool none = shown->found && shows_with(search, false, false);
+    if (search->failed || !shown->found) {
+        return false;
+    }
+    const struct sim_finding *wanted = by_caller ? NULL : choose(search, *kept, search->trials.last);
+    shown->always = by_caller ? none : wanted == NULL;
+    if (!by_caller) {
+        search->wanted = shown->finding = *(wanted != NULL ? wanted : choose(search, *kept, NULL));
+    }
+    search->chosen = !by_caller;
+    return !shown->always;
+}
+
+static void shrink(struct search *search, struct shrinking *to) {
+    const bool random = search->trials.sim->options.mode == SIM_RANDOM;
+    to->shown.stopped = "";
+    if (!find_wanted(search, &to->shown, &to->last)) {
+        to->shown.least = true;
+        return;
+    }
+    uint32_t count = search->left;
+    search->turns = random && !shows_with(search, true, false);
+    if (search->turns && !search->failed && shows_with(search, false, true)) {
+        count = 0;
+    }
+    qsort(search->item, count, sizeof *search->item, by_place);
+    count = search->failed ? 0 : leave_out_items(search, count);
+    to->shown.stopped = search->stopped;
+    to->shown.least = search->stopped[0] == '\0';
+    search->stopped = "";
+    search->options.most_runs = UINT32_MAX;
+    search->options.most_instructions = UINT64_MAX;
+    const struct group whole = {0, count};
+    if (!search->failed && !shows(search, &whole, 1) && !search->failed) {
+        (void)fail(search, SIM_RUN_ERROR, "the launch is not the same in each run: it reads what others write");
+    }
+    if (!search->failed) {
+        (void)describe(search, to, search->turns);
+    }
+}
+
+const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
+                                    const struct sim_launch_attributes *attributes,
+                                    const struct sim_shrink_options *options) {
+    struct search search = {.trials = {.sim = sim,
+                                       .module = {.ptx = module->ptx},
+                                       .kernel = kernel,
+                                       .attributes = attributes,
+                                       .run_limit = UINT64_MAX},
+                            .stopped = ""};
+    search.trials.schedule.found = found;
+    search.trials.schedule.context = &search;
+    if (options != NULL) {
+        search.options = *options;
+    }
+    search.options.most_runs = search.options.most_runs == 0 ? MOST_RUNS : search.options.most_runs;
+    search.options.most_instructions =
+        search.options.most_instructions == 0 ? MOST_INSTRUCTIONS : search.options.most_instructions;
+    shrinking_free(sim->shrinking);
+    sim->shrinking = NULL;
+    if (sim->timing != NULL) {
+        (void)fail(&search, SIM_BAD_ARGUMENT, "with simulated time no mode delays anything");
+        return NULL;
+    }
+    struct shrinking *made = calloc(1, sizeof *made);
+    if (made == NULL || !trials_begin(&search.trials)) {
+        (void)fail(&search, SIM_NO_MEMORY, no_memory);
+    } else {
+        shrink(&search, made);
+        made->shown.runs = search.runs;
+    }
+    trials_end(&search.trials);
+    trial_free(search.trials.last);
+    free(search.item);
+    if (search.failed) {
+        shrinking_free(made);
+        return NULL;
+    }
+    sim->shrinking = made;
+    return &made->shown;
+}
+
+const struct sim_shrunk *sim_last_shrunk(const struct sim *sim) {
+    return sim->shrinking == NULL ? NULL : &sim->shrinking->shown;
+}

@@ -1,0 +1,188 @@
+/* The mnemonic mma. */
+#include <string.h>
+
+#include "isa/opcodes.h"
+#include "mma.h"
+#include "tensorcore/mma/sparse.h"
+
+static int emit_list(struct decoder *d, int at, bool write) {
+    uint32_t count;
+    const struct pop *list = elements(&d->op[at], &count);
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, write ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
+    }
+    return (int)count;
+}
+
+/* The next element type of A or B in the mnemonic's order. */
+static enum tc_format element_of(struct decoder *d, bool *nibbles) {
+    static const struct {
+        const char *name;
+        enum tc_format format;
+    } types[] = {{"f16", TC_F16},   {"bf16", TC_BF16}, {"tf32", TC_TF32}, {"e4m3", TC_E4M3},
+                 {"e5m2", TC_E5M2}, {"e3m2", TC_E3M2}, {"e2m3", TC_E2M3}, {"e2m1", TC_E2M1},
+                 {"s8", TC_S8},     {"u8", TC_U8},     {"s4", TC_S8},     {"u4", TC_U8}};
+    for (int i = 0; i < d->nmods; i++) {
+        for (size_t j = 0; !d->used[i] && j < sizeof types / sizeof *types; j++) {
+            if (token_is(&d->mods[i], types[j].name)) {
+                d->used[i] = true;
+                *nibbles = types[j].name[1] == '4' && types[j].name[2] == '\0';
+                return types[j].format;
+            }
+        }
+    }
+    decode_fail(d, "not with these element types");
+}
+
+static bool is_narrow(enum tc_format format) {
+    return format == TC_E4M3 || format == TC_E5M2 || format == TC_E3M2 || format == TC_E2M3 ||
+           format == TC_E2M1;
+}
+
+/* What RTX 50 and GB10 have of their own. */
+static void need_sm_120(struct decoder *d) {
+    const struct module *module = d->parser->module;
+    const char last = module->target[strlen(module->target) - 1];
+    if (module->sm / 10 != 12 || (last != 'a' && last != 'f')) {
+        decode_fail(d, "a kind of mma.sync needs sm_120a or its family");
+    }
+}
+
+/* .kind::f8f6f4, and the kinds with block scales. */
+static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
+    enum { F8F6F4, MXF8F6F4, MXF4, MXF4NVF4 };
+    static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X", NULL};
+    bool packed = kind >= MXF4, scaled = kind != F8F6F4, nibbles;
+    int size = mod_of(d, sizes);
+    bool shape =
+        mod(d, packed ? (form->sparse ? "m16n8k128" : "m16n8k64") : (form->sparse ? "m16n8k64" : "m16n8k32"));
+    unsigned to = mod_type(d);
+    enum tc_format a = element_of(d, &nibbles), b = element_of(d, &nibbles);
+    unsigned from = mod_type(d);
+    need_sm_120(d);
+    if (!shape || to != from || (to != T_F32 && (scaled || to != T_F16)) || !is_narrow(a) || !is_narrow(b) ||
+        (packed && (a != TC_E2M1 || b != TC_E2M1)) || mod(d, "block_scale") != scaled ||
+        form->sparse != form->ordered) {
+        decode_fail(d, "this kind, shape and types do not go together");
+    }
+    form->contains = !packed;
+    form->rule = tc_rule_tcgen05(a, b, to == T_F16 ? TC_F16 : TC_F32);
+    if (scaled) {
+        bool ue4m3 = mod(d, "ue4m3");
+        int least = kind == MXF8F6F4 ? 0 : 1;
+        size = size < 0 && kind != MXF4NVF4 ? least : size;
+        if (ue4m3 == mod(d, "ue8m0") || size < least || (size == 2) != (size > least) ||
+            (kind != MXF4NVF4 && (size != least || ue4m3)) || (ue4m3 && size != 2)) {
+            decode_fail(d, "this kind, scale type and scale vector do not go together");
+        }
+        form->scales = 1 << size;
+        form->rule = packed ? tc_rule_mxf4(ue4m3 ? TC_UE4M3 : TC_UE8M0, 64 >> size) : tc_rule_mxf8f6f4(a, b);
+    }
+    form->a_regs = 4;
+    form->b_regs = form->sparse ? 4 : 2;
+    form->d_regs = to == T_F16 ? 2 : 4;
+}
+
+/* A register, alone or in braces, as CUTLASS writes it. */
+static void emit_scales(struct decoder *d, int at) {
+    uint32_t count;
+    const struct pop *list = elements(&d->op[at], &count);
+    if (count != 1) {
+        decode_fail(d, "%u registers of scales; expected 1", count);
+    }
+    emit(d, src(d, list, T_B32));
+}
+
+/* {byte-id, thread-id}: 16-bit registers or numbers. */
+static void emit_selector(struct decoder *d, int at) {
+    uint32_t count;
+    const struct pop *list = elements(&d->op[at], &count);
+    if (count != 2) {
+        decode_fail(d, "a scale's place is {byte-id, thread-id}");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        emit(d, src(d, &list[i], T_U16));
+    }
+}
+
+static void decode_plain(struct decoder *d, struct mma_form *form) {
+    static const char *const shapes[] = {"m16n8k4",  "m16n8k8",   "m16n8k16", "m16n8k32",
+                                         "m16n8k64", "m16n8k128", NULL};
+    static const int depth[] = {4, 8, 16, 32, 64, 128};
+    int shape = mod_of(d, shapes);
+    unsigned to = mod_type(d);
+    bool b_nibbles;
+    enum tc_format a = element_of(d, &form->nibbles), b = element_of(d, &b_nibbles);
+    unsigned c_type = mod_type(d);
+    bool integer = a == TC_S8 || a == TC_U8;
+    if (shape < 0 || to != c_type || (to != T_F32 && to != T_F16 && to != T_S32) || (to == T_S32) != integer ||
+        form->nibbles != b_nibbles || (tc_formats[a].bits < 8 || tc_formats[b].bits < 8) ||
+        tc_formats[a].bits != tc_formats[b].bits ||
+        (tc_formats[a].bits >= 16 && (a != b || (to == T_F16 && a != TC_F16)))) {
+        decode_fail(d, "only .row.col forms m16n8k4 to k128 with matching types and sums");
+    }
+    int products = depth[shape] / (form->sparse ? 2 : 1);
+    int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* of a row as registers hold it */
+    enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : TC_S32;
+    form->rule = tc_rule_mma_sync(a, b, result, products);
+    form->rule.two_passes &= d->parser->module->sm < 120; /* there the instruction is that of .kind::f8f6f4 */
+    form->a_regs = bytes / 8;
+    form->b_regs = bytes / (form->sparse ? 8 : 16);
+    form->d_regs = result == TC_F16 ? 2 : 4;
+    if (bytes > 32 || bytes < 16 || (form->sparse && bytes < 32 && (a == TC_E4M3 || a == TC_E5M2))) {
+        decode_fail(d, "fragments of the wrong size for this shape and type");
+    }
+}
+
+/* Metadata and the selector of its lanes, a constant: one of four lanes' of a group, or two's, or all of them.
+ */
+static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
+    emit(d, src(d, &d->op[at], T_B32));
+    int unit = form->nibbles ? 2 : tc_sparse_unit(form->rule.a);
+    int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * unit);
+    int64_t selector = immediate(d, &d->op[at + 1]), last = (int64_t)tc_sparse_selectors(chunks) - 1;
+    if (selector < 0 || selector > last) {
+        decode_fail(d, "sparsity selector %lld: this shape and type have 0 to %lld", (long long)selector,
+                    (long long)last);
+    }
+    form->selector = (uint32_t)selector;
+}
+
+void decode_mma(struct decoder *d) {
+    static const char *const kinds[] = {"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
+    struct mma_form *form = parse_take(d->parser, sizeof *form);
+    form->ordered = mod(d, "sp::ordered_metadata");
+    form->sparse = form->ordered || mod(d, "sp");
+    bool sync = mod(d, "sync"), aligned = mod(d, "aligned"), layout = mod(d, "row") && mod(d, "col");
+    bool saturate = mod(d, "satfinite");
+    int kind = mod_of(d, kinds);
+    if (!sync || !aligned || !layout) {
+        decode_fail(d, "only .sync.aligned and .row.col");
+    }
+    if (kind >= 0) {
+        decode_kind(d, form, kind);
+    } else {
+        decode_plain(d, form);
+    }
+    if (saturate && form->rule.d != TC_S32) {
+        decode_fail(d, ".satfinite is for integers");
+    }
+    form->rule.saturate = saturate;
+    int operands = 4 + (form->sparse ? 2 : 0) + (form->scales != 0 ? 4 : 0);
+    need_operands(d, operands, operands);
+    if (emit_list(d, 0, true) != form->d_regs || emit_list(d, 1, false) != form->a_regs ||
+        emit_list(d, 2, false) != form->b_regs || emit_list(d, 3, false) != form->d_regs) {
+        decode_fail(d, "fragments of the wrong size for this shape and type");
+    }
+    if (form->sparse) {
+        emit_metadata(d, form, 4);
+    }
+    for (int i = form->sparse ? 6 : 4; i < d->nop; i += 2) {
+        emit_scales(d, i);
+        emit_selector(d, i + 1);
+    }
+    d->insn->ndst = (uint8_t)form->d_regs;
+    d->insn->matrix.form = form;
+    d->insn->aligned = 1;
+    d->insn->fn = exec_mma;
+}

@@ -1,0 +1,66 @@
+/* Registers that a pending wgmma accumulates into or reads. */
+#include "async/groups.h"
+#include "wgmma.h"
+
+uint32_t wgmma_registers_used(const struct insn *insn) {
+    return (uint32_t)insn->ndst + insn->wgmma.a_registers;
+}
+
+void wgmma_mark_registers(struct warp *warp, const struct function *function, const struct insn *insn,
+                          int sign) {
+    for (uint32_t i = 0; i < wgmma_registers_used(insn); i++) {
+        int one = i < insn->ndst ? PENDING_WRITE : PENDING_READ;
+        *pending_row(warp, function, insn->op[i]) += (uint32_t)(sign * one);
+    }
+}
+
+/* Of all groups, the open one included. */
+static bool all_done(struct warp *warp, const struct split *split) {
+    uint32_t open = group_current(warp, GROUP_WGMMA);
+    (void)split;
+    return groups_done(warp, GROUP_WGMMA, open - 1, false) &&
+           warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
+}
+
+/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits before
+ * it. */
+static enum next move_pending(struct run *run, const struct insn *first) {
+    (void)sim_report_pair(
+        run, SIM_REVIEW, "wgmma-register", -1, first,
+        "copies a register of a pending wgmma: ptxas has to drop the copy or to wait before it");
+    if (all_done(run->warp, run->split)) {
+        return NEXT;
+    }
+    return wait_for(
+        run, (struct wait){.kind = WAIT_ASYNC, .ready = all_done, .what = "a wgmma whose registers it copies"});
+}
+
+enum next wgmma_register_use(struct run *run, const struct insn *insn, const struct insn *first,
+                             uint32_t pending, bool written) {
+    if (insn->cls == CL_MOVE) {
+        return move_pending(run, first);
+    }
+    (void)sim_report_pair(run, SIM_ERROR, "wgmma-register", -1, first,
+                          written
+                              ? "writes a register that a pending wgmma %s: wgmma.wait_group has to come first"
+                              : "reads a register that a pending wgmma %s: wgmma.wait_group has to come first",
+                          pending >= PENDING_WRITE ? "accumulates into" : "still reads");
+    return NEXT;
+}
+
+void wgmma_release_registers(struct run *run, uint32_t upto) {
+    struct warp *warp = run->warp;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < warp->npending; i++) {
+        struct in_flight *flight = &warp->in_flight[i];
+        if (flight->group <= upto) {
+            wgmma_mark_registers(warp, flight->function, flight->insn, -1);
+            if (run->launch->checks && run->warp->clock->acquired[flight->clock_index] < flight->number) {
+                run->warp->clock->acquired[flight->clock_index] = flight->number;
+            }
+        } else {
+            warp->in_flight[kept++] = *flight;
+        }
+    }
+    warp->npending = kept;
+}

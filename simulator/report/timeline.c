@@ -1,0 +1,89 @@
+/* Simulated time as a Chrome trace: the JSON that Perfetto and chrome://tracing read. */
+#include "place.h"
+#include "times.h"
+
+/* A process a CTA, one for its units, one for the chip; all operations of a kind share a name's rows. */
+#define CHIP_PROCESS 1
+#define FIRST_CTA    2
+
+static void begin(FILE *to, const char **separator, const char *phase, const char *name) {
+    (void)fprintf(to, "%s{\"ph\": \"%s\", \"name\": ", *separator, phase);
+    print_string(to, name);
+    *separator = ",\n";
+}
+
+static void name_process(FILE *to, const char **separator, int process, const char *name) {
+    begin(to, separator, "M", "process_name");
+    (void)fprintf(to, ", \"pid\": %d, \"args\": {\"name\": \"%s\"}}", process, name);
+}
+
+/* Names of the processes and of warps' rows, once each. */
+static void names(const struct sim *sim, FILE *to, const char **separator) {
+    bool seen[16][32 + 1] = {{false}};
+    struct sim_span span;
+    name_process(to, separator, CHIP_PROCESS, "chip (simulated)");
+    for (size_t i = 0; sim_span(sim, i, &span); i++) {
+        if (span.cta < 0 || span.cta >= 16) {
+            continue;
+        }
+        bool *known = &seen[span.cta][span.warp + 1];
+        char name[80];
+        if (!*known && span.warp < 0) {
+            (void)snprintf(name, sizeof name, "units of CTA %d's SM (simulated)", span.cta);
+            name_process(to, separator, FIRST_CTA + 2 * span.cta + 1, name);
+        } else if (!*known) {
+            if (span.warp == 0 || !seen[span.cta][1]) {
+                (void)snprintf(name, sizeof name, "CTA %d (simulated)", span.cta);
+                name_process(to, separator, FIRST_CTA + 2 * span.cta, name);
+            }
+            begin(to, separator, "M", "thread_name");
+            (void)fprintf(to, ", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": \"warp %d\"}}",
+                          FIRST_CTA + 2 * span.cta, span.warp, span.warp);
+        }
+        *known = true;
+    }
+}
+
+static void print_span(const struct sim_span *span, size_t id, FILE *to, const char **separator) {
+    if (span->cta < 0) {
+        begin(to, separator, "C", span->name);
+        (void)fprintf(to, ", \"pid\": %d, \"ts\": %.4f, \"args\": {\"taken, %%\": %.1f}}", CHIP_PROCESS,
+                      span->start_us, 100 * span->share);
+        return;
+    }
+    int process = FIRST_CTA + 2 * span->cta;
+    if (span->warp >= 0) {
+        begin(to, separator, "X", span->name);
+        (void)fprintf(to, ", \"cat\": \"warp\", \"pid\": %d, \"tid\": %d, \"ts\": %.4f, \"dur\": %.4f, ",
+                      process, span->warp, span->start_us, span->us);
+        (void)fprintf(to, "\"args\": {\"launch\": %llu, \"kernel\": ", (unsigned long long)span->launch);
+        print_string(to, span->kernel);
+        (void)fputs("}}", to);
+        return;
+    }
+    /* Several are under way at a time: asynchronous slices, each with an id of its own. */
+    for (int end = 0; end < 2; end++) {
+        begin(to, separator, end == 0 ? "b" : "e", span->name);
+        (void)fprintf(to, ", \"cat\": \"%s\", \"id\": %zu, \"pid\": %d, \"tid\": 0, \"ts\": %.4f}", span->name,
+                      id, process + 1, span->start_us + (end == 0 ? 0 : span->us));
+    }
+}
+
+void sim_print_timeline(const struct sim *sim, FILE *to) {
+    struct sim_time time;
+    struct sim_span span;
+    const char *separator = "";
+    (void)fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n", to);
+    names(sim, to, &separator);
+    for (size_t i = 0; sim_span(sim, i, &span); i++) {
+        print_span(&span, i, to, &separator);
+    }
+    (void)fputs("\n], \"otherData\": {\"evidence\": \"simulated\"", to);
+    if (sim_time(sim, &time)) {
+        (void)fprintf(to, ", \"chip\": \"%s\", \"error\": ", time.chip);
+        print_string(to, time.error);
+        (void)fprintf(to, ", \"clock_ghz\": %.3f, \"events_lost\": %llu", time.clock_ghz,
+                      (unsigned long long)sim_spans_lost(sim));
+    }
+    (void)fputs("}}\n", to);
+}

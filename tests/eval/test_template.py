@@ -1,0 +1,134 @@
+"""Workers are copies of one template: made quickly, told of when they end, and holding nothing of each other's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval.cases import parse_case
+from eval.sandbox.processes import parent_of
+from eval.session import Session
+from eval.workers import template
+from eval.workers.worker import Failure
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+HONEST = Path(__file__).resolve().parents[1] / "adversarial/honest/honest.py"
+CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1")
+
+
+class Running:
+    """A worker that has begun: its own number, its keeper's and its template's."""
+
+    def __init__(self) -> None:
+        self.session = Session(HONEST, CASE, torch.device("cpu"), 1, 60.0)
+        self.pid = self.session._pid
+        self.keeper = parent_of(self.pid)
+        self.template = parent_of(self.keeper)
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two workers at a time, of one template."""
+    running = Running(), Running()
+    yield running
+    for worker in running:
+        worker.session.close()
+
+
+def sockets(pid):
+    """The sockets that a process holds, by their numbers in the kernel."""
+    held = (str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
+    return {name for name in held if name.startswith("socket:")}
+
+
+def test_two_workers_have_one_template_and_keepers_of_their_own(two):
+    first, second = two
+    assert first.template == second.template
+    assert len({first.pid, second.pid, first.keeper, second.keeper, first.template}) == 5
+    assert parent_of(first.template) == os.getpid()
+
+
+def test_a_worker_holds_its_own_line_and_nothing_of_the_template_or_of_another_worker(two):
+    first, second = two
+    assert len(sockets(first.pid)) == len(sockets(second.pid)) == 1
+    assert not sockets(first.pid) & sockets(second.pid)
+    assert not (sockets(first.pid) | sockets(second.pid)) & sockets(first.template)
+    assert not sockets(first.keeper) | sockets(second.keeper)
+
+
+def test_a_worker_sees_the_environment_and_the_folder_of_the_moment(two, monkeypatch, tmp_path):
+    monkeypatch.setenv("NVFP4_OF_THE_MOMENT", "set")
+    monkeypatch.setenv("POPCORN_SEED", "secret")
+    monkeypatch.chdir(tmp_path)
+    worker = Running()
+    environment = Path(f"/proc/{worker.template}/environ").read_bytes().split(b"\0")
+    folder = Path(f"/proc/{worker.pid}/cwd").readlink()
+    worker.session.close()
+    assert worker.template != two[0].template
+    assert b"NVFP4_OF_THE_MOMENT=set" in environment
+    assert not any(entry.startswith(b"POPCORN_SEED") for entry in environment)
+    assert folder == tmp_path
+
+
+def test_how_a_worker_ended_is_told(two):
+    worker = Running()
+    os.kill(worker.pid, signal.SIGSEGV)
+    with pytest.raises(Failure, match="the worker ended by itself: signal SIGSEGV"):
+        worker.session.load()
+    worker.session.close()
+
+
+def test_a_template_that_is_gone_is_replaced():
+    before = Running()
+    os.kill(before.template, signal.SIGKILL)
+    before.session.close(patient=False)
+    after = Running()
+    after.session.close()
+    assert after.template != before.template
+
+
+def test_nothing_is_left_when_the_harness_is_killed():
+    script = (
+        "import sys, time; sys.path.insert(0, '.')\n"
+        "from tests.eval.test_template import Running\n"
+        "worker = Running()\n"
+        "print(worker.template, worker.keeper, worker.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as harness:
+        left = [int(pid) for pid in harness.stdout.readline().split()]
+        harness.kill()
+    assert len(left) == 3
+    deadline = time.monotonic() + 20
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if Path(f"/proc/{pid}").exists() and state(pid) != "Z"]
+        time.sleep(0.01)
+    assert not left
+
+
+def state(pid):
+    """A process's state as /proc has it; Z is one that ended and waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_an_ended_child_is_known_to_have_ended_without_its_template():
+    import socket
+
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    child = template.Child(mine)
+    assert not child.join(0.0)
+    theirs.close()
+    assert child.join(0.0) and child.exitcode is None
+    child.kill()  # nothing that could be meant
+    child.close()

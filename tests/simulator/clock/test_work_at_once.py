@@ -1,0 +1,96 @@
+"""Simulated time of work that meets: MMAs that hold their sub-partition's issue, stores that wait for their way out,
+kernels whose shared memory does not fit beside others'; each by a time worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.test_clock import CHIP, DONE, H200, SHARED, STAMP, span
+from tests.simulator.sim_kit import Sim, body
+
+SUMS = ", ".join(f"%sum{i}" for i in range(32))
+B = (
+    "mov.u32 %r2, tile; fence.proxy.async; bar.sync 0; shr.u32 %r5, %r2, 4; cvt.u64.u32 %rd5, %r5;"
+    "or.b64 %rd5, %rd5, 0x0000000800080000; setp.ne.u32 %p1, 0, 0; st.global.u64 [%rd1+64], %rd5; bar.sync 0;"
+    "mov.u64 %rd2, %clock64;"
+)
+MMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%s}, %s, %%rd5, %%p1, 1, 1, %s;"
+REGISTERS = MMA % (SUMS, "{%r6, %r7, %r8, %r9}", "0")
+FROM_SHARED = MMA % (SUMS, "%rd5", "0, 0")
+ROOM = SHARED + " .reg .f32 %sum<32>;"
+STEP = 64 * CHIP["wgmma_column"]
+
+
+def group(mma: str, count: int, then: str = "") -> int:
+    """Cycles of a group of MMAs and of what comes after them, until that has issued."""
+    text = (
+        "wgmma.fence.sync.aligned;" + mma * count + "wgmma.commit_group.sync.aligned;" + then,
+        "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2;",
+        "wgmma.wait_group.sync.aligned 0; st.global.u64 [%rd1], %rd4;",
+    )
+    zero = "mov.b32 %r6, 0; mov.b32 %r7, 0; mov.b32 %r8, 0; mov.b32 %r9, 0;"
+    sim = Sim(body("ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x;", zero, B, *text, registers=ROOM), chip="h200")
+    out = sim.buffer(np.zeros(1 << 10, np.uint64))
+    assert sim.launch("k", out, block=128) == 0, sim.findings
+    return int(out[0])
+
+
+def test_mmas_with_registers_hold_the_issue_until_each_has_begun_and_those_from_shared_memory_do_not():
+    for count in (2, 4):
+        held = group(REGISTERS, count) - group(REGISTERS, 1)
+        assert held == pytest.approx((count - 1) * (STEP + CHIP["wgmma_registers_taken"]), abs=count)
+        assert group(FROM_SHARED, count) - group(FROM_SHARED, 1) <= count * CHIP["issue_interval"]
+    work = "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * 20  # beside the last MMA: not at its end
+    assert group(REGISTERS, 4, work) - group(REGISTERS, 4) == pytest.approx(20 * CHIP["alu_latency"], abs=4)
+
+
+def test_the_clock_falls_with_the_first_asynchronous_mma():
+    text = (B, "wgmma.fence.sync.aligned;", FROM_SHARED, "wgmma.commit_group.sync.aligned;")
+    sim = Sim(
+        body("ld.param.u64 %rd1, [p];", "mov.u32 %r1, 1;", *text, "wgmma.wait_group.sync.aligned 0;", registers=ROOM),
+        chip="h200",
+    )
+    assert sim.launch("k", sim.buffer(np.zeros(1 << 10, np.uint64)), block=128) == 0, sim.findings
+    assert sim.time.clock_ghz == CHIP["sm_clock_tensor"] < CHIP["sm_clock"]
+    assert sim.time.kernel_us == pytest.approx(sim.time.kernel_cycles / CHIP["sm_clock_tensor"] / 1000)
+    idle = Sim(body("mov.u32 %r1, 1;"), chip="h200")
+    assert idle.launch("k", 0) == 0
+    assert idle.time.clock_ghz == CHIP["sm_clock"]
+
+
+def test_stores_leave_an_sm_at_its_rate_and_the_warp_waits_for_the_way_out():
+    address = "shl.b32 %r2, %r1, 4; cvt.u64.u32 %rd5, %r2; add.u64 %rd5, %rd1, %rd5; mov.u64 %rd2, %clock64;"
+    spans = [
+        span(address, "st.global.v4.u32 [%rd5+4096], {%r1, %r1, %r1, %r1};" * count, block=32) for count in (300, 900)
+    ]
+    assert (spans[1] - spans[0]) / 600 == pytest.approx(32 * 16 / CHIP["sm_store_rate"], rel=0.05)
+
+
+def test_registers_change_hands_in_their_time():
+    take = "setmaxnreg.dec.sync.aligned.u32 24;"
+    assert span(take, block=128) - span(block=128) == pytest.approx(CHIP["set_registers_latency"], abs=3)
+
+
+@pytest.mark.parametrize("fixed", [0, 1])
+def test_a_kernel_of_much_shared_memory_starts_beside_one_of_none_only_where_the_split_can_change(tmp_path, fixed):
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["sm_split_fixed"]["value"] = fixed
+    chip["parameters"]["sms"]["value"] = chip["parameters"]["processing_cluster_sms"]["value"] = 1
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    spin = (
+        "mov.u64 %rd5, %clock64; {L: mov.u64 %rd6, %clock64; sub.u64 %rd6, %rd6, %rd5;"
+        "setp.lt.u64 %p1, %rd6, 20000; @%p1 bra L;}"
+    )
+    sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", spin, DONE), chip=str(path))
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, block=32) == 0
+    assert sim.launch("k", second, block=32, shared=100 * 1024, dependent=1) == 0
+    after = int(second[0]) - int(first[1])
+    if fixed:
+        assert after == pytest.approx(CHIP["cta_end"] + CHIP["cta_start"], abs=12)
+    else:
+        assert after < -15000

@@ -1,0 +1,162 @@
+"""Races on global memory inside a launch: each is found in every mode, and the kernel that is mended is clean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.sim_kit import MODES, Sim, body
+
+BEGIN = (
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; ld.param.u64 %rd1, [data]; ld.param.u64 %rd2, [flag];"
+    "mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0;"
+    "mov.u32 %r9, 1; mov.u32 %r10, tile; mov.u32 %r11, bar; @%p1 mbarrier.init.shared.b64 [%r11], 1;"
+    "fence.mbarrier_init.release.cluster; bar.sync 0;"
+)
+SPACE = ".shared .align 128 .b8 tile[256]; .shared .align 8 .b8 bar[8];"
+STORE, LOAD = "st.global.u32 [%rd4], %r1;", "ld.global.u32 %r5, [%rd4];"
+FIRST, OTHERS = "@!%p2 bra OTHERS;", "bra END; OTHERS:"
+SET = "@%p1 st.release.gpu.global.u32 [%rd2], %r9;"
+POLL = "POLL{0}: ld.{1}.gpu.global.u32 %r6, [%rd2]; setp.lt.u32 %p3, %r6, {2}; @%p3 bra POLL{0};"
+WAIT = "@!%p1 bra SEEN; " + POLL.format("", "acquire", 1) + " SEEN:"
+NEXT = "@%p1 st.shared.u32 [%r10], %r1; bar.sync 0; ld.shared.u32 %r7, [%r10];"  # so that no warp is ahead
+BULK_LOAD = (
+    "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r11], 256;"
+    "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r10], [%rd1], 256, [%r11];"
+    "BULK: mbarrier.try_wait.parity.shared.b64 %p3, [%r11], 0; @!%p3 bra BULK;"
+)
+BULK_STORE = (
+    "add.u32 %r12, %r10, 0; mad.lo.u32 %r12, %r1, 4, %r12; st.shared.u32 [%r12], %r1; fence.proxy.async; bar.sync 0;"
+    "@!%p1 bra STORED; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r10], 256; cp.async.bulk.commit_group;"
+)
+COUNT = "@%p1 {}.global.add.u32 [%rd2], 1;"
+# The lines of a kernel with MEND where the mended one has the second entry, the other one the third; the finding.
+FAULTS = {
+    "no flag": ((FIRST, STORE, "bar.sync 0;", SET, OTHERS, "MEND", LOAD), WAIT + "bar.sync 0;", "", "global-race"),
+    "the flag is set before all have stored": (
+        (FIRST, STORE, "MEND", SET, OTHERS, WAIT, "bar.sync 0;", LOAD),
+        "bar.sync 0;",
+        "",
+        "global-race",
+    ),
+    "only the thread that polls comes after": (
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "MEND", LOAD),
+        "bar.sync 0;",
+        "",
+        "global-race",
+    ),
+    "a relaxed atomic without a fence before it": (
+        (FIRST, STORE, "bar.sync 0; MEND", COUNT.format("red.relaxed.gpu"), OTHERS, WAIT, "bar.sync 0;", LOAD),
+        "fence.acq_rel.gpu;",
+        "",
+        "global-race",
+    ),
+    "a relaxed poll without a fence after it": (
+        (
+            *(FIRST, STORE, "bar.sync 0; fence.acq_rel.gpu;", COUNT.format("red.relaxed.gpu"), OTHERS),
+            *(WAIT.replace("acquire", "relaxed"), "MEND bar.sync 0;", LOAD),
+        ),
+        "fence.acq_rel.gpu;",
+        "",
+        "global-race",
+    ),
+    "two warps of a CTA": ((STORE, "MEND", "ld.global.u32 %r5, [%rd1];"), "bar.sync 0;", "", "global-race"),
+    "written after it is read": (
+        (FIRST, "ld.global.u32 %r5, [%rd4]; MEND", OTHERS, WAIT, "bar.sync 0;", STORE),
+        f"bar.sync 0; {SET}",
+        SET,
+        "global-race",
+    ),
+    "two CTAs of a cluster": (
+        (FIRST, STORE, "bra JOIN;", "OTHERS:", "JOIN: MEND", LOAD, "@%p2 bra END;"),
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;",
+        "global-race",
+    ),
+    "ordinary stores, then a bulk copy": (
+        (STORE, "MEND bar.sync 0;", BULK_LOAD),
+        "fence.proxy.async;",
+        "",
+        "missing-proxy-fence",
+    ),
+    "another CTA's stores, then a bulk copy": (
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, WAIT, "MEND bar.sync 0;", BULK_LOAD),
+        "fence.proxy.async;",
+        "",
+        "missing-proxy-fence",
+    ),
+    "a flag before the bulk store is complete": (
+        (FIRST, BULK_STORE, "MEND", SET, "STORED:", OTHERS, WAIT, "bar.sync 0;", LOAD),
+        "cp.async.bulk.wait_group 0;",
+        "cp.async.bulk.wait_group.read 0;",
+        "global-race",
+    ),
+    "the last of all adds up, but nothing orders the others' parts": (
+        (
+            "mul.wide.u32 %rd5, %r2, 256; add.s64 %rd5, %rd5, %rd4; st.global.u32 [%rd5], %r1; bar.sync 0; MEND",
+            "@%p1 atom.relaxed.gpu.global.add.u32 %r6, [%rd2], 1; @%p1 st.shared.u32 [%r10], %r6; MEND bar.sync 0;",
+            "ld.shared.u32 %r6, [%r10]; setp.ne.u32 %p3, %r6, 3; @%p3 bra END;",
+            *(f"ld.global.u32 %r5, [%rd4+{256 * i}];" for i in range(4)),
+        ),
+        "fence.acq_rel.gpu;",
+        "",
+        "global-race",
+    ),
+    "two rounds of a grid's barrier": (
+        (
+            "mul.wide.u32 %rd5, %r2, 256; add.s64 %rd5, %rd5, %rd4; st.global.u32 [%rd5], %r1; bar.sync 0;",
+            COUNT.format("red.release.gpu"),
+            f"@!%p1 bra ONE; {POLL.format(1, 'acquire', 4)} ONE: bar.sync 0;",
+            "add.u32 %r8, %r2, 1; and.b32 %r8, %r8, 3; mul.wide.u32 %rd6, %r8, 256; add.s64 %rd6, %rd6, %rd4;",
+            "ld.global.u32 %r5, [%rd6]; bar.sync 0; MEND",
+            "st.global.u32 [%rd5], %r5;",
+        ),
+        COUNT.format("red.release.gpu") + f"@!%p1 bra TWO; {POLL.format(2, 'acquire', 8)} TWO: bar.sync 0;",
+        "",
+        "global-race",
+    ),
+}
+LAUNCH = {
+    "two warps of a CTA": {"grid": 1},
+    "two CTAs of a cluster": {"cluster": 2},
+    "ordinary stores, then a bulk copy": {"grid": 1},
+    "the last of all adds up, but nothing orders the others' parts": {"grid": 4},
+    "two rounds of a grid's barrier": {"grid": 4},
+}
+
+
+def run(lines: tuple[str, ...], mode: str = "eager", **launch: int) -> tuple[str, set[str]]:
+    params = ".param .u64 data, .param .u64 flag"
+    sim = Sim(body(BEGIN, *lines, "END:", params=params, registers=SPACE), mode, limit=1_000_000)
+    launch = {"grid": 2, "block": 64} | launch
+    sim.launch("k", sim.buffer(np.zeros(1024, np.uint32)), sim.buffer(np.zeros(8, np.uint32)), **launch)
+    return sim.verdict, set(sim.kinds)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_race_is_found_in_every_mode_and_its_absence_is_clean(name):
+    lines, mended, faulty, kind = FAULTS[name]
+    launch = LAUNCH.get(name, {})
+    for mode in MODES:
+        assert run(tuple(line.replace("MEND", mended) for line in lines), mode, **launch) == ("clean", set()), mode
+        verdict, kinds = run(tuple(line.replace("MEND", faulty) for line in lines), mode, **launch)
+        assert verdict == "error" and kind in kinds and kinds <= {kind, "overwrite-while-read"}, (mode, kinds)
+
+
+def test_what_no_chip_makes_anything_of_is_for_review():
+    """Equal values written twice; one access strong, the other not.  Atomics alone do not race."""
+    assert run(("st.global.u32 [%rd4], %r1;",)) == ("review", {"global-race"})
+    assert run(("st.global.u32 [%rd4], %r2;",))[0] == "error"
+    assert run(("red.relaxed.gpu.global.add.u32 [%rd4], 1;",)) == ("clean", set())
+    assert run(("red.relaxed.gpu.global.add.u32 [%rd4], 1; ld.global.u32 %r5, [%rd4];",)) == ("review", {"global-race"})
+    assert run(("ld.global.u32 %r5, [%rd4];",)) == ("clean", set())
+
+
+def test_all_readers_are_remembered_up_to_the_bound():
+    """A line has room for sixteen warps' reads; a write is compared with each of them."""
+    write = "setp.ne.u32 %p3, %r2, 15; @%p3 bra END; st.global.u32 [%rd1], %r2;"
+    for reader in (0, 14):
+        lines = (f"setp.ne.u32 %p3, %r2, {reader}; @!%p3 ld.global.u32 %r5, [%rd1];", write)
+        assert run(lines, grid=16, block=32) == ("error", {"global-race"})
+    everyone = ("setp.eq.u32 %p3, %r2, 15; @!%p3 ld.global.u32 %r5, [%rd1];", write)
+    assert run(everyone, grid=16, block=32)[0] == "error"

@@ -1,0 +1,110 @@
+"""The smallest set of delays that still shows a fault: exactly those that it needs, and nothing else changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.python import ptxsim
+from tests.simulator.sim_kit import MODES, PTX, body, built
+
+SLOTS, ROW = 24, 16
+SEED = 3  # of mode random: the rows that are looked at are late with it
+DELAYING = [mode for mode in MODES if mode != "eager"]
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch):
+    monkeypatch.setenv("PTXSIM_LIBRARY", str(built("libptxsim.so")))
+
+
+def copies(unwaited: tuple[int, ...], use: str) -> str:
+    """A CTA's thread copies 24 rows of ones to slots, uses some of them at once, and waits for all of them."""
+    lines = ["mov.u32 %r2, room; mov.u32 %r3, bars; ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];"]
+    lines += ["mov.u32 %r8, %ctaid.x; mul.wide.u32 %rd3, %r8, 4; add.s64 %rd1, %rd1, %rd3; mov.u32 %r9, 0;"]
+    lines += [f"st.shared.u32 [%r2+{ROW * i}], %r9;" for i in range(SLOTS)]
+    lines += [f"mbarrier.init.shared.b64 [%r3+{8 * i}], 1;" for i in range(SLOTS)]
+    lines += ["fence.mbarrier_init.release.cluster; fence.proxy.async;"]
+    for i in range(SLOTS):
+        lines += [
+            f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3+{8 * i}], {ROW};",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+            f"[%r2+{ROW * i}], [%rd2], {ROW}, [%r3+{8 * i}];",
+        ]
+    lines += [f"ld.shared.u32 %r1{j}, [%r2+{ROW * i}];" for j, i in enumerate(unwaited)]
+    lines += [use]
+    lines += [f"W{i}: mbarrier.try_wait.parity.shared.b64 %p1, [%r3+{8 * i}], 0; @!%p1 bra W{i};" for i in range(SLOTS)]
+    return body(
+        *lines,
+        params=".param .u64 out, .param .u64 in",
+        registers=f".shared .align 128 .b8 room[{ROW * SLOTS}]; .shared .align 8 .b8 bars[{8 * SLOTS}];",
+    )
+
+
+def places(shrunk: ptxsim.Shrunk) -> list[tuple[int, int]]:
+    """Of each delay: its CTA, and which of the copies it is."""
+    first = min(delay.ptx_line for delay in shrunk.delays)
+    assert {delay.operation for delay in shrunk.delays} == {"bulk load"} and first > 0
+    return [(delay.cta[0], int(delay.ptx.split("%r2+")[1].split("]")[0]) // ROW) for delay in shrunk.delays]
+
+
+@pytest.mark.parametrize("mode", DELAYING)
+def test_the_delays_are_those_that_the_fault_needs(mode):
+    """One row is missed; of two rows either will do, so that both have to be late."""
+    ones, out = np.ones(4, np.uint32), np.zeros(3, np.uint32)
+    for unwaited, use in (((17,), ""), ((5, 17), "setp.eq.u32 %p1, %r10, 1; @!%p1 mov.u32 %r10, %r11;")):
+        module = ptxsim.Simulator(mode, SEED).load(copies(unwaited, f"{use} st.global.u32 [%rd1], %r10;"))
+        wrong = lambda: bool(out[1] != 1)  # noqa: E731
+        shrunk = module.shrink("k", out, ones, grid=3, block=1, shows=wrong)
+        assert shrunk.found and not shrunk.always and shrunk.least and shrunk.operations == 3 * SLOTS
+        assert places(shrunk) == [(1, slot) for slot in unwaited]
+        assert all(delay.occurrence == 1 and delay.until.startswith("until ") for delay in shrunk.delays)
+        assert shrunk == module.shrink("k", out, ones, grid=3, block=1, shows=wrong)
+        assert not out.any(), "memory is put back"
+
+
+def test_a_finding_of_a_late_copy():
+    """An index that was not waited for leads out of bounds; what is there without delays is not looked for."""
+    index = np.full(4, 2, np.uint32)
+    lines = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global.u32 %r12, [%rd4];"
+    sim = ptxsim.Simulator("poison")
+    module = sim.load(copies((9,), lines))
+    shrunk = module.shrink("k", np.zeros(1, np.uint32), index, block=1)
+    assert shrunk.finding.kind == "out-of-bounds" and places(shrunk) == [(0, 9)] and sim.findings == ()
+    assert [delay.until for delay in shrunk.delays] == ["until after the finding"]
+    always = module.shrink("k", np.zeros(1, np.uint32), index, block=1, kind="read-before-completion")
+    assert always.found and always.always and always.delays == () and always.runs == 2
+    nothing = module.shrink("k", np.zeros(1, np.uint32), index, block=1, kind="deadlock")
+    assert (nothing.found, nothing.finding, nothing.delays) == (False, None, ())
+    bounded = module.shrink("k", np.zeros(1, np.uint32), index, block=1, most_runs=4)
+    assert not bounded.least and bounded.stopped == "the bound on runs" and (0, 9) in places(bounded)
+    right = sim.load((PTX / "gather.ptx").read_text())
+    table = np.ones(64, np.uint32), np.zeros(256, np.uint32)
+    assert not right.shrink("gather", np.zeros(32, np.uint32), *table).found
+
+
+def test_turns_of_the_warps_are_one_of_the_delays():
+    """Warp 1 is right only where warp 0 was before it, as it is when they take turns in order."""
+    race = body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, cell; ld.param.u64 %rd1, [out]; mov.u32 %r3, 1; setp.ge.u32 %p1, %r1, 32;",
+        "@%p1 bra LATER; st.shared.u32 [%r2], %r3; ret;",
+        "LATER: ld.shared.u32 %r4, [%r2]; st.global.u32 [%rd1], %r4;",
+        params=".param .u64 out",
+        registers=".shared .align 8 .b8 cell[8];",
+    )
+    out = np.zeros(1, np.uint32)
+    shrunk = [
+        ptxsim.Simulator("random", seed).load(race).shrink("k", out, block=64, shows=lambda: bool(out[0] != 1))
+        for seed in range(6)
+    ]
+    found = [one for one in shrunk if one.found]
+    assert 0 < len(found) < len(shrunk)
+    assert all([delay.operation for delay in one.delays] == ["turns of the warps"] for one in found)
+
+
+def test_what_the_caller_raises_or_asks_wrongly_comes_back():
+    module = ptxsim.Simulator("late").load(copies((9,), ""))
+    with pytest.raises(ZeroDivisionError):
+        module.shrink("k", np.zeros(1, np.uint32), np.ones(4, np.uint32), block=1, shows=lambda: bool(1 // 0))
+    with pytest.raises(ptxsim.LaunchRefused, match="arguments"):
+        module.shrink("k", block=1)
