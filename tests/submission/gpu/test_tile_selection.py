@@ -36,8 +36,8 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n64": (64, 5, 1, 3, 1),
     "m128n128": (128, 4, 1, 3, 1),
 }
-# A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between CTAs
-# and one between warpgroups, a call.
+# A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between
+# CTAs and one between warpgroups, a call.
 HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000)
 # A step, a block of A, a phase, an overlay, a reduction; of a whole call: a step, a row of A in it, the rest.
 NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000, 157_000, 7_100, 4_200_000)
@@ -97,7 +97,7 @@ def narrow(shape, sms):
 
 def narrow_call(shape, sms):
     """The cost of a whole call of few rows, to compare with other kernels."""
-    m, _, k, _ = shape
+    k = shape[2]
     name, ctas, _, (splits, warps_n, warps_k, *_) = narrow(shape, sms)
     *_, of_reduction, of_step, of_row, of_call = NARROW_PS
     turn = (up(warps_n * warps_k, 4) + 2) * (of_step + of_row * NARROW[name][0])
