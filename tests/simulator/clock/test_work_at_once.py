@@ -71,7 +71,8 @@ def test_stores_leave_an_sm_at_its_rate_and_the_warp_waits_for_the_way_out():
 
 def test_registers_change_hands_in_their_time():
     take = "setmaxnreg.dec.sync.aligned.u32 24;"
-    assert span(take, block=128) - span(block=128) == pytest.approx(CHIP["set_registers_latency"], abs=3)
+    one = "setp.ne.u32 %p4, %r1, 0; @%p4 exit;"  # notes the time
+    assert span(take, one, block=128) - span(one, block=128) == pytest.approx(CHIP["set_registers_latency"], abs=3)
 
 
 @pytest.mark.parametrize("fixed", [0, 1])
