@@ -14,7 +14,10 @@ CHIP = {name: entry["value"] for name, entry in json.loads(H200.read_text())["pa
 TICK = 1 / 64  # of a cycle: what parameters are rounded to
 START = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u64 %rd2, %clock64;"
 # One thread leaves the cycles since START behind.
-END = "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; st.global.u64 [%rd1], %rd4;"
+END = (
+    "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; { .reg .b32 %t, %c; .reg .pred %e; mov.u32 %t, %tid.x;"
+    "mov.u32 %c, %ctaid.x; or.b32 %t, %t, %c; setp.eq.u32 %e, %t, 0; @%e st.global.u64 [%rd1], %rd4; }"
+)
 
 
 SMALL = {"sms": 4, "l2_load_rate": 4 * 35, "processing_cluster_sms": 4}
@@ -111,7 +114,7 @@ def test_a_chain_of_shared_loads_and_bank_conflicts():
 OPERANDS = (
     "mov.u32 %r2, tile; fence.proxy.async; bar.sync 0; shr.u32 %r5, %r2, 4; cvt.u64.u32 %rd5, %r5;"
     "or.b64 %rd5, %rd5, 0x0000000800080000; mov.b64 %rd6, %rd5; setp.ne.u32 %p1, 0, 0;"
-    "st.global.u64 [%rd1+64], %rd6; bar.sync 0; mov.u64 %rd2, %clock64;"  # when all four warps have it
+    "@%p1 st.global.u64 [%rd1+64], %rd6; bar.sync 0; mov.u64 %rd2, %clock64;"  # when all four warps have it
 )
 MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd6, %p1, 1, 1, 0, 0;"
 
