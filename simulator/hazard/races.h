@@ -38,7 +38,7 @@ struct line_use {
     uint8_t flags;
 };
 
-/* Who has used a line in this launch; zeros: nobody.  Most lines have one user. */
+/* Who has used a line in this launch; zeros: none.  Most lines have one user. */
 struct line_uses {
     struct line_use first, *more;
     uint32_t launch, room; /* room: of more */
