@@ -11,7 +11,7 @@ import torch
 
 from eval.lending import cuda
 from eval.lending.canaries import SEGMENT_BYTES, WEIGHT_ROWS, Canaries
-from eval.lending.cuda import CudaBorrower, CudaLender
+from eval.lending.cuda import BUSY_ROUNDS_EXCUSED, CudaBorrower, CudaLender
 from eval.lending.cuda_runtime import CudaError, Runtime
 from eval.lending.layout import Layout, copy_in
 from eval.timing import Core, CoreError, Cuda, Timed
@@ -217,7 +217,15 @@ def test_outputs_are_copied_before_the_parents_clock_stops(lent):
 )
 def test_what_makes_a_gpus_time_meaningless(lent, queue, rest_us, said):
     lent.borrower._current_queue = lambda: queue
+    lent.borrower._busy_rounds = BUSY_ROUNDS_EXCUSED
     assert lent.borrower.problem(Timed(1000.0, rest_us)) == said
+
+
+def test_a_host_that_is_held_up_in_a_round_or_two_is_no_work_of_another_queue(lent):
+    lent.borrower._current_queue = lambda: "the default queue"
+    late, prompt = Timed(1000.0, 201.0), Timed(1000.0, 0.0)
+    assert [lent.borrower.problem(timed) for timed in (late, prompt, late, prompt)] == [None] * 4
+    assert "was busy for 201 us" in lent.borrower.problem(late)
 
 
 # --- the core ----------------------------------------------------------------------------------------------

@@ -238,6 +238,19 @@ def test_any_few_rows_are_laid_out_at_least_cost(tiles):
                 assert answer == (name, ctas, cost, *figures), (shape, sms)
 
 
+def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles, root):
+    """On an H200, each tile forced at each of these shapes: shark_tank/recorded/h200_choice.json."""
+    times = json.loads((root / "shark_tank/recorded/h200_choice.json").read_text())["median_us"]
+    names = [*HOPPER, *NARROW]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in times["auto"]]
+    assert len(shapes) >= 60
+    for shape, (chosen, _, _) in zip(shapes, selected(tiles, "hopper", H200_SMS, shapes), strict=True):
+        found = {name: times[name].get("x".join(map(str, shape))) for name in names}
+        timed = [us for us in found.values() if us is not None]
+        assert len(timed) >= len(HOPPER)
+        assert found[chosen] <= 1.05 * min(timed), (shape, chosen)
+
+
 @pytest.mark.parametrize("backend", MODELS)
 def test_the_random_problems_need_every_tile(tiles, backend):
     """Else a row of the table could be anything."""
