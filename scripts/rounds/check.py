@@ -129,6 +129,8 @@ def state_problems(data: dict[str, Any]) -> list[str]:
         problems.append(f"verdict says {data['verdict']['state']}, which the history does not hold")
     if (data["state"] == "superseded") != ("superseded_by" in data):
         problems.append("superseded and superseded_by come together")
+    if "kept_although" in data and data["state"] != "rejected":
+        problems.append("kept_although is for a rejected round whose code stays")
     return problems + _evidence_problems(data)
 
 

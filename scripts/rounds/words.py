@@ -49,6 +49,8 @@ def fate(data: dict[str, Any]) -> str:
     if data["state"] == "superseded":
         by = f" by round {data['superseded_by']:04d}" if "superseded_by" in data else ""
         return f"Replaced{by}"
+    if "kept_although" in data:
+        return "Kept although its rule rejects it"
     return _FATE.get(data["verdict"]["state"], "Open") if data["verdict"] else "Not measured yet"
 
 

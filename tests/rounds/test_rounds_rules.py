@@ -86,6 +86,7 @@ def test_every_step_between_states(hopper, old, new):
             "verdict says rejected, which the history does not hold",
         ),
         (put(superseded_by=9), "superseded and superseded_by come together"),
+        (put(kept_although="another shape is owed for it"), "kept_although is for a rejected round"),
         (
             lambda data: with_states(data, "draft", "predicted", "measured", "adopted", "superseded"),
             "superseded and superseded_by come together",
