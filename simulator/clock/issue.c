@@ -7,20 +7,6 @@ static struct timing *timing_of(const struct warp *warp) {
     return warp->cta->cluster->launch->timing;
 }
 
-static struct sm_time *sm_of(const struct warp *warp) {
-    return &timing_of(warp)->sm[warp->cta->sm];
-}
-
-static ticks later(ticks a, ticks b) {
-    return a > b ? a : b;
-}
-
-static ticks book(struct server *server, ticks at, ticks length) {
-    server->free = later(server->free, at) + length;
-    server->busy += length;
-    return server->free;
-}
-
 /* ---- operands ---- */
 
 static uint32_t row_base(const struct warp *warp, const struct split *split) {
@@ -107,7 +93,7 @@ static struct cost pipe_cost(const struct chip *chip, enum clock_family family) 
 static struct cost cost_of(const struct warp *warp, const struct insn *insn) {
     struct cost cost = pipe_cost(&timing_of(warp)->chip, (enum clock_family)insn->timing);
     if (insn->timing == FAMILY_ADD) { /* HW: IADD3 or IMAD.IADD; ptxas and the issue logic balance the two */
-        const struct part *part = &sm_of(warp)->part[warp->index % SM_PARTS];
+        const struct part *part = &sm_of(warp->cta)->part[warp->index % SM_PARTS];
         cost.pipe = part->pipe[PIPE_FMA].free < part->pipe[PIPE_ALU].free ? PIPE_FMA : PIPE_ALU;
     }
     return cost;
@@ -169,7 +155,7 @@ static enum order order_of(enum clock_family family) {
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
-    struct sm_time *sm = sm_of(warp);
+    struct sm_time *sm = sm_of(warp->cta);
     const struct chip *chip = &launch->timing->chip;
     struct warp_time *time = warp->time;
     ticks ready = time->next;
@@ -221,7 +207,8 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
 /* ---- at the issue ---- */
 
 static void issue_barrier(struct warp *warp, struct sm_time *sm, ticks at, const struct chip *chip) {
-    warp->time->arrived = book(&sm->barrier, at, chip->barrier_arrive_interval);
+    warp->time->arrived =
+        booked(&sm->barrier, at, chip->barrier_arrive_interval) + chip->barrier_arrive_interval;
 }
 
 void time_issue(struct run *run, const struct insn *insn) {
@@ -229,7 +216,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     const struct chip *chip = &timing->chip;
     struct warp *warp = run->warp;
     struct warp_time *time = warp->time;
-    struct sm_time *sm = sm_of(warp);
+    struct sm_time *sm = sm_of(warp->cta);
     struct part *part = &sm->part[warp->index % SM_PARTS];
     ticks at = timing->issued = timing->now;
     enum clock_family family = (enum clock_family)insn->timing;
@@ -256,7 +243,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     }
     if (cost.pipe != PIPES) {
         ticks last = start + (insn->machine - 1u) * cost.interval;
-        (void)book(&part->pipe[cost.pipe], at, insn->machine * cost.interval);
+        (void)booked(&part->pipe[cost.pipe], at, insn->machine * cost.interval);
         results_ready(warp, run->split, insn, last + cost.latency, cost.pipe);
         return;
     }
@@ -265,12 +252,12 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_VOTE:
     case FAMILY_REDUX: {
         ticks interval = lsu_interval(chip, family);
-        ticks taken = later(start, book(&sm->lsu, at, interval) - interval);
+        ticks taken = later(start, booked(&sm->lsu, at, interval));
         results_ready(warp, run->split, insn, taken + lsu_latency(chip, family), PIPES);
         break;
     }
     case FAMILY_WARP_MMA:
-        (void)book(&part->mma, at, chip->warp_mma_interval);
+        (void)booked(&part->mma, at, chip->warp_mma_interval);
         results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
     case FAMILY_BRANCH:
@@ -290,7 +277,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->set_registers_latency;
         break;
     case FAMILY_CLUSTER_ARRIVE:
-        time->arrived = book(&sm->barrier, at, chip->cluster_arrive_interval);
+        time->arrived = booked(&sm->barrier, at, chip->cluster_arrive_interval) + chip->cluster_arrive_interval;
         timing->generation = run->cluster->cluster_generation;
         break;
     case FAMILY_MBARRIER_ARRIVE:
@@ -328,7 +315,7 @@ void time_issue(struct run *run, const struct insn *insn) {
 
 void time_skipped(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
-    struct part *part = &sm_of(run->warp)->part[run->warp->index % SM_PARTS];
+    struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
     if (insn->timing != FAMILY_FREE) {
         part->issue = timing->now + timing->chip.issue_interval;
         part->issued += timing->chip.issue_interval;
@@ -341,7 +328,7 @@ void time_skipped(struct run *run, const struct insn *insn) {
 static void executed_memory(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     const struct chip *chip = &timing->chip;
-    struct sm_time *sm = sm_of(run->warp);
+    struct sm_time *sm = sm_of(run->cta);
     ticks at = timing->issued;
     uint64_t wavefronts = run->worker->counters.shared_wavefronts - timing->wavefronts;
     const struct footprint *footprint = &timing->footprint;
@@ -349,7 +336,7 @@ static void executed_memory(struct run *run, const struct insn *insn) {
         ticks done = time_remote(run, footprint->remote);
         results_ready(run->warp, run->split, insn, done, PIPES);
     } else if (wavefronts > 0) {
-        ticks end = book(&sm->shared, at, wavefronts * chip->shared_interval);
+        ticks length = wavefronts * chip->shared_interval, end = booked(&sm->shared, at, length) + length;
         results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency, PIPES);
     }
     if (footprint->mask != 0) {
@@ -384,7 +371,7 @@ void time_executed(struct run *run, const struct insn *insn, enum next next) {
 ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
     const struct chip *chip = &timing->chip;
     struct warp_time *time = warp->time;
-    const struct sm_time *sm = sm_of(warp);
+    const struct sm_time *sm = sm_of(warp->cta);
     ticks wake = at;
     switch (time->wait) {
     case WAIT_BAR:

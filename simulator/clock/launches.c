@@ -3,10 +3,6 @@
 
 #include "timing.h"
 
-static ticks later(ticks a, ticks b) {
-    return a > b ? a : b;
-}
-
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }

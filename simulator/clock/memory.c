@@ -6,10 +6,6 @@
 #define L2_WAYS 16
 #define SECTOR  32 /* HW: bytes that L2 gives at a time */
 
-static ticks later(ticks a, ticks b) {
-    return a > b ? a : b;
-}
-
 /* ---- what is where ---- */
 
 /* The line's place in L2: a set of ways, the last used first. */

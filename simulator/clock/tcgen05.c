@@ -3,21 +3,6 @@
 
 #define WHOLE_ROWS 128 /* of A that an SM reads for an MMA of full height */
 
-static ticks later(ticks a, ticks b) {
-    return a > b ? a : b;
-}
-
-static ticks booked(struct server *server, ticks at, ticks length) {
-    ticks start = later(server->free, at);
-    server->free = start + length;
-    server->busy += length;
-    return start;
-}
-
-static struct sm_time *sm_of(const struct run *run) {
-    return &run->launch->timing->sm[run->cta->sm];
-}
-
 /* From the pipe's start to the result, less what is there for each column.  Published (chips/b200.json): half
  * of the height is faster but in a pair, where up to 128 columns a part of B's way is hidden as well. */
 static ticks latency(const struct chip *chip, const struct tcgen05_shape *shape) {
@@ -57,19 +42,19 @@ static ticks interval(const struct chip *chip, const struct tcgen05_shape *shape
 
 ticks time_tcgen05_mma(struct run *run, const struct tcgen05_shape *shape) {
     struct timing *timing = run->launch->timing;
-    ticks start = booked(&sm_of(run)->tensor, timing->issued, interval(&timing->chip, shape));
+    ticks start = booked(&sm_of(run->cta)->tensor, timing->issued, interval(&timing->chip, shape));
     return start + latency(&timing->chip, shape);
 }
 
 ticks time_tcgen05_copy(struct run *run) {
     struct timing *timing = run->launch->timing;
-    return booked(&sm_of(run)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
+    return booked(&sm_of(run->cta)->tensor, timing->issued, timing->chip.tcgen05_copy_interval) +
            timing->chip.tcgen05_copy_latency;
 }
 
 ticks time_tcgen05_access(struct run *run, uint32_t bytes) {
     struct timing *timing = run->launch->timing;
-    struct part *part = &sm_of(run)->part[run->warp->index % SM_PARTS];
+    struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
     ticks length = rate_ticks(timing->chip.tcgen05_load_rate, bytes);
     return booked(&part->tmem, timing->issued, length) + length + timing->chip.tcgen05_load_latency;
 }

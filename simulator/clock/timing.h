@@ -190,8 +190,24 @@ struct timing {
     bool tensor_works; /* there was an asynchronous MMA */
 };
 
+static inline ticks later(ticks a, ticks b) {
+    return a > b ? a : b;
+}
+
+/* Takes the server for so long, from then on or from when it is free; when that begins. */
+static inline ticks booked(struct server *server, ticks at, ticks length) {
+    ticks start = later(server->free, at);
+    server->free = start + length;
+    server->busy += length;
+    return start;
+}
+
+static inline struct sm_time *sm_of(const struct cta *cta) {
+    return &cta->cluster->launch->timing->sm[cta->sm];
+}
+
 /* Thousandths of GHz.  HW (measured, H200: working_clock_ghz): the chip's clock falls while tensor cores work;
- * here from the first wgmma or tcgen05.mma on, for all that the program is told of time. */
+ * here from the first wgmma on, for all that the program is told of time. */
 static inline uint64_t time_clock(const struct timing *timing) {
     return timing->tensor_works ? timing->chip.sm_clock_tensor : timing->chip.sm_clock;
 }

@@ -1,24 +1,9 @@
 /* Units that work beside the warps: the copy engine, the way between CTAs of a cluster, tensor cores. */
 #include "timing.h"
 
-static ticks later(ticks a, ticks b) {
-    return a > b ? a : b;
-}
-
-static ticks start_of(struct server *server, ticks at, ticks length) {
-    ticks start = later(server->free, at);
-    server->free = start + length;
-    server->busy += length;
-    return start;
-}
-
-static struct sm_time *sm_of(const struct run *run) {
-    return &run->launch->timing->sm[run->cta->sm];
-}
-
 ticks time_copy_start(struct run *run) {
     struct timing *timing = run->launch->timing;
-    return start_of(&sm_of(run)->copy_engine, timing->issued, timing->chip.copy_engine_interval);
+    return booked(&sm_of(run->cta)->copy_engine, timing->issued, timing->chip.copy_engine_interval);
 }
 
 ticks time_engine_read(struct run *run, ticks start, uint64_t bytes) {
@@ -29,13 +14,13 @@ ticks time_engine_read(struct run *run, ticks start, uint64_t bytes) {
 ticks time_remote(struct run *run, uint64_t bytes) {
     struct timing *timing = run->launch->timing;
     ticks length = rate_ticks(timing->chip.remote_rate, bytes);
-    return start_of(&sm_of(run)->remote, timing->issued, length) + length + timing->chip.remote_latency;
+    return booked(&sm_of(run->cta)->remote, timing->issued, length) + length + timing->chip.remote_latency;
 }
 
 /* What the pipe loses where the MMA before was another warpgroup's. */
 static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
     const struct chip *chip = &run->launch->timing->chip;
-    struct sm_time *sm = sm_of(run);
+    struct sm_time *sm = sm_of(run->cta);
     const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
     bool same = sm->tensor_user == group || sm->tensor_user == NULL;
     for (int i = 0; i < 2 && sm->tensor_groups[i] != group; i++) {
@@ -58,7 +43,7 @@ static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers)
 static void hold_issue(const struct run *run, ticks until) {
     uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
     for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
-        struct part *part = &sm_of(run)->part[i % SM_PARTS];
+        struct part *part = &sm_of(run->cta)->part[i % SM_PARTS];
         part->issue = later(part->issue, until);
     }
 }
@@ -72,7 +57,7 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
         a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
-    ticks start = start_of(&sm_of(run)->tensor, timing->issued, length);
+    ticks start = booked(&sm_of(run->cta)->tensor, timing->issued, length);
     timing->tensor_works = true;
     if (a_in_registers) {
         hold_issue(run, start + chip->wgmma_registers_taken);

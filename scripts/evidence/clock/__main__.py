@@ -16,23 +16,23 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 from scripts.bench.micro.__main__ import rows_of
+from scripts.common.simulated_call import simulated_calls
 from scripts.common.toolchain import BUILD
-from scripts.evidence.clock.table import DOCUMENT, RECORDED, ROOT, Row, chip_digest, load, render, save
+from scripts.evidence.clock.table import (
+    DOCUMENT,
+    ERROR,
+    RECORDED,
+    ROOT,
+    Row,
+    chip_digest,
+    error_line,
+    load,
+    render,
+    save,
+)
 
-DRIVER = """
-import sys
-import torch
-torch.set_num_threads(1)
-from reference.reference import generate_input
-from submission.submission import custom_kernel
-m, n, k, calls = map(int, sys.argv[1:])
-for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for i in range(calls)]:
-    custom_kernel(data)
-"""
 CALLS = 2  # the last of them counts: the chip is in its stride
 # Tiles that the recorded run chose and the library of today does not.
 CHOSEN_THEN = {"512x768x7168": "m128n96k2"}
@@ -70,14 +70,9 @@ def key(row: dict) -> str:
 
 def call_us(shape: str) -> float:
     """Simulated us of a call behind others, each with inputs of its own: from end to end of their last kernels."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        own = environment(
-            NVFP4_LIBRARY=str(BUILD / "libcustom_kernel_sim.so"), NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1",
-            NVFP4_SIMULATE_VALUES="0", NVFP4_SIMULATE_JSON=report.name, PYTHONPATH=str(ROOT),
-        )  # fmt: skip
-        own |= {"NVFP4_HOPPER_CONFIG": CHOSEN_THEN[shape]} if shape in CHOSEN_THEN else {}
-        subprocess.run([sys.executable, "-c", DRIVER, *shape.split("x"), str(CALLS)], cwd=ROOT, env=own, check=True)
-        launches = json.loads(Path(report.name).read_text())["time"]["launches"]
+    m, n, k = (int(part) for part in shape.split("x"))
+    tile = {"NVFP4_HOPPER_CONFIG": CHOSEN_THEN[shape]} if shape in CHOSEN_THEN else {}
+    launches = simulated_calls((m, n, k), "hopper", CALLS, **tile)["launches"]
     last = [launch["end_us"] for launch in launches if "dual_gemm" in launch["kernel"]]
     return last[-1] - last[-2]
 
@@ -102,6 +97,7 @@ def main() -> int:
         made = micro_rows(options.names) if options.what == "micro" else kernel_rows(options.names)
         save(load() | {row.key: row for row in made}, digest)
     (ROOT / DOCUMENT).write_text(render(load()))
+    (ROOT / ERROR).write_text(error_line(load()) + "\n")
     return 0
 
 

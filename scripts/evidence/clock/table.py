@@ -11,6 +11,7 @@ from statistics import mean, median
 ROOT = Path(__file__).resolve().parents[3]
 CHIP = "simulator/clock/chips/h200.json"
 DATA = "simulator/results/clock.json"
+ERROR = "simulator/clock/chips/h200.error"  # what every report says of the model's error
 DOCUMENT = "simulator/results/clock.md"
 RECORDED = {
     "micro": "scripts/bench/micro/h200.json",
@@ -113,6 +114,19 @@ def summary(rows: list[Row]) -> str:
         f"{len(errors)} | {median(errors):.1f} | {mean(errors):.1f} | {max(errors):.1f} | "
         f"{near} ({100 * near / len(errors):.0f} %) | {far} ({100 * far / len(errors):.0f} %)"
     )
+
+
+def error_line(rows: dict[str, Row]) -> str:
+    """One line for every report: how far off the microbenchmarks and our kernels are."""
+    parts = []
+    for group, words in (
+        ("micro", "microbenchmarks, which calibrate"),
+        ("kernels", "our Hopper kernels, which validate"),
+    ):
+        errors = [abs(row.error) for row in rows.values() if row.group == group and row.error is not None]
+        if errors:
+            parts.append(f"{words}: mean {mean(errors):.1f} %, largest {max(errors):.0f} %")
+    return "; ".join(parts)
 
 
 def missing(rows: dict[str, Row]) -> str:

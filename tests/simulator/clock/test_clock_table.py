@@ -11,11 +11,35 @@ import pytest
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock.__main__ import key
-from scripts.evidence.clock.table import DATA, DOCUMENT, RECORDED, ROOT, Row, chip_digest, load, render, summary
+from scripts.evidence.clock.table import (
+    DATA,
+    DOCUMENT,
+    ERROR,
+    RECORDED,
+    ROOT,
+    Row,
+    chip_digest,
+    error_line,
+    load,
+    render,
+    summary,
+)
 
 
 def test_the_page_is_the_datas():
     assert (ROOT / DOCUMENT).read_text() == render(load())
+
+
+def test_the_line_of_every_report_is_the_datas():
+    assert (ROOT / ERROR).read_text() == error_line(load()) + "\n"
+    rows = {
+        "a": Row("micro", "a", "", "us", 104, 100, "calibrated"),
+        "b": Row("kernels", "b", "", "us", 80, 100, "validated"),
+    }
+    line = (
+        "microbenchmarks, which calibrate: mean 4.0 %, largest 4 %; our Hopper kernels, which validate: mean 20.0 %, "
+    )
+    assert error_line(rows) == line + "largest 20 %"
 
 
 def test_the_rows_were_predicted_with_the_chips_file_as_it_is():
