@@ -61,6 +61,12 @@ FAULTS = {
         "global-race",
     ),
     "two warps of a CTA": ((STORE, "MEND", "ld.global.u32 %r5, [%rd1];"), "bar.sync 0;", "", "global-race"),
+    "a barrier before the last store, none after it": (
+        (STORE, "bar.sync 0;", STORE, "MEND", "ld.global.u32 %r5, [%rd1];"),
+        "bar.sync 0;",
+        "",
+        "global-race",
+    ),
     "written after it is read": (
         (FIRST, "ld.global.u32 %r5, [%rd4]; MEND", OTHERS, WAIT, "bar.sync 0;", STORE),
         f"bar.sync 0; {SET}",
@@ -118,6 +124,7 @@ FAULTS = {
 }
 LAUNCH = {
     "two warps of a CTA": {"grid": 1},
+    "a barrier before the last store, none after it": {"grid": 1},
     "two CTAs of a cluster": {"cluster": 2},
     "ordinary stores, then a bulk copy": {"grid": 1},
     "the last of all adds up, but nothing orders the others' parts": {"grid": 4},
@@ -150,6 +157,53 @@ def test_what_no_chip_makes_anything_of_is_for_review():
     assert run(("red.relaxed.gpu.global.add.u32 [%rd4], 1;",)) == ("clean", set())
     assert run(("red.relaxed.gpu.global.add.u32 [%rd4], 1; ld.global.u32 %r5, [%rd4];",)) == ("review", {"global-race"})
     assert run(("ld.global.u32 %r5, [%rd4];",)) == ("clean", set())
+
+
+ALONE = "setp.ne.u32 %p4, %r1, 0; @%p4 bra END;"  # one thread of each CTA
+
+
+def test_a_write_beside_another_leaves_that_one_remembered():
+    """CTA 0 writes the third word of a line, CTA 1 the fourth; CTA 2 reads the third."""
+    lines = (
+        *(ALONE, "setp.eq.u32 %p3, %r2, 0; @%p3 st.global.u32 [%rd1+8], %r9;"),
+        *("setp.eq.u32 %p3, %r2, 1; @%p3 st.global.u32 [%rd1+12], %r9;", "setp.eq.u32 %p3, %r2, 2;"),
+    )
+    assert run((*lines, "@%p3 ld.global.u32 %r5, [%rd1+16];"), grid=3) == ("clean", set())
+    params = ".param .u64 data, .param .u64 flag"
+    sim = Sim(body(BEGIN, *lines, "@%p3 ld.global.u32 %r5, [%rd1+8];", "END:", params=params, registers=SPACE))
+    sim.launch("k", sim.buffer(np.zeros(1024, np.uint32)), sim.buffer(np.zeros(8, np.uint32)), grid=3, block=64)
+    assert [(found["kind"], found["offset"]) for found in sim.findings] == [("global-race", 8)]
+
+
+@pytest.mark.parametrize(("word", "verdict"), [(0, "clean"), (4, "error")])
+def test_what_is_stored_before_the_release_is_told_and_what_is_stored_after_it_is_not(word, verdict):
+    lines = (
+        *(ALONE, FIRST, "st.global.u32 [%rd1], %r9;", SET, "st.global.u32 [%rd1+4], %r9;", OTHERS, WAIT),
+        f"ld.global.u32 %r5, [%rd1+{word}];",
+    )
+    assert run(lines)[0] == verdict
+
+
+@pytest.mark.parametrize("silent", [None, 0, 1, 15])
+def test_the_one_reader_of_sixteen_that_tells_no_one_is_found(silent):
+    count = "" if silent is None else f"setp.ne.u32 %p5, %r2, {silent}; @%p5 "
+    lines = (
+        *(ALONE, "setp.eq.u32 %p3, %r2, 16; @%p3 bra WRITE;", "ld.global.u32 %r5, [%rd1];"),
+        *(f"{count}red.release.gpu.global.add.u32 [%rd2], 1;", "bra END; WRITE:"),
+        *(POLL.format("", "acquire", 16 if silent is None else 15), "st.global.u32 [%rd1], %r9;"),
+    )
+    verdict = run(lines, grid=17)
+    assert verdict == (("clean", set()) if silent is None else ("error", {"global-race"}))
+
+
+def test_ctas_of_one_launch_after_another_do_not_race():
+    """CTA 0 of the first launch stores what CTA 1 of the second one does."""
+    lines = ("ld.global.u32 %r5, [%rd2]; setp.eq.u32 %p3, %r2, %r5; @%p3 st.global.u32 [%rd4], %r1;",)
+    sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag", registers=SPACE))
+    data = sim.buffer(np.zeros(1024, np.uint32))
+    for cta in (0, 1):
+        assert sim.launch("k", data, sim.buffer(np.full(8, cta, np.uint32)), grid=2, block=64) == 0
+    assert sim.findings == []
 
 
 def test_all_readers_are_remembered_up_to_the_bound():
