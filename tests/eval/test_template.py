@@ -64,22 +64,21 @@ def test_a_worker_holds_its_own_line_and_nothing_of_the_template_or_of_another_w
     assert not sockets(first.keeper) | sockets(second.keeper)
 
 
-def test_a_worker_sees_the_environment_and_the_folder_of_the_moment(two, monkeypatch, tmp_path):
+def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
     monkeypatch.setenv("NVFP4_OF_THE_MOMENT", "set")
     monkeypatch.setenv("POPCORN_SEED", "secret")
-    monkeypatch.chdir(tmp_path)
     worker = Running()
     environment = Path(f"/proc/{worker.template}/environ").read_bytes().split(b"\0")
-    folder = Path(f"/proc/{worker.pid}/cwd").readlink()
     worker.session.close()
     assert worker.template != two[0].template
     assert b"NVFP4_OF_THE_MOMENT=set" in environment
     assert not any(entry.startswith(b"POPCORN_SEED") for entry in environment)
-    assert folder == tmp_path
 
 
-def test_how_a_worker_ended_is_told(two):
+def test_a_worker_is_in_the_folder_of_the_moment_and_how_it_ended_is_told(two, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     worker = Running()
+    assert Path(f"/proc/{worker.pid}/cwd").readlink() == tmp_path
     os.kill(worker.pid, signal.SIGSEGV)
     with pytest.raises(Failure, match="the worker ended by itself: signal SIGSEGV"):
         worker.session.load()

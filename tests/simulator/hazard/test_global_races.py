@@ -196,6 +196,43 @@ def test_the_one_reader_of_sixteen_that_tells_no_one_is_found(silent):
     assert verdict == (("clean", set()) if silent is None else ("error", {"global-race"}))
 
 
+SECOND = "st.release.gpu.global.u32 [%rd2+4], %r9;"
+WAIT_SECOND = POLL.format(2, "acquire", 1).replace("[%rd2]", "[%rd2+4]")
+
+
+def test_what_one_cta_has_heard_it_passes_on():
+    """CTA 0 stores and sets a flag, CTA 1 sees it and sets another, CTA 2 sees that one and reads."""
+    lines = (
+        *(ALONE, FIRST, "st.global.u32 [%rd1], %r9;", SET, OTHERS, "setp.eq.u32 %p3, %r2, 2; @%p3 bra LAST;"),
+        *(WAIT, SECOND, "bra END; LAST:", WAIT_SECOND, "ld.global.u32 %r5, [%rd1];"),
+    )
+    assert run(lines, grid=3) == ("clean", set())
+
+
+def test_two_warps_of_a_cta_set_a_flag_each_and_both_count():
+    lines = (
+        "and.b32 %r8, %r1, 31; setp.ne.u32 %p4, %r8, 0; @%p4 bra END;",
+        *(FIRST, "st.global.u32 [%rd4], %r9; @!%p1 bra SECOND;", SET, "bra END; SECOND:", SECOND, "bra END; OTHERS:"),
+        *("@!%p1 bra END;", POLL.format("", "acquire", 1), WAIT_SECOND),
+        "ld.global.u32 %r5, [%rd1]; ld.global.u32 %r5, [%rd1+128];",
+    )
+    assert run(lines) == ("clean", set())
+
+
+def test_releases_beyond_what_is_kept_leave_the_launch_unjudged():
+    """Clusters of eight CTAs of 32 warps have clocks of kilobytes: some ten thousand releases are 64 MB."""
+    lines = (
+        "setp.ne.u32 %p4, %r1, 0; @%p4 bra DONE; and.b32 %r8, %r2, 7; setp.ne.u32 %p4, %r8, 0; @%p4 bra DONE;",
+        "setp.ne.u32 %p3, %r2, 0; @%p3 bra OTHERS; mov.u32 %r8, 0; mov.u32 %r7, 0;",
+        "MORE: st.release.gpu.global.u32 [%rd2+4], %r7; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 30000;",
+        "@%p3 bra MORE;",
+        "st.global.u32 [%rd1], %r9;",
+        *(SET, "bra DONE; OTHERS:", WAIT, "ld.global.u32 %r5, [%rd1];"),
+        "DONE: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+    )
+    assert run(lines, grid=16, cluster=8, block=1024)[0] == "incomplete"
+
+
 def test_ctas_of_one_launch_after_another_do_not_race():
     """CTA 0 of the first launch stores what CTA 1 of the second one does."""
     lines = ("ld.global.u32 %r5, [%rd2]; setp.eq.u32 %p3, %r2, %r5; @%p3 st.global.u32 [%rd4], %r1;",)
