@@ -67,7 +67,10 @@ def test_a_worker_holds_its_own_line_and_nothing_of_the_template_or_of_another_w
 def test_a_worker_sees_the_environment_of_the_moment(two, monkeypatch):
     monkeypatch.setenv("NVFP4_OF_THE_MOMENT", "set")
     monkeypatch.setenv("POPCORN_SEED", "secret")
+    template.prepare()
+    prepared = template._template._process.pid
     worker = Running()
+    assert worker.template == prepared
     environment = Path(f"/proc/{worker.template}/environ").read_bytes().split(b"\0")
     worker.session.close()
     assert worker.template != two[0].template
