@@ -131,7 +131,7 @@ def measured(*ratios, state="adopted", **changes):
         ),
         (
             measured(0.9, 1.02, state="rejected", kept_although="the one shape is owed"),
-            "Kept although its rule rejects it: 4.0 % faster over all shapes (10 % faster to 2.0 % slower by shape).",
+            "Kept although its rule rejects it: 4.0 % faster over all shapes (2.0 % slower to 10 % faster by shape).",
         ),
         (measured(1.0, 1.0001, state="inconclusive"), "Left open: as fast over all shapes."),
         (measured(0.9, state="superseded", superseded_by=14), "Replaced by round 0014: 10 % faster over all shapes "
