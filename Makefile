@@ -95,8 +95,7 @@ $(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
 FLAGS_STAMP := $(BUILD)/flags.txt
 $(FLAGS_STAMP): FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)' | cmp -s - $@ || \
-	  echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)' > $@
+	@echo '$(ALL_FLAGS)' | cmp -s - $@ || echo '$(ALL_FLAGS)' > $@
 
 $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
@@ -111,6 +110,8 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 -include $(OBJS:.o=.d)
 include submission/install.mk
 -include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
+# Read here, not where it is used: as a prerequisite of a target with flags of its own, the stamp would get those.
+ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
 .PHONY: FORCE help setup test-python lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
 FORCE:

@@ -155,6 +155,16 @@ def test_changed_flags_rebuild_the_objects(sources, tmp_path):
     assert changed.stdout.count("-O1") == first.stdout.count("  CC\t") > 5 and "-shared" in changed.stdout
 
 
+def test_targets_with_flags_of_their_own_leave_each_others_objects_alone(root, sources, tmp_path):
+    shutil.copytree(root / "simulator", sources / "simulator", ignore=shutil.ignore_patterns("__pycache__"))
+    gcc = f"CC={tmp_path / 'bin' / 'gcc'}"
+    for target in ("library", "simulator"):
+        assert make(sources, target, "GPU=0", gcc).returncode == 0
+    for target in ("library", "build/libptxsim.so", "simulator"):
+        again = make(sources, target, "GPU=0", gcc)
+        assert again.returncode == 0 and "  CC\t" not in again.stdout, (target, again.stdout)
+
+
 def test_a_python_without_torch_that_is_too_old_is_refused(root, tmp_path):
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\nexit 1\n")
