@@ -210,7 +210,7 @@ history: ## rounds: render them as one page, build/history/index.html, with plot
 compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and Triton
 	+@$(READY) && ./nvfp4 bench check_gpu && ./nvfp4 bench compare $(COMPARE_ARGS)
 
-cost-model: build simulator ## measure: count on the simulator again, predict the Blackwell kernel's times from that (minutes)
+cost-model: build simulator ## measure: count on the simulator again, simulate the Blackwell kernel's times (minutes)
 	@python=$$(scripts/setup.sh test) && \
 	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json && \
 	"$$python" -m scripts.cost_model && "$$python" -m scripts.evidence.readme

@@ -14,6 +14,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from scripts.common.markdown import table
+from scripts.cost_model.clock import error_text
+from scripts.cost_model.clock import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = {
@@ -74,37 +76,14 @@ def first_import(data: dict[str, Any]) -> str:
     return f"{data['processor']}; torch {data['torch']}; medians of {data['repeats']}:\n\n" + table(header, rows)
 
 
-def cost_model(data: dict[str, Any]) -> str:
-    """The Blackwell kernel's predicted times beside the published ones."""
-    published = data["published"]["entries"]["best of each shape"]["us"]
-    shapes, found = list(published), data["predictions"]["blackwell"]
-    means = data["geomean"]
-    chosen = means["chosen"]
-
-    def row(label: str, cells: list[str], mean: str) -> list[str]:
-        return [label, *cells, mean]
-
-    rows = [
-        row("tile chosen for 148 SMs", [f"`{found[shape]['config']}`" for shape in shapes], ""),
-        row("**predicted**", [f"{found[shape]['us']:.1f}" for shape in shapes], f"{chosen['us']:.1f}"),
-        row(
-            "envelope of all that is open",
-            [f"{found[shape]['low_us']:.1f} to {found[shape]['high_us']:.1f}" for shape in shapes],
-            f"{chosen['low_us']:.1f} to {chosen['high_us']:.1f}",
-        ),
-        row(
-            "best public time of each shape",
-            [f"{published[shape]:.1f}" for shape in shapes],
-            f"{means['published_best_us']:.1f}",
-        ),
-        row("speed of light at 1.5 GHz", [f"{data['speed_of_light_us'][shape]:.1f}" for shape in shapes], ""),
-    ]
-    return table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], rows)
+def clock(data: dict[str, Any]) -> str:
+    """The Blackwell kernel's simulated times beside the published ones, and how far off they may be."""
+    return f"{error_text(data)}\n\n{clock_rows(data)}"
 
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/hopper_comparison.json", hopper),
-    "cost-model": ("shark_tank/blackwell_cost_model.json", cost_model),
+    "clock": ("shark_tank/blackwell_clock.json", clock),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "host": ("shark_tank/host_cost.json", host),
     "first-import": ("shark_tank/first_import.json", first_import),

@@ -156,7 +156,7 @@ AREAS: dict[str, Area] = {
     ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
-        ("test_cost_counters.py", "test_cost_model.py", "test_live_counts.py", "test_forked.py"),
+        ("test_cost_counters.py", "test_blackwell_clock.py", "test_live_counts.py", "test_forked.py"),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "bring-up": Area(

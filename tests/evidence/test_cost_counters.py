@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.cost_model import compute, counters
+from scripts.cost_model import counters
 
 SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
 LIBRARY = Path("/some/library.so")
@@ -164,13 +164,3 @@ def test_the_rounds_counts(counted, tmp_path, capsys):
         assert data["correct"][name] == {"late": {"right": True, "verdict": f"{config} ok"}}
         assert data["outputs_sha256"][name] == dict.fromkeys(SHAPES, "d")
     assert capsys.readouterr().out.splitlines() == ["base: late: m1 ok", "wide: late: auto ok"]
-
-
-def test_the_time_to_hide_brings_the_mean_to_the_target(monkeypatch):
-    rows = {shape: {"m": {"predicted": {"isolated_us": us}}} for shape, us in (("a", 4.0), ("b", 16.0))}
-    names = {"a": "m", "b": "m"}
-    monkeypatch.setattr(compute, "TARGET_US", 6.0)
-    hidden = compute.hidden_for_target({"rows": rows}, names)
-    assert ((4.0 - hidden) * (16.0 - hidden)) ** 0.5 == pytest.approx(6.0)
-    monkeypatch.setattr(compute, "TARGET_US", 0.5)  # out of reach: no time becomes negative
-    assert compute.hidden_for_target({"rows": rows}, names) == pytest.approx(3.9)
