@@ -22,10 +22,10 @@ SETS = {
     "first loads": ("The first TMA load of a launch, all SMs", 10),
 }
 NOT_YET = """The programs of the E4M3 rows have a reserved type in their instruction descriptor (atype 2), and the
-simulator refuses them; so it does N = 80 and 112 of 8-bit integers in a pair, and A in tensor memory where its format packs four bits.
-Not compared yet: the sharing of tiles (tma2dmcast_throughput), cp.async, short bursts of MMAs, the 702 rows of the
-CUTLASS ring (960 programs of CUTLASS; the ring's round trips gave the parameters of copies from L2, by hand) and the
-ladders of kernels (learn-cuda, gpu-mode-kernels)."""
+simulator refuses them; so it does N = 80 and 112 of 8-bit integers in a pair, and A in tensor memory where its format
+packs four bits. Not compared yet: the sharing of tiles (tma2dmcast_throughput), cp.async, short bursts of MMAs, the
+702 rows of the CUTLASS ring (960 programs of CUTLASS; the ring's round trips gave the parameters of copies from L2, by
+hand) and the ladders of kernels (learn-cuda, gpu-mode-kernels)."""
 WHY = """First loads are the set that is far off. Each of these launches loads once from memory that has not been
 touched, right after L2 was flushed: 512 bytes take some 900 cycles in a ring
 that runs and 1,993 when they come first. Address translation and HBM's pages are not modelled; the rates of the
