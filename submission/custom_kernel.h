@@ -1,6 +1,6 @@
-/* The C ABI of the NVFP4 dual GEMM:
+/* The C ABI of the NVFP4 dual GEMM, and of the grouped GEMM (custom_kernel_grouped() below):
  *
- *     C = silu(A B1^T) * (A B2^T)
+ *     C = silu(A B1^T) * (A B2^T)          c_i = a_i b_i^T
  *
  * A is M x K, B1 and B2 are N x K, all NVFP4: e2m1 values, two in a byte, with one e4m3 scale factor for
  * each group of 16 values along K.  C is M x N fp16.  L independent problems lie one after another.
@@ -28,8 +28,9 @@ extern "C" {
 
 /* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI.
  *   1.0  first version
- *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes) */
-#define CUSTOM_KERNEL_VERSION 0x00010100u
+ *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes)
+ *   1.2  custom_kernel_grouped() */
+#define CUSTOM_KERNEL_VERSION 0x00010200u
 
 /* Pinned values: they are part of the ABI. */
 enum custom_kernel_status {
@@ -86,6 +87,37 @@ struct custom_kernel_args {
  * Nothing is launched or written unless every argument is valid.  Returns an enum custom_kernel_status;
  * thread-safe as long as outputs do not overlap. */
 CUSTOM_KERNEL_API int32_t custom_kernel(const struct custom_kernel_args *args);
+
+/* One product of the grouped GEMM, c = a b^T: a is m x k, b is n x k, c is m x n, with the formats, layouts and
+ * rounding of the dual GEMM where L is 1.  Every pointer is 16-byte aligned and lies on the call's device. */
+struct custom_kernel_group {
+    int64_t m, n, k; /* m >= 0, n >= 1, k a positive multiple of 64; with m 0 no pointer is looked at */
+    const void *a, *b;
+    const void *sfa, *sfb;
+    void *c; /* overlaps no input and no other output, of any group */
+};
+
+#define CUSTOM_KERNEL_MAX_GROUPS 256
+
+/* struct_bytes says which members the caller has, as in custom_kernel_args: all of them, more (zero, up to 1024
+ * bytes in all), or none from queue on, that is offsetof(struct custom_kernel_grouped_args, queue) = 40 bytes.
+ * The groups lie group_bytes apart, likewise: sizeof(struct custom_kernel_group), or more of which the rest is
+ * zero. */
+struct custom_kernel_grouped_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_grouped_args) of the caller */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all scale tensors */
+    int64_t groups;        /* 1 .. CUSTOM_KERNEL_MAX_GROUPS */
+    uint32_t group_bytes;  /* sizeof(struct custom_kernel_group) of the caller */
+    uint32_t reserved;     /* 0 */
+    const struct custom_kernel_group *group;
+    void *queue; /* as in custom_kernel_args */
+};
+
+/* Computes c = a b^T of every group, under the rules of custom_kernel(): nothing is launched or written unless
+ * every argument of every group is valid.  A message names the group and the member, as group[3].sfa. */
+CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args);
 
 /* What went wrong in this thread's last failed call; "" before any.  Valid until the thread's next call. */
 CUSTOM_KERNEL_API const char *custom_kernel_message(void);

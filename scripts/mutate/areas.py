@@ -32,6 +32,7 @@ AREAS: dict[str, Area] = {
         (
             "test_abi.py",
             "test_abi_limits.py",
+            "test_grouped_abi.py",
             "test_backend_choice.py",
             "test_shim.py",
             "test_cpu_threads.py",
@@ -42,7 +43,7 @@ AREAS: dict[str, Area] = {
     ),
     "cpu": Area(
         ("submission/cpu/*.[ch]",),
-        ("test_cpu_limits.py", "test_cpu_kernels.py", "test_cpu_threads.py", "test_abi.py"),
+        ("test_cpu_limits.py", "test_cpu_kernels.py", "test_grouped.py", "test_cpu_threads.py", "test_abi.py"),
         (LIBRARY,),
         wider=SUBMISSION_TESTS,
     ),

@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t. */
+/* A validated problem: every rule of custom_kernel.h holds, no size or byte count overflows int64_t.  A group
+ * of the grouped GEMM is one, too: of one product, c = a b1^T, with l = 1 and neither b2 nor sfb2. */
 struct problem {
     int64_t m, n, k, l;
     const uint8_t *a, *b1, *b2;
@@ -21,6 +22,7 @@ struct problem {
     int32_t scale_layout;
     int32_t device;
     void *queue;
+    int32_t group; /* its number in the caller's list */
 };
 
 struct backend {
@@ -32,6 +34,9 @@ struct backend {
     int (*available)(int32_t device, char *detail, size_t detail_bytes);
     /* Runs a problem.  Returns a status; on failure has called set_message(). */
     int32_t (*run)(const struct problem *problem);
+    /* Runs `count` (>= 1) groups, none of them empty, which share scale layout, device and queue.  NULL where
+     * the backend has no grouped GEMM. */
+    int32_t (*run_grouped)(const struct problem *groups, int64_t count);
 };
 
 /* printf-style; keeps the calling thread's message and returns `status`, so that callers can

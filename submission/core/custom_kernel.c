@@ -98,15 +98,33 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
                        reasons);
 }
 
+static int32_t choose_backend(int32_t id, int32_t device, const struct backend **chosen) {
+    RETURN_IF_FAILED(wanted_backend(&id));
+    return id == CUSTOM_KERNEL_BACKEND_AUTO ? choose_for_device(device, chosen)
+                                            : choose_named(id, device, chosen);
+}
+
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct problem problem;
+    const struct backend *backend = NULL;
     int32_t id;
     RETURN_IF_FAILED(validate(args, &problem, &id));
-    RETURN_IF_FAILED(wanted_backend(&id));
-    const struct backend *backend = NULL;
-    RETURN_IF_FAILED(id == CUSTOM_KERNEL_BACKEND_AUTO ? choose_for_device(problem.device, &backend)
-                                                      : choose_named(id, problem.device, &backend));
+    RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
     return backend->run(&problem);
+}
+
+int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
+    struct problem groups[CUSTOM_KERNEL_MAX_GROUPS];
+    const struct backend *backend = NULL;
+    int64_t count;
+    int32_t id, device;
+    RETURN_IF_FAILED(validate_grouped(args, groups, &count, &id, &device));
+    RETURN_IF_FAILED(choose_backend(id, device, &backend));
+    if (backend->run_grouped == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                           "backend %s has no grouped GEMM; expected one of those that have", backend->name);
+    }
+    return count > 0 ? backend->run_grouped(groups, count) : CUSTOM_KERNEL_OK;
 }
 
 uint32_t custom_kernel_version(void) {

@@ -1,4 +1,5 @@
-/* The CPU backend: cuts C into tasks, and runs them on a few threads that live as long as the call.
+/* The CPU backend: cuts C into tasks, and runs them on a few threads that live as long as the call.  The
+ * grouped GEMM's are one list over all groups.
  *
  * A task is a block of rows by a run of column panels.  Its thread packs the rows of A once, then for each
  * panel and chunk of K packs the rows of B1 and B2 and sweeps the rows of A over them:
@@ -10,9 +11,11 @@
  *
  * No thread outlives the call, so forking and other thread pools in the process are no concern.
  */
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,15 +51,25 @@ static const struct kernels *const instruction_sets[] = {
 };
 enum { INSTRUCTION_SETS = sizeof instruction_sets / sizeof *instruction_sets };
 
-struct work {
+/* A problem's share of the work: all tasks of a dual GEMM, or those of a group of the grouped one. */
+struct share {
     const struct problem *problem;
-    const struct kernels *kernels;
     int64_t block_rows;  /* a multiple of TILE_ROWS */
     int64_t task_panels; /* panels of a task */
     int64_t row_blocks;  /* in one batch */
     int64_t panel_runs;  /* in one batch */
-    int64_t tasks;       /* in all batches */
-    atomic_llong next;   /* the first task that no thread has taken */
+    int64_t first_task;  /* in the list of all shares */
+    double task_macs;    /* of a whole task */
+};
+
+struct work {
+    const struct kernels *kernels;
+    const struct share *shares; /* by falling length of their tasks */
+    int64_t panel_cols;         /* columns of C in a panel: two panels' of one product side by side */
+    int64_t tasks;              /* in all batches of all shares */
+    size_t tiles, a_groups;     /* the most that a block has */
+    int64_t longest_k;
+    atomic_llong next; /* the first task that no thread has taken */
 };
 
 struct worker {
@@ -110,25 +123,33 @@ static int64_t wanted_threads(void) {
     return min(threads, MAX_THREADS);
 }
 
-static void cut_into_tasks(struct work *work, int64_t threads) {
-    const struct problem *problem = work->problem;
+static double macs_of(const struct problem *problem) { /* of a product */
+    return (double)problem->l * (double)problem->m * (double)problem->n * (double)problem->k;
+}
+
+/* `runs`: in how many pieces of N a batch is to be cut, if it has so many panels. */
+static struct share cut_into_tasks(const struct problem *problem, int64_t panel_cols, int64_t runs) {
+    struct share share = {.problem = problem};
     int64_t tile_bytes = problem->k / NVFP4_GROUP_ELEMS * (int64_t)sizeof(struct a_group);
     int64_t tiles = min(BLOCK_ROWS / TILE_ROWS, MAX_PACKED_A_BYTES / tile_bytes);
-    work->block_rows = min(tiles > 0 ? tiles : 1, ceil_div(problem->m, TILE_ROWS)) * TILE_ROWS;
-    work->row_blocks = ceil_div(problem->m, work->block_rows);
-    int64_t panels = ceil_div(problem->n, PANEL_COLS);
-    int64_t runs = threads > 1 ? ceil_div(threads * TASKS_PER_THREAD, problem->l) : 1;
-    work->task_panels = ceil_div(panels, min(panels, runs));
-    work->panel_runs = ceil_div(panels, work->task_panels);
-    work->tasks = problem->l * work->row_blocks * work->panel_runs;
-    atomic_init(&work->next, 0);
+    share.block_rows = min(tiles > 0 ? tiles : 1, ceil_div(problem->m, TILE_ROWS)) * TILE_ROWS;
+    share.row_blocks = ceil_div(problem->m, share.block_rows);
+    int64_t panels = ceil_div(problem->n, panel_cols);
+    share.task_panels = ceil_div(panels, min(panels, runs));
+    share.panel_runs = ceil_div(panels, share.task_panels);
+    share.task_macs = (double)share.block_rows * (double)share.task_panels * (double)problem->k;
+    return share;
+}
+
+/* Two panels of a product, or one of both. */
+static int64_t panel_cols_of(const struct problem *problem) {
+    return problem->b2 != NULL ? PANEL_COLS : 2 * PANEL_COLS;
 }
 
 static int allocate(struct worker *worker, struct work *work) {
-    int64_t tiles = work->block_rows / TILE_ROWS;
     size_t panel_bytes = sizeof(struct b_panel);
-    size_t accumulator_bytes = (size_t)tiles * sizeof(struct accumulators);
-    size_t a_bytes = (size_t)(tiles * (work->problem->k / NVFP4_GROUP_ELEMS)) * sizeof(struct a_group);
+    size_t accumulator_bytes = work->tiles * sizeof(struct accumulators);
+    size_t a_bytes = work->a_groups * sizeof(struct a_group);
     worker->work = work;
     if (posix_memalign(&worker->memory, CACHE_LINE_BYTES, panel_bytes + accumulator_bytes + a_bytes) != 0) {
         worker->memory = NULL;
@@ -151,17 +172,24 @@ static struct operand operand_of(const struct problem *problem, const uint8_t *f
     };
 }
 
-static void run_panel(const struct worker *worker, const struct operand b[2], int64_t batch, int64_t first_row,
-                      int64_t rows, int64_t first_col) {
-    const struct problem *problem = worker->work->problem;
+/* Columns first_col .. first_col + cols - 1 of C.  The panel's halves hold the same rows of B1 and B2, or the
+ * first and the last rows of the only B. */
+static void run_panel(const struct worker *worker, const struct problem *problem, int64_t batch,
+                      int64_t first_row, int64_t rows, int64_t first_col) {
     const struct kernels *kernels = worker->work->kernels;
+    const bool dual = problem->b2 != NULL;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(rows, TILE_ROWS);
-    int cols = (int)min(PANEL_COLS, problem->n - first_col);
+    int cols = (int)min(panel_cols_of(problem), problem->n - first_col);
+    struct operand b1 = operand_of(problem, problem->b1, problem->sfb1, problem->n, batch);
+    const struct operand b[2] = {b1, dual ? operand_of(problem, problem->b2, problem->sfb2, problem->n, batch)
+                                          : b1};
+    const int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
+    const int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
     memset(worker->accumulators, 0, (size_t)tiles * sizeof *worker->accumulators);
     for (int64_t group = 0; group < groups; group += CHUNK_GROUPS) {
         int chunk = (int)min(CHUNK_GROUPS, groups - group);
         for (int which = 0; which < 2; which++) {
-            kernels->pack_b(worker->panel, which, &b[which], first_col, cols, group, chunk);
+            kernels->pack_b(worker->panel, which, &b[which], first[which], present[which], group, chunk);
         }
         for (int64_t tile = 0; tile < tiles; tile++) {
             kernels->multiply(&worker->accumulators[tile], worker->a + tile * groups + group, worker->panel,
@@ -171,58 +199,88 @@ static void run_panel(const struct worker *worker, const struct operand b[2], in
     uint16_t *c = problem->c + (batch * problem->m + first_row) * problem->n + first_col;
     for (int64_t tile = 0; tile < tiles; tile++) {
         int tile_rows = (int)min(TILE_ROWS, rows - tile * TILE_ROWS);
-        kernels->epilogue(&worker->accumulators[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows,
-                          cols);
+        (dual ? kernels->epilogue : kernels->epilogue_plain)(
+            &worker->accumulators[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows, cols);
     }
 }
 
 static void *run_tasks(void *argument) {
     const struct worker *worker = argument;
     struct work *work = worker->work;
-    const struct problem *problem = work->problem;
-    int64_t groups = problem->k / NVFP4_GROUP_ELEMS, panels = ceil_div(problem->n, PANEL_COLS);
-    int64_t packed = -1; /* which block of A this worker holds */
+    const struct share *share = work->shares;
+    int64_t packed = -1; /* the first task on the block of A that this worker holds */
     for (int64_t task; (task = atomic_fetch_add(&work->next, 1)) < work->tasks;) {
-        int64_t run = task % work->panel_runs, block = task / work->panel_runs;
-        int64_t batch = block / work->row_blocks, first_row = block % work->row_blocks * work->block_rows;
-        int64_t rows = min(work->block_rows, problem->m - first_row);
-        if (block != packed) {
+        while (task >= share->first_task + share->problem->l * share->row_blocks * share->panel_runs) {
+            share++; /* tasks come in order */
+        }
+        const struct problem *problem = share->problem;
+        int64_t groups = problem->k / NVFP4_GROUP_ELEMS, panels = ceil_div(problem->n, work->panel_cols);
+        int64_t run = (task - share->first_task) % share->panel_runs;
+        int64_t block = (task - share->first_task) / share->panel_runs;
+        int64_t batch = block / share->row_blocks, first_row = block % share->row_blocks * share->block_rows;
+        int64_t rows = min(share->block_rows, problem->m - first_row);
+        if (task - run != packed) {
             struct operand a = operand_of(problem, problem->a, problem->sfa, problem->m, batch);
             for (int64_t row = 0; row < rows; row += TILE_ROWS) {
                 pack_a(worker->a + row / TILE_ROWS * groups, &a, first_row + row,
                        (int)min(TILE_ROWS, rows - row));
             }
-            packed = block;
+            packed = task - run;
         }
-        struct operand b[2] = {
-            operand_of(problem, problem->b1, problem->sfb1, problem->n, batch),
-            operand_of(problem, problem->b2, problem->sfb2, problem->n, batch),
-        };
-        int64_t end = min(panels, (run + 1) * work->task_panels);
-        for (int64_t panel = run * work->task_panels; panel < end; panel++) {
-            run_panel(worker, b, batch, first_row, rows, panel * PANEL_COLS);
+        int64_t end = min(panels, (run + 1) * share->task_panels);
+        for (int64_t panel = run * share->task_panels; panel < end; panel++) {
+            run_panel(worker, problem, batch, first_row, rows, panel * work->panel_cols);
         }
     }
     return NULL;
 }
 
-static int32_t run(const struct problem *problem) {
-    struct work work = {.problem = problem};
-    int32_t status = choose_kernels(&work.kernels);
-    if (status != CUSTOM_KERNEL_OK) {
-        return status;
+static int longest_first(const void *x, const void *y) {
+    double a = ((const struct share *)x)->task_macs, b = ((const struct share *)y)->task_macs;
+    return (a < b) - (a > b);
+}
+
+/* All problems' tasks in one list: the longest first, so that no thread starts one when the others end. */
+static void make_list(struct work *work, struct share *shares, const struct problem *problems, int64_t count,
+                      double macs, int64_t threads) {
+    for (int64_t i = 0; i < count; i++) {
+        double of_batch = macs_of(&problems[i]) / (double)problems[i].l;
+        int64_t runs = threads > 1 ? (int64_t)ceil((double)(threads * TASKS_PER_THREAD) * of_batch / macs) : 1;
+        shares[i] = cut_into_tasks(&problems[i], work->panel_cols, runs);
     }
-    double macs = 2.0 * (double)problem->l * (double)problem->m * (double)problem->n * (double)problem->k;
-    int64_t threads = macs < 2.0 * MACS_PER_THREAD ? 1 : wanted_threads();
-    threads = macs < (double)threads * MACS_PER_THREAD ? (int64_t)(macs / MACS_PER_THREAD) : threads;
-    cut_into_tasks(&work, threads);
+    qsort(shares, (size_t)count, sizeof *shares, longest_first);
+    for (int64_t i = 0; i < count; i++) {
+        size_t tiles = (size_t)(shares[i].block_rows / TILE_ROWS);
+        size_t a_groups = tiles * (size_t)(shares[i].problem->k / NVFP4_GROUP_ELEMS);
+        work->tiles = tiles > work->tiles ? tiles : work->tiles;
+        work->longest_k = shares[i].problem->k > work->longest_k ? shares[i].problem->k : work->longest_k;
+        work->a_groups = a_groups > work->a_groups ? a_groups : work->a_groups;
+        shares[i].first_task = work->tasks;
+        work->tasks += shares[i].problem->l * shares[i].row_blocks * shares[i].panel_runs;
+    }
+    work->shares = shares;
+    atomic_init(&work->next, 0);
+}
+
+static int32_t run_problems(const struct problem *problems, int64_t count) {
+    struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
+    struct work work = {.panel_cols = panel_cols_of(problems)};
+    RETURN_IF_FAILED(choose_kernels(&work.kernels));
+    double macs = 0; /* of each product */
+    for (int64_t i = 0; i < count; i++) {
+        macs += macs_of(&problems[i]);
+    }
+    double all_macs = macs * (double)(problems->b2 != NULL ? 2 : 1);
+    int64_t threads = all_macs < 2.0 * MACS_PER_THREAD ? 1 : wanted_threads();
+    threads = all_macs < (double)threads * MACS_PER_THREAD ? (int64_t)(all_macs / MACS_PER_THREAD) : threads;
+    make_list(&work, shares, problems, count, macs, threads);
     threads = min(threads, work.tasks);
 
     struct worker workers[MAX_THREADS];
     if (!allocate(&workers[0], &work)) {
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                           "no host memory to pack %lld rows of A with k = %lld", (long long)work.block_rows,
-                           (long long)problem->k);
+                           "no host memory to pack %zu rows of A with k = %lld", work.tiles * TILE_ROWS,
+                           (long long)work.longest_k);
     }
     /* The calling thread works too; if the others get no memory or cannot start, it does their share. */
     pthread_t handles[MAX_THREADS];
@@ -241,6 +299,10 @@ static int32_t run(const struct problem *problem) {
     }
     free(workers[0].memory);
     return CUSTOM_KERNEL_OK;
+}
+
+static int32_t run(const struct problem *problem) {
+    return run_problems(problem, 1);
 }
 
 /* The processor's name after a comma; "" where it tells none.
@@ -289,4 +351,5 @@ const struct backend cpu_backend = {
     .name = "cpu",
     .available = available,
     .run = run,
+    .run_grouped = run_problems,
 };

@@ -35,18 +35,20 @@ struct b_group {
     uint8_t biased[QUADS][PANEL_COLS][QUAD_ELEMS];
 };
 
-/* CHUNK_GROUPS groups of the same rows of B1 and B2. */
+/* CHUNK_GROUPS groups of the same rows of B1 and B2; of the grouped GEMM's one B, of PANEL_COLS rows and of the
+ * PANEL_COLS after them. */
 struct b_panel {
     _Alignas(64) struct b_group values[2][CHUNK_GROUPS];
     float scale[2][CHUNK_GROUPS][PANEL_COLS];
 };
 
-/* fp32 accumulators of a register tile: [0] of A B1^T (the gate), [1] of A B2^T (up). */
+/* fp32 accumulators of a register tile: [0] of A B1^T (the gate), [1] of A B2^T (up); of the grouped GEMM, the
+ * first and the second PANEL_COLS columns. */
 struct accumulators {
     _Alignas(64) float of[2][TILE_ROWS][PANEL_COLS];
 };
 
-/* A, B1 or B2 of one batch, as the caller gave it. */
+/* A, B1 or B2 of one batch, or a group's A or B, as the caller gave it. */
 struct operand {
     const uint8_t *fp4; /* first byte of row 0 */
     const uint8_t *scales;
@@ -59,7 +61,7 @@ struct kernels {
     const char *detail; /* what people read */
     int (*supported)(void);
     /* Packs `groups` groups from `first_group` on of rows first_row .. first_row + rows - 1 (at most
-     * PANEL_COLS; missing ones become zeros) of B1 or B2 into values[which] and scale[which]. */
+     * PANEL_COLS, maybe none; missing ones become zeros) of B1 or B2 into values[which] and scale[which]. */
     void (*pack_b)(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
     /* Adds the dot products of `groups` groups to *accumulators. */
@@ -68,6 +70,9 @@ struct kernels {
     /* fp16(silu(gate) * up) of `rows` x `cols` of a tile to c, whose rows are c_stride elements apart. */
     void (*epilogue)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols);
+    /* The grouped GEMM's: fp16 of the accumulators, of up to 2 * PANEL_COLS columns. */
+    void (*epilogue_plain)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                           int cols);
 };
 
 extern const struct kernels kernels_portable;

@@ -60,6 +60,17 @@ static void multiply(struct accumulators *accumulators, const struct a_group *a,
     }
 }
 
+/* A row of a panel as fp16, of which `cols` columns are in C. */
+static inline void store_row(uint16_t *c, const float *result, int cols) {
+    uint16_t halves[PANEL_COLS];
+    for (int half = 0; half < HALVES; half++) {
+        _mm_storeu_si128((__m128i *)&halves[half * LANES],
+                         _mm256_cvtps_ph(_mm256_loadu_ps(&result[half * LANES]),
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+    memcpy(c, halves, (size_t)cols * sizeof *halves);
+}
+
 static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols) {
     for (int row = 0; row < rows; row++) {
@@ -67,13 +78,18 @@ static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64
         for (int col = 0; col < PANEL_COLS; col++) {
             result[col] = silu_times(accumulators->of[0][row][col], accumulators->of[1][row][col]);
         }
-        uint16_t halves[PANEL_COLS];
-        for (int half = 0; half < HALVES; half++) {
-            _mm_storeu_si128((__m128i *)&halves[half * LANES],
-                             _mm256_cvtps_ph(_mm256_loadu_ps(&result[half * LANES]),
-                                             _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        store_row(&c[row * c_stride], result, cols);
+    }
+}
+
+static void epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                           int cols) {
+    for (int row = 0; row < rows; row++) {
+        for (int panel = 0; panel * PANEL_COLS < cols; panel++) {
+            int left = cols - panel * PANEL_COLS;
+            store_row(&c[row * c_stride + panel * PANEL_COLS], accumulators->of[panel][row],
+                      left < PANEL_COLS ? left : PANEL_COLS);
         }
-        memcpy(&c[row * c_stride], halves, (size_t)cols * sizeof *halves);
     }
 }
 
@@ -84,4 +100,5 @@ const struct kernels kernels_avx2 = {
     .pack_b = pack_b,
     .multiply = multiply,
     .epilogue = epilogue,
+    .epilogue_plain = epilogue_plain,
 };

@@ -112,16 +112,32 @@ static void multiply(struct accumulators *accumulators, const struct a_group *a,
     }
 }
 
+/* A row of a panel as fp16, of which `cols` columns are in C. */
+static inline void store_row(uint16_t *c, const float *result, int cols) {
+    __mmask16 present = (__mmask16)((1u << cols) - 1);
+    __m256i halves = _mm512_cvtps_ph(_mm512_load_ps(result), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_mask_storeu_epi16(c, present, halves);
+}
+
 static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols) {
-    __mmask16 present = (__mmask16)((1u << cols) - 1);
     for (int row = 0; row < rows; row++) {
         _Alignas(64) float result[PANEL_COLS];
         for (int col = 0; col < PANEL_COLS; col++) {
             result[col] = silu_times(accumulators->of[0][row][col], accumulators->of[1][row][col]);
         }
-        __m256i halves = _mm512_cvtps_ph(_mm512_load_ps(result), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        _mm256_mask_storeu_epi16(&c[row * c_stride], present, halves);
+        store_row(&c[row * c_stride], result, cols);
+    }
+}
+
+static void epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                           int cols) {
+    for (int row = 0; row < rows; row++) {
+        for (int panel = 0; panel * PANEL_COLS < cols; panel++) {
+            int left = cols - panel * PANEL_COLS;
+            store_row(&c[row * c_stride + panel * PANEL_COLS], accumulators->of[panel][row],
+                      left < PANEL_COLS ? left : PANEL_COLS);
+        }
     }
 }
 
@@ -132,4 +148,5 @@ const struct kernels kernels_avx512 = {
     .pack_b = pack_b,
     .multiply = multiply,
     .epilogue = epilogue,
+    .epilogue_plain = epilogue_plain,
 };

@@ -77,6 +77,15 @@ static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64
     }
 }
 
+static void epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                           int cols) {
+    for (int row = 0; row < rows; row++) {
+        for (int col = 0; col < cols; col++) {
+            c[row * c_stride + col] = half_bits(accumulators->of[col / PANEL_COLS][row][col % PANEL_COLS]);
+        }
+    }
+}
+
 const struct kernels kernels_portable = {
     .name = "portable",
     .detail = "portable C",
@@ -84,4 +93,5 @@ const struct kernels kernels_portable = {
     .pack_b = pack_b,
     .multiply = multiply,
     .epilogue = epilogue,
+    .epilogue_plain = epilogue_plain,
 };

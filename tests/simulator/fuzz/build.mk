@@ -6,12 +6,13 @@ ifneq ($(FUZZER),)
 override CFLAGS += -w # clang warns of what gcc does not, and the other way round
 endif
 FUZZ_TARGETS := $(addprefix $(BUILD)/,abi_fuzz ptx_fuzz descriptors_fuzz $(if $(filter hopper blackwell,$(GPU_PARTS)),fatbin_fuzz))
-FUZZ_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/simulator/fuzz/*.c)) $(BUILD)/tests/submission/c/abi_fuzz.o
+ABI_FUZZ_OBJS := $(addprefix $(BUILD)/tests/submission/c/,abi_fuzz.o abi_fuzz_grouped.o)
+FUZZ_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/simulator/fuzz/*.c)) $(ABI_FUZZ_OBJS)
 FUZZ_DRIVER := $(if $(FUZZER),,$(BUILD)/tests/simulator/fuzz/driver.o)
 $(BUILD)/tests/simulator/fuzz/fatbin.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
 
 fuzz_objs = $(BUILD)/tests/simulator/fuzz/$(1).o
-$(BUILD)/abi_fuzz: $(BUILD)/tests/submission/c/abi_fuzz.o $(OBJS)
+$(BUILD)/abi_fuzz: $(ABI_FUZZ_OBJS) $(OBJS)
 $(BUILD)/ptx_fuzz: $(call fuzz_objs,ptx) $(call fuzz_objs,grammar) $(SIM_OBJS)
 $(BUILD)/descriptors_fuzz: $(call fuzz_objs,descriptors) $(call fuzz_objs,forms) $(SIM_OBJS)
 $(BUILD)/fatbin_fuzz: $(call fuzz_objs,fatbin) $(filter-out %/registry.o %/fatbin.o,$(CUDART_OBJS)) $(SIM_OBJS)

@@ -1,18 +1,16 @@
-/* Fuzz target: malformed argument structs for custom_kernel(), every status compared with an independent rule.
+/* Fuzz target: malformed argument structs for custom_kernel() and, in abi_fuzz_grouped.c, for
+ * custom_kernel_grouped(), every status compared with an independent rule.
  * Linked with an instrumented library, so a read or write outside the exactly sized buffers ends the program.
  * Where NVFP4_CPU_ISA is not set, an accepted call runs again in portable C, to the same bits. */
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../submission/custom_kernel.h"
-#include "../../simulator/fuzz/fuzz.h"
+#include "abi_fuzz.h"
 
 enum { TENSORS = 7, C = 6, MAX_TAIL = 64 };
-#define POISON 0xA5
 
 static struct choices choices; /* of the input at hand */
 static uint64_t below(uint64_t bound) {
@@ -114,14 +112,19 @@ static bool mutate(union call *call, const size_t bytes[TENSORS]) {
     }
 }
 
-/* What a call has got wrong ends the process. */
-static void fail(const char *what, int32_t status, const char *message) {
+void fail(const char *what, int32_t status, const char *message) {
     fprintf(stderr, "%s: status %" PRId32 " (%s)\n", what, status, message);
     abort();
 }
 
-/* The same bits but for the payloads of NaN. */
-static bool same_halves(const unsigned char *a, const unsigned char *b, size_t bytes) {
+void check_status(int32_t status, bool valid) {
+    const char *message = custom_kernel_message();
+    if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
+        fail(valid ? "refused" : "accepted, or refused without a word", status, message);
+    }
+}
+
+bool same_halves(const unsigned char *a, const unsigned char *b, size_t bytes) {
     for (size_t i = 0; i + 1 < bytes; i += 2) {
         uint16_t x, y;
         memcpy(&x, a + i, sizeof x);
@@ -151,6 +154,9 @@ static void compare_isas(const union call *call, const unsigned char *c, size_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     choices = choices_of(data, size);
+    if (below(3) == 0) {
+        return fuzz_grouped(&choices);
+    }
     union call call;
     memset(&call, 0, sizeof call);
     call.args = (struct custom_kernel_args){
@@ -180,13 +186,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
     }
     int32_t status = custom_kernel(&call.args);
-    const char *message = custom_kernel_message();
-    if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
-        fail(valid ? "refused" : "accepted, or refused without a word", status, message);
-    }
+    check_status(status, valid);
     for (size_t b = 0; !valid && b < bytes[C]; b++) {
         if (buffers[C][b] != POISON) {
-            fail("refused, yet c was written", status, message);
+            fail("refused, yet c was written", status, custom_kernel_message());
         }
     }
     if (valid) {

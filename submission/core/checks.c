@@ -1,0 +1,120 @@
+#include "checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* HW: TMA needs a 16-byte aligned global address (CUDA driver API, cuTensorMapEncodeTiled). */
+#define POINTER_ALIGNMENT_BYTES 16
+
+/* Whether a struct of so many bytes has whole members: those that every caller has, or more. */
+static bool valid_struct_bytes(const struct struct_type *type, uint32_t bytes) {
+    bool ends_inside_member = bytes < type->bytes && bytes % sizeof(void *) != 0;
+    return bytes >= type->oldest_bytes && bytes <= MAX_STRUCT_BYTES && !ends_inside_member;
+}
+
+int32_t read_struct(const char *argument, const char *bytes_name, const struct struct_type *type,
+                    const void *from, uint32_t bytes, void *copy) {
+    if (!valid_struct_bytes(type, bytes)) {
+        if (type->oldest_lacks == NULL) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %u; expected sizeof(struct %s) = %zu",
+                               bytes_name, bytes, type->name, type->bytes);
+        }
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "%s is %u; expected sizeof(struct %s) = %zu, or %zu without %s", bytes_name, bytes,
+                           type->name, type->bytes, type->oldest_bytes, type->oldest_lacks);
+    }
+    const unsigned char *tail = from;
+    for (uint32_t i = (uint32_t)type->bytes; i < bytes; i++) {
+        if (tail[i] != 0) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               "%s has a field at byte %u that this library (version %#x) does not know",
+                               argument, i, CUSTOM_KERNEL_VERSION);
+        }
+    }
+    memset(copy, 0, type->bytes);
+    memcpy(copy, from, bytes < type->bytes ? bytes : type->bytes);
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t check_enums(int32_t backend, int32_t device, int32_t scale_layout, const void *queue) {
+    if (backend < CUSTOM_KERNEL_BACKEND_AUTO || backend > CUSTOM_KERNEL_BACKEND_BLACKWELL) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "backend is %d; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)", backend);
+    }
+    if (device < CUSTOM_KERNEL_DEVICE_HOST) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "device is %d; expected a CUDA device ordinal, or -1 for host memory", device);
+    }
+    if (scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED && scale_layout != CUSTOM_KERNEL_SCALES_ROWS) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "scale_layout is %d; expected 0 (blocked) or 1 (rows)",
+                           scale_layout);
+    }
+    if (device == CUSTOM_KERNEL_DEVICE_HOST && queue != NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "queue is not NULL; expected NULL for host memory");
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+struct member_name member_name(int32_t group, const char *member) {
+    struct member_name name;
+    if (group == NO_GROUP) {
+        (void)snprintf(name.text, sizeof name.text, "%s", member);
+    } else {
+        (void)snprintf(name.text, sizeof name.text, "group[%d].%s", group, member);
+    }
+    return name;
+}
+
+int32_t check_extent(int32_t group, const char *name, int64_t value, int64_t least) {
+    if (value < least) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %lld; expected at least %lld",
+                           member_name(group, name).text, (long long)value, (long long)least);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t check_k(int32_t group, int64_t k) {
+    if (k % K_MULTIPLE_ELEMS != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %lld; expected a multiple of %d",
+                           member_name(group, "k").text, (long long)k, K_MULTIPLE_ELEMS);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+bool tensor_bytes(int64_t rows, int64_t rows_unit, int64_t row_bytes, int64_t l, int64_t *bytes) {
+    int64_t padded_rows;
+    if (row_bytes < 0 || __builtin_add_overflow(rows, rows_unit - 1, &padded_rows)) {
+        return false;
+    }
+    padded_rows -= padded_rows % rows_unit;
+    return !__builtin_mul_overflow(padded_rows, row_bytes, bytes) && !__builtin_mul_overflow(*bytes, l, bytes);
+}
+
+int64_t output_row_bytes(int64_t n) {
+    int64_t bytes;
+    return __builtin_mul_overflow(n, (int64_t)sizeof(uint16_t), &bytes) ? -1 : bytes;
+}
+
+int32_t check_pointer(const struct tensor *tensor) {
+    uintptr_t address = (uintptr_t)tensor->pointer;
+    if (tensor->pointer == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER, "%s is NULL; expected %lld bytes",
+                           member_name(tensor->group, tensor->name).text, (long long)tensor->bytes);
+    }
+    if (address % POINTER_ALIGNMENT_BYTES != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is at %p; expected an address aligned to %d bytes",
+                           member_name(tensor->group, tensor->name).text, tensor->pointer,
+                           POINTER_ALIGNMENT_BYTES);
+    }
+    if (address + (uintptr_t)tensor->bytes < address) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s at %p with %lld bytes runs past the address space",
+                           member_name(tensor->group, tensor->name).text, tensor->pointer,
+                           (long long)tensor->bytes);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+bool overlap(const struct tensor *x, const struct tensor *y) {
+    uintptr_t x_begin = (uintptr_t)x->pointer, y_begin = (uintptr_t)y->pointer;
+    return x_begin < y_begin + (uintptr_t)y->bytes && y_begin < x_begin + (uintptr_t)x->bytes;
+}
