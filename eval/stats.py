@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from statistics import geometric_mean, mean, median, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BOOTSTRAP_ROUNDS = 2000
 CONFIDENCE = 0.95
@@ -52,37 +52,51 @@ class Ratio(NamedTuple):
     high: float
 
 
+def resampled(seed: int, sizes: Sequence[int]) -> list[Any]:
+    """Indices to resample with, an array [BOOTSTRAP_ROUNDS, size] for each size.
+
+    They are what random.Random(seed).choices(range(size), k=size) draws, size after size and round after round:
+    recorded intervals were computed that way, and both generators are the same Mersenne twister.
+    """
+    import numpy as np  # takes longer than a usage error may
+
+    state = random.Random(seed).getstate()[1]
+    generator = np.random.RandomState()
+    generator.set_state(("MT19937", state[:-1], state[-1]))
+    drawn = generator.random_sample((BOOTSTRAP_ROUNDS, sum(sizes)))
+    parts = np.split(drawn, np.cumsum(sizes)[:-1], axis=1)
+    return [(part * size).astype(np.int64) for part, size in zip(parts, sizes, strict=True)]
+
+
+def _resampled_ratios(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int) -> list[list[float]]:
+    """For each pair, median(a) / median(b) in each round."""
+    import numpy as np
+
+    drawn = iter(resampled(seed, [n for a, b in pairs for n in ((len(a),) if len(a) == len(b) else (len(a), len(b)))]))
+    ratios = []
+    for a, b in pairs:
+        of_a = next(drawn)
+        of_b = of_a if len(a) == len(b) else next(drawn)
+        ratios.append((np.median(np.asarray(a)[of_a], axis=1) / np.median(np.asarray(b)[of_b], axis=1)).tolist())
+    return ratios
+
+
+def _interval(point: float, rounds: list[float]) -> Ratio:
+    """The point with what lies within CONFIDENCE of the rounds' values."""
+    ordered, tail = sorted(rounds), (1 - CONFIDENCE) / 2
+    return Ratio(point, ordered[int(tail * len(ordered))], ordered[int((1 - tail) * len(ordered)) - 1])
+
+
 def ratio_interval(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Ratio:
     """The ratio of two medians. Interleaved samples of equal number are resampled in pairs, so that drift both
     suffered cancels; others are resampled apart."""
-    generator = random.Random(seed)
-    paired = len(a) == len(b)
-    ratios = []
-    for _ in range(BOOTSTRAP_ROUNDS):
-        of_a = generator.choices(range(len(a)), k=len(a))
-        of_b = of_a if paired else generator.choices(range(len(b)), k=len(b))
-        ratios.append(median(a[i] for i in of_a) / median(b[i] for i in of_b))
-    ratios.sort()
-    tail = (1 - CONFIDENCE) / 2
-    low, high = ratios[int(tail * BOOTSTRAP_ROUNDS)], ratios[int((1 - tail) * BOOTSTRAP_ROUNDS) - 1]
-    return Ratio(median(a) / median(b), low, high)
+    return _interval(median(a) / median(b), _resampled_ratios([(a, b)], seed)[0])
 
 
 def geomean_ratio_interval(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Ratio:
     """The geometric mean of ratio_interval's ratios over shapes, each shape resampled on its own."""
-    generator = random.Random(seed)
-    means = []
-    for _ in range(BOOTSTRAP_ROUNDS):
-        ratios = []
-        for a, b in pairs:
-            of_a = generator.choices(range(len(a)), k=len(a))
-            of_b = of_a if len(a) == len(b) else generator.choices(range(len(b)), k=len(b))
-            ratios.append(median(a[i] for i in of_a) / median(b[i] for i in of_b))
-        means.append(geometric_mean(ratios))
-    means.sort()
-    tail = (1 - CONFIDENCE) / 2
-    low, high = means[int(tail * BOOTSTRAP_ROUNDS)], means[int((1 - tail) * BOOTSTRAP_ROUNDS) - 1]
-    return Ratio(geometric_mean(median(a) / median(b) for a, b in pairs), low, high)
+    means = [geometric_mean(ratios) for ratios in zip(*_resampled_ratios(pairs, seed), strict=True)]
+    return _interval(geometric_mean(median(a) / median(b) for a, b in pairs), means)
 
 
 def verdict(ratio: Ratio, noise: float = 0.0) -> str:

@@ -29,7 +29,7 @@ def built_targets() -> Path:
         wanted = [f"{BUILD}/{name}_fuzz" for name in TARGETS]
     except toolchain.NoCompiler:
         wanted = [f"{BUILD}/{name}_fuzz" for name in TARGETS if name != "fatbin"]
-    command = ["make", "-s", "-j2", "SANITIZE=address,undefined", f"BUILD={BUILD}", "CFLAGS=-O1", *wanted]
+    command = ["make", "-s", "-j2", "SANITIZE=address,undefined", f"BUILD={BUILD}", "CFLAGS=-O0", *wanted]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     return ROOT / BUILD
