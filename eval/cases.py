@@ -1,18 +1,21 @@
-"""Case files: one problem a line, `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`."""
+"""Case files: one case a line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`; all are of one problem."""
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from eval.output.text import clean, shortened
+from reference.problems import PROBLEMS
+from reference.problems.interface import Problem, Shape
 
-KINDS = ("board", "full")  # of data: the leaderboard's, or every code and scale factor
-KEYS = ("m", "n", "k", "l", "seed")
 MOST_DIGITS = 19  # of 2^63
 FILE_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60  # of what is refused
+_INTEGER = "[+-]?[0-9]+"
+_LIST = rf"\[\s*{_INTEGER}(?:\s*,\s*{_INTEGER})*\s*\]"
 
 
 class CasesError(ValueError):
@@ -20,19 +23,16 @@ class CasesError(ValueError):
 
 
 class Case(NamedTuple):
-    """One problem; `spec` is its line, as the protocol repeats it."""
+    """One case of a problem; `spec` is its line, as the protocol repeats it."""
 
-    m: int
-    n: int
-    k: int
-    l: int  # noqa: E741  (the leaderboard's name)
+    shape: Shape
     seed: int
     spec: str
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(M, N, K, L)."""
-        return self.m, self.n, self.k, self.l
+    def problem(self) -> Problem:
+        """Whose case it is."""
+        return self.shape.problem
 
 
 def mixed_seed(seed: int, secret: int | None) -> int:
@@ -44,50 +44,87 @@ def _shown(text: str) -> str:
     return clean(shortened(text, SHOWN_CHARACTERS))
 
 
-def parse_case(line: str, secret: int | None = None) -> Case:
-    """One line of a case file. Raises CasesError saying what is wrong with it."""
-    values: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in line.split(";"))):
-        match = re.fullmatch(r"(\w+)\s*:\s*([+-]?[0-9]+)", part)
-        if not match:
-            raise CasesError(f"'{_shown(part)}' is not `name: integer`")
-        name, digits = match[1], match[2].lstrip("+-0")
-        if name not in KEYS or name in values:
-            raise CasesError(f"'{_shown(name)}' is {'repeated' if name in values else 'unknown'}; expected {KEYS}")
+def problem_of(line: str) -> Problem:
+    """The problem that most of a line's names belong to; the first of all where that says nothing."""
+    names = set(re.findall(r"(\w+)\s*:", line))
+    return max(PROBLEMS.values(), key=lambda problem: len(names & set(problem.keys)))
+
+
+def _value(name: str, text: str) -> int | list[int]:
+    """The integer, or the list of integers, that a name is given."""
+    found = []
+    for number in re.findall(_INTEGER, text):
+        digits = number.lstrip("+-0")
         if len(digits) > MOST_DIGITS:
             raise CasesError(f"{name} has {len(digits)} digits; expected at most {MOST_DIGITS}")
-        values[name] = int(match[2])
-    missing = [key for key in KEYS if key not in values]
+        found.append(int(number))
+    return found if text.startswith("[") else found[0]
+
+
+def parse_case(line: str, secret: int | None = None, problem: Problem | None = None) -> Case:
+    """One line of a case file, of the problem that its names say unless one is given. Raises CasesError saying what is
+    wrong with it."""
+    problem = problem or problem_of(line)
+    keys, values = problem.keys, {}
+    for part in filter(None, (part.strip() for part in line.split(";"))):
+        match = re.fullmatch(rf"(\w+)\s*:\s*({_INTEGER}|{_LIST})", part)
+        name = match[1] if match else part.partition(":")[0].strip()
+        wanted = "[integer, ...]" if name in problem.lists else "integer"
+        if not match or (match[2].startswith("[") and name not in problem.lists and name in keys):
+            raise CasesError(f"'{_shown(part)}' is not `name: {wanted}`")
+        if name not in keys or name in values:
+            raise CasesError(f"'{_shown(name)}' is {'repeated' if name in values else 'unknown'}; expected {keys}")
+        if name in problem.lists and not match[2].startswith("["):
+            raise CasesError(f"'{_shown(part)}' is not `name: {wanted}`")
+        values[name] = _value(name, match[2])
+    missing = [key for key in keys if key not in values]
     if missing:
         raise CasesError(f"no value for {', '.join(missing)}")
-    for key in KEYS[:4]:
-        if values[key] < 1:
-            raise CasesError(f"{key} is {values[key]}; expected at least 1")
-    if values["k"] % 64 != 0:
-        raise CasesError(f"k is {values['k']}; expected a multiple of 64")
+    try:
+        shape = problem.shape(values)
+    except ValueError as error:
+        raise CasesError(str(error)) from None
     if values["seed"] < 0:
         raise CasesError(f"seed is {values['seed']}; expected at least 0")
-    seed = mixed_seed(values["seed"], secret)
-    return Case(values["m"], values["n"], values["k"], values["l"], seed, line.strip())
+    return Case(shape, mixed_seed(values["seed"], secret), line.strip())
+
+
+class CaseFile:
+    """A case file, read once: it may be a pipe."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        try:
+            with Path(self._path).open("rb") as file:
+                raw = file.read(FILE_BYTES + 1)
+            lines = raw.decode("utf-8-sig").splitlines()  # some editors begin a file with a byte-order mark
+        except (OSError, ValueError) as error:
+            raise CasesError(f"cannot read {self._path}: {error}") from error
+        if len(raw) > FILE_BYTES:
+            raise CasesError(f"{self._path} is no case file: longer than {FILE_BYTES} bytes")
+        return lines
+
+    def problem(self) -> Problem:
+        """The problem that the first line is of. Raises CasesError if the file cannot be read."""
+        return problem_of(next(filter(str.strip, self._lines), ""))
+
+    def cases(self, secret: int | None = None, problem: Problem | None = None) -> list[Case]:
+        """Every case, of the file's own problem unless one is given. Raises CasesError naming the file and line."""
+        problem, cases = problem or self.problem(), []
+        for number, line in enumerate(self._lines, 1):
+            if line.strip():
+                try:
+                    cases.append(parse_case(line, secret, problem))
+                except CasesError as error:
+                    raise CasesError(f"{self._path}:{number}: {error}") from None
+        if not cases:
+            raise CasesError(f"{self._path} holds no case")
+        return cases
 
 
 def read_cases(path: Path | str, secret: int | None = None) -> list[Case]:
     """Every case of a file. Raises CasesError naming the file and line."""
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(FILE_BYTES + 1)
-        lines = raw.decode("utf-8-sig").splitlines()  # some editors begin a file with a byte-order mark
-    except (OSError, ValueError) as error:
-        raise CasesError(f"cannot read {path}: {error}") from error
-    if len(raw) > FILE_BYTES:
-        raise CasesError(f"{path} is no case file: longer than {FILE_BYTES} bytes")
-    cases = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                cases.append(parse_case(line, secret))
-            except CasesError as error:
-                raise CasesError(f"{path}:{number}: {error}") from None
-    if not cases:
-        raise CasesError(f"{path} holds no case")
-    return cases
+    return CaseFile(path).cases(secret)

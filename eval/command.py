@@ -9,17 +9,20 @@ what is no open file descriptor that can be written to; 129, 130 and 143 ended b
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import re
 from pathlib import Path
 from typing import NoReturn
 
-from eval.cases import KINDS, CasesError, read_cases
+from eval.cases import CaseFile, CasesError
 from eval.output import outlets, protocol
 from eval.output.outlets import tell
 from eval.output.protocol import DescriptorError, Protocol
 from eval.output.text import TOLD_CHARACTERS, clean, shortened
+from reference.problems import DEFAULT, PROBLEMS
+from reference.problems.interface import BOARD, FULL, KINDS, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 MODES = ("test", "benchmark", "leaderboard", "profile")
@@ -66,23 +69,34 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _problem(options: argparse.Namespace) -> Problem:
+    """The problem that is asked for, or that the case file is of."""
+    if options.problem or options.case_file is None:
+        return PROBLEMS[options.problem] if options.problem else DEFAULT
+    with contextlib.suppress(CasesError):  # what is wrong there is told when the cases are needed
+        return options.case_file.problem()
+    return DEFAULT
+
+
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """The command line's options; ends the program with code 2 and a message if they are wrong."""
     parser = Parser(prog="eval.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
+    examples = " or ".join(problem.example for problem in PROBLEMS.values())
     parser.add_argument(
         "cases",
         type=Path,
         nargs="?",
-        help="one case a line: m: 256; n: 4096; k: 7168; l: 1; seed: 1111 (default: the leaderboard's for the mode)",
+        help=f"one case a line: {examples} (default: the leaderboard's for the mode)",
     )
-    parser.add_argument("--submission", type=Path, default=ROOT / "submission" / "submission.py", metavar="FILE")
+    parser.add_argument("--problem", choices=PROBLEMS, help=f"default: by the case file, {DEFAULT.name} without one")
+    parser.add_argument("--submission", type=Path, metavar="FILE", help="default: the package's own for the problem")
     parser.add_argument("--device", type=device_option, metavar="cpu|cuda", help="default: cuda if it can run there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measurement there")
     parser.add_argument("--timeout", type=seconds_option, metavar="S", help="for each answer of the submission")
     parser.add_argument("--fail-fast", action="store_true", help="end with the first case that fails")
     parser.add_argument(
-        "--data", choices=KINDS, default="board",
+        "--data", choices=KINDS, default=BOARD,
         help="full: every code and scale factor, NaNs included, held against float64 (default: the leaderboard's)",
     )  # fmt: skip
     parser.add_argument(
@@ -90,8 +104,12 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="time this submission in turns with the other one: faster, slower or no difference",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    usual = "full.txt" if options.data == "full" else "test.txt" if options.mode == "test" else "benchmark.txt"
-    options.cases = options.cases or ROOT / "eval" / "cases" / usual
+    options.case_file = CaseFile(options.cases) if options.cases else None
+    options.problem = _problem(options)
+    usual = "full.txt" if options.data == FULL else "test.txt" if options.mode == "test" else "benchmark.txt"
+    options.cases = options.cases or ROOT / options.problem.cases / usual
+    options.case_file = options.case_file or CaseFile(options.cases)
+    options.submission = options.submission or ROOT / options.problem.submission
     if not _is_file(options.submission):
         parser.error(f"--submission: {options.submission} does not exist or cannot be read")
     if options.baseline:
@@ -144,7 +162,7 @@ def _judge(options: argparse.Namespace, closed: set[int]) -> int:
             outlets.abandon_stdout()
             return protocol.EXIT_USAGE
     try:
-        cases = read_cases(options.cases, options.secret)
+        cases = options.case_file.cases(options.secret, options.problem)
     except CasesError as error:
         tell(error)
         return protocol.EXIT_BAD_CASES

@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from eval.cases import Case
-from eval.data import generator_of, judges_of
 from eval.hardware import chip
+from eval.judge import judges_of
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import Ratio, ratio_interval
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, take_over
 from eval.workers.worker import Failure
+from reference.problems.interface import BOARD
 
 MIN_PAIRS = 10  # fewer say nothing of an interval
 MOST_PAIRS = 60
@@ -35,10 +36,9 @@ class _Side:
 
     def __init__(self, submission: Path, result: Result, device: torch.device, limits: Limits) -> None:
         self.result = result
-        self._judges = judges_of(result.data)
+        self._judges = judges_of(result.data, result.case.shape)
         self._floor = chip.Limit(result.case.shape, device)
-        generate = generator_of(result.data)
-        self.session = Session(submission, result.case, device, result.inputs, limits.answer_s, generate)
+        self.session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
 
     def begin(self) -> None:
         """Measures what a round costs beside calls, loads the submission and checks it."""
@@ -85,7 +85,7 @@ def _take_turns(sides: list[_Side], limits: Limits) -> None:
 
 
 def run_comparison(
-    submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = "board"
+    submission: Path, baseline: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD
 ) -> Comparison:
     """Both checked, then timed in turns over inputs that neither has seen."""
     inputs = max(1, inputs_that_fit(case.shape, device, 2 * limits.inputs) // 2)

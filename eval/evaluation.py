@@ -24,6 +24,7 @@ from eval.output.protocol import Protocol
 from eval.output.text import clean
 from eval.stats import summarise
 from eval.supervisor import Limits, Result, limits_for, run_benchmark, run_profile, run_test
+from reference.problems.interface import BOARD
 
 Runner = Callable[[Path, Case, torch.device, Limits, str], Result]
 RUNNERS: dict[str, Runner] = {
@@ -69,7 +70,7 @@ def evaluate(
     out: Protocol | None,
     limits: Limits | None = None,
     fail_fast: bool = False,
-    data: str = "board",
+    data: str = BOARD,
     keep: Callable[[list[Result]], None] = lambda results: None,
 ) -> list[Result]:
     """Runs every case, or up to the first that fails, writing protocol lines as they come or showing progress.
@@ -108,7 +109,7 @@ def compare(
     cases: Sequence[Case],
     device: torch.device,
     limits: Limits,
-    data: str = "board",
+    data: str = BOARD,
     fail_fast: bool = False,
     keep: Callable[[list[Comparison]], None] = lambda compared: None,
 ) -> list[Comparison]:

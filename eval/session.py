@@ -28,7 +28,7 @@ from eval.output.text import clean
 from eval.workers.answers import Garbled, text_in, time_us
 from eval.workers.process import GARBLED, WorkerProcess
 from eval.workers.worker import Failure
-from reference.reference import generate_input
+from reference.problems.interface import BOARD, Output, like, parts
 
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
@@ -39,8 +39,9 @@ ENOUGH_STANDING = 3  # rounds
 # A worker whose every claim is less than half of what the parent's clock bears out does not err, it cheats.
 BLATANT = 2.0
 
-# Whether an output is right, why not, and (not of every check) how far it is from what was wanted.
-Check = Callable[[Sequence[torch.Tensor], torch.Tensor], tuple[Any, ...]]
+# Takes what the kernel was given and its output. Whether that is right, why not, and (not of every check) how far it is
+# from what was wanted.
+Check = Callable[[tuple[Any, ...], Output], tuple[Any, ...]]
 
 
 class Round(NamedTuple):
@@ -63,9 +64,9 @@ class Session:
 
     def __init__(
         self, submission: Path, case: Case, device: torch.device, inputs: int, answer_s: float,
-        generate: Callable[..., tuple[torch.Tensor, ...]] = generate_input,
+        data: str = BOARD,
     ) -> None:  # fmt: skip
-        self._case, self.device, self._generate = case, device, generate
+        self._case, self.device, self._kind = case, device, data
         self.printed, self.sandbox, self.backend = "", "", ""
         self.libraries: list[Library] = []
         self.worst_error: float | None = None  # over its tolerance, among the outputs checked
@@ -96,8 +97,8 @@ class Session:
         made = [self._exchange("round", count)[0] for _ in range(NULL_ROUNDS_WARMING_UP + NULL_ROUNDS)]
         return [max(0.0, one.span_us - one.claimed_us) for one in made[NULL_ROUNDS_WARMING_UP:]]
 
-    def _generated(self, seed: int) -> tuple[torch.Tensor, ...]:
-        return self._generate(*self._case.shape, seed, device=self.device)[:-1]
+    def _generated(self, seed: int) -> list[torch.Tensor]:
+        return self._case.shape.generate(seed, self._kind, self.device)
 
     def load(self) -> None:
         """Has the worker import the submission."""
@@ -110,7 +111,7 @@ class Session:
 
     def _exchange(
         self, request: str, count: int, after: Callable[[], object] = bool
-    ) -> tuple[Round, list[torch.Tensor], Any]:
+    ) -> tuple[Round, list[Output], Any]:
         """One request with a round in it: its times, the outputs as they were taken, and the last answer."""
         deadline = self._process.deadline()
         self._process.send({"request": request, "count": count})
@@ -139,7 +140,8 @@ class Session:
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
         for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
-            ok, message, *found = check((*tensors, torch.empty_like(output)), output)
+            blank = like(output, [torch.empty_like(part) for part in parts(output)])
+            ok, message, *found = check(self._case.shape.data(tensors, blank), output)
             self._note(ok, found[0] if found else None)
             if not ok:
                 where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"

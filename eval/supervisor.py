@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from eval.cases import Case
-from eval.data import generator_of, judges_of
 from eval.hardware import chip
+from eval.judge import judges_of
+from eval.lending.layout import Layout
 from eval.output.origin import Library
 from eval.session import Session, Timings, tolerance_us
 from eval.stats import summarise
 from eval.workers.worker import Failure
+from reference.problems.interface import BOARD, Shape
 
 SEED_STEP = 42  # between the inputs of a case, as on the leaderboard
 SEED_LIMIT = 1 << 63  # what torch takes
@@ -36,7 +38,7 @@ class Limits:
     timing_s: float = 10.0  # of rounds
     wall_s: float = 120.0  # of rounds with all that belongs to them
     max_rounds: int = 200
-    inputs: int = 50  # distinct ones in a round, if memory allows
+    inputs: int = 50  # distinct ones in a round, if memory allows and the problem has no fewer
     singles: int = 10  # calls timed on their own
 
 
@@ -48,12 +50,12 @@ def limits_for(device: torch.device, mode: str) -> Limits:
     return Limits(timing_s=3.0, wall_s=20.0 if judged else 10.0, inputs=3, singles=0)
 
 
-def inputs_that_fit(shape: tuple[int, int, int, int], device: torch.device, wanted: int) -> int:
-    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory; 1 to `wanted`."""
-    m, n, k, batches = shape
-    _, traffic = chip.work(shape)
-    scales = (m + 2 * n) * (k // 16) * batches  # they come in two layouts
-    each = 2 * (traffic + scales)
+def inputs_that_fit(shape: Shape, device: torch.device, wanted: int) -> int:
+    """How many inputs, with their staged copies and kept outputs, fit in half of the free memory; 1 to `wanted`, and no
+    more than the problem's leaderboard takes."""
+    layout = Layout(shape)
+    each = 2 * (layout.input_bytes + layout.output_bytes)
+    wanted = min(wanted, shape.problem.inputs)
     return max(1, min(wanted, int(chip.free_memory(device) * MEMORY_SHARE / each)))
 
 
@@ -75,7 +77,7 @@ class Result:
     seconds: float | None = None  # of the whole case
     worst_error: float | None = None  # the largest error over its tolerance among the outputs checked
     wrong: dict[str, Any] | None = None  # where the wrong elements lie
-    data: str = "board"  # which kind of inputs (eval/data)
+    data: str = BOARD  # which kind of inputs
     backend: str = ""  # by the submission's own word
     sandbox: str = ""  # what of it holds
     libraries: list[Library] = field(default_factory=list)  # beside the system's, Python's and torch's
@@ -122,7 +124,7 @@ def _judge(
     """Has `make` use a worker for the result's case; what goes wrong there becomes its error."""
     session = None
     try:
-        session = Session(submission, result.case, device, result.inputs, limits.answer_s, generator_of(result.data))
+        session = Session(submission, result.case, device, result.inputs, limits.answer_s, result.data)
         with session:
             make(session)
     except (Failure, chip.Impossible) as failure:
@@ -139,12 +141,12 @@ def take_over(result: Result, session: Session) -> None:
     result.worst_error, result.wrong = session.worst_error, session.wrong
 
 
-def run_test(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
+def run_test(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
     """One call, checked."""
 
     def make(session: Session) -> None:
         session.load()
-        session.round(case_seeds(case.seed, 1), judges_of(data)[0], "check")
+        session.round(case_seeds(case.seed, 1), judges_of(data, case.shape)[0], "check")
 
     return _judge(submission, device, limits, Result(case, inputs=1, data=data), make)
 
@@ -153,8 +155,10 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
     """Rounds over fresh inputs until the mean is steady or time is up."""
     begin = time.monotonic()
     clock = chip.Clock(session.device)
+    fresh = judges_of(result.data, result.case.shape)[1]
+    limits = replace(limits, max_rounds=min(limits.max_rounds, result.case.problem.rounds))
     while not timings.count or not _done(result, limits, time.monotonic() - begin, timings.count):
-        made, _ = session.round(fresh_seeds(result.inputs), judges_of(result.data)[1], "time_round", after=clock.note)
+        made, _ = session.round(fresh_seeds(result.inputs), fresh, "time_round", after=clock.note)
         floor.hold(made.claimed_us / result.inputs)
         timings.add(made)
         result.rounds_us, result.doubted = timings.rounds_us(), timings.doubted
@@ -163,11 +167,11 @@ def _time_rounds(session: Session, result: Result, limits: Limits, timings: Timi
         raise Failure(said)
 
 
-def run_benchmark(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
+def run_benchmark(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
     """A checked pass over every input, then timed rounds over fresh ones until the mean is steady or time is up."""
     result = Result(case, inputs=inputs_that_fit(case.shape, device, limits.inputs), data=data)
     floor = chip.Limit(case.shape, device)
-    own, fresh = judges_of(data)
+    own, fresh = judges_of(data, case.shape)
 
     def make(session: Session) -> None:
         timings = Timings(result.inputs, tolerance_us(session.null_overheads_us(result.inputs)))
@@ -184,10 +188,10 @@ def run_benchmark(submission: Path, case: Case, device: torch.device, limits: Li
     return _judge(submission, device, limits, result, make)
 
 
-def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = "board") -> Result:
+def run_profile(submission: Path, case: Case, device: torch.device, limits: Limits, data: str = BOARD) -> Result:
     """One profiled call."""
     result = Result(case, inputs=1, data=data)
-    own, fresh = judges_of(data)
+    own, fresh = judges_of(data, case.shape)
 
     def make(session: Session) -> None:
         session.load()

@@ -9,19 +9,15 @@ from pathlib import Path
 import torch
 
 from eval.cases import Case
+from reference.problems.interface import Shape, parts
 
-_FP32, _FP16, _FP64 = 4, 2, 8
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def needed_bytes(shape: tuple[int, int, int, int]) -> int:
-    """What judging one call takes at least: its input twice, dequantized operands, and outputs to compare."""
-    m, n, k, batches = shape
-    rows = m + 2 * n
-    inputs = rows * (k // 2 + k // 8) * batches  # scale factors come in two layouts
-    outputs = m * n * batches * _FP16
-    reference = rows * k * _FP32 + 2 * m * n * _FP32  # of one batch at a time
-    return 2 * (inputs + outputs) + max(reference, m * n * batches * _FP64)
+def needed_bytes(shape: Shape) -> int:
+    """What judging one call takes at least: its input and output twice, and what the reference needs."""
+    lent = sum(block.bytes for block in (*shape.inputs(), *parts(shape.output())))
+    return 2 * lent + shape.checking_bytes()
 
 
 def available_bytes(device: torch.device) -> int:

@@ -13,14 +13,7 @@ from typing import NamedTuple
 import torch
 
 from eval.lending.cuda_runtime import Runtime
-
-# Published with the task, B200 at 1.5 GHz, us (task.md).
-B200_SPEED_OF_LIGHT_US = {
-    (256, 4096, 7168, 1): 4.708,
-    (512, 4096, 7168, 1): 8.714,
-    (256, 3072, 4096, 1): 2.125,
-    (512, 3072, 7168, 1): 6.535,
-}
+from reference.problems.interface import Shape
 
 
 class Peak(NamedTuple):
@@ -38,7 +31,7 @@ _PEAKS = (
     Peak("H200", 989.5e12, 4.8e12, "dense fp16 and HBM3e of NVIDIA's H200 datasheet"),
     Peak("H100", 989.5e12, 3.35e12, "dense fp16 and HBM3 of NVIDIA's H100 SXM datasheet"),
 )
-# HW: the most multiply-adds a clock that an SM of each compute capability can spend on this problem: dense, in the
+# HW: the most multiply-adds a clock that an SM of each compute capability can spend on these problems: dense, in the
 # narrowest type that keeps its products exact. That is block-scaled fp4 where tensor cores have it (10.x, 11.x, 12.x);
 # on 9.0 fp16, because wgmma's 8-bit types take 32 of K at a time and a scale factor is good for 16; before that int8,
 # whose mma takes 16 of K (PTX ISA, mma and wgmma; rates from NVIDIA's datasheets over SMs and boost clock).
@@ -80,11 +73,10 @@ def name(device: torch.device) -> str:
     return f"unnamed CPU, {os.cpu_count()} processors"
 
 
-def work(shape: tuple[int, int, int, int]) -> tuple[int, int]:
-    """Floating-point operations and the fewest bytes through memory of an (M, N, K, L) problem."""
-    m, n, k, batches = shape
-    read = (m + 2 * n) * (k // 2 + k // 16)
-    return 4 * m * n * k * batches, (read + 2 * m * n) * batches
+def work(shape: Shape) -> tuple[int, int]:
+    """Floating-point operations and the fewest bytes through memory of a problem."""
+    least = shape.work()
+    return 2 * least.multiply_adds, least.read_bytes + least.written_bytes
 
 
 def peak(chip_name: str) -> Peak | None:
@@ -99,13 +91,14 @@ class Floor(NamedTuple):
     basis: str
 
 
-def speed_of_light(shape: tuple[int, int, int, int], chip_name: str) -> Floor | None:
-    """The published figure on a B200, else the larger of the arithmetic and memory floors; None if unknown."""
+def speed_of_light(shape: Shape, chip_name: str) -> Floor | None:
+    """The figure published for this chip, else the larger of the arithmetic and memory floors; None if unknown."""
     found = peak(chip_name)
     if found is None:
         return None
-    if found.name == "B200" and shape in B200_SPEED_OF_LIGHT_US:
-        return Floor(B200_SPEED_OF_LIGHT_US[shape], "published with the task")
+    published = shape.problem.published_us.get(found.name, {})
+    if shape in published:
+        return Floor(published[shape], "published with the task")
     flops, traffic = work(shape)
     return Floor(max(flops / found.flops, traffic / found.bytes_per_second) * 1e6, found.source)
 
@@ -143,15 +136,14 @@ def attributes(device: torch.device) -> Attributes:
     return Attributes(name(device), (os.cpu_count() or 1) * CPU_MACS_PER_CLOCK * CPU_MAX_CLOCK_HZ, 0.0)
 
 
-def impossible_us(shape: tuple[int, int, int, int], what: Attributes) -> float:
+def impossible_us(shape: Shape, what: Attributes) -> float:
     """A time no call on cold inputs can beat: every multiply-add at the peak rate, every input byte read once.
 
     Outputs may stay in a cache, so they do not count.
     """
-    m, n, k, batches = shape
-    read = (m + 2 * n) * (k // 2 + k // 16) * batches
-    by_memory = read / what.bytes_per_second if what.bytes_per_second else 0.0
-    return max(2 * m * n * k * batches / what.multiply_adds_per_second, by_memory) * 1e6
+    least = shape.work()
+    by_memory = least.read_bytes / what.bytes_per_second if what.bytes_per_second else 0.0
+    return max(least.multiply_adds / what.multiply_adds_per_second, by_memory) * 1e6
 
 
 class Impossible(Exception):
@@ -161,7 +153,7 @@ class Impossible(Exception):
 class Limit:
     """The floor of a problem on a device."""
 
-    def __init__(self, shape: tuple[int, int, int, int], device: torch.device) -> None:
+    def __init__(self, shape: Shape, device: torch.device) -> None:
         found = attributes(device)
         self._name, self.us = found.name, impossible_us(shape, found)
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch
 
-from reference.reference import default_device
+from reference.device import default_device
+from reference.problems import PROBLEMS
 
-OWN_SUBMISSION = Path(__file__).resolve().parents[2] / "submission" / "submission.py"
+ROOT = Path(__file__).resolve().parents[2]
+OWN_SUBMISSIONS = {ROOT / problem.submission for problem in PROBLEMS.values()}
 # In a process of its own, because the harness's loads no submission.
 BACKENDS = """
 from submission import backends
@@ -25,7 +27,7 @@ def backends() -> list[tuple[str, bool, str]]:
     """Each backend of the package's library: name, whether it can run here, on what or why not; [] where none tells."""
     done = subprocess.run(
         [sys.executable, "-c", BACKENDS],
-        cwd=OWN_SUBMISSION.parent.parent,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -46,7 +48,7 @@ def why_no_gpu() -> str:
 def why_not_the_backend(submission: Path) -> str:
     """Why the package's own submission cannot take the backend of NVFP4_BACKEND; "" if it can, or none is asked for."""
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
-    if asked == "auto" or os.environ.get("NVFP4_SIMULATE") == "1" or submission.resolve() != OWN_SUBMISSION:
+    if asked == "auto" or os.environ.get("NVFP4_SIMULATE") == "1" or submission.resolve() not in OWN_SUBMISSIONS:
         return ""
     found = {name: (runs, detail) for name, runs, detail in backends()}
     if not found:
@@ -63,7 +65,7 @@ def device_for(submission: Path) -> torch.device:
     Where a GPU is there that no backend can use, the CPU is taken and standard error says so.
     """
     device = default_device()
-    if device.type == "cpu" or submission.resolve() != OWN_SUBMISSION:
+    if device.type == "cpu" or submission.resolve() not in OWN_SUBMISSIONS:
         return device
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if asked == "cpu" or os.environ.get("NVFP4_SIMULATE") == "1":

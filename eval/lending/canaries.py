@@ -1,8 +1,9 @@
 """Canaries: parts of the inputs that are wrong until everything else is in place and the cache is flushed.
 
-What a submission computes from the inputs before that is wrong in nearly every element of the output: each row of A
-has one segment of wrong codes, and so have some rows of B1 and B2, so that converted weights are wrong as well. No one
-can tell where without reading everything again. They are few, so that they leave the cache cold: some 16 KB an input.
+What a submission computes from the inputs before that is wrong in nearly every element of the output: each row of
+activations has one segment of wrong codes, and so have some rows of weights, so that converted weights are wrong as
+well. No one can tell where without reading everything again. They are few, so that they leave the cache cold: some
+a dozen KB for each such tensor.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import secrets
 import torch
 
 from eval.lending.layout import Layout
+from reference.problems.interface import WEIGHTS
 
 SEGMENT_BYTES = 32  # a sector of the L2 cache; a row of codes is a multiple of it, since K is one of 64
 _WORD_BYTES = 8
 _WORDS = SEGMENT_BYTES // _WORD_BYTES
-WEIGHT_ROWS = 128  # of B1, and of B2, that have a canary
+WEIGHT_ROWS = 128  # of a tensor of weights that have a canary
 SEED_LIMIT = 1 << 63
 
 
@@ -28,9 +30,9 @@ class Canaries:
         generator = torch.Generator(device).manual_seed(secrets.randbelow(SEED_LIMIT) if seed is None else seed)
         starts = []
         for index in range(count):
-            for tensor, (offset, rows, row_bytes) in enumerate(layout.code_rows()):
+            for offset, rows, row_bytes, role in layout.code_rows():
                 chosen = torch.arange(rows, device=device)
-                if tensor > 0 and rows > WEIGHT_ROWS:
+                if role == WEIGHTS and rows > WEIGHT_ROWS:
                     chosen = torch.randperm(rows, generator=generator, device=device)[:WEIGHT_ROWS]
                 segments = (len(chosen),)
                 segment = torch.randint(row_bytes // SEGMENT_BYTES, segments, generator=generator, device=device)

@@ -16,6 +16,7 @@ from eval.lending.cuda_runtime import Runtime, as_tensor
 from eval.lending.layout import Layout, copy_in
 from eval.timing import WORD, Core, Cuda, Timed
 from eval.workers.channel import Channel
+from reference.problems.interface import Output, parts
 
 FLUSH_BYTES = 1 << 30  # several times any L2 cache
 # As many bytes as the leaderboard's wipe, some 15 ms: the calls of a round are queued before the first one starts,
@@ -64,7 +65,8 @@ class CudaLender:
         self._count = len(staged)
         self._canaries = Canaries(self._layout, self._own, self._count)
         for index in range(self._count):
-            self._layout.output(self._outputs, index).fill_(float("nan"))
+            for part in parts(self._layout.output(self._outputs, index)):
+                part.fill_(float("nan"))
         torch.cuda.synchronize(self._device)
         return staged
 
@@ -81,7 +83,7 @@ class CudaLender:
         self._runtime.record(self._whole)
         channel.send_bytes(WORD)
 
-    def take(self, count: int) -> list[torch.Tensor]:
+    def take(self, count: int) -> list[Output]:
         """Copies the outputs; `span_us` is the device's time from whole inputs until the outputs were here."""
         size = count * self._layout.output_bytes
         self._taken[:size].copy_(self._outputs[:size])
@@ -107,6 +109,8 @@ class CudaLender:
 
 class CudaBorrower:
     """The worker's side: inputs at addresses that stay; events, and every function of a round, bound at once."""
+
+    copies_own = True  # whether a round copies the outputs in `own` to `kept` by itself
 
     def __init__(
         self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], device: torch.device,
@@ -154,7 +158,7 @@ class CudaBorrower:
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
         """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs` and `own`; outputs
         that are not the ones in `own` are handed to `returned`, the others copied to `kept`."""
-        return self._core.round(kernel, returned, data, 0)
+        return self._core.round(kernel, returned, data, 0, self.own)
 
     def problem(self, timed: Timed) -> str | None:
         """What makes the round's time meaningless, if anything."""

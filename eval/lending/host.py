@@ -19,6 +19,7 @@ import torch
 from eval.lending.layout import Layout, copy_in
 from eval.timing import WORD, Core, Timed
 from eval.workers.channel import Channel
+from reference.problems.interface import Output, parts
 
 # Nothing the worker does to the file can pull memory from under the parent.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -62,7 +63,8 @@ class HostLender:
         self._lent = _MemoryFile(own.numel())
         self._lent.memory.copy_(own)
         for index in range(len(staged)):
-            self._layout.output(self._outputs.memory, index).fill_(float("nan"))
+            for part in parts(self._layout.output(self._outputs.memory, index)):
+                part.fill_(float("nan"))
         return staged
 
     def begin(self, channel: Channel) -> None:
@@ -71,7 +73,7 @@ class HostLender:
         self._began = time.monotonic()
         channel.send_bytes(WORD, [self._lent.descriptor])
 
-    def take(self, count: int) -> list[torch.Tensor]:
+    def take(self, count: int) -> list[Output]:
         """Copies the outputs, and stops the clock: `span_us` is the time from the word until they were here."""
         taken = self._outputs.memory[: count * self._layout.output_bytes].clone()
         self.span_us = (time.monotonic() - self._began) * 1e6
@@ -96,6 +98,8 @@ class HostLender:
 class HostBorrower:
     """The worker's side: inputs at addresses that stay, contents that come with each round's word."""
 
+    copies_own = False  # whether a round copies the outputs in `own` to `kept` by itself
+
     def __init__(self, layout: Layout, count: int, channel: Channel, terms: dict[str, Any], fds: Sequence[int]) -> None:
         self._layout = layout
         # Address space; each round maps what it is lent over it.
@@ -115,7 +119,7 @@ class HostBorrower:
 
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
         """Waits for the inputs and makes one call for each of `data`, whose tensors lie in `inputs` and `own`."""
-        return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes)
+        return self._core.round(kernel, returned, data, len(data) * self._layout.input_bytes, self.own)
 
     def problem(self, timed: Timed) -> str | None:
         """What makes the round's time meaningless, if anything."""

@@ -7,90 +7,74 @@ from typing import NamedTuple
 
 import torch
 
-from reference.nvfp4 import GROUP_ELEMS, SCALE_TILE_GROUPS, SCALE_TILE_ROWS
+from reference.problems.interface import OTHER, Block, Output, Shape, like, parts
 
 ALIGN_BYTES = 512  # as torch's allocator on a GPU aligns
-Shape = tuple[int, int, int, int]
-
-
-class _Block(NamedTuple):
-    """One tensor: its memory order, its dtype, and the permutation that gives the view a submission sees."""
-
-    memory: tuple[int, ...]
-    dtype: torch.dtype
-    view: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Its size in memory."""
-        elements = 1
-        for size in self.memory:
-            elements *= size
-        return elements * self.dtype.itemsize
 
 
 def _aligned(count: int) -> int:
     return -(-count // ALIGN_BYTES) * ALIGN_BYTES
 
 
-def _codes(rows: int, k: int, batches: int) -> _Block:
-    return _Block((batches, rows, k // 2), torch.float4_e2m1fn_x2, (1, 2, 0))
+class CodeRows(NamedTuple):
+    """Where the rows of an operand's codes lie in an input, how long they are, and what they are in the problem."""
+
+    offset: int
+    rows: int
+    row_bytes: int
+    role: str
 
 
-def _scales(rows: int, k: int, batches: int) -> _Block:
-    return _Block((batches, rows, k // GROUP_ELEMS), torch.float8_e4m3fn, (1, 2, 0))
+class _Places:
+    """Where blocks lie, one after the other. Sizes and offsets are in bytes."""
 
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = list(blocks)
+        self.offsets: list[int] = []
+        self.bytes = 0
+        for block in self.blocks:
+            self.offsets.append(self.bytes)
+            self.bytes += _aligned(block.bytes)
 
-def _permuted(rows: int, k: int, batches: int) -> _Block:
-    tiles_m, tiles_k = -(-rows // SCALE_TILE_ROWS), -(-(k // GROUP_ELEMS) // SCALE_TILE_GROUPS)
-    return _Block((batches, tiles_m, tiles_k, 32, 4, 4), torch.float8_e4m3fn, (3, 4, 1, 5, 2, 0))
+    def tensors(self, memory: torch.Tensor, index: int) -> list[torch.Tensor]:
+        """The tensors of copy `index` in memory (uint8, one dimension)."""
+        begin = index * self.bytes
+        return [
+            memory[begin + offset : begin + offset + block.bytes]
+            .view(getattr(torch, block.dtype))
+            .view(block.memory)
+            .permute(block.view)
+            for offset, block in zip(self.offsets, self.blocks, strict=True)
+        ]
 
 
 class Layout:
-    """The places of a problem's nine input tensors, one input after the other, and of its outputs.
-
-    Tensors are generate_input's: codes, scale factors and permuted scale factors of a, b1 and b2, with its shapes and
-    strides; an output is float16 (M, N, L) over memory (L, M, N). Sizes and offsets are in bytes.
-    """
+    """The places of a problem's input tensors, one input after the other, and of its outputs."""
 
     def __init__(self, shape: Shape) -> None:
-        m, n, k, batches = shape
-        self._blocks = [make(rows, k, batches) for make in (_codes, _scales, _permuted) for rows in (m, n, n)]
-        self._output = _Block((batches, m, n), torch.float16, (1, 2, 0))
-        self.offsets: list[int] = []
-        self.input_bytes = 0
-        for block in self._blocks:
-            self.offsets.append(self.input_bytes)
-            self.input_bytes += _aligned(block.bytes)
-        self.output_bytes = _aligned(self._output.bytes)
-
-    @staticmethod
-    def _tensor(memory: torch.Tensor, begin: int, block: _Block) -> torch.Tensor:
-        return memory[begin : begin + block.bytes].view(block.dtype).view(block.memory).permute(block.view)
+        self.shape = shape
+        self._inputs, self._outputs = _Places(shape.inputs()), _Places(parts(shape.output()))
+        self.input_bytes, self.output_bytes = self._inputs.bytes, self._outputs.bytes
 
     def input(self, memory: torch.Tensor, index: int) -> list[torch.Tensor]:
-        """The nine tensors of input `index` in memory (uint8, one dimension)."""
-        begin = index * self.input_bytes
-        return [
-            self._tensor(memory, begin + offset, block)
-            for offset, block in zip(self.offsets, self._blocks, strict=True)
-        ]
+        """The tensors of input `index` in memory (uint8, one dimension)."""
+        return self._inputs.tensors(memory, index)
 
-    def output(self, memory: torch.Tensor, index: int) -> torch.Tensor:
-        """Output `index` in memory (uint8, one dimension)."""
-        return self._tensor(memory, index * self.output_bytes, self._output)
+    def output(self, memory: torch.Tensor, index: int) -> Output:
+        """Output `index` in memory (uint8, one dimension): a tensor, or a list of them where the problem has that."""
+        return like(self.shape.output(), self._outputs.tensors(memory, index))
 
-    def code_rows(self) -> list[tuple[int, int, int]]:
-        """(offset in an input, rows, bytes a row) of the codes of a, b1 and b2; rows of all batches together."""
-        blocks = self._blocks[:3]
+    def code_rows(self) -> list[CodeRows]:
+        """The codes in an input; rows of all batches together."""
         return [
-            (offset, block.memory[0] * block.memory[1], block.memory[2])
-            for offset, block in zip(self.offsets, blocks, strict=False)
+            CodeRows(offset, block.memory[0] * block.memory[1], block.memory[2], block.role)
+            for offset, block in zip(self._inputs.offsets, self._inputs.blocks, strict=True)
+            if block.role != OTHER
         ]
 
 
 def copy_in(layout: Layout, memory: torch.Tensor, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
-    """Copies inputs, nine tensors each, to their places in memory; the tensors there."""
+    """Copies inputs to their places in memory; the tensors there."""
     staged = []
     for index, tensors in enumerate(inputs):
         staged.append(layout.input(memory, index))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reference.reference import ATOL, RTOL
+from reference.check import ATOL, RTOL
 
 
 class Span(NamedTuple):
@@ -39,6 +39,7 @@ class Mismatch(NamedTuple):
     columns: Span | None
     nans: int  # where none belongs
     infinities: int
+    output: str = ""  # which one, where there are several
 
     def text(self) -> str:
         """Where the wrong elements lie; empty if there are none."""
@@ -56,6 +57,7 @@ class Mismatch(NamedTuple):
         if self.rows is None or self.columns is None:
             return None
         return {
+            **({"output": self.output} if self.output else {}),
             "elements": self.wrong,
             "rows": self.rows._asdict(),
             "columns": self.columns._asdict(),
@@ -79,6 +81,8 @@ def mismatch(got: torch.Tensor, want: torch.Tensor, rtol: float = RTOL, atol: fl
     ratio = (x - y).abs() / (atol + rtol * y.abs())
     special = ~(x.isfinite() & y.isfinite())
     same = (x == y) | (x.isnan() & y.isnan())
+    if not ratio.numel():
+        return Mismatch(0.0, (), 0, None, None, 0, 0)
     ratio = torch.where(special, torch.where(same, 0.0, torch.inf), ratio)
     wrong = ratio > 1
     flat = int(ratio.argmax())

@@ -22,7 +22,9 @@ def case_record(result: Result, chip_name: str) -> dict[str, Any]:
     """One case's part; times in us but for `seconds`, the wall time of the whole case."""
     floor = chip.speed_of_light(result.case.shape, chip_name)
     return {
-        **{key: getattr(result.case, key) for key in ("m", "n", "k", "l", "seed", "spec")},
+        **result.case.shape.record(),
+        "seed": result.case.seed,
+        "spec": result.case.spec,
         "passed": result.passed,
         "error": result.error,
         "inputs": result.inputs,

@@ -18,6 +18,7 @@ from eval.output import origin, record
 from eval.output.text import clean
 from eval.stats import CONFIDENCE, Ratio, geomean_ratio_interval, relative_spread, verdict
 from eval.supervisor import Result
+from reference.problems.interface import BOARD
 
 try:
     from rich.console import Console
@@ -79,12 +80,16 @@ def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 def shape_text(result: Result) -> str:
-    """`M N K`, with L where there is more than one batch."""
-    m, n, k, batches = result.case.shape
-    return f"{m} {n} {k}" + (f" x {batches}" if batches > 1 else "")
+    """The sizes, under the heading of columns()."""
+    return result.case.shape.text()
 
 
-def header(mode: str, submission: Path, device: torch.device, data: str = "board", baseline: Path | None = None) -> str:
+def columns(results: Sequence[Result]) -> str:
+    """The heading of the sizes; all cases of a run are of one problem."""
+    return results[0].case.problem.columns if results else ""
+
+
+def header(mode: str, submission: Path, device: torch.device, data: str = BOARD, baseline: Path | None = None) -> str:
     """What is judged, and on what."""
     where = [chip.name(device)]
     if found := origin.driver(device):
@@ -92,7 +97,7 @@ def header(mode: str, submission: Path, device: torch.device, data: str = "board
     if mhz := origin.clock_mhz(device):
         where.append(f"{mhz:.0f} MHz now")
     what = f"{mode} of {submission}" + (f" against {baseline}" if baseline else "")
-    if data != "board":
+    if data != BOARD:
         what += f"; {data} data, not the leaderboard's"
     return clean(f"{what}\n  on {', '.join(where)}; torch {torch.__version__}")
 
@@ -126,10 +131,10 @@ def print_tests(results: Sequence[Result]) -> None:
         ]
         for result in results
     ]
-    kinds = {result.data for result in results} - {"board"}
+    kinds = {result.data for result in results} - {BOARD}
     title = f"{sum(result.passed for result in results)} of {len(results)} tests pass"
     title += f" on {', '.join(kinds)} data" if kinds else ""
-    print_table(title, ["M N K", "seed", "took", "error / tolerance", ""], rows)
+    print_table(title, [columns(results), "seed", "took", "error / tolerance", ""], rows)
     print_failures(results)
 
 
@@ -186,7 +191,7 @@ def print_benchmarks(results: Sequence[Result], chip_name: str) -> None:
     if passed and len(passed) == len(results):
         rows.append(["geometric mean", time_text(geometric_mean(result.median_us for result in passed))])
     header = [
-        "M N K",
+        columns(results),
         "time",
         "spread",
         *["single call"] * alone,
@@ -234,7 +239,9 @@ def print_comparisons(compared: Sequence[Comparison], chip_name: str) -> None:
     if len(compared) > 1 and all(one.ratio for one in compared):
         ratio = geomean_ratio_interval([(one.own.rounds_us, one.baseline.rounds_us) for one in compared])
         rows.append(["geometric mean", "", "", *ratio_texts(ratio), verdict(ratio)])
-    header = ["M N K", "submission", "baseline", "ratio", f"{100 * CONFIDENCE:.0f} % interval", "the submission is"]
+    interval = f"{100 * CONFIDENCE:.0f} % interval"
+    sizes = columns([one.own for one in compared])
+    header = [sizes, "submission", "baseline", "ratio", interval, "the submission is"]
     print_table(f"{chip_name}: median times of a call, both in turns", header, rows)
     print_failures([one.own for one in compared])
     failed = [replace(one.baseline, error=f"the baseline: {one.baseline.error}") for one in compared]

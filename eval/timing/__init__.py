@@ -96,22 +96,23 @@ class Core:
         returned: Callable[[Any, Any], None],
         data: Sequence[Sequence[Any]],
         lent_bytes: int,
+        own: Sequence[Any] | None = None,
     ) -> Timed:
         """Waits for the parent's word and makes one call for each of `data`; raises what they raise.
 
-        The last object of each of `data` is the output that is offered; returned(data, output) is called for every
-        output on a CPU, on CUDA for those that are not the one offered. `lent_bytes` is the size of the memory that
-        comes with the word, on a CPU.
+        `own` has the outputs that are offered (the last object of each of `data` unless given); returned(data, output)
+        is called for every output on a CPU, on CUDA for those that are not that very object. `lent_bytes` is the size
+        of the memory that comes with the word, on a CPU.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)
-        own = (ctypes.py_object * count)(*(one[-1] for one in data))
+        offered = (ctypes.py_object * count)(*(own[:count] if own is not None else (one[-1] for one in data)))
         outputs = (ctypes.c_void_p * count)()
         this = _Round(
             kernel=kernel,
             returned=returned,
             data=ctypes.addressof(objects),
-            own=ctypes.addressof(own),
+            own=ctypes.addressof(offered),
             outputs=ctypes.addressof(outputs),
             count=count,
             socket=self._socket,

@@ -18,6 +18,7 @@ from eval.sandbox import lifetime
 from eval.workers import channel, template
 from eval.workers.answers import Garbled, tagged, text_in
 from eval.workers.worker import Failure, Setup
+from reference.problems.interface import Shape
 
 LOG_LINES_SHOWN = 5
 GARBLED = "the worker's answer is garbled: something else wrote to its pipe"
@@ -29,7 +30,7 @@ _KINDS = frozenset(("ok", "fail", "ready", "done"))
 class WorkerProcess:
     """A worker, its keeper and the line to it. Raises Failure for whatever goes wrong on its side."""
 
-    def __init__(self, submission: Path, shape: tuple[int, int, int, int], device: str, answer_s: float) -> None:
+    def __init__(self, submission: Path, shape: Shape, device: str, answer_s: float) -> None:
         self._answer_s = answer_s
         self._begun = False  # whether the submission may have started anything
         sandbox.shield()

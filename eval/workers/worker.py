@@ -27,12 +27,13 @@ import torch
 from eval import sandbox, task
 from eval.lending.cuda import CudaBorrower
 from eval.lending.host import HostBorrower
-from eval.lending.layout import Layout, Shape
+from eval.lending.layout import Layout
 from eval.output.text import shortened
 from eval.sandbox import keeper
 from eval.timing import CoreError, Timed
 from eval.workers.channel import Channel
 from eval.workers.guards import FunctionWatch, extent, output_problem
+from reference.problems.interface import Output, Shape, parts
 
 # Extra untimed calls before a round, a random number up to this: a submission cannot count on its calls.
 MAX_EXTRA_CALLS = 3
@@ -126,11 +127,6 @@ def _backend(module: ModuleType, device: torch.device) -> str:
     return ""
 
 
-def _nothing(data: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """The kernel of a null round, which measures what a round costs beside its calls."""
-    return data[-1]
-
-
 class Worker:
     """One case of one submission; everything it relies on is bound before the submission is loaded."""
 
@@ -139,13 +135,15 @@ class Worker:
         self._device = torch.device(setup.device)
         self._submission, self._scratch = setup.submission, Path(setup.scratch)
         self._borrower = self._borrow(Layout(setup.shape), channel)
+        self._shape = setup.shape
         self._cs = self._borrower.own
-        self._data = [(*tensors, c) for tensors, c in zip(self._borrower.inputs, self._cs, strict=True)]
+        self._data = [setup.shape.data(*given) for given in zip(self._borrower.inputs, self._cs, strict=True)]
         self._spans = [extent(tensor) for tensors in self._borrower.inputs for tensor in tensors]
-        self._kept_spans = [extent(kept) for kept in self._borrower.kept]
+        self._kept_spans = [extent(part) for kept in self._borrower.kept for part in parts(kept)]
         self._copy, self._fill = torch.Tensor.copy_, torch.Tensor.fill_
         self._equal, self._sleep = torch.equal, time.sleep
-        self._kernel = _nothing
+        # The kernel of null rounds, which measure what a round costs beside its calls.
+        self._nothing = self._kernel = setup.shape.offered
         self._watch: FunctionWatch | None = None
         self._seen = 0  # inputs that the submission has met
 
@@ -189,21 +187,24 @@ class Worker:
 
     def _calls(self, count: int, make: Callable[[tuple[Callable[[Any, Any], None], list[Any]]], Timed]) -> list[Any]:
         """Has `make` make the calls and hands outputs over; the outputs, as the submission returned them."""
-        outputs: dict[int, torch.Tensor] = {}
+        outputs: dict[int, Output] = {}
         earlier: list[tuple[int, int]] = []
         place = {id(data): index for index, data in enumerate(self._data)}
 
         def returned(data: Any, output: Any) -> None:
             index = place[id(data)]
-            problem = output_problem(output, self._cs[index], self._spans + self._kept_spans, earlier)
-            if problem:
-                raise Failure(problem)
-            self._copy(self._borrower.kept[index], output.detach())
-            outputs[index] = output
-            earlier.append(extent(output))
+            offered = parts(self._cs[index])
+            outputs[index] = self._returned(output, index)
+            for number, part in enumerate(parts(outputs[index])):
+                if part is offered[number] and self._borrower.copies_own:
+                    continue  # as _handed_over has it
+                self._look_at(part, offered[number], number, earlier)
+                self._copy(parts(self._borrower.kept[index])[number], part.detach())
+                earlier.append(extent(part))
 
         for c in self._cs[:count]:
-            self._fill(c, float("nan"))  # every element has to be written
+            for part in parts(c):
+                self._fill(part, float("nan"))  # every element has to be written
         self._borrower.prepare()
         gc.disable()
         try:
@@ -213,30 +214,48 @@ class Worker:
         finally:
             gc.enable()
         self._send({"done": timed.total_us})
-        if self._kernel is not _nothing:
+        if self._kernel is not self._nothing:
             self._seen = max(self._seen, count)
         if problem := self._borrower.problem(timed):
             raise Failure(problem)
         return [self._handed_over(index, outputs.get(index), earlier) for index in range(count)]
 
-    def _handed_over(self, index: int, output: torch.Tensor | None, earlier: list[tuple[int, int]]) -> torch.Tensor:
-        """The output of call `index`; None is the one offered, which the core has copied without a look at it."""
-        if output is not None:
+    def _returned(self, output: Any, index: int) -> Output:
+        """What call `index` returned, as the problem's outputs are: one thing, or a list of as many as there are."""
+        offered = self._cs[index]
+        if not isinstance(offered, list):
             return output
-        blank = self._borrower.kept[index]
-        problem = output_problem(self._cs[index], blank, self._spans + self._kept_spans, earlier)
-        if problem:
-            raise Failure(problem)
-        earlier.append(extent(self._cs[index]))
-        return self._cs[index]
+        if type(output) not in (list, tuple):
+            raise Failure(f"the output is a {type(output).__name__}; expected a list of {len(offered)} tensors")
+        if len(output) != len(offered):
+            raise Failure(f"the output is a list of {len(output)}; expected {len(offered)} tensors")
+        return list(output)
 
-    def _check_outputs(self, outputs: list[torch.Tensor]) -> None:
+    def _look_at(self, part: Any, c: torch.Tensor, number: int, earlier: list[tuple[int, int]]) -> None:
+        """Raises Failure for what is wrong with the form of output `number` of a call."""
+        if problem := output_problem(part, c, self._spans + self._kept_spans, earlier):
+            name = self._shape.output_name(number)
+            raise Failure(f"{name}: {problem}" if name else problem)
+
+    def _handed_over(self, index: int, output: Output | None, earlier: list[tuple[int, int]]) -> Output:
+        """The output of call `index`; None is the one offered. What lies there the core has copied without a look."""
+        output = self._cs[index] if output is None else output
+        if self._borrower.copies_own:
+            blanks = parts(self._borrower.kept[index])
+            for number, (part, c) in enumerate(zip(parts(output), parts(self._cs[index]), strict=True)):
+                if part is c:
+                    self._look_at(part, blanks[number], number, earlier)
+                    earlier.append(extent(part))
+        return output
+
+    def _check_outputs(self, outputs: list[Output]) -> None:
         """Whether outputs are still what they were when their calls had returned, and the process what it was."""
-        if self._kernel is not _nothing:
+        if self._kernel is not self._nothing:
             self._sleep(SETTLE_S)
             for output, kept in zip(outputs, self._borrower.kept, strict=False):
-                if not self._equal(output.detach().view(torch.int16), kept.view(torch.int16)):
-                    raise Failure("an output changed after the call had returned")
+                for part, copy in zip(parts(output), parts(kept), strict=True):
+                    if not self._equal(part.detach().view(torch.int16), copy.view(torch.int16)):
+                        raise Failure("an output changed after the call had returned")
         self._check_watch()
 
     def profile(self) -> str:

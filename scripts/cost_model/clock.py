@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any
 
-from eval.hardware.chip import B200_SPEED_OF_LIGHT_US
+from reference.problems.dual_gemm import PROBLEM
 from scripts.common.markdown import table
 from scripts.common.simulated_call import simulated_calls
 from scripts.cost_model.counters import ROOT
@@ -75,7 +75,7 @@ def compute(times: dict[str, dict[str, Any]], errors: list[float]) -> dict[str, 
         "times": times,
         "published_best_us": dict(zip(times, PUBLISHED_BEST_US, strict=True)),
         "speed_of_light_us": {
-            shape: B200_SPEED_OF_LIGHT_US[(*(int(part) for part in shape.split("x")), 1)] for shape in times
+            shape: PROBLEM.published_us["B200"][(*(int(part) for part in shape.split("x")), 1)] for shape in times
         },
         "predictions": {"blackwell": predicted},
     }

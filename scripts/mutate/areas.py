@@ -92,7 +92,15 @@ AREAS: dict[str, Area] = {
         (SIMULATED,),
     ),
     "reference": Area(
-        ("reference/*.py",), ("test_nvfp4.py", "test_reference_limits.py", "test_reference.py", "test_check.py")
+        ("reference/*.py", "reference/problems/*.py"),
+        (
+            "test_nvfp4.py",
+            "test_reference_limits.py",
+            "test_reference.py",
+            "test_check.py",
+            "test_data.py",
+            "test_chip.py",
+        ),
     ),
     "eval": Area(
         ("eval/*.py", "eval/*/*.py", "eval/timing/*.[ch]"),

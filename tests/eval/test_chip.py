@@ -10,19 +10,20 @@ import pytest
 import torch
 
 from eval.hardware import chip
+from reference.problems.dual_gemm import PROBLEM, DualGemm
 
 CPU = torch.device("cpu")
-SHAPE, BATCHES = (256, 4096, 7168, 1), (64, 128, 256, 3)
+SHAPE, BATCHES = DualGemm(256, 4096, 7168, 1), DualGemm(64, 128, 256, 3)
 H100, H200, B200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA B200"
 
 
 def test_work_by_hand():
     # 2 operations a product, of two matrices; A, B1, B2 at 4 bits and a byte for 16, C at 16 bits.
-    assert chip.work((2, 3, 64, 1)) == (4 * 2 * 3 * 64, 2 * 36 + 2 * 3 * 36 + 2 * 2 * 3)
+    assert chip.work(DualGemm(2, 3, 64, 1)) == (4 * 2 * 3 * 64, 2 * 36 + 2 * 3 * 36 + 2 * 2 * 3)
     assert chip.work(BATCHES) == (3 * 4 * 64 * 128 * 256, 3 * ((64 + 256) * (128 + 16) + 2 * 64 * 128))
 
 
-THIN = (1, 100_000, 64, 1)  # bound by memory
+THIN = DualGemm(1, 100_000, 64, 1)  # bound by memory
 THIN_BYTES = (1 + 200_000) * 36 + 200_000
 FLOPS = 4 * 256 * 4096 * 7168
 
@@ -32,21 +33,23 @@ FLOPS = 4 * 256 * 4096 * 7168
 )
 def test_floors_by_hand(name, flops, bandwidth):
     assert chip.speed_of_light(THIN, name).us == pytest.approx(THIN_BYTES / bandwidth * 1e6)
-    large = (4096, 4096, 16384, 2)
+    large = DualGemm(4096, 4096, 16384, 2)
     assert chip.speed_of_light(large, name).us == pytest.approx(8 * 4096 * 4096 * 16384 / flops * 1e6)
     assert name.split()[1] in chip.speed_of_light(THIN, name).basis
 
 
 def test_published_figures_are_the_b200s_alone():
     assert chip.speed_of_light(SHAPE, B200) == (4.708, "published with the task")
-    assert chip.B200_SPEED_OF_LIGHT_US == {
-        (256, 4096, 7168, 1): 4.708,
-        (512, 4096, 7168, 1): 8.714,
-        (256, 3072, 4096, 1): 2.125,
-        (512, 3072, 7168, 1): 6.535,
+    assert PROBLEM.published_us == {
+        "B200": {
+            (256, 4096, 7168, 1): 4.708,
+            (512, 4096, 7168, 1): 8.714,
+            (256, 3072, 4096, 1): 2.125,
+            (512, 3072, 7168, 1): 6.535,
+        }
     }
     assert chip.speed_of_light(SHAPE, H200).us == pytest.approx(FLOPS / 989.5e12 * 1e6)
-    assert chip.speed_of_light((256, 4096, 7168, 2), B200).basis != "published with the task"
+    assert chip.speed_of_light(DualGemm(256, 4096, 7168, 2), B200).basis != "published with the task"
 
 
 def made_of(sms, major, minor, clock_khz, bits=0, memory_khz=0):
@@ -78,7 +81,7 @@ def test_no_chip_has_a_floor_of_zero():
         sms, major, minor, clock = known
         found = chip.gpu_attributes("some GPU", made_of(sms, major, minor, clock))
         assert found.multiply_adds_per_second >= 512 * 1.5e9, known
-        assert chip.impossible_us((1, 1, 64, 1), found) > 0
+        assert chip.impossible_us(DualGemm(1, 1, 64, 1), found) > 0
     assert chip.sm_multiply_adds((99, 0)) > max(chip.SM_MULTIPLY_ADDS.values()), "what is new may be faster"
     assert chip.sm_multiply_adds((8, 8)) > max(chip.SM_MULTIPLY_ADDS.values())
     assert chip.sm_multiply_adds((6, 1)) == 512
@@ -106,7 +109,7 @@ def test_the_floor_lies_below_the_speed_of_light_and_not_far_below():
 
 def test_a_time_below_the_floor_is_told(monkeypatch):
     monkeypatch.setattr(chip, "attributes", lambda device: chip.Attributes("a chip", 1e12, 0.0))
-    limit = chip.Limit((100, 100, 64, 1), CPU)
+    limit = chip.Limit(DualGemm(100, 100, 64, 1), CPU)
     assert limit.us == pytest.approx(1.28)
     limit.hold(1.29)
     with pytest.raises(chip.Impossible, match=r"^1\.27 us is less than 1\.28 us, which no a chip can beat$"):

@@ -30,7 +30,7 @@ class Scripted:
 
     made = ()
 
-    def __init__(self, submission, case, device, inputs, answer_s, generate):
+    def __init__(self, submission, case, device, inputs, answer_s, data):
         self.name, self.inputs = str(submission), inputs
         self.printed, self.sandbox, self.backend, self.libraries = "", "all of it", "", []
         self.worst_error, self.wrong, self.checked = 0.5, None, 0

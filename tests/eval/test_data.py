@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from eval import data as data_module
-from eval.cases import KINDS, parse_case, read_cases
-from eval.data import full_input, generator_of, judges_of
+from eval.cases import parse_case, read_cases
+from eval.judge import judge_full, judges_of
 from eval.supervisor import Limits, run_test
+from reference.problems.dual_gemm import PROBLEM, DualGemm
+from reference.problems.interface import BOARD, FULL, KINDS
 from reference.reference import check_against_oracle, generate_input, ref_kernel
 
 CPU = torch.device("cpu")
 ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+
+
+def full_input(m, n, k, batches, seed, device, kind=FULL):
+    shape = DualGemm(m, n, k, batches)
+    return shape.data(shape.generate(seed, kind, device), torch.empty(batches, m, n).half().permute(1, 2, 0))
 
 
 def test_full_data_holds_every_code_and_every_scale_factor():
@@ -46,15 +54,17 @@ def test_a_seed_gives_the_same_and_most_outputs_are_numbers():
 
 def test_each_kind_has_its_generator_and_its_judges():
     assert KINDS == ("board", "full")
-    assert generator_of("board") is generate_input and generator_of("full") is full_input
-    assert [judge.__name__ for judge in judges_of("board")] == ["judge_as_board", "judge_fresh"]
-    assert [judge.__name__ for judge in judges_of("full")] == ["judge_full"] * 2
+    shape = DualGemm(4, 5, 64, 1)
+    drawn, given = shape.generate(9, BOARD, CPU), generate_input(*shape, 9, device=CPU)
+    assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(drawn, given[:-1], strict=True))
+    assert [judge.func.__name__ for judge in judges_of("board", shape)] == ["judge_as_board", "judge_fresh"]
+    assert [judge.func.__name__ for judge in judges_of("full", shape)] == ["judge_full"] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_reference_is_right_and_one_wrong_element_is_not(kind):
-    data = generator_of(kind)(40, 72, 128, 1, 3, device=CPU)
-    for judge in judges_of(kind):
+    data = full_input(40, 72, 128, 1, 3, CPU, kind)
+    for judge in judges_of(kind, DualGemm(40, 72, 128, 1)):
         output = ref_kernel(data)
         verdict = judge(data, output)
         assert verdict.ok and verdict.message == "" and verdict.found.worst <= 1, verdict
@@ -73,15 +83,18 @@ def test_a_fresh_inputs_cancelled_sum_is_right_and_the_boards_is_not(monkeypatch
     output = ref_kernel(data)
     output[0, 0, 0] += 1.0
     asked = []
-    monkeypatch.setattr(judge, "check_against_oracle", lambda *given: asked.append(given[2]) or (True, ""))
-    assert judge.judge_fresh(data, output).ok and asked == [1.0]
-    assert not judge.judge_as_board(data, output).ok
+    oracle = PROBLEM.oracle
+    problem = replace(PROBLEM, oracle=lambda data, roundings: asked.append(roundings) or oracle(data, roundings))
+    monkeypatch.setattr(judge, "compare_with_oracle", lambda got, oracle: (True, ""))
+    shape = SimpleNamespace(problem=problem, output_name=lambda index: "")
+    assert judge.judge_fresh(shape, data, output).ok and asked == [1.0]
+    assert not judge.judge_as_board(shape, data, output).ok
 
 
 def test_the_cases_of_full_data_have_edges_of_k(root):
     cases = read_cases(root / "eval" / "cases" / "full.txt")
-    assert {64, 192, 320, 7168, 16384} <= {case.k for case in cases}
-    assert any(case.shape == (1, 1, 64, 1) for case in cases) and any(case.l > 1 for case in cases)
+    assert {64, 192, 320, 7168, 16384} <= {case.shape.k for case in cases}
+    assert any(case.shape == (1, 1, 64, 1) for case in cases) and any(case.shape.l > 1 for case in cases)
 
 
 @pytest.mark.parametrize("index", [0, 4])
@@ -107,4 +120,4 @@ def test_a_nan_that_is_missing_is_wrong():
     data = full_input(64, 64, 64, 1, 11, CPU)
     output = ref_kernel(data)
     assert check_against_oracle(data, output)[0]
-    assert not data_module.judge_full(data, output.nan_to_num(0.0)).ok
+    assert not judge_full(DualGemm(64, 64, 64, 1), data, output.nan_to_num(0.0)).ok

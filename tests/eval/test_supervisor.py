@@ -14,6 +14,7 @@ from eval.output.origin import Library
 from eval.session import Round, Timings, tolerance_us
 from eval.supervisor import Limits, Result, case_seeds, fresh_seeds, inputs_that_fit, limits_for
 from eval.workers.worker import Failure
+from reference.problems.dual_gemm import DualGemm
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1111")
@@ -51,10 +52,11 @@ def test_fresh_seeds_are_drawn_from_all_that_torch_takes(monkeypatch):
 
 
 def test_half_of_the_free_memory_is_for_inputs(monkeypatch):
-    m, n, k, batches = shape = (64, 128, 256, 2)
+    m, n, k, batches = shape = DualGemm(64, 128, 256, 2)
     rows = m + 2 * n
     codes, scales, outputs = (x * batches for x in (rows * k // 2, rows * k // 16, 2 * m * n))
-    each = 2 * (codes + 2 * scales + outputs)  # staged and in use; plain and permuted scale factors
+    padded = scales + 64 * k // 16 * batches  # the permuted ones of 64 rows have 128
+    each = 2 * (codes + scales + padded + outputs)  # staged and in use
     for memory, count in ((2 * 7 * each, 7), (2 * 7 * each - 2, 6), (0, 1), (each, 1), (10**15, 9)):
         monkeypatch.setattr("eval.hardware.chip.free_memory", lambda device, memory=memory: memory)
         assert inputs_that_fit(shape, CPU, 9) == count
@@ -120,9 +122,9 @@ class Scripted:
     rounds: list[Round]
     null_us = (4.0, 8.0, 6.0)
 
-    def __init__(self, submission, case, device, inputs, answer_s, generate):
+    def __init__(self, submission, case, device, inputs, answer_s, data):
         Scripted.last = self
-        self.generate = generate
+        self.data = data
         self.device, self.asked, self.checked, self.printed = device, [], 7, "what it printed"
         self.sandbox, self.backend, self.libraries = "all of it", "hopper", [Library("libx.so", "00ff")]
         self.worst_error, self.wrong = 0.5, {"elements": 3}
@@ -142,12 +144,12 @@ class Scripted:
         self.asked.append("load")
 
     def round(self, seeds, check, what, after=bool):
-        self.asked.append((what, list(seeds), check.__name__))
+        self.asked.append((what, list(seeds), check.func.__name__))
         after()
         return (self.times.pop(0) if what == "time_round" else Round(20.0, 21.0)), None
 
     def profile(self, seed, check):
-        self.asked.append(("profile", seed, check.__name__))
+        self.asked.append(("profile", seed, check.func.__name__))
         return "a table"
 
 

@@ -7,12 +7,13 @@ import os
 import torch
 
 from eval.lending.layout import Layout
+from reference.problems.dual_gemm import DualGemm
 from tests.adversarial.honest.honest import custom_kernel
 from tests.adversarial.reach import found
 
 worker, channel = found("Worker"), found("Channel")
 shape = tuple(worker._cs[0].shape)
-layout = Layout((shape[0], shape[1], worker._data[0][0].shape[1] * 2, 1))
+layout = Layout(DualGemm(shape[0], shape[1], worker._data[0][0].shape[1] * 2, 1))
 channel.send({"ok": ""})
 while (request := json.loads(channel.receive()))["request"] != "end":
     count = request["count"]

@@ -47,8 +47,8 @@ def runs(monkeypatch):
     asked = []
 
     def runner(submission, case, device, limits, data):
-        asked.append((submission, case.m, device, limits, data))
-        failed = case.m % 2 == 0
+        asked.append((submission, case.shape.m, device, limits, data))
+        failed = case.shape.m % 2 == 0
         return Result(case, error="wrong" if failed else "", rounds_us=[] if failed else ROUNDS, report="R", inputs=2)
 
     monkeypatch.setattr(evaluation, "RUNNERS", dict.fromkeys(evaluation.RUNNERS, runner))
@@ -67,7 +67,7 @@ def cases(*extents):
 def test_an_evaluation_logs_every_case_as_it_comes(runs, mode, kind, lines_of_passed, extents, verdict):
     out = Lines()
     results = evaluation.evaluate(mode, Path("s.py"), cases(*extents), CPU, out)
-    assert [result.case.m for result in results] == list(extents)
+    assert [result.case.shape.m for result in results] == list(extents)
     assert [asked[:3] for asked in runs] == [(Path("s.py"), m, CPU) for m in extents]
     keys = [key for key, _ in out.lines]
     assert out.lines[0] == (f"{kind}-count", 2)

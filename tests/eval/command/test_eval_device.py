@@ -11,8 +11,10 @@ import torch
 
 from eval import command
 from eval.hardware import device
-from eval.hardware.device import OWN_SUBMISSION, device_for
+from eval.hardware.device import OWN_SUBMISSIONS, device_for
 from eval.workers import worker
+
+(OWN, *_) = sorted(OWN_SUBMISSIONS, reverse=True)
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def with_a_gpu(monkeypatch):
 
 def test_a_gpu_that_no_backend_can_use_gives_the_cpu_and_one_loud_line(with_a_gpu, capsys):
     with_a_gpu("  hopper: it needs 9.0 (H100, H200)")
-    assert device_for(OWN_SUBMISSION).type == "cpu"
+    assert device_for(OWN).type == "cpu"
     said = capsys.readouterr().err
     assert said.startswith("eval.py: NO BACKEND RUNS ON THIS GPU (NVIDIA GeForce RTX 5090), so the CPU is judged\n")
     assert "hopper: it needs 9.0 (H100, H200)" in said and "--device cpu" in said
@@ -35,7 +37,7 @@ def test_a_gpu_that_no_backend_can_use_gives_the_cpu_and_one_loud_line(with_a_gp
 
 def test_a_gpu_that_a_backend_can_use_is_taken(with_a_gpu, capsys):
     with_a_gpu("")
-    assert device_for(OWN_SUBMISSION).type == "cuda" and capsys.readouterr().err == ""
+    assert device_for(OWN).type == "cuda" and capsys.readouterr().err == ""
 
 
 def test_anothers_submission_runs_on_any_gpu(with_a_gpu, tmp_path):
@@ -50,7 +52,7 @@ def test_anothers_submission_runs_on_any_gpu(with_a_gpu, tmp_path):
 def test_a_backend_that_was_asked_for_decides(with_a_gpu, monkeypatch, variable, value, kind):
     with_a_gpu("  blackwell: not built")
     monkeypatch.setenv(variable, value)
-    assert device_for(OWN_SUBMISSION).type == kind
+    assert device_for(OWN).type == kind
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +92,13 @@ def test_a_backend_that_cannot_run_is_told_before_any_case(monkeypatch, tmp_path
     monkeypatch.delenv("POPCORN_FD", raising=False)
     anothers = tmp_path / "submission.py"
     anothers.write_text("")
-    assert device.why_not_the_backend(OWN_SUBMISSION if own else anothers) == reason
+    assert device.why_not_the_backend(OWN if own else anothers) == reason
     if reason:
         assert command.main(["test"]) == 2
         said = capsys.readouterr()
         assert said.err == f"eval.py: {reason}\n" and said.out == ""
         monkeypatch.setenv("NVFP4_SIMULATE", "1")
-        assert device.why_not_the_backend(OWN_SUBMISSION) == "", "the simulator's library has others"
+        assert device.why_not_the_backend(OWN) == "", "the simulator's library has others"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from eval.lending.cuda_runtime import CudaError, Runtime
 from eval.lending.layout import Layout, copy_in
 from eval.timing import Core, CoreError, Cuda, Timed
 from eval.workers import channel
+from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input, ref_kernel
 
-SHAPE = (160, 256, 1024, 1)
+SHAPE = DualGemm(160, 256, 1024, 1)
 CPU = torch.device("cpu")
 
 
@@ -59,7 +60,7 @@ def layout_copies(layout, memory, count):
 
 
 def test_canaries_are_few_and_nowhere_twice():
-    layout = Layout((256, 4096, 7168, 1))
+    layout = Layout(DualGemm(256, 4096, 7168, 1))
     memory = torch.randint(256, (layout.input_bytes,), dtype=torch.uint8)
     whole = memory.clone()
     first = Canaries(layout, memory, 1)

@@ -16,9 +16,10 @@ from eval.lending.layout import Layout
 from eval.timing import CoreError, NotBuilt, ParentGone
 from eval.workers import channel
 from eval.workers.worker import Failure, Setup, Worker
+from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input
 
-SHAPE = (8, 16, 64, 2)
+SHAPE = DualGemm(8, 16, 64, 2)
 INPUTS = 3
 
 
@@ -52,7 +53,7 @@ def pair_of(monkeypatch):
 
 
 def test_inputs_lie_in_memory_as_the_leaderboard_lays_them_out(pair_of):
-    shape, seen = (40, 72, 128, 2), []
+    shape, seen = DualGemm(40, 72, 128, 2), []
     pair = pair_of(lambda data: seen.append(data) or data[-1].fill_(0), shape)
     pair.round(5, 6)
     for data, seed in zip(seen, (5, 6), strict=True):
@@ -193,7 +194,7 @@ def test_memory_of_any_calls_input_is_no_output(pair_of, call, of, index):
         memory = pair.worker._data[of][index]
         return torch.as_strided(memory.view(torch.uint8), (4,), (1,)).view(torch.float16).view(data[-1].shape)
 
-    pair = pair_of(kernel, (2, 1, 64, 1))
+    pair = pair_of(kernel, DualGemm(2, 1, 64, 1))
     with pytest.raises(Failure, match=r"^the output shares memory with an input$"):
         pair.round(1, 2)
 

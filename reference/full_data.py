@@ -1,0 +1,26 @@
+"""Scale factors of full data: what generate_input draws of every magnitude and sign, and NaNs among them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+
+from reference import nvfp4
+
+# One row in so many holds a NaN among its scale factors, which makes a whole row or column of C NaN.
+ROWS_A_NAN = 24
+SIGNS = (0x00, 0x80)
+
+
+def with_nans(scales: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Copies of scale factors (rows, K/16, L), some of which are NaN where there are enough rows."""
+    generator = random.Random(seed)
+    copies = [scale.clone(memory_format=torch.preserve_format) for scale in scales]
+    for scale in copies:
+        rows, groups, batches = scale.shape
+        for _ in range(rows * batches // ROWS_A_NAN):
+            place = tuple(generator.randrange(extent) for extent in (rows, groups, batches))
+            nvfp4.as_bytes(scale)[place] = nvfp4.SCALE_NAN | generator.choice(SIGNS)
+    return copies
