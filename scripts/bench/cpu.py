@@ -88,8 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     environment = f"library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
     rows = []
     for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
-        rows.append({"m": case.m, "n": case.n, "k": case.k})
-        rows[-1] |= measure(case.m, case.n, case.k, case.seed, options.repeats)
+        m, n, k, _ = case.shape
+        rows.append({"m": m, "n": n, "k": k} | measure(m, n, k, case.seed, options.repeats))
     geomeans = {name: geometric_mean(row[f"ratio, {name}"] for row in rows) for name in TARGETS}
     table = [
         [
