@@ -197,6 +197,7 @@ struct sim_shrink_options {
     void (*progress)(void *context, unsigned runs, size_t left);
     void *context;
     unsigned most_runs;         /* 0: 1000 */
+    unsigned most_operations;   /* of a launch: those beyond are not delayed; 0: 2^20 */
     uint64_t most_instructions; /* of warps, in all runs; 0: 2^31, about a minute */
 };
 /* Runs a launch again and again on memory as it is now, always put back, with fewer and fewer operations

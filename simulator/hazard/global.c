@@ -71,7 +71,7 @@ void lines_free(struct lines *lines) {
         }
     }
     for (uint64_t i = 0; lines != NULL && lines->any_uses && i < lines->count; i++) {
-        free(lines->uses[i].more);
+        uses_free(&lines->uses[i]);
     }
     free(lines);
 }

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_USES 16 /* of a line by different warps; later reads are not remembered */
+#define LISTED                                                                                                 \
+    16 /* readers of a line beyond so many are in a table, where a reader finds its own use at once */
+#define FIRST_READERS 32 /* of a table; a power of two */
 
 enum order { ORDERED, NO_ORDER, NO_FENCE };
 
@@ -33,7 +35,7 @@ static void report(const struct line_access *access, const struct line_use *use,
     const bool both_write = (flags & ACCESS_WRITE) && (use->flags & ACCESS_WRITE);
     const bool one_strong = (flags ^ use->flags) & ACCESS_ATOMIC;
     const bool same = both_write && !one_strong && run->leaves_memory != NULL && run->leaves_memory(run);
-    const bool lost = order == NO_ORDER && (releases_lost(run->launch) || flags_lost(run->cluster));
+    const bool lost = releases_lost(run->launch) || flags_lost(run->cluster);
     char message[300];
     (void)snprintf(
         message, sizeof message, "%s global memory that %s %s: %s%s",
@@ -63,82 +65,242 @@ static bool within(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS
     return ((a[0] & ~b[0]) | (a[1] & ~b[1])) == 0;
 }
 
-static inline struct line_use *use_at(struct line_uses *uses, uint32_t at) {
-    return at == 0 ? &uses->first : &uses->more[at - 1];
+/* ---- what is remembered ---- */
+
+/* Readers by who they are; open addressing, more than half of it free (a mask of zeros). */
+struct readers {
+    struct line_use *use;
+    uint32_t count, room;
+};
+
+struct more_uses {
+    struct line_use *use; /* of the list, from the second on */
+    uint32_t room;
+    struct readers readers;
+    /* Bytes of readers that there was no room for, by whether they were strong. */
+    uint64_t forgotten[2][RECORD_WORDS];
+};
+
+void uses_free(struct line_uses *uses) {
+    if (uses->more != NULL) {
+        free(uses->more->use);
+        free(uses->more->readers.use);
+        free(uses->more);
+        uses->more = NULL;
+    }
 }
 
-/* Room for one more. */
+static bool make_more(struct line_uses *uses) {
+    if (uses->more == NULL) {
+        uses->more = calloc(1, sizeof *uses->more);
+    }
+    return uses->more != NULL;
+}
+
+static inline struct line_use *use_at(struct line_uses *uses, uint32_t at) {
+    return at == 0 ? &uses->first : &uses->more->use[at - 1];
+}
+
+/* Room for one more in the list. */
 static bool make_room(struct line_uses *uses) {
-    if (uses->count <= uses->room) {
+    if (uses->count == 0) {
         return true;
     }
-    uint32_t room = uses->room == 0 ? 2 : 2 * uses->room;
-    struct line_use *grown = realloc(uses->more, room * sizeof *grown);
+    if (!make_more(uses)) {
+        return false;
+    }
+    struct more_uses *more = uses->more;
+    if (uses->count <= more->room) {
+        return true;
+    }
+    uint32_t room = more->room == 0 ? 2 : 2 * more->room;
+    struct line_use *grown = realloc(more->use, room * sizeof *grown);
     if (grown == NULL) {
         return false;
     }
-    uses->more = grown;
-    uses->room = room;
+    more->use = grown;
+    more->room = room;
     return true;
+}
+
+/* ---- the table of readers ---- */
+
+static bool is_free(const struct line_use *use) {
+    return (use->mask[0] | use->mask[1]) == 0;
+}
+
+static uint32_t home_of(const struct readers *readers, const struct line_use *use) {
+    uint64_t state = (uint64_t)use->cluster << 32 ^ (uint64_t)use->clock_index << 8 ^ use->flags;
+    return (uint32_t)next_random(&state) & (readers->room - 1);
+}
+
+/* Whether the later use says all that the earlier one did. */
+static bool replaces(const struct line_use *later, const struct line_use *use) {
+    return use->cluster == later->cluster && use->clock_index == later->clock_index &&
+           use->flags == later->flags && (use->value == later->value || within(use->mask, later->mask));
+}
+
+static void put_use(struct line_use *use, const struct line_use *later) {
+    const uint64_t low = use->mask[0], high = use->mask[1];
+    *use = *later;
+    use->mask[0] |= low;
+    use->mask[1] |= high;
+}
+
+/* False, and nothing done: it would need room. */
+static bool put_reader(struct readers *readers, const struct line_use *use) {
+    if (readers->room == 0) {
+        return false;
+    }
+    uint32_t at = home_of(readers, use);
+    while (!is_free(&readers->use[at]) && !replaces(use, &readers->use[at])) {
+        at = (at + 1) & (readers->room - 1);
+    }
+    bool new = is_free(&readers->use[at]);
+    if (new && 2 * (readers->count + 1) > readers->room) {
+        return false;
+    }
+    put_use(&readers->use[at], use);
+    readers->count += new;
+    return true;
+}
+
+/* `lost`: there is no room, as the launch has used what it has for readers.  False: no memory. */
+static bool grow_readers(struct races *races, struct readers *readers, bool *lost) {
+    struct readers grown = {.room = readers->room == 0 ? FIRST_READERS : 2 * readers->room};
+    *lost = !races_take_room(races, grown.room * sizeof *grown.use);
+    if (*lost) {
+        return true;
+    }
+    grown.use = calloc(grown.room, sizeof *grown.use);
+    if (grown.use == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < readers->room; i++) {
+        if (!is_free(&readers->use[i])) {
+            (void)put_reader(&grown, &readers->use[i]);
+        }
+    }
+    free(readers->use);
+    races_give_room(races, readers->room * sizeof *readers->use);
+    *readers = grown;
+    return true;
+}
+
+/* ---- an access ---- */
+
+/* Checks the access against a use; whether that has to be remembered beside it. */
+static inline bool meet(const struct line_access *access, const struct line_use *use) {
+    const struct run *run = access->run;
+    const bool write = access->flags & ACCESS_WRITE;
+    const bool mine = use->cluster == (uint32_t)run->cluster->number && use->warp == run->warp->number;
+    const bool conflict = !mine && (write || (use->flags & ACCESS_WRITE)) && overlap(use->mask, access->mask) &&
+                          !(use->flags & access->flags & ACCESS_ATOMIC);
+    enum order order = conflict ? order_of(access, use) : ORDERED;
+    if (order != ORDERED) {
+        report(access, use, order);
+    }
+    /* Who comes after a write comes after what it covers and came before it. */
+    return !((conflict || mine) && write && within(use->mask, access->mask));
+}
+
+/* A write meets the readers that are not in the list. */
+static void meet_readers(const struct line_access *access, struct more_uses *more) {
+    struct readers *readers = &more->readers;
+    for (uint32_t i = 0; readers->count > 0 && i < readers->room; i++) {
+        if (!is_free(&readers->use[i]) && !meet(access, &readers->use[i])) {
+            /* One that stands behind it may be entered again: twice is as good as once. */
+            readers->use[i] = (struct line_use){.flags = 0};
+            readers->count--;
+        }
+    }
+    for (int strong = 0; strong < ((access->flags & ACCESS_ATOMIC) ? 1 : 2); strong++) {
+        uint64_t *bytes = more->forgotten[strong];
+        if (overlap(bytes, access->mask)) {
+            sim_note_global(access->run->launch, SIM_INCOMPLETE, "global-race", access->run->cta,
+                            (int)access->run->warp->index, access->lane, access->allocation, access->start,
+                            access->run->insn, NULL,
+                            "writes global memory that more warps of the launch have read than the checks "
+                            "can remember: not judged");
+            bytes[0] &= ~access->mask[0]; /* once is enough */
+            bytes[1] &= ~access->mask[1];
+        }
+    }
+}
+
+static bool keep_reader(const struct line_access *access, struct line_uses *uses, const struct line_use *own) {
+    struct races *races = access->run->launch->races;
+    bool lost = false;
+    if (!make_more(uses)) {
+        return false;
+    }
+    struct readers *readers = &uses->more->readers;
+    while (!lost && !put_reader(readers, own)) {
+        if (!grow_readers(races, readers, &lost)) {
+            return false;
+        }
+    }
+    if (lost) {
+        uint64_t *bytes = uses->more->forgotten[(own->flags & ACCESS_ATOMIC) != 0];
+        bytes[0] |= own->mask[0];
+        bytes[1] |= own->mask[1];
+    }
+    return true;
+}
+
+/* What earlier launches have left does not count. */
+static void begin_launch(const struct line_access *access, struct line_uses *uses) {
+    uses->launch = access->run->launch->order.number;
+    uses->count = 0;
+    if (uses->more != NULL) {
+        free(uses->more->readers.use); /* its room was that launch's */
+        uses->more->readers = (struct readers){.count = 0};
+        memset(uses->more->forgotten, 0, sizeof uses->more->forgotten);
+    }
 }
 
 bool races_meet(const struct line_access *access, struct line_uses *uses) {
     struct run *run = access->run;
     const struct epoch *epoch = access->epoch;
-    const uint64_t *mask = access->mask;
-    const unsigned flags = access->flags;
-    const bool write = flags & ACCESS_WRITE;
-    const uint32_t cluster = (uint32_t)run->cluster->number;
+    const bool write = access->flags & ACCESS_WRITE;
+    const struct line_use own = {.mask = {access->mask[0], access->mask[1]},
+                                 .cluster = (uint32_t)run->cluster->number,
+                                 .value = epoch->value,
+                                 .pc = (uint32_t)(epoch->insn - run->launch->module->code),
+                                 .clock_index = (uint16_t)epoch->clock_index,
+                                 .warp = (uint16_t)run->warp->number,
+                                 .flags = (uint8_t)access->flags};
     if (uses->launch != run->launch->order.number) {
-        uses->launch = run->launch->order.number;
-        uses->count = 0;
+        begin_launch(access, uses);
     }
-    struct line_use *own = NULL;
+    struct line_use *earlier = NULL;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < uses->count; i++) {
         struct line_use *use = use_at(uses, i);
-        const bool mine = use->cluster == cluster && use->warp == run->warp->number;
-        const bool conflict = !mine && (write || (use->flags & ACCESS_WRITE)) && overlap(use->mask, mask) &&
-                              !(use->flags & flags & ACCESS_ATOMIC);
-        enum order order = conflict ? order_of(access, use) : ORDERED;
-        if (order != ORDERED) {
-            report(access, use, order);
-        }
-        /* Who comes after a write comes after what it covers and came before it. */
-        const bool covered = (conflict || mine) && write && within(use->mask, mask);
-        if (covered) {
+        if (!meet(access, use)) {
             continue;
         }
         struct line_use *stays = use_at(uses, kept);
         if (stays != use) {
             *stays = *use;
         }
-        own = use->cluster == cluster && use->clock_index == epoch->clock_index && use->flags == flags &&
-                      (use->value == epoch->value || within(use->mask, mask))
-                  ? stays
-                  : own;
+        earlier = replaces(&own, stays) ? stays : earlier;
         kept++;
     }
     uses->count = kept;
-    if (own != NULL) {
-        own->mask[0] |= mask[0];
-        own->mask[1] |= mask[1];
-        own->value = epoch->value;
-        own->pc = (uint32_t)(epoch->insn - run->launch->module->code);
+    if (write && uses->more != NULL) {
+        meet_readers(access, uses->more);
+    }
+    if (earlier != NULL) {
+        put_use(earlier, &own);
         return true;
     }
-    if (kept >= MOST_USES && !write) {
-        return true;
+    if (kept >= LISTED && !write) {
+        return keep_reader(access, uses, &own);
     }
     if (!make_room(uses)) {
         return false;
     }
-    *use_at(uses, uses->count++) = (struct line_use){.mask = {mask[0], mask[1]},
-                                                     .cluster = cluster,
-                                                     .value = epoch->value,
-                                                     .pc = (uint32_t)(epoch->insn - run->launch->module->code),
-                                                     .clock_index = (uint16_t)epoch->clock_index,
-                                                     .warp = (uint16_t)run->warp->number,
-                                                     .flags = (uint8_t)flags};
+    *use_at(uses, uses->count++) = own;
     return true;
 }

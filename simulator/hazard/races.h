@@ -39,10 +39,11 @@ struct line_use {
 };
 
 /* Who has used a line in this launch; zeros: none.  Most lines have one user. */
+struct more_uses;
 struct line_uses {
-    struct line_use first, *more;
-    uint32_t launch, room; /* room: of more */
-    uint32_t count;        /* in all */
+    struct line_use first;
+    struct more_uses *more; /* the others; NULL: there are none */
+    uint32_t launch, count; /* count: in the list, which is `first` and the first of `more` */
 };
 /* An access of the running warp to a line that begins `start` bytes into the allocation. */
 struct line_access {
@@ -56,5 +57,10 @@ struct line_access {
 };
 /* Checks it, and remembers it.  False: no memory. */
 bool races_meet(const struct line_access *access, struct line_uses *uses);
+void uses_free(struct line_uses *uses);
+
+/* Room for more readers of lines, from what a launch has for them; false: it has no more. */
+bool races_take_room(struct races *races, size_t bytes);
+void races_give_room(struct races *races, size_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "races.h"
 
 #define RELEASED_BYTES ((size_t)64 << 20)
+#define READER_BYTES   ((size_t)64 << 20) /* of all lines' tables of readers in a launch */
 #define FIRST_ROOM     16
 
 /* Numbers by key, 1 and up; a table of open addressing, more than half of it free. */
@@ -34,6 +35,7 @@ struct races {
     struct flag *flag;
     uint32_t flag_room;
     size_t bytes;
+    atomic_size_t reader_bytes;
     atomic_bool lost; /* more than there is room for: what looks like a race may be ordered */
 };
 
@@ -134,6 +136,18 @@ void races_free(struct races *races) {
     numbers_free(&races->flags);
     (void)pthread_mutex_destroy(&races->lock);
     free(races);
+}
+
+bool races_take_room(struct races *races, size_t bytes) {
+    if (atomic_fetch_add(&races->reader_bytes, bytes) + bytes <= READER_BYTES) {
+        return true;
+    }
+    races_give_room(races, bytes);
+    return false;
+}
+
+void races_give_room(struct races *races, size_t bytes) {
+    (void)atomic_fetch_sub(&races->reader_bytes, bytes);
 }
 
 /* The place of a key in a list that grows with it; NULL: no memory. */

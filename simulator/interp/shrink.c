@@ -9,6 +9,7 @@
 #include "trial.h"
 
 #define MOST_RUNS         1000
+#define MOST_OPERATIONS   (1u << 20)
 #define MOST_INSTRUCTIONS ((uint64_t)1 << 31)
 #define UNTIL_BYTES       192
 
@@ -37,10 +38,11 @@ struct search {
     unsigned runs;
     uint64_t instructions;
     const char *stopped; /* "": it goes on */
+    bool undelayed;      /* there are more operations than are delayed */
     bool failed;         /* sim_status says why */
 };
 
-static const char no_memory[] = "out of memory";
+static const char no_memory[] = "out of memory", too_many[] = "the bound on operations";
 
 static bool fail(struct search *search, int status, const char *why) {
     struct sim *sim = search->trials.sim;
@@ -311,6 +313,7 @@ static bool find_wanted(struct search *search, struct sim_shrunk *shown, struct 
         return false;
     }
     shown->operations = search->trials.schedule.issues;
+    search->undelayed = search->trials.schedule.issues > search->trials.schedule.count;
     search->trials.run_limit = 4 * search->trials.last->counters.instructions + ((uint64_t)1 << 20);
     search->item = malloc((search->trials.schedule.count + 1u) * sizeof *search->item);
     if (search->item == NULL) {
@@ -338,7 +341,8 @@ static void shrink(struct search *search, struct shrinking *to) {
     const bool random = search->trials.sim->options.mode == SIM_RANDOM;
     to->shown.stopped = "";
     if (!find_wanted(search, &to->shown, &to->last)) {
-        to->shown.least = true;
+        to->shown.least = !search->undelayed || to->shown.always;
+        to->shown.stopped = to->shown.least ? "" : too_many;
         return;
     }
     uint32_t count = search->left;
@@ -348,8 +352,8 @@ static void shrink(struct search *search, struct shrinking *to) {
     }
     qsort(search->item, count, sizeof *search->item, by_place);
     count = search->failed ? 0 : leave_out_items(search, count);
-    to->shown.stopped = search->stopped;
-    to->shown.least = search->stopped[0] == '\0';
+    to->shown.stopped = search->stopped[0] == '\0' && search->undelayed ? too_many : search->stopped;
+    to->shown.least = to->shown.stopped[0] == '\0';
     search->stopped = "";
     search->options.most_runs = UINT32_MAX;
     search->options.most_instructions = UINT64_MAX;
@@ -377,6 +381,8 @@ const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, 
         search.options = *options;
     }
     search.options.most_runs = search.options.most_runs == 0 ? MOST_RUNS : search.options.most_runs;
+    search.trials.schedule.most =
+        search.options.most_operations == 0 ? MOST_OPERATIONS : search.options.most_operations;
     search.options.most_instructions =
         search.options.most_instructions == 0 ? MOST_INSTRUCTIONS : search.options.most_instructions;
     shrinking_free(sim->shrinking);

@@ -88,7 +88,7 @@ uint32_t schedule_issued(struct schedule *schedule, const struct run *run, const
                           (uint32_t)(run->insn - run->launch->module->code), 1};
     schedule->issues++;
     *prompt = true;
-    if (schedule->count == MOST_SCHEDULED) {
+    if (schedule->count >= schedule->most) {
         return 0;
     }
     uint32_t *so_far = value_of(&schedule->issued, &issue);

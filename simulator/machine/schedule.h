@@ -5,8 +5,6 @@
 
 #include "machine.h"
 
-#define MOST_SCHEDULED (1u << 20) /* operations of a launch; those beyond are not delayed */
-
 /* An operation, by what is the same in every schedule. */
 struct issue {
     uint64_t cluster;
@@ -39,6 +37,7 @@ struct schedule {
     struct issue_table issued; /* by cluster, warp and pc: how often so far */
     struct scheduled *list;    /* in the order of issue */
     uint32_t count, room;
+    uint32_t most;   /* operations of a launch that are listed; those beyond are not delayed */
     uint64_t issues; /* listed or not */
     /* Called with each new finding; true ends the launch. */
     bool (*found)(void *context, const struct sim_finding *finding);

@@ -35,8 +35,9 @@ void sim_print_shrunk(const struct sim *sim, FILE *to) {
         return;
     }
     if (!shrunk->found) {
-        (void)fprintf(to, "shrunk: the mode shows nothing to look for (%u run%s)\n", shrunk->runs,
-                      shrunk->runs == 1 ? "" : "s");
+        (void)fprintf(to, "shrunk: the mode shows nothing to look for (%u run%s%s%s)\n", shrunk->runs,
+                      shrunk->runs == 1 ? "" : "s", shrunk->least ? "" : "; not all was tried: stopped by ",
+                      shrunk->stopped);
         return;
     }
     (void)fputs("shrunk: ", to);
@@ -65,10 +66,10 @@ void print_shrunk_json(const struct sim *sim, FILE *to) {
     (void)fprintf(to, ", \"ptx_line\": %u, \"source\": ", finding->ptx_line);
     print_string(to, finding->source == NULL ? "" : finding->source);
     (void)fprintf(to,
-                  ", \"found\": %s, \"always\": %s, \"least\": %s, \"runs\": %u, \"operations\": %zu, "
-                  "\"delays\": [",
+                  ", \"found\": %s, \"always\": %s, \"least\": %s, \"stopped\": \"%s\", \"runs\": %u, "
+                  "\"operations\": %zu, \"delays\": [",
                   shrunk->found ? "true" : "false", shrunk->always ? "true" : "false",
-                  shrunk->least ? "true" : "false", shrunk->runs, shrunk->operations);
+                  shrunk->least ? "true" : "false", shrunk->stopped, shrunk->runs, shrunk->operations);
     for (size_t i = 0; i < shrunk->count; i++) {
         const struct sim_delay *delay = &shrunk->delays[i];
         (void)fprintf(to, "%s{\"operation\": ", i == 0 ? "" : ", ");

@@ -47,11 +47,12 @@ static void check_peer_runs(struct run *run) {
 
 /* A pair's columns are one allocation: a B300 ends the launch where one CTA frees them while the other one is
  * still to allocate (CUTLASS issue 3435). */
-static void check_peer_has(struct run *run) {
-    const uint32_t rank = run->cta->rank ^ 1;
+static void check_peer_has(struct run *run, int column) {
+    const uint32_t rank = run->cta->rank ^ 1, unit = (uint32_t)column / TMEM_UNIT_COLUMNS;
     struct cta *peer = rank < run->cluster->nctas ? &run->cluster->ctas[rank] : NULL;
     const struct tensor *tensor = peer == NULL ? NULL : tensor_of(run, peer);
-    if (peer != NULL && (tensor->alloc_time == 0 || !told_of(run, tensor->alloc_warp, tensor->alloc_time))) {
+    if (peer != NULL &&
+        (tensor->alloc[unit].time == 0 || !told_of(run, tensor->alloc[unit].warp, tensor->alloc[unit].time))) {
         sim_note(
             run->launch, SIM_ERROR, "pair-dealloc", run->cta, (int)run->warp->index, -1, run->insn, NULL,
             "tcgen05.dealloc of a pair of CTAs, and nothing orders it after the other one's tcgen05.alloc");
@@ -91,8 +92,11 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
         if (form->cta_group == 2) {
             check_peer_runs(run);
         }
-        tensor->alloc_warp = run->warp->number;
-        tensor->alloc_time = run->warp->clock->acquired[run->warp->number];
+        for (uint32_t i = 0; i < columns / TMEM_UNIT_COLUMNS; i++) {
+            const uint32_t unit = (uint32_t)tmem_column(address) / TMEM_UNIT_COLUMNS + i;
+            tensor->alloc[unit].warp = run->warp->number;
+            tensor->alloc[unit].time = run->warp->clock->acquired[run->warp->number];
+        }
         offsets[__builtin_ctz(mask)] = offset;
         return hazard_lanes(run, cta, offsets, mask & -mask, 4, ACCESS_WRITE);
     }
@@ -114,7 +118,7 @@ static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t
         return tensor_refuse(run, "tensor-memory", &why);
     }
     if (run->launch->checks && form->cta_group == 2) {
-        check_peer_has(run);
+        check_peer_has(run, tmem_column((uint32_t)address));
     }
     if (run->launch->checks) {
         use_freed(run, run->cta, tmem_column((uint32_t)address), (int)columns);

@@ -10,7 +10,7 @@ static void clear(struct tensor *tensor, const struct cluster *cluster) {
         ordered[i] = tensor->warps[i].ordered;
     }
     memset(tensor->warps, 0, sizeof tensor->warps);
-    tensor->alloc_time = 0;
+    memset(tensor->alloc, 0, sizeof tensor->alloc);
     for (int i = 0; i < MAX_WARPS; i++) {
         struct tensor_warp *warp = &tensor->warps[i];
         warp->ordered = ordered[i];

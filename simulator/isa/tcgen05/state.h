@@ -56,7 +56,10 @@ struct tensor {
     uint64_t run; /* which run of the cluster it belongs to: an older state is cleared on first use */
     bool used;
     struct tmem tmem;
-    uint32_t alloc_warp, alloc_time; /* of the last tcgen05.alloc: the warp in the cluster, its time; 0: none */
+    /* The last tcgen05.alloc of each unit of columns: the warp in the cluster, its time; 0: none. */
+    struct {
+        uint32_t warp, time;
+    } alloc[TMEM_UNITS];
     struct cell (*cells)[TMEM_COLUMNS]; /* CELL_ROWS of them; NULL without checks */
     struct reads *more;                 /* each cell's list; NULL before one is needed */
     struct tensor_warp warps[MAX_WARPS];

@@ -317,11 +317,13 @@ class Module:
         kind: str | None = None,
         shows: Callable[[], bool] | None = None,
         most_runs: int = 0,
+        most_operations: int = 0,
     ) -> Shrunk:
         """The smallest set of delays with which a launch still shows a finding of the simulator's mode.
 
         `shows` says instead whether the arrays, as a run has left them, are wrong.  Runs the launch again and again;
-        memory and findings stay as they were.  LaunchRefused where it cannot run.
+        memory and findings stay as they were; `most_operations` of a launch are delayed (0: 2^20).  LaunchRefused where
+        it cannot run.
         """
         simulator = self._simulator
         blobs = self._blobs(kernel, arguments)
@@ -339,6 +341,7 @@ class Module:
             None if kind is None else kind.encode(),
             structs.SHOWS(asked) if shows is not None else structs.SHOWS(),
             most_runs=most_runs,
+            most_operations=most_operations,
         )
         address = self._lib.sim_shrink(
             simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes), ctypes.byref(options)

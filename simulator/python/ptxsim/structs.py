@@ -109,6 +109,7 @@ class ShrinkOptions(ctypes.Structure):
         ("progress", PROGRESS),
         ("context", ctypes.c_void_p),
         ("most_runs", ctypes.c_uint),
+        ("most_operations", ctypes.c_uint),
         ("most_instructions", ctypes.c_uint64),
     )
 

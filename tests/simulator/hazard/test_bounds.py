@@ -241,3 +241,32 @@ def test_threads_that_use_everything_leave_room_for_the_barriers():
     sim.launch("k", sim.buffer(np.zeros(256, np.uint32)), block=1024)
     assert sim.kinds == {"read-before-completion"}, sim.findings
     assert sim.findings[0]["times"] == 32
+
+
+def pair(*lines: str) -> list[str]:
+    """Warp 0 of two CTAs allocates columns 0 to 31, warp 1 columns 32 to 63; kinds of finding by the columns freed."""
+    text = HEADER.replace("sm_90a", "sm_100a") + (
+        ".visible .entry k()\n{\n.reg .pred %p<8>; .reg .b32 %r<16>; .shared .align 8 .b32 slot[2]; .shared .b64 bar;\n"
+        "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32; setp.eq.u32 %p3, %r1, 32;\n"
+        "@%p1 mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;\n"
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u32 %r6, %cluster_ctarank; @!%p2 bra ONE;\n"
+        "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; ONE: MEET @%p2 bra SECOND;\n"
+        "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot+4], 32;\n"
+        "xor.b32 %r6, %r6, 1; mov.u32 %r7, bar; mapa.shared::cluster.u32 %r8, %r7, %r6;\n"
+        "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];\n"
+        "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p4, [bar], 0; @!%p4 bra W;\n"
+        "mov.u32 %r2, 0; ld.shared.u32 %r3, [slot+4];\n"
+        "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r2, 32;\n"
+        "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r3, 32; SECOND:\n"
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;\n}\n"
+    ).replace("MEET", "".join(lines))
+    sim = Sim(text)
+    assert sim.launch("k", grid=2, cluster=2, block=64) == 0, sim.findings
+    return [f"{finding['kind']} {finding['ptx'].split()[1]}" for finding in sim.findings]
+
+
+def test_each_allocation_of_a_pair_is_remembered():
+    """Warp 1 tells the peer of its own allocation: of warp 0's, the first of two, only where that one was first."""
+    assert pair("bar.sync 0;") == []
+    later = "mov.u32 %r9, 0; @%p2 bra SECOND; L: add.u32 %r9, %r9, 1; setp.lt.u32 %p5, %r9, 9000; @%p5 bra L;"
+    assert pair(later) == ["pair-dealloc %r2,"]

@@ -184,20 +184,58 @@ def test_what_is_stored_before_the_release_is_told_and_what_is_stored_after_it_i
     assert run(lines)[0] == verdict
 
 
-@pytest.mark.parametrize("silent", [None, 0, 1, 15])
-def test_the_one_reader_of_sixteen_that_tells_no_one_is_found(silent):
-    count = "" if silent is None else f"setp.ne.u32 %p5, %r2, {silent}; @%p5 "
-    lines = (
-        *(ALONE, "setp.eq.u32 %p3, %r2, 16; @%p3 bra WRITE;", "ld.global.u32 %r5, [%rd1];"),
-        *(f"{count}red.release.gpu.global.add.u32 [%rd2], 1;", "bra END; WRITE:"),
-        *(POLL.format("", "acquire", 16 if silent is None else 15), "st.global.u32 [%rd1], %r9;"),
-    )
-    verdict = run(lines, grid=17)
-    assert verdict == (("clean", set()) if silent is None else ("error", {"global-race"}))
-
-
 SECOND = "st.release.gpu.global.u32 [%rd2+4], %r9;"
 WAIT_SECOND = POLL.format(2, "acquire", 1).replace("[%rd2]", "[%rd2+4]")
+
+
+@pytest.mark.parametrize("readers", [16, 17, 33, 49])
+def test_the_one_reader_of_many_that_tells_no_one_is_found(readers):
+    """Sixteen readers of a line are in its list, those beyond it in a table that grows with the 17th and the 33rd."""
+    for silent in (None, 0, readers // 2, readers - 1):
+        count = "" if silent is None else f"setp.ne.u32 %p5, %r2, {silent}; @%p5 "
+        lines = (
+            *(ALONE, f"setp.eq.u32 %p3, %r2, {readers}; @%p3 bra WRITE;", "ld.global.u32 %r5, [%rd1];"),
+            *(f"{count}red.release.gpu.global.add.u32 [%rd2], 1;", "bra END; WRITE:"),
+            *(POLL.format("", "acquire", readers if silent is None else readers - 1), "st.global.u32 [%rd1], %r9;"),
+        )
+        verdict = run(lines, grid=readers + 1)
+        assert verdict == (("clean", set()) if silent is None else ("error", {"global-race"})), silent
+
+
+def test_readers_that_a_write_leaves_alone_stay_remembered():
+    """Of 48 readers of a word each of two, those of the first word go with its write: the others have not told."""
+    lines = (
+        *(ALONE, "and.b32 %r8, %r2, 1; mul.wide.u32 %rd5, %r8, 4; add.s64 %rd5, %rd5, %rd1;"),
+        *("setp.ge.u32 %p3, %r2, 48; @%p3 bra WRITE; ld.global.u32 %r5, [%rd5]; setp.ne.u32 %p5, %r2, SILENT;"),
+        "@%p5 red.release.gpu.global.add.u32 [%rd2], 1; bra END;",
+        *("WRITE: setp.ne.u32 %p6, %r2, 48;", POLL.format("", "acquire", 47), "@%p6 bra SECOND;"),
+        *("st.global.u32 [%rd1], %r9; st.release.gpu.global.u32 [%rd2+4], %r9; bra END;", "SECOND:", WAIT_SECOND),
+        "st.global.u32 [%rd1+4], %r9;",
+    )
+    for silent in (1, 23, 47):
+        text = "".join(lines).replace("SILENT", str(silent))
+        assert run((text,), grid=50) == ("error", {"global-race"}), silent
+    told_by_all = "".join(lines).replace("SILENT", "99").replace("%r6, 47;", "%r6, 48;")
+    assert run((told_by_all,), grid=50) == ("clean", set())
+
+
+def test_readers_beyond_what_is_kept_leave_a_write_unjudged_and_nothing_else():
+    """17 CTAs read a byte each of many lines: the 17th one takes 1280 bytes a line, of 64 MB in a launch."""
+    rounds = (64 << 20) // 1280 // 32 + 10
+    lines = (
+        "setp.eq.u32 %p3, %r2, 17; @%p3 bra WRITE; mul.wide.u32 %rd3, %r1, 128; add.s64 %rd4, %rd1, %rd3;",
+        *("mov.u32 %r8, 0;", f"READ: ld.global.u8 %r5, [%rd4]; add.s64 %rd4, %rd4, {32 * 128}; add.u32 %r8, %r8, 1;"),
+        f"setp.lt.u32 %p3, %r8, {rounds}; @%p3 bra READ; bar.warp.sync -1; @!%p1 bra END;",
+        *("red.release.gpu.global.add.u32 [%rd2], 1; bra END; WRITE: @!%p1 bra END;", POLL.format("", "acquire", 17)),
+        f"st.global.u8 [%rd1], %r9; st.global.u8 [%rd1+{128 * (32 * rounds - 1)}], %r9;",
+    )
+    params = ".param .u64 data, .param .u64 flag"
+    sim = Sim(body(BEGIN, *lines, "END:", params=params, registers=SPACE))
+    data = sim.register(np.zeros(rounds * 32 * 128, np.uint8))
+    sim.launch("k", data, sim.buffer(np.zeros(8, np.uint32)), grid=18, block=32)
+    assert [(found["kind"], found["times"]) for found in sim.findings] == [("global-race", 1)]
+    assert (sim.verdict, sim.findings[0]["offset"]) == ("incomplete", 128 * (32 * rounds - 1))
+    assert "more warps of the launch have read than the checks can remember" in sim.findings[0]["message"]
 
 
 def test_what_one_cta_has_heard_it_passes_on():
@@ -241,13 +279,3 @@ def test_ctas_of_one_launch_after_another_do_not_race():
     for cta in (0, 1):
         assert sim.launch("k", data, sim.buffer(np.full(8, cta, np.uint32)), grid=2, block=64) == 0
     assert sim.findings == []
-
-
-def test_all_readers_are_remembered_up_to_the_bound():
-    """A line has room for sixteen warps' reads; a write is compared with each of them."""
-    write = "setp.ne.u32 %p3, %r2, 15; @%p3 bra END; st.global.u32 [%rd1], %r2;"
-    for reader in (0, 14):
-        lines = (f"setp.ne.u32 %p3, %r2, {reader}; @!%p3 ld.global.u32 %r5, [%rd1];", write)
-        assert run(lines, grid=16, block=32) == ("error", {"global-race"})
-    everyone = ("setp.eq.u32 %p3, %r2, 15; @!%p3 ld.global.u32 %r5, [%rd1];", write)
-    assert run(everyone, grid=16, block=32)[0] == "error"

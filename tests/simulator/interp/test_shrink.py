@@ -78,6 +78,10 @@ def test_a_finding_of_a_late_copy():
     assert (nothing.found, nothing.finding, nothing.delays) == (False, None, ())
     bounded = module.shrink("k", np.zeros(1, np.uint32), index, block=1, most_runs=4)
     assert not bounded.least and bounded.stopped == "the bound on runs" and (0, 9) in places(bounded)
+    for most, found in ((9, False), (10, True), (SLOTS - 1, True), (SLOTS, True)):
+        some = module.shrink("k", np.zeros(1, np.uint32), index, block=1, kind="out-of-bounds", most_operations=most)
+        assert (some.found, some.least) == (found, most == SLOTS), most
+        assert some.stopped == ("" if most == SLOTS else "the bound on operations")
     right = sim.load((PTX / "gather.ptx").read_text())
     table = np.ones(64, np.uint32), np.zeros(256, np.uint32)
     assert not right.shrink("gather", np.zeros(32, np.uint32), *table).found
