@@ -131,6 +131,11 @@ static void end_lanes(struct run *run, uint32_t mask) {
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
     barriers_lost(run->cta);
+    /* barrier.cluster.wait waits for all threads that have not ended (PTX ISA): it comes after the end of a warp
+     * that does not arrive, though no memory of that warp's is ordered. */
+    if (run->launch->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
+        causal_join(run->cluster, run->cluster->cluster_gathered, warp->clock);
+    }
     /* Whoever has arrived at the cluster's barrier and leaves does not stand for one who has not. */
     run->cluster->cluster_arrived -= (uint32_t)__builtin_popcount(warp->cluster_open & mask);
     warp->cluster_open &= ~mask;

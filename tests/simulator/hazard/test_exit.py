@@ -148,3 +148,17 @@ def test_the_end_of_some_threads_is_not_that_of_their_cta():
         sim = Sim(text, mode)
         sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
         assert sim.verdict == "clean", sim.findings
+
+
+def test_a_cluster_barrier_comes_after_the_end_of_a_warp_that_does_not_arrive():
+    """A pair's columns are freed by warps that did not allocate them, behind a barrier for which those have ended."""
+    text = HEADER.replace("sm_90a", "sm_100a") + ".visible .entry k(.param .u64 p)\n{\n" + BEGIN
+    text += "setp.ge.u32 %p4, %r1, 32; @%p4 bra FREE;\n"
+    text += "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 32; TOLD ret; FREE: mov.u32 %r9, 0;\n"
+    free = "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r9, 32; ret;\n}\n"
+    cluster = ("", SYNC.replace("arrive", "arrive.relaxed"), set())
+    for told, barrier, kinds in (cluster, ("bar.arrive 1, 64;", "bar.sync 1, 64;", {"pair-dealloc"})):
+        for mode in MODES:
+            sim = Sim(text.replace("TOLD", told) + barrier + free, mode)
+            sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2, block=64)
+            assert {each["kind"] for each in sim.findings if each["verdict"] == 2} == kinds, sim.findings
