@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define MAX_NUMBER 64
+#define WARP_SIZE  32
 
 static bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
@@ -191,6 +192,10 @@ struct token lex_next(struct lexer *lexer) {
         return bad(lexer, token, "a character that PTX does not have");
     }
     token.length = (uint32_t)(lexer->at - token.text);
+    if (token_is(&token, "WARP_SZ")) { /* PTX ISA, predefined constants: a number wherever one can stand */
+        token.kind = TOK_INT;
+        token.value = WARP_SIZE;
+    }
     return token;
 }
 

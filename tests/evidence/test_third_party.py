@@ -10,8 +10,8 @@ import signal
 import numpy as np
 import pytest
 
-from scripts.evidence.third_party.outcome import compare, in_a_child, told
-from scripts.evidence.third_party.render import faults, render
+from scripts.evidence.third_party.outcome import cases_of, compare, in_a_child, told
+from scripts.evidence.third_party.render import faults, in_order, key, render
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,21 @@ def test_a_fault_of_a_row_is_told(rows, corpus, change, said):
     change(changed[0])
     told_of = faults(changed, corpus)
     assert len(told_of) == 1 and told_of[0].endswith(said) and changed[0]["name"] in told_of[0]
+
+
+def test_rows_of_cases_outside_the_tree_stay_last_and_are_marked(rows, corpus, tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from scripts.evidence.third_party.outcome import Case\n"
+        "def cases():\n    yield Case('they/them', 'theirs', 'a product', '64', '100a', None)\n"
+    )
+    assert [(case.name, case.outside) for case in cases_of(file)] == [("theirs", True)]
+    theirs = {**copy.deepcopy(rows[0]), "project": "they/them", "name": "theirs", "outside": True}
+    gone = {**copy.deepcopy(rows[0]), "name": "gone"}
+    inside = [row for row in rows if not row.get("outside")]
+    kept = in_order([theirs, gone, *reversed(inside)], [key(row) for row in inside])
+    assert kept == [*inside, theirs]
+    assert "| them `theirs`* |" in render(kept, corpus)
 
 
 def test_wrong_values_under_an_error_are_no_fault_of_the_table(rows, corpus):

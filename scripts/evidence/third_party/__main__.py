@@ -3,6 +3,7 @@
     nice ./nvfp4 evidence third_party                      # all that can be fetched here; hours, cached
     ./nvfp4 evidence third_party --project triton          # one project; --only TEXT: kernels whose name has it
     ./nvfp4 evidence third_party --checkout NVIDIA/cutlass=FOLDER    # a checkout at hand in the place of a fetch
+    ./nvfp4 evidence third_party --cases FILE  # kernels of a Python file with a function cases(), too
     ./nvfp4 evidence third_party --render      # only the table, from the JSON; --check: hold it to its rules
 
 What is fetched and compiled stays in --cache (default: third_party/ in the build folder).  Results go to
@@ -22,15 +23,23 @@ from pathlib import Path
 from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
 from scripts.evidence.third_party import corpus
 from scripts.evidence.third_party.compile import NotBuilt
-from scripts.evidence.third_party.cuda import cutlass, deepgemm, libraries, thunderkittens
+from scripts.evidence.third_party.cuda import cutlass, deepgemm, flashinfer, libraries, thunderkittens
 from scripts.evidence.third_party.cute import cases as cute
-from scripts.evidence.third_party.outcome import Case
-from scripts.evidence.third_party.render import faults, render
-from scripts.evidence.third_party.sources import COMMITS, WHEELS, Sources, Unavailable
+from scripts.evidence.third_party.outcome import Case, cases_of
+from scripts.evidence.third_party.render import faults, in_order, key, render
+from scripts.evidence.third_party.sources import COMMITS, SOURCE_WHEELS, WHEELS, Sources, Unavailable
 from scripts.evidence.third_party.triton import cases as triton
 
 RESULTS = ROOT / "simulator/results"
-PRODUCERS = (triton.cases, cutlass.cases, cute.cases, deepgemm.cases, libraries.cases, thunderkittens.cases)
+PRODUCERS = (
+    triton.cases,
+    cutlass.cases,
+    cute.cases,
+    deepgemm.cases,
+    libraries.cases,
+    thunderkittens.cases,
+    flashinfer.cases,
+)
 
 
 def all_cases() -> Iterator[Case]:
@@ -40,7 +49,8 @@ def all_cases() -> Iterator[Case]:
 
 def version(project: str, sources: Sources) -> str:
     """The commit or the wheel's version that a row was measured with."""
-    return WHEELS[project] if project in WHEELS else sources.commit(project)
+    wheels = WHEELS | SOURCE_WHEELS
+    return wheels[project] if project in wheels else sources.commit(project)
 
 
 def simulator() -> str:
@@ -58,7 +68,7 @@ def simulator() -> str:
 def measure(case: Case, sources: Sources) -> dict:
     """One row: what runs in each mode gave, and findings once, with the modes that have them."""
     row = {"project": case.project, "name": case.name, "arch": case.arch, "size": case.size, "shows": case.shows}
-    row |= {"simulator": simulator(), "runs": [], "findings": []}
+    row |= {"simulator": simulator(), "runs": [], "findings": []} | ({"outside": True} if case.outside else {})
     try:
         row["version"] = version(case.project, sources)
         run = case.prepare(sources)
@@ -80,11 +90,8 @@ def read_corpus() -> dict:
 
 
 def write(rows: list[dict]) -> None:
-    """JSON with a line a run and a line a finding, in the order of the cases, and the table."""
-    place = {(case.project, case.name, case.arch): i for i, case in enumerate(all_cases())}
-    keys = {id(row): (row["project"], row["name"], row["arch"]) for row in rows}
-    rows = sorted((row for row in rows if keys[id(row)] in place), key=lambda row: place[keys[id(row)]])
-    parts = []
+    """JSON with a line a run and a line a finding, and the table."""
+    rows, parts = in_order(rows, [(case.project, case.name, case.arch) for case in all_cases()]), []
     for row in rows:
         head = json.dumps({key: value for key, value in row.items() if key not in ("runs", "findings")})[:-1]
         runs = ",\n  ".join(json.dumps(run) for run in row["runs"])
@@ -112,7 +119,7 @@ def store(row: dict, cache: Path) -> None:
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         rows = json.loads((RESULTS / "third_party.json").read_text())
-        same = [each for each in rows if all(each[key] == row[key] for key in ("project", "name", "arch"))]
+        same = [each for each in rows if key(each) == key(row)]
         if "not_built" in row and any(each["runs"] for each in same):
             return  # what was measured once stays, where its source cannot be had today
         write([each for each in rows if each not in same] + [row])
@@ -126,6 +133,7 @@ def main() -> None:
     parser.add_argument("--project", default="", help="only projects whose name has this")
     parser.add_argument("--only", default="", help="only kernels whose name and chip have this")
     parser.add_argument("--missing", action="store_true", help="only kernels that the JSON has no run of")
+    parser.add_argument("--cases", action="append", default=[], type=Path, help="a Python file with cases() of its own")
     parser.add_argument("--render", action="store_true", help="write the table from the JSON, and stop")
     parser.add_argument("--check", action="store_true", help="hold the JSON and the table to their rules, and stop")
     options = parser.parse_args()
@@ -141,11 +149,10 @@ def main() -> None:
         sources = Sources(options.cache.resolve(), options.url, given)
         if options.project in corpus.REPOSITORY and not options.only:
             measure_corpus(sources)
-        for case in all_cases():
+        for case in (*all_cases(), *(case for path in options.cases for case in cases_of(path))):
             if options.project not in case.project or options.only not in f"{case.name} sm_{case.arch}":
                 continue
-            key = (case.project, case.name, case.arch)
-            old = [row for row in rows if (row["project"], row["name"], row["arch"]) == key]
+            old = [row for row in rows if key(row) == (case.project, case.name, case.arch)]
             if options.missing and any(row["runs"] for row in old):
                 continue
             row = measure(case, sources)

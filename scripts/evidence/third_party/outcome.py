@@ -5,12 +5,14 @@ A run is a process of its own, so that a crash, a fault of the host code or a ru
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,15 @@ class Case:
     arch: str
     prepare: Callable[[Sources], Callable[[str], dict]]
     modes: tuple[str, ...] = MODES
+    outside: bool = False  # its driver does not lie in the tree
+
+
+def cases_of(path: Path) -> list[Case]:
+    """What cases() of a Python file outside the tree gives: drivers that are not for the tree."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(found)  # dataclasses look their module up
+    found.loader.exec_module(module)
+    return [replace(case, outside=True) for case in module.cases()]
 
 
 def compare(got: np.ndarray, want: np.ndarray, bound: np.ndarray | float) -> dict:

@@ -15,11 +15,24 @@ files with nvcc 13 and driven by their own host code on `build/libcudart_sim.a`,
 fast kernels, whose launches are ours. Triton and CuTe DSL compile without a GPU, and the launch is ours; so are the
 Triton kernels (`scripts/evidence/third_party/triton/`). Nothing of others is kept here. `./nvfp4 evidence third_party`
 repeats the trial and writes this file; `third_party.json` has every run and every finding's sentence.
+Rows with a star: source and driver lie outside the tree (`--cases FILE`), and the row alone is kept.
 
 Modes: {modes}.
 Right: every element within the rounding of the result's type, and what the tensor cores' sums may lose, of a float64
 result; for CUTLASS, its examples' own comparison.
 """
+
+
+def key(row: dict) -> tuple[str, str, str]:
+    """What tells a row from the others."""
+    return row["project"], row["name"], row["arch"]
+
+
+def in_order(rows: list[dict], cases: list[tuple[str, str, str]]) -> list[dict]:
+    """Rows in the order of the cases, without those of cases that are no more; last, by name, those from outside."""
+    found = {key(row): row for row in rows}
+    outside = sorted(name for name, row in found.items() if row.get("outside") and name not in cases)
+    return [found[name] for name in (*cases, *outside) if name in found]
 
 
 def silently_wrong(run: dict) -> bool:
@@ -64,7 +77,8 @@ def refusal(row: dict) -> str:
 
 
 def line_of(row: dict) -> str:
-    head = f"| {row['project'].rsplit('/', 1)[-1]} `{row['name']}` | {row['arch']} | {row['shows']} | {row['size']} |"
+    name = f"{row['project'].rsplit('/', 1)[-1]} `{row['name']}`" + ("*" if row.get("outside") else "")
+    head = f"| {name} | {row['arch']} | {row['shows']} | {row['size']} |"
     if not row["runs"]:
         return f"{head} - | none | not built | - | {row['not_built']} |"
     runs = row["runs"]

@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ COMMITS = {
 }
 # Compilers that need no GPU, and headers, as wheels.
 WHEELS = {"triton": "3.9.0", "nvidia-cutlass-dsl": "4.8.1", "nvidia-curand": "10.4.5.25"}
+# Wheels that are unpacked for the CUDA sources in them, and not installed.
+SOURCE_WHEELS = {"nvidia-cutlass": "4.2.0.0", "flashinfer-python": "0.7.2.post1"}
 FETCH_LIMIT, INSTALL_LIMIT = 900, 1800  # seconds
 
 
@@ -105,6 +108,29 @@ class Sources:
             (next((folder / "lib").glob("python3*/site-packages")) / "project.pth").write_text(f"{site}\n")
             stamp.write_text(wanted)
         return folder / "bin/python"
+
+    def unpacked(self, package: str) -> Path:
+        """A folder with what is in a package's wheel of SOURCE_WHEELS, without what the package depends on."""
+        if package in self.missing:
+            raise Unavailable(self.missing[package])
+        wanted = f"{package}=={SOURCE_WHEELS[package]}"
+        folder = self.cache / "wheels" / wanted.replace("==", "-")
+        if (folder / "complete").exists():
+            return folder
+        download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:"]
+        try:
+            command = [*download, "-d", str(folder / "wheel"), wanted]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_LIMIT)
+            said = (done.stderr.strip() or "no wheel") if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            said = f"no answer in {INSTALL_LIMIT} s"
+        if said:
+            self.missing[package] = f"{wanted} cannot be had: {said.splitlines()[-1]}"
+            raise Unavailable(self.missing[package])
+        with zipfile.ZipFile(next((folder / "wheel").glob("*.whl"))) as wheel:
+            wheel.extractall(folder)
+        (folder / "complete").touch()
+        return folder
 
     def wheel(self, *patterns: str) -> Path:
         """A folder in the wheels' environment, for instance of headers."""

@@ -131,8 +131,8 @@ static void end_lanes(struct run *run, uint32_t mask) {
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
     barriers_lost(run->cta);
-    /* barrier.cluster.wait waits for all threads that have not ended (PTX ISA): it comes after the end of a warp
-     * that does not arrive, though no memory of that warp's is ordered. */
+    /* barrier.cluster.wait waits for all threads that have not ended (PTX ISA): it comes after the end of a
+     * warp that does not arrive, though no memory of that warp's is ordered. */
     if (run->launch->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
         causal_join(run->cluster, run->cluster->cluster_gathered, warp->clock);
     }
