@@ -48,7 +48,7 @@ $(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
-	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
 $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)

@@ -70,6 +70,7 @@ AREAS: dict[str, Area] = {
             "test_gpu_refusals.py",
             "test_runtime.py",
             "test_hopper_kernels.py",
+            "test_grouped_kernels.py",
             "test_blackwell.py",
             "test_blackwell_kernels.py",
         ),
@@ -78,7 +79,7 @@ AREAS: dict[str, Area] = {
     ),
     "hopper": Area(
         ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/*.cuh"),
-        ("test_permute_scales.py", "test_hopper_kernels.py", "test_hopper_recorded.py"),
+        ("test_permute_scales.py", "test_hopper_kernels.py", "test_grouped_kernels.py", "test_hopper_recorded.py"),
         (SIMULATED,),
     ),
     "blackwell": Area(

@@ -1,5 +1,5 @@
-/* custom_kernel for host tensors: they become the device's memory for the call, and the problem goes to a GPU
- * backend, whose kernels run on the simulator. */
+/* custom_kernel and custom_kernel_grouped for host tensors: they become the device's memory for the call, and
+ * the problem goes to a GPU backend, whose kernels run on the simulator. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,11 @@
 #include "../../submission/core/backend.h"
 #include "cudart/registry.h"
 
-enum { RANGES = 7 };
+enum { RANGES = 7, GROUP_RANGES = 5 };
 
-/* submission/core/custom_kernel.c, compiled under this name. */
+/* submission/core/custom_kernel.c, compiled under these names. */
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
+int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
 
 struct range {
     const char *name;
@@ -35,13 +36,13 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
 
 /* Inputs may share memory or lie side by side: what is already known stays as it is.  False where there is no
  * memory. */
-static bool register_ranges(const struct range ranges[RANGES], bool registered[RANGES]) {
+static bool register_ranges(const struct range *ranges, bool *registered, int64_t count) {
     bool exhausted = false;
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return false;
     }
-    for (int i = 0; i < RANGES; i++) {
+    for (int64_t i = 0; i < count; i++) {
         int status =
             sim_register(sim, (void *)(uintptr_t)ranges[i].pointer, (size_t)ranges[i].bytes, ranges[i].name);
         registered[i] = status == SIM_OK;
@@ -51,9 +52,9 @@ static bool register_ranges(const struct range ranges[RANGES], bool registered[R
     return !exhausted;
 }
 
-static void forget_ranges(const struct range ranges[RANGES], const bool registered[RANGES]) {
+static void forget_ranges(const struct range *ranges, const bool *registered, int64_t count) {
     struct sim *sim = runtime_lock();
-    for (int i = 0; sim != NULL && i < RANGES; i++) {
+    for (int64_t i = 0; sim != NULL && i < count; i++) {
         if (registered[i]) {
             (void)sim_unregister(sim, (void *)(uintptr_t)ranges[i].pointer);
         }
@@ -79,14 +80,18 @@ __attribute__((constructor)) static void choose_chip(void) {
     runtime_default_major(backend != NULL && strcmp(backend, "blackwell") == 0 ? 10 : 9);
 }
 
+/* Whether a call for this backend stays on the CPU. */
+static bool on_cpu(int32_t wanted) {
+    const char *backend = getenv("NVFP4_BACKEND");
+    bool named = backend != NULL && strcmp(backend, "cpu") == 0;
+    return wanted == CUSTOM_KERNEL_BACKEND_CPU || (named && wanted == CUSTOM_KERNEL_BACKEND_AUTO);
+}
+
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
     bool registered[RANGES] = {false};
     choose_chip(); /* the variable may have been set since the library was loaded */
-    const char *backend = getenv("NVFP4_BACKEND");
-    bool on_cpu = backend != NULL && strcmp(backend, "cpu") == 0;
-    if (!plausible(args) || args->device != CUSTOM_KERNEL_DEVICE_HOST ||
-        args->backend == CUSTOM_KERNEL_BACKEND_CPU || (on_cpu && args->backend == CUSTOM_KERNEL_BACKEND_AUTO)) {
+    if (!plausible(args) || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
         return custom_kernel_on_device(args);
     }
     struct custom_kernel_args on_device = {0};
@@ -94,10 +99,62 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     on_device.struct_bytes = sizeof on_device;
     on_device.device = 0;
     (void)ranges_of(&on_device, ranges);
-    int32_t status = register_ranges(ranges, registered)
+    int32_t status = register_ranges(ranges, registered, RANGES)
                          ? custom_kernel_on_device(&on_device)
                          : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                                        "the simulator has no memory to register the tensors with");
-    forget_ranges(ranges, registered);
+    forget_ranges(ranges, registered, RANGES);
+    return status;
+}
+
+/* As plausible() and ranges_of(), of a call of the grouped GEMM; the number of ranges, or -1 where they cannot
+ * be trusted. */
+static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, struct range *ranges) {
+    const int64_t limit = (int64_t)1 << 20;
+    int64_t count = 0;
+    if (args == NULL || args->struct_bytes < sizeof *args || args->group == NULL || args->groups < 1 ||
+        args->groups > CUSTOM_KERNEL_MAX_GROUPS || args->group_bytes != sizeof *args->group) {
+        return -1;
+    }
+    for (int64_t i = 0; i < args->groups; i++) {
+        const struct custom_kernel_group *group = &args->group[i];
+        int64_t groups = group->k / NVFP4_GROUP_ELEMS;
+        if (group->m < 0 || group->n < 1 || group->k < 1 || group->m > limit || group->n > limit ||
+            group->k > limit) {
+            return -1;
+        }
+        const struct range all[GROUP_RANGES] = {
+            {"a", group->a, group->m * (group->k / 2)},
+            {"b", group->b, group->n * (group->k / 2)},
+            {"sfa", group->sfa, scale_batch_bytes(args->scale_layout, group->m, groups)},
+            {"sfb", group->sfb, scale_batch_bytes(args->scale_layout, group->n, groups)},
+            {"c", group->c, group->m * group->n * 2},
+        };
+        for (int j = 0; group->m > 0 && j < GROUP_RANGES; j++) {
+            if (all[j].pointer == NULL) {
+                return -1;
+            }
+            ranges[count++] = all[j];
+        }
+    }
+    return count;
+}
+
+int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
+    struct range ranges[CUSTOM_KERNEL_MAX_GROUPS * GROUP_RANGES];
+    bool registered[CUSTOM_KERNEL_MAX_GROUPS * GROUP_RANGES] = {false};
+    choose_chip();
+    int64_t count = group_ranges_of(args, ranges);
+    if (count < 0 || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
+        return custom_kernel_grouped_on_device(args);
+    }
+    struct custom_kernel_grouped_args on_device = *args;
+    on_device.struct_bytes = sizeof on_device;
+    on_device.device = 0;
+    int32_t status = register_ranges(ranges, registered, count)
+                         ? custom_kernel_grouped_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
+    forget_ranges(ranges, registered, count);
     return status;
 }

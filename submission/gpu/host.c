@@ -220,9 +220,9 @@ int32_t gpu_check_limits(const char *backend, const char *tile, const struct lim
     for (int i = 0; i < count; i++) {
         if (limits[i].found > limits[i].most) {
             return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                               "%s is %lld; expected at most %lld on the %s backend with tile %s",
-                               limits[i].what, (long long)limits[i].found, (long long)limits[i].most, backend,
-                               tile);
+                               "%s is %lld; expected at most %lld on the %s backend%s%s", limits[i].what,
+                               (long long)limits[i].found, (long long)limits[i].most, backend,
+                               tile != NULL ? " with tile " : "", tile != NULL ? tile : "");
         }
     }
     return CUSTOM_KERNEL_OK;

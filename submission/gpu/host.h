@@ -71,7 +71,8 @@ struct limit {
     int64_t found, most;
 };
 
-/* CUSTOM_KERNEL_ERROR_UNSUPPORTED and a message for the first of `count` limits that is exceeded. */
+/* CUSTOM_KERNEL_ERROR_UNSUPPORTED and a message for the first of `count` limits that is exceeded; `tile` is
+ * NULL where they hold for all. */
 int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count);
 
 /* --- tile selection --- */

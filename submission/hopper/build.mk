@@ -4,9 +4,9 @@ include submission/gpu/cuda.mk
 ifneq ($(CUDA_LIB),)
 GPU_PARTS += hopper
 override CPPFLAGS += -DNVFP4_HAVE_HOPPER
-OBJS += $(BUILD)/submission/hopper/tile_selection.o $(BUILD)/submission/hopper/narrow_selection.o \
-  $(BUILD)/submission/hopper/narrow_backend.o $(BUILD)/submission/hopper/hopper_backend.o $(BUILD)/submission/hopper/kernels.o
-$(BUILD)/submission/hopper/hopper_backend.o $(BUILD)/submission/hopper/narrow_backend.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
+HOPPER_HOST_OBJS := $(addprefix $(BUILD)/submission/hopper/,narrow_backend.o operands.o grouped_backend.o hopper_backend.o)
+OBJS += $(addprefix $(BUILD)/submission/hopper/,tile_selection.o narrow_selection.o grouped_selection.o kernels.o) $(HOPPER_HOST_OBJS)
+$(HOPPER_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(BUILD)/submission/hopper/kernels.o: submission/hopper/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)

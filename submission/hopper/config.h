@@ -140,6 +140,28 @@ struct hopper_dual_gemm_params {
     int32_t scales_by_previous_kernel; /* permuted: wait for it before reading them */
 };
 
+/* ---- the grouped GEMM (grouped_gemm.cuh) ---- */
+
+/* A CTA computes tile_m rows by GROUPED_COLUMNS columns of a group's C.  The dual GEMM's B1 and B2 are the
+ * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages */
+#define HOPPER_GROUPED_TILES(X)                                                                                \
+    X(m64, 64, 8)                                                                                              \
+    X(m96, 96, 6)                                                                                              \
+    X(m128, 128, 5)                                                                                            \
+    X(m192, 192, 3)                                                                                            \
+    X(m256, 256, 3)
+
+#define GROUPED_WARPGROUPS 2
+#define GROUPED_COLUMNS    (2 * TILE_N(GROUPED_WARPGROUPS, 1))
+
+struct hopper_grouped_tile {
+    const char *name;
+    int tile_m, stages;
+};
+
+/* The scale factors of B come once. */
+#define GROUPED_STAGE_TX_BYTES(a_rows) (STAGE_BYTES(GROUPED_COLUMNS / 2, a_rows) - STAGE_SCALE_BYTES)
+
 #define DEQUANTIZE_CHUNK_K     STAGE_K
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS

@@ -6,20 +6,18 @@
 #define HOPPER_DEQUANTIZE_KERNEL_CUH
 
 #include "dequantize.cuh"
+#include "kernels.h"
 
 namespace hopper {
 
-/* CTA (x, y, z): part y of row x of batch z; a thread 16 bytes: one pair of each of the four lanes' word
- * `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together: half-written sectors cost a read each.
- * All loads are issued before any is used: one latency of memory. */
-static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
-    dequantize_kernel(const __grid_constant__ dequantize_params p) {
-    uint32_t index = blockIdx.y * blockDim.x + threadIdx.x;
-    uint32_t row = blockIdx.x, chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
-    int64_t batch_row = (int64_t)blockIdx.z * gridDim.x + row;
+/* Unit `index` of a row of A, which is row `row` of batch `batch`: a thread takes 16 bytes, one pair of each of
+ * the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together: half-written
+ * sectors cost a read each.  All loads are issued before any is used: one latency of memory. */
+static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint32_t index, uint32_t row,
+                                                       uint32_t batch, int64_t batch_row) {
+    uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
-    const uint8_t *scales = p.sfa + blockIdx.z * p.scale_batch_bytes +
-                            row / SCALE_TILE_ROWS * p.scale_tile_step +
+    const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
     uint4 *to = (uint4 *)p.a_fp16 + batch_row * p.row_units + index;
@@ -45,6 +43,23 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
         pairs[lane] = dequantize_pair(words[lane], scale[0], (int)(unit % 4));
     }
     *to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+/* CTA (x, y, z): part y of row x of batch z. */
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+    dequantize_kernel(const __grid_constant__ dequantize_params p) {
+    dequantize_unit(p, blockIdx.y * blockDim.x + threadIdx.x, blockIdx.x, blockIdx.z,
+                    (int64_t)blockIdx.z * gridDim.x + blockIdx.x);
+}
+
+/* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+    grouped_dequantize_kernel(const __grid_constant__ hopper_grouped_dequantize_params p) {
+    int32_t group = 0, row = blockIdx.x;
+    while (row >= p.rows[group]) {
+        row -= p.rows[group++];
+    }
+    dequantize_unit(p.group[group], blockIdx.y * blockDim.x + threadIdx.x, row, 0, row);
 }
 
 } // namespace hopper

@@ -54,6 +54,7 @@ struct tile {
     static constexpr int m_blocks = m_blocks_, tile_m = tile_m_, stages = stages_;
     static constexpr int split_k = split_k_; /* CTAs of a cluster that share a tile's K, then its rows of A */
     static constexpr int tile_n = TILE_N(warpgroups_n, m_blocks), threads = CTA_THREADS(warpgroups);
+    static constexpr int products = 2, columns = tile_n; /* columns of C: grouped_gemm.cuh has twice as many */
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
     static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* of them, those of the first in turn */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
@@ -80,7 +81,7 @@ struct tile {
     static constexpr int received_stages = (received_vectors + stage_vectors - 1) / stage_vectors;
     static constexpr int vectors = m_blocks * accs / 4; /* float4 of all of a thread's accumulators */
     static constexpr int output_boxes = (output_m + WARP_THREADS - 1) / WARP_THREADS; /* of 32 rows of C */
-    static constexpr int output_row_bytes = tile_n * FP16_BYTES + OUTPUT_PAD_BYTES;
+    static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
     static constexpr int output_bytes = output_boxes * WARP_THREADS * output_row_bytes;
 
     static_assert(tile_m <= MAX_WGMMA_N && tile_m % WGMMA_N_GRANULE == 0, "a wgmma takes all rows of A");
@@ -192,8 +193,8 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct t
     mbarrier_arrive_expect_tx(full, p.stage_tx_bytes);
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
                             full);
-    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
-                            full);
+    cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[1]), b2, k_stage * STAGE_FP4_BYTES,
+                            T::products == 2 ? coord.n : coord.n + T::tile_n, coord.batch, full);
     int32_t last_tile = (p.n - 1) / SCALE_TILE_ROWS;
     for (int i = 0; i < T::b_scale_tiles; i++) {
         int64_t tile = min(coord.scale_tile + i, last_tile); /* rows past the end use what is there */
@@ -201,8 +202,10 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct t
                          (tile * p.scale_tiles_k + k_stage * STAGE_SCALE_TILES) * SCALE_TILE_BYTES;
         cp_async_bulk(SHARED_MEMBER(to, scales[0]) + i * STAGE_SCALE_BYTES, p.sfb1 + offset, STAGE_SCALE_BYTES,
                       full);
-        cp_async_bulk(SHARED_MEMBER(to, scales[1]) + i * STAGE_SCALE_BYTES, p.sfb2 + offset, STAGE_SCALE_BYTES,
-                      full);
+        if constexpr (T::products == 2) {
+            cp_async_bulk(SHARED_MEMBER(to, scales[1]) + i * STAGE_SCALE_BYTES, p.sfb2 + offset,
+                          STAGE_SCALE_BYTES, full);
+        }
     }
 }
 
@@ -252,6 +255,13 @@ struct packed_m_block {
     uint32_t scales[2][2]; /* [B1, B2][group] */
 };
 
+/* From the scale factors of a row of the first operand to those of the same row of the second: another
+ * tensor's, or where the only B fills a scale tile, of its second half. */
+template <class T> static constexpr __device__ __forceinline__ int second_scales(void) {
+    return T::products == 2 ? (int)sizeof(shared_stage<T>::scales[0])
+                            : T::tile_n / SCALE_ENTRIES * SCALE_WORD_BYTES;
+}
+
 /* `block_row`: the warp's first row in the tile; `scale_row`: the same row in the stage's scale tiles. */
 template <class T>
 static __device__ __forceinline__ void read_m_block(struct packed_m_block &packed, stage_t<T> stage,
@@ -265,8 +275,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
         packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
-        widen_scales(ld_shared_u16(scales + which * (int)sizeof(shared_stage<T>::scales[0])),
-                     packed.scales[which]);
+        widen_scales(ld_shared_u16(scales + which * second_scales<T>()), packed.scales[which]);
     }
 }
 
@@ -497,12 +506,34 @@ static __device__ __forceinline__ void stage_output(float (&acc)[T::m_blocks][T:
     }
 }
 
+/* The same of one product (grouped_gemm.cuh), whose second half of columns has the dual GEMM's places of up. */
+template <class T>
+static __device__ __forceinline__ void stage_plain_output(float (&acc)[T::m_blocks][T::accs], uint32_t output,
+                                                          int warpgroup) {
+    int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+#pragma unroll
+    for (int i = 0; i < T::m_blocks * (T::columns / T::tile_n); i++) {
+        int block = i % T::m_blocks, half = i / T::m_blocks;
+        int column = half * T::tile_n + (warpgroup * T::m_blocks + block) * WGMMA_M_BLOCK_B_ROWS + warp * 8;
+#pragma unroll
+        for (int row = 0; row < T::output_m; row += WARP_THREADS) {
+            uint32_t halves[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                halves[j] =
+                    row + j * 8 < T::output_m ? plain_outputs(&acc[block][(row / 8 + j) * 4 + 2 * half]) : 0;
+            }
+            stmatrix_x4_trans(output + (row + lane) * T::output_row_bytes + column * FP16_BYTES, halves);
+        }
+    }
+}
+
 /* Shared memory -> C, by all consumers; 16 bytes at a time where rows of C allow it. */
 template <class T>
 static __device__ __forceinline__ void store_output(const unsigned char *output, const struct tile_coord &coord,
                                                     const struct hopper_dual_gemm_params &p) {
     int32_t tile_row = coord.m + coord.rank * T::output_m;
-    constexpr int vectors = T::tile_n / VECTOR_HALVES, threads = T::finishers;
+    constexpr int vectors = T::columns / VECTOR_HALVES, threads = T::finishers;
     int thread = threadIdx.x - WARPGROUP_THREADS;
     for (int i = thread; i < T::output_m * vectors; i += threads) {
         int row = i / vectors, column = i % vectors * VECTOR_HALVES;
@@ -544,7 +575,11 @@ static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared
         bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
     }
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
-    stage_output<T>(acc, cvta_to_shared(output), warpgroup);
+    if constexpr (T::products == 2) {
+        stage_output<T>(acc, cvta_to_shared(output), warpgroup);
+    } else {
+        stage_plain_output<T>(acc, cvta_to_shared(output), warpgroup);
+    }
     bar_sync(CONSUMER_BARRIER, T::finishers);
     store_output<T>(output, coord, p);
 }

@@ -1,4 +1,4 @@
-/* What both of Hopper's GEMMs do with a thread's accumulators at the end. */
+/* What Hopper's GEMMs do with a thread's accumulators at the end. */
 #ifndef HOPPER_EPILOGUE_CUH
 #define HOPPER_EPILOGUE_CUH
 
@@ -18,6 +18,11 @@ static __device__ __forceinline__ uint32_t silu_times_up(const float *acc) {
     }
     divide_two(numerator, denominator, output);
     return cvt_rn_f16x2_f32(output[0], output[1]);
+}
+
+/* Two accumulators as halves. */
+static __device__ __forceinline__ uint32_t plain_outputs(const float *acc) {
+    return cvt_rn_f16x2_f32(acc[0] * PRODUCT_CORRECTION, acc[1] * PRODUCT_CORRECTION);
 }
 
 } // namespace hopper

@@ -5,9 +5,11 @@
 #include <stdbool.h>
 
 #include "../gpu/host.h"
+#include "grouped_backend.h"
 #include "kernels.h"
 #include "narrow_backend.h"
 #include "narrow_selection.h"
+#include "operands.h"
 #include "tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
@@ -97,45 +99,16 @@ struct tensor_maps {
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
                            const struct operands *operands, struct tensor_maps *maps) {
     const int b_rows = hopper_tile_n(plan->config);
-    struct tensor_3d a = {
-        .address = operands->a,
-        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        .row_elems = plan->stages_k * STAGE_K,
-        .rows = problem->m,
-        .batches = problem->l,
-        .element_bytes = sizeof(uint16_t),
-        .box_elems = A_BOX_K,
-        .box_rows = a_box_rows(problem, plan->config),
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
-    };
-    const struct tensor_3d b1 =
-        gpu_fp4_tensor(problem, problem->b1, problem->n, STAGE_FP4_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
-    const struct tensor_3d b2 =
-        gpu_fp4_tensor(problem, problem->b2, problem->n, STAGE_FP4_BYTES, b_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
-    RETURN_IF_FAILED(gpu_encode("a", &a, &maps->a));
-    RETURN_IF_FAILED(gpu_encode("b1", &b1, &maps->b1));
-    return gpu_encode("b2", &b2, &maps->b2);
+    RETURN_IF_FAILED(hopper_encode_a("a", problem, plan->stages_k, operands->a,
+                                     a_box_rows(problem, plan->config), &maps->a));
+    RETURN_IF_FAILED(hopper_encode_b("b1", problem, problem->b1, b_rows, &maps->b1));
+    return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
 
 static int32_t launch_dequantize(const struct problem *problem, const struct launch_plan *plan,
                                  const struct operands *operands) {
-    bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
-    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
-    struct dequantize_params params = {
-        .a = problem->a,
-        .sfa = problem->sfa,
-        .a_fp16 = (uint16_t *)(void *)operands->a,
-        .fp4_row_bytes = problem->k / 2,
-        .scale_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
-        .scale_tile_step = SCALE_TILE_ROWS * groups,
-        .scale_quarter_step = blocked ? SCALE_WORD_BYTES : (uint32_t)(SCALE_ENTRIES * groups),
-        .scale_row_step = blocked ? SCALE_ENTRY_BYTES : (uint32_t)groups,
-        .scale_chunk_step = STAGE_SCALE_TILES * (blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS),
-        .scale_half_step = blocked ? SCALE_TILE_BYTES : SCALE_TILE_GROUPS,
-        .row_units = (uint32_t)(plan->stages_k * DEQUANTIZE_UNITS),
-        .full_chunks = (uint32_t)(problem->k / STAGE_K),
-    };
-    int64_t threads = params.row_units < DEQUANTIZE_MAX_THREADS ? params.row_units : DEQUANTIZE_MAX_THREADS;
+    struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, operands->a);
+    int64_t threads = hopper_dequantize_threads(params.row_units);
     struct launch launch = {
         .kernel = hopper_dequantize_kernel(),
         .grid = {problem->m, ceil_div(params.row_units, threads), problem->l},
@@ -231,6 +204,19 @@ static int32_t run(const struct problem *problem) {
     return gpu_release_device(problem, before, status);
 }
 
+static int32_t run_grouped_on_current_device(const struct problem *groups, int64_t count) {
+    int sms = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, groups->device));
+    return hopper_run_grouped(groups, count, sms, PDL_VARIABLE);
+}
+
+static int32_t run_grouped(const struct problem *groups, int64_t count) {
+    int before = 0;
+    RETURN_IF_FAILED(gpu_acquire_device(groups, &before));
+    int32_t status = run_grouped_on_current_device(groups, count);
+    return gpu_release_device(groups, before, status);
+}
+
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     static const int capabilities[] = {CAPABILITY_H100};
@@ -243,4 +229,5 @@ const struct backend hopper_backend = {
     .name = "hopper",
     .available = available,
     .run = run,
+    .run_grouped = run_grouped,
 };

@@ -6,6 +6,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "dequantize_kernel.cuh"
 #include "dual_gemm.cuh"
+#include "grouped_gemm.cuh"
 #include "narrow_dual_gemm.cuh"
 
 #define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
@@ -22,6 +23,15 @@ const void *hopper_dual_gemm_kernel(int index) {
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
     static const void *const kernels[][NARROW_MAX_SPLIT_K] = {HOPPER_NARROW_CONFIGS(NARROW_KERNELS)};
     return kernels[index][split_k - 1];
+}
+
+const void *hopper_grouped_gemm_kernel(bool few) {
+    return few ? (const void *)hopper::grouped_gemm_kernel<hopper_few_groups>
+               : (const void *)hopper::grouped_gemm_kernel<hopper_many_groups>;
+}
+
+const void *hopper_grouped_dequantize_kernel(void) {
+    return (const void *)hopper::grouped_dequantize_kernel;
 }
 
 const void *hopper_dequantize_kernel(void) {

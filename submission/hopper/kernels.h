@@ -2,6 +2,9 @@
 #ifndef HOPPER_KERNELS_H
 #define HOPPER_KERNELS_H
 
+#include <cuda.h>
+#include <stdbool.h>
+
 #include "../gpu/permute_scales.h"
 #include "config.h"
 
@@ -9,14 +12,47 @@
 extern "C" {
 #endif
 
+/* What a launch of the grouped GEMM takes at most: all of it are the kernel's parameters.  Few groups have a
+ * kernel of their own, since all of a kernel's parameters are copied in each launch. */
+#define HOPPER_FEW_GROUPS  8
+#define HOPPER_MOST_GROUPS 64
+
+/* A group: its tiles' numbers start at first_tile, those of the same rows of B next to each other.  gemm.sfb2
+ * is not used. */
+struct hopper_group {
+    CUtensorMap a, b; /* as those of the dual GEMM, l = 1 */
+    struct hopper_dual_gemm_params gemm;
+    int32_t first_tile, tiles_m;
+    int32_t tile; /* number in HOPPER_GROUPED_TILES */
+};
+
+struct hopper_few_groups {
+    struct hopper_group group[HOPPER_FEW_GROUPS];
+    int32_t groups;
+};
+
+struct hopper_many_groups {
+    struct hopper_group group[HOPPER_MOST_GROUPS];
+    int32_t groups;
+};
+
+/* The dequantization of every group's A. */
+struct hopper_grouped_dequantize_params {
+    struct dequantize_params group[HOPPER_MOST_GROUPS];
+    int32_t rows[HOPPER_MOST_GROUPS];
+};
+
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
  * A in fp16, B1 and B2 (boxes of a stage: [batch][row][K]), and struct hopper_dual_gemm_params. */
 const void *hopper_dual_gemm_kernel(int index);
 /* The same for narrow tile number `index` where `split_k` CTAs share a tile's K.  Its parameters: struct
  * hopper_narrow_params. */
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
-const void *hopper_dequantize_kernel(void);     /* struct dequantize_params */
-const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
+/* The grouped GEMM of so many groups.  Its parameters: struct hopper_few_groups or hopper_many_groups. */
+const void *hopper_grouped_gemm_kernel(bool few);
+const void *hopper_grouped_dequantize_kernel(void); /* struct hopper_grouped_dequantize_params */
+const void *hopper_dequantize_kernel(void);         /* struct dequantize_params */
+const void *hopper_permute_scales_kernel(void);     /* struct permute_scales_params */
 
 #ifdef __cplusplus
 }

@@ -25,13 +25,17 @@ int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, in
     return ceil_div(n, hopper_tile_n(config)) * ceil_div(m, config->tile_m) * l * config->split_k;
 }
 
+int64_t hopper_stage_ps(int64_t b_rows, int64_t a_rows) {
+    const struct hopper_costs *costs = &hopper_costs;
+    int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
+    int64_t at_least = b_rows * (costs->b_row_at_least_ps + a_rows * costs->a_row_at_least_ps);
+    return stage > at_least ? stage : at_least;
+}
+
 int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
                             int sms) {
     const struct hopper_costs *costs = &hopper_costs;
-    int64_t b_rows = hopper_tile_n(config), a_rows = config->tile_m;
-    int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
-    int64_t at_least = b_rows * (costs->b_row_at_least_ps + a_rows * costs->a_row_at_least_ps);
-    stage = stage > at_least ? stage : at_least;
+    int64_t stage = hopper_stage_ps(hopper_tile_n(config), config->tile_m);
     int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->split_k * config->split_k);
     int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
     int64_t reductions =

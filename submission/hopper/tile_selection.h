@@ -22,6 +22,9 @@ extern const struct hopper_costs {
     int64_t call_ps;           /* of a call beside its waves */
 } hopper_costs;
 
+/* The predicted time in picoseconds of a stage of K of so many rows of B1 and B2 and rows of A. */
+int64_t hopper_stage_ps(int64_t b_rows, int64_t a_rows);
+
 /* CTAs that a configuration launches. */
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l);
 

@@ -1,0 +1,237 @@
+/* The host side of the grouped GEMM.  A call: check the limits, cut every group into tiles, get scratch memory,
+ * put the longest tiles first, then for as many groups as a launch takes: encode the tensor maps, dequantize
+ * all A in one launch, permute the scale factors of those B that need it, a launch each, and multiply in one
+ * launch. */
+#include "grouped_backend.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "../core/checks.h"
+#include "grouped_selection.h"
+#include "kernels.h"
+#include "operands.h"
+
+#define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
+
+/* A group, how it is cut, and where the device finds what was made of its operands. */
+struct group_plan {
+    const struct problem *problem;
+    struct hopper_grouped_cut cut;
+    int64_t stages_k;
+    bool permute_scales;
+    int64_t a_offset, sfb_offset; /* in scratch memory: A in fp16; sfb, permuted */
+};
+
+struct grouped_plan {
+    struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
+    int64_t groups, scratch_bytes;
+};
+
+static int longest_first(const void *x, const void *y) {
+    const struct group_plan *a = x, *b = y;
+    return (a->cut.tile_ps < b->cut.tile_ps) - (a->cut.tile_ps > b->cut.tile_ps);
+}
+
+/* Cuts all groups, tile number `largest` being the largest. */
+static void cut_groups(struct grouped_plan *plan, int largest) {
+    for (int64_t i = 0; i < plan->groups; i++) {
+        const struct problem *problem = plan->group[i].problem;
+        plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
+    }
+    qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
+}
+
+static int64_t predict(const struct grouped_plan *plan, int sms) {
+    struct hopper_grouped_cut cuts[CUSTOM_KERNEL_MAX_GROUPS];
+    for (int64_t i = 0; i < plan->groups; i++) {
+        cuts[i] = plan->group[i].cut;
+    }
+    return hopper_grouped_ps(cuts, plan->groups, sms);
+}
+
+/* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
+static int32_t select_cuts(struct grouped_plan *plan, int sms) {
+    int largest = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
+    int64_t least_ps = INT64_MAX;
+    for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
+        cut_groups(plan, i);
+        int64_t ps = predict(plan, sms);
+        if (ps < least_ps) {
+            least_ps = ps;
+            largest = i;
+        }
+    }
+    cut_groups(plan, largest);
+    return CUSTOM_KERNEL_OK;
+}
+
+/* Before anything is counted in tiles or picoseconds. */
+static int32_t check_sizes(const struct problem *groups, int64_t count) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct member_name m = member_name(groups[i].group, "m"), n = member_name(groups[i].group, "n"),
+                                 k = member_name(groups[i].group, "k");
+        const struct limit limits[] = {
+            {m.text, groups[i].m, MAX_DIMENSION},
+            {n.text, groups[i].n, MAX_DIMENSION},
+            {k.text, groups[i].k, MAX_DIMENSION},
+        };
+        RETURN_IF_FAILED(gpu_check_limits("hopper", NULL, limits, 3));
+        rows += groups[i].m;
+    }
+    const struct limit limit = {"the number of rows of all groups", rows, INT32_MAX};
+    return gpu_check_limits("hopper", NULL, &limit, 1);
+}
+
+static int32_t check_tiles(const struct grouped_plan *plan) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        tiles += plan->group[i].cut.tiles;
+    }
+    const struct limit limit = {"the number of tiles of all groups", tiles, INT32_MAX};
+    return gpu_check_limits("hopper", NULL, &limit, 1);
+}
+
+/* Sizes are below 2^31 by now, and so their products far below 2^63. */
+static void place_operands(struct grouped_plan *plan) {
+    for (int64_t i = 0; i < plan->groups; i++) {
+        struct group_plan *group = &plan->group[i];
+        const struct problem *problem = group->problem;
+        group->stages_k = ceil_div(problem->k, STAGE_K);
+        int64_t padded_k = group->stages_k * STAGE_K;
+        group->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+        group->a_offset = plan->scratch_bytes;
+        plan->scratch_bytes += round_up(problem->m * padded_k * (int64_t)sizeof(uint16_t), SCRATCH_ALIGNMENT);
+        group->sfb_offset = plan->scratch_bytes;
+        if (group->permute_scales) {
+            plan->scratch_bytes += round_up(
+                scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS),
+                SCRATCH_ALIGNMENT);
+        }
+    }
+}
+
+/* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
+ * the launch, by the kernel before it. */
+static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t first_tile,
+                        bool scales_permuted, struct hopper_group *group) {
+    const struct problem *problem = plan->problem;
+    const int64_t tile_m = hopper_grouped_tiles[plan->cut.tile].tile_m;
+    const uint32_t a_box_rows = (uint32_t)(problem->m < tile_m ? problem->m : tile_m);
+    group->gemm = (struct hopper_dual_gemm_params){
+        .sfb1 = plan->permute_scales ? scratch + plan->sfb_offset : problem->sfb1,
+        .c = problem->c,
+        .m = (int32_t)problem->m,
+        .n = (int32_t)problem->n,
+        .a_box_rows = (int32_t)a_box_rows,
+        .stage_tx_bytes = GROUPED_STAGE_TX_BYTES(a_box_rows),
+        .stages_k = (int32_t)plan->stages_k,
+        .scale_tiles_k = (int32_t)(plan->stages_k * STAGE_SCALE_TILES),
+        .scales_by_previous_kernel = scales_permuted,
+    };
+    group->first_tile = first_tile;
+    group->tiles_m = (int32_t)plan->cut.tiles_m;
+    group->tile = plan->cut.tile;
+    RETURN_IF_FAILED(hopper_encode_a(member_name(problem->group, "a").text, problem, plan->stages_k,
+                                     scratch + plan->a_offset, a_box_rows, &group->a));
+    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS / 2,
+                           &group->b);
+}
+
+static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch,
+                                         const char *pdl_variable) {
+    struct hopper_grouped_dequantize_params params;
+    int64_t rows = 0, row_units = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct group_plan *group = &groups[i];
+        params.group[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
+        params.rows[i] = (int32_t)group->problem->m;
+        rows += group->problem->m;
+        row_units = params.group[i].row_units > row_units ? params.group[i].row_units : row_units;
+    }
+    int64_t threads = hopper_dequantize_threads(row_units);
+    struct launch launch = {
+        .kernel = hopper_grouped_dequantize_kernel(),
+        .grid = {rows, ceil_div(row_units, threads), 1},
+        .threads = threads,
+        .cluster = 1,
+        .pdl_variable = pdl_variable,
+    };
+    void *arguments[] = {&params};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static int32_t launch_group_permute_scales(const struct group_plan *group, uint8_t *scratch,
+                                           const char *pdl_variable) {
+    struct permute_scales_params params = {
+        .tensors = {{group->problem->sfb1, scratch + group->sfb_offset, group->problem->n}},
+        .tiles_k = group->stages_k * STAGE_SCALE_TILES,
+        .count = 1,
+    };
+    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params, pdl_variable);
+}
+
+/* As many groups as a launch takes. */
+static int32_t launch_groups(const struct group_plan *groups, int64_t count, uint8_t *scratch,
+                             const char *pdl_variable) {
+    static atomic_bool allowed[MAX_DEVICES][2];
+    struct hopper_many_groups many;
+    struct hopper_few_groups few;
+    const bool is_few = count <= HOPPER_FEW_GROUPS;
+    struct hopper_group *described = is_few ? few.group : many.group;
+    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    int64_t tiles = 0;
+    bool permuted = false;
+    for (int64_t i = 0; i < count; i++) {
+        permuted = permuted || groups[i].permute_scales;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
+        tiles += groups[i].cut.tiles;
+    }
+    struct launch launch = {
+        .kernel = hopper_grouped_gemm_kernel(is_few),
+        .grid = {tiles, 1, 1},
+        .threads = CTA_THREADS(GROUPED_WARPGROUPS),
+        .cluster = 1,
+        .shared_bytes = hopper_grouped_shared_bytes(),
+        .pdl_variable = pdl_variable,
+    };
+    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
+    RETURN_IF_FAILED(launch_grouped_dequantize(groups, count, scratch, pdl_variable));
+    for (int64_t i = 0; i < count; i++) {
+        if (groups[i].permute_scales) {
+            RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch, pdl_variable));
+        }
+    }
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch, const char *pdl_variable) {
+    for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
+        int64_t left = plan->groups - i;
+        RETURN_IF_FAILED(launch_groups(&plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS,
+                                       scratch, pdl_variable));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms, const char *pdl_variable) {
+    struct grouped_plan plan;
+    uint8_t *scratch = NULL;
+    RETURN_IF_FAILED(check_sizes(groups, count));
+    plan.groups = count;
+    plan.scratch_bytes = 0;
+    for (int64_t i = 0; i < count; i++) {
+        plan.group[i].problem = &groups[i];
+    }
+    RETURN_IF_FAILED(select_cuts(&plan, sms));
+    RETURN_IF_FAILED(check_tiles(&plan));
+    place_operands(&plan);
+    RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
+    int32_t status = launch_all_groups(&plan, scratch, pdl_variable);
+    return gpu_release_scratch(groups, scratch, status);
+}
