@@ -13,6 +13,7 @@
 #include "operands.h"
 
 #define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
+#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH" /* the dual GEMM's */
 
 /* A group, how it is cut, and where the device finds what was made of its operands. */
 struct group_plan {
@@ -140,8 +141,7 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
                            &group->b);
 }
 
-static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch,
-                                         const char *pdl_variable) {
+static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
     struct hopper_grouped_dequantize_params params;
     int64_t rows = 0, row_units = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -157,25 +157,23 @@ static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_
         .grid = {rows, ceil_div(row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
-        .pdl_variable = pdl_variable,
+        .pdl_variable = PDL_VARIABLE,
     };
     void *arguments[] = {&params};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
-static int32_t launch_group_permute_scales(const struct group_plan *group, uint8_t *scratch,
-                                           const char *pdl_variable) {
+static int32_t launch_group_permute_scales(const struct group_plan *group, uint8_t *scratch) {
     struct permute_scales_params params = {
         .tensors = {{group->problem->sfb1, scratch + group->sfb_offset, group->problem->n}},
         .tiles_k = group->stages_k * STAGE_SCALE_TILES,
         .count = 1,
     };
-    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params, pdl_variable);
+    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
 }
 
 /* As many groups as a launch takes. */
-static int32_t launch_groups(const struct group_plan *groups, int64_t count, uint8_t *scratch,
-                             const char *pdl_variable) {
+static int32_t launch_groups(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
     static atomic_bool allowed[MAX_DEVICES][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
@@ -197,29 +195,29 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
         .threads = CTA_THREADS(GROUPED_WARPGROUPS),
         .cluster = 1,
         .shared_bytes = hopper_grouped_shared_bytes(),
-        .pdl_variable = pdl_variable,
+        .pdl_variable = PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
-    RETURN_IF_FAILED(launch_grouped_dequantize(groups, count, scratch, pdl_variable));
+    RETURN_IF_FAILED(launch_grouped_dequantize(groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {
-            RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch, pdl_variable));
+            RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch));
         }
     }
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
-static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch, const char *pdl_variable) {
+static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch) {
     for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
         int64_t left = plan->groups - i;
-        RETURN_IF_FAILED(launch_groups(&plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS,
-                                       scratch, pdl_variable));
+        RETURN_IF_FAILED(
+            launch_groups(&plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
     }
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms, const char *pdl_variable) {
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(check_sizes(groups, count));
@@ -232,6 +230,6 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms,
     RETURN_IF_FAILED(check_tiles(&plan));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
-    int32_t status = launch_all_groups(&plan, scratch, pdl_variable);
+    int32_t status = launch_all_groups(&plan, scratch);
     return gpu_release_scratch(groups, scratch, status);
 }

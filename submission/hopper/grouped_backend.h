@@ -5,6 +5,6 @@
 #include "../core/backend.h"
 
 /* Runs groups on the current device, which has so many SMs. */
-int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms, const char *pdl_variable);
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms);
 
 #endif

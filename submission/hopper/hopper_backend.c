@@ -207,7 +207,7 @@ static int32_t run(const struct problem *problem) {
 static int32_t run_grouped_on_current_device(const struct problem *groups, int64_t count) {
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, groups->device));
-    return hopper_run_grouped(groups, count, sms, PDL_VARIABLE);
+    return hopper_run_grouped(groups, count, sms);
 }
 
 static int32_t run_grouped(const struct problem *groups, int64_t count) {
