@@ -38,7 +38,7 @@ endif
 # --- what a build needs, told before anything is fetched or built ---------------------------------------------
 NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render
 # Targets whose recipe sets up, then builds with a make of its own.
-SETS_UP := run test bench compare sanitize mutate bring-up
+SETS_UP := run test bench compare sweep sanitize mutate bring-up
 WANTED := $(or $(MAKECMDGOALS),help)
 ifneq ($(filter-out $(NO_BUILD),$(WANTED)),)
 ifeq ($(shell command -v $(firstword $(CC))),)
@@ -113,7 +113,7 @@ include submission/install.mk
 # Read here, not where it is used: as a prerequisite of a target with flags of its own, the stamp would get those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -173,6 +173,10 @@ mutate: ## develop: plant a few hundred faults, list those no test notices (an h
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call
 	+@$(READY) && ./nvfp4 bench cpu && ./nvfp4 bench host
+
+sweep: ## measure: time every M beside a GEMM on dequantized operands; build/sweep.json and .png (SWEEP_ARGS='--rows 1,64')
+	+@$(BUILDS) && python=$$(scripts/setup.sh test) && \
+	"$$python" -m scripts.bench.sweep --json $(BUILD)/sweep.json --plot $(BUILD)/sweep.png $(SWEEP_ARGS)
 
 # A shape of the leaderboard and the backend, which says the chip.
 M ?= 256

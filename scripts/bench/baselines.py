@@ -1,4 +1,4 @@
-"""The baselines of compare.py: what else computes this problem, or the largest part of it, on a CUDA device."""
+"""The baselines of compare.py: what else computes this problem, or the largest part of it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ BASELINES = {
     "triton": "a fused Triton kernel from NVFP4 (scripts/bench/triton_baseline.py)",
     "scaled_mm": "two torch._scaled_mm from NVFP4 in blocks, fp32 products, silu * mul; wants fp4 tensor cores",
     "scaled_one_gemm": "one [2N, K] torch._scaled_mm from NVFP4 in blocks to fp16; no SiLU; wants fp4 tensor cores",
+    "torch_bf16": "one [2N, K] torch matmul of bf16 operands dequantized beforehand; no SiLU",
+    "torch_fp32": "the same in fp32",
 }
-UNGATED = ("cublas_one_gemm", "scaled_one_gemm")  # leave both products in Problem.both
-ROUNDED = ("cublas_one_gemm", "cublas_two_gemms", "dequantize_cublas", "scaled_one_gemm")  # products rounded to fp16
+CPU_BASELINES = ("torch_bf16", "torch_fp32")
+CUDA_BASELINES = tuple(name for name in BASELINES if name not in CPU_BASELINES)
+UNGATED = ("cublas_one_gemm", "scaled_one_gemm", *CPU_BASELINES)  # leave both products in Problem.both
+# Products rounded to fp16 or bf16.
+ROUNDED = ("cublas_one_gemm", "cublas_two_gemms", "dequantize_cublas", "scaled_one_gemm", *CPU_BASELINES)
 
 
 def gated(both: torch.Tensor, n: int, out: torch.Tensor) -> None:
@@ -47,8 +52,23 @@ def baseline(problem: Problem, name: str) -> Call:
         "triton": _triton,
         "scaled_mm": _scaled_mm,
         "scaled_one_gemm": _scaled_one_gemm,
+        "torch_bf16": lambda p: _one_gemm(p, torch.bfloat16),
+        "torch_fp32": lambda p: _one_gemm(p, torch.float32),
     }
     return makers[name](problem)
+
+
+def _one_gemm(problem: Problem, dtype: torch.dtype) -> Call:
+    """The product in a type of its own; `finish`, which is not timed, leaves it in Problem.both."""
+    operands = [(a.to(dtype), w.to(dtype)) for (a, _, _), w in zip(problem.dequantized, problem.stacked, strict=True)]
+    both = torch.empty(problem.both.shape, dtype=dtype, device=problem.both.device)
+
+    def call(i: int) -> None:
+        a, w = operands[i]
+        torch.mm(a, w.t(), out=both)
+
+    call.finish = lambda: problem.both.copy_(both)
+    return call
 
 
 def _two_gemms(problem: Problem) -> Call:

@@ -71,7 +71,7 @@ def leaderboard() -> Verdict:
     for name in ("test", "benchmark"):
         for case in read_cases(ROOT / "eval" / "cases" / f"{name}.txt"):
             data = poisoned(*case.shape, seed=case.seed)
-            yield from judged(f"{name} {case.shape}", data, check_implementation)
+            yield from judged(f"{name} {case.shape.text()}", data, check_implementation)
 
 
 def edges() -> Verdict:
@@ -93,7 +93,7 @@ def full_benchmarks() -> Verdict:
     """Every code and every scale on the benchmark shapes."""
     for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
         data = poisoned(*case.shape, seed=7, full=True)
-        yield from judged(f"full {case.shape}", data, check_against_oracle)
+        yield from judged(f"full {case.shape.text()}", data, check_against_oracle)
 
 
 def nan_scales() -> Verdict:

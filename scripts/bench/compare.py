@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean, median
+from typing import NamedTuple
 
 import torch
 
@@ -34,7 +35,7 @@ from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
 from scripts.bench import provenance
-from scripts.bench.baselines import BASELINES, ROUNDED, UNGATED, Call, baseline, gated
+from scripts.bench.baselines import BASELINES, CUDA_BASELINES, ROUNDED, UNGATED, Call, baseline, gated
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,6 +142,7 @@ def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) ->
         problem.data[i][-1].fill_(float("nan"))
         problem.both.fill_(float("nan"))
         call(i)
+        getattr(call, "finish", lambda: None)()
         synchronize(problem.both.device.type)
         if name in UNGATED:
             gated(problem.both, problem.n, problem.output(i))
@@ -260,27 +262,50 @@ def report(
     print_table(f"{chip_name}: us a call, medians of interleaved rounds", header, rows)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the comparison; prints the table and writes samples, environment and a summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--variants", default="auto", help="comma-separated; default: auto")
-    parser.add_argument("--baselines", default=",".join(BASELINES), help="comma-separated; empty for none")
-    parser.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
-    parser.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
-    parser.add_argument("--scales", choices=("blocked", "rows"), default="blocked", help="layout of our scale factors")
-    parser.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
-    parser.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
-    parser.add_argument("--samples", type=Path, metavar="FILE.jsonl")
-    parser.add_argument("--env", type=Path, metavar="FILE.json")
-    parser.add_argument("--json", type=Path, metavar="FILE.json")
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and not torch.cuda.is_available():
-        print("compare.py: no CUDA device", file=sys.stderr)
-        return 1
+class Measured(NamedTuple):
+    """What a comparison found."""
+
+    env: dict[str, object]  # the chip, versions, clocks, and what was timed (provenance.py)
+    samples: list[dict[str, object]]
+    left_out: dict[str, str]  # variants whose results were wrong or that cannot run, with the reason
+    variants: list[str]
+    shapes: list[tuple[int, int, int]]
+
+    def record(self) -> dict[str, object]:
+        """Medians in us by variant and shape, with what was timed."""
+        medians = {
+            name: {
+                "x".join(map(str, shape)): median(us)
+                for shape in self.shapes
+                if (us := [s["us"] for s in self.samples if s["variant"] == name and s["shape"] == list(shape)])
+            }
+            for name in self.variants
+        }
+        return {**self.env, "median_us": medians, "left_out": self.left_out}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--variants", default="auto", help="comma-separated; default: auto")
+    made.add_argument("--baselines", default=",".join(CUDA_BASELINES), help="comma-separated; empty for none")
+    made.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
+    made.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
+    made.add_argument("--scales", choices=("blocked", "rows"), default="blocked", help="layout of our scale factors")
+    made.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
+    made.add_argument("--repeats", type=int, default=20)
+    made.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
+    made.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
+    made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    made.add_argument("--commit", default="", help="of the checkout, where git cannot tell")
+    made.add_argument("--samples", type=Path, metavar="FILE.jsonl")
+    made.add_argument("--env", type=Path, metavar="FILE.json")
+    made.add_argument("--json", type=Path, metavar="FILE.json")
+    return made
+
+
+def measure(options: argparse.Namespace, each: Callable[[tuple[int, int, int]], None] = lambda shape: None) -> Measured:
+    """Times every variant at every shape; `each` is told of a shape that is done."""
     torch.backends.cuda.matmul.allow_tf32 = False
     options.kernels, built_from = load_kernels(options)
     variants = [name for name in (*options.variants.split(","), *options.baselines.split(",")) if name]
@@ -298,28 +323,32 @@ def main(arguments: list[str] | None = None) -> int:
         samples += of_shape
         left_out |= left
         torch.cuda.empty_cache()
+        each(shape)
     clocks = [sample["sm_mhz"] for sample in samples if sample.get("sm_mhz") is not None]
     timed = {name: options.digests[name] for name in dict.fromkeys(sample["variant"] for sample in samples)}
     env = provenance.environment(Path(__file__), options.device, commit, clocks, timed)
+    return Measured(env, samples, left_out, variants, shapes)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the comparison; prints the table and writes samples, environment and a summary."""
+    options = parser().parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("compare.py: no CUDA device", file=sys.stderr)
+        return 1
+    found = measure(options)
     if options.samples:
-        options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+        options.samples.write_text("".join(json.dumps(sample) + "\n" for sample in found.samples))
     if options.env:
-        options.env.write_text(json.dumps(env, indent=2) + "\n")
+        options.env.write_text(json.dumps(found.env, indent=2) + "\n")
     if options.json:
-        medians = {
-            name: {
-                "x".join(map(str, shape)): median(us)
-                for shape in shapes
-                if (us := [s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)])
-            }
-            for name in variants
-        }
-        options.json.write_text(json.dumps({**env, "median_us": medians, "left_out": left_out}, indent=2) + "\n")
-    report(samples, variants, shapes, str(env["chip"]))
+        options.json.write_text(json.dumps(found.record(), indent=2) + "\n")
+    report(found.samples, found.variants, found.shapes, str(found.env["chip"]))
+    env = found.env
     print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
-    for reason in left_out.values():
+    for reason in found.left_out.values():
         print(f"left out: {reason}")
-    return 1 if any(name not in BASELINES for name in left_out) else 0
+    return 1 if any(name not in BASELINES for name in found.left_out) else 0
 
 
 if __name__ == "__main__":

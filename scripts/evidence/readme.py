@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.cost_model.clock import error_text
 from scripts.cost_model.clock import rows as clock_rows
@@ -39,6 +40,13 @@ def hopper(data: dict[str, Any]) -> str:
             rows.append([label, *figures, f"{geometric_mean(times.values()):.1f}", f"{ratio:.2f}"])
     header = ["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean", "ours / this"]
     return f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}:\n\n" + table(header, rows)
+
+
+def sweep(data: dict[str, Any]) -> str:
+    """Ours at every M with its ratio to cuBLAS, at the sizes of weights swept."""
+    header, rows = sweep_report.summary(data)
+    said = f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}; us a call (ours / cuBLAS):\n\n"
+    return said + table(header, rows)
 
 
 def cpu(data: dict[str, Any]) -> str:
@@ -83,6 +91,7 @@ def clock(data: dict[str, Any]) -> str:
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/hopper_comparison.json", hopper),
+    "sweep": ("shark_tank/recorded/h200_sweep_after.json", sweep),
     "clock": ("shark_tank/blackwell_clock.json", clock),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "host": ("shark_tank/host_cost.json", host),

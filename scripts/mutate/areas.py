@@ -177,6 +177,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_steps.py",
             "test_bench.py",
             "test_bench_host.py",
+            "test_bench_sweep.py",
             "test_provenance.py",
             "test_first_import.py",
             "test_check_gpu.py",

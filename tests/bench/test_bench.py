@@ -328,7 +328,7 @@ def test_its_variants_and_baselines(command, monkeypatch):
     assert first[1] == ["auto", "old/auto"] and options.kernels["old"] == "shim of a=b.so"
     assert options.kernels[""] is compare.custom_kernel
     assert (options.inputs, options.repeats, options.seconds) == (24, 20, 60.0)
-    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.BASELINES]
+    assert command("--device", "cpu").seen[0][1] == ["auto", *baselines.CUDA_BASELINES]
 
 
 def test_only_a_variant_of_ours_that_is_left_out_fails(command):

@@ -103,15 +103,15 @@ def test_the_leaderboards_cases(monkeypatch, shrunk):
     found = verdicts(monkeypatch, check_gpu.leaderboard)
     assert failed(found) == []
     assert [what.split()[0] for what, _ in found] == ["test"] * 10 + ["benchmark"] * 4
-    assert found[10][0] == "benchmark (256, 4096, 7168, 1)"
+    assert found[10][0] == "benchmark 256 4096 7168"
     third = faulty(one_left, lambda number, data: number == 2)
     assert failed(verdicts(monkeypatch, check_gpu.leaderboard, third)) == [found[2][0]]
 
 
 def test_every_code_on_the_benchmarks(monkeypatch, shrunk):
     found = verdicts(monkeypatch, check_gpu.full_benchmarks)
-    shapes = ("256, 4096, 7168", "512, 4096, 7168", "256, 3072, 4096", "512, 3072, 7168")
-    assert [what for what, _ in found] == [f"full ({shape}, 1)" for shape in shapes]
+    shapes = ("256 4096 7168", "512 4096 7168", "256 3072 4096", "512 3072 7168")
+    assert [what for what, _ in found] == [f"full {shape}" for shape in shapes]
     assert failed(found) == []
     assert failed(verdicts(monkeypatch, check_gpu.full_benchmarks, faulty(lambda output: output.zero_()))) != []
 
