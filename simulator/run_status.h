@@ -13,6 +13,7 @@ struct run_status {
     atomic_uint_fast64_t launches, unlisted, reports; /* reports: of the JSON files, begun */
     atomic_uint_fast64_t times[SIM_INCOMPLETE + 1];   /* by verdict */
     atomic_uint_fast64_t hidden[RUN_RULES];           /* by suppression */
+    atomic_bool unchecked[SIM_UNCHECKED];
 };
 
 /* In every program that the shim is linked with. */

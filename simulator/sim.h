@@ -215,8 +215,10 @@ SIM_API void sim_refuse(struct sim *sim, const char *kernel, const char *why);
 /* A mode by its name, one of SIM_MODES; false, and nothing changed, for any other text. */
 SIM_API bool sim_read_mode(const char *text, struct sim_options *options);
 
-/* What no verdict speaks of. */
-#define SIM_NOT_CHECKED "races on global memory between lanes of one warp"
+/* What no verdict speaks of: the first always, others where a kernel gave no way to judge them. */
+enum sim_unchecked { SIM_UNCHECKED_LANES, SIM_UNCHECKED_REGISTERS, SIM_UNCHECKED };
+SIM_API const char *sim_unchecked_name(int what); /* NULL past the end */
+SIM_API bool sim_unchecked(const struct sim *sim, int what);
 
 SIM_API enum sim_verdict sim_verdict(const struct sim *sim); /* the worst finding's */
 SIM_API size_t sim_finding_count(const struct sim *sim);

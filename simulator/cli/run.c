@@ -186,7 +186,11 @@ static int tell(const struct run *run, int waited) {
     if (failed) {
         (void)fprintf(stderr, "program: %s\n", ended);
     }
-    (void)fputs("not checked: " SIM_NOT_CHECKED "\n", stderr);
+    for (int i = 0; i < SIM_UNCHECKED; i++) {
+        if (sim_unchecked(run->sim, i) || atomic_load(&status->unchecked[i])) {
+            (void)fprintf(stderr, "not checked: %s\n", sim_unchecked_name(i));
+        }
+    }
     (void)fprintf(stderr, "verdict: %s, %llu launch%s", sim_verdict_name(verdict), (unsigned long long)launches,
                   launches == 1 ? "" : "es");
     for (int i = 0; i < 3; i++) {

@@ -66,6 +66,11 @@ void outcome_update(const struct sim *sim) {
     for (int i = SIM_CLEAN; i <= SIM_INCOMPLETE; i++) {
         add(&shared->times[i], &told_times[i], sim_finding_times(sim, (enum sim_verdict)i));
     }
+    for (int i = 0; i < SIM_UNCHECKED; i++) {
+        if (sim_unchecked(sim, i)) {
+            atomic_store(&shared->unchecked[i], true);
+        }
+    }
     for (size_t i = 0; i < RUN_RULES && i < sim_suppression_count(sim); i++) {
         add(&shared->hidden[i], &told_hidden[i], sim_suppression(sim, i)->times);
     }

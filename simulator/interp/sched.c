@@ -54,6 +54,9 @@ void report_deadlock(struct cluster *cluster) {
                 divergent |= aligned;
                 first =
                     first == NULL || (aligned && first->splits[0]->wait.kind != WAIT_CONVERGE) ? warp : first;
+                if (warp->splits[k]->wait.kind == WAIT_ASYNC && warp->splits[k]->wait.hung != NULL) {
+                    warp->splits[k]->wait.hung(warp, warp->splits[k]);
+                }
                 describe(table + used, sizeof table - used, warp, warp->splits[k]);
                 used += strlen(table + used);
             }

@@ -310,6 +310,19 @@ uint64_t sim_findings_unlisted(const struct sim *sim) {
     return sim->unlisted;
 }
 
+const char *sim_unchecked_name(int what) {
+    static const char *const names[] = {
+        [SIM_UNCHECKED_LANES] = "races on global memory between lanes of one warp",
+        [SIM_UNCHECKED_REGISTERS] = "whether setmaxnreg.inc waits for ever, where neither .maxnreg nor "
+                                    ".minnctapersm tells the registers "
+                                    "at the launch"};
+    return what >= 0 && what < SIM_UNCHECKED ? names[what] : NULL;
+}
+
+bool sim_unchecked(const struct sim *sim, int what) {
+    return what == SIM_UNCHECKED_LANES || (what == SIM_UNCHECKED_REGISTERS && sim->unjudged_registers);
+}
+
 bool sim_run_failed(const struct sim *sim) {
     return sim->run_failed;
 }

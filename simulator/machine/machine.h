@@ -62,6 +62,8 @@ struct wait {
     void *object;
     bool (*ready)(struct warp *warp, const struct split *split);
     const char *what; /* for the deadlock table */
+    /* Tells more of a deadlock, in a finding of its own; may be NULL. */
+    void (*hung)(const struct warp *warp, const struct split *split);
 };
 
 struct frame {
@@ -300,6 +302,7 @@ struct sim {
     size_t nfindings, findings_room;
     uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */
     uint64_t unlisted;                  /* of those, what the list had no room or memory for */
+    atomic_bool unjudged_registers;     /* setmaxnreg, in a kernel whose PTX does not say what it starts with */
     bool run_failed;                    /* a launch that ran had an error or was incomplete */
     struct sim_suppression *suppressions;
     size_t nsuppressions;

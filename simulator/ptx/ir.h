@@ -142,8 +142,8 @@ struct function {
     const struct function **calls;
     uint32_t ncalls;
     uint32_t maxntid[3], reqntid[3], cluster[3];
-    uint32_t maxnreg;
-    const char *unreadable; /* why its body could not be read; NULL: it was */
+    uint32_t maxnreg, min_ctas; /* min_ctas: .minnctapersm */
+    const char *unreadable;     /* why its body could not be read; NULL: it was */
 };
 
 enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERTFAIL, BUILTIN_MALLOC, BUILTIN_FREE };

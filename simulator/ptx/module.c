@@ -78,8 +78,10 @@ static void performance_directives(struct parser *parser, struct function *funct
             take_triple(parser, function->cluster);
         } else if (token_is(&token, ".maxnreg")) {
             function->maxnreg = (uint32_t)parse_integer(parser);
-        } else if (token_is(&token, ".minnctapersm") || token_is(&token, ".maxclusterrank") ||
-                   token_is(&token, ".abi_preserve") || token_is(&token, ".abi_preserve_control")) {
+        } else if (token_is(&token, ".minnctapersm")) {
+            function->min_ctas = (uint32_t)parse_integer(parser);
+        } else if (token_is(&token, ".maxclusterrank") || token_is(&token, ".abi_preserve") ||
+                   token_is(&token, ".abi_preserve_control")) {
             take_triple(parser, ignored);
         } else if (!token_is(&token, ".explicitcluster") && !token_is(&token, ".blocksareclusters") &&
                    !token_is(&token, ".noreturn") && !token_is(&token, ".unified")) {

@@ -80,6 +80,8 @@ static const struct advice {
      "cp.async.bulk.wait_group.read 0 before the warp ends"},
     {"deadlock", "nothing else can run: see who waits for what", "hang",
      "count arrivals and bytes in the table"},
+    {"setmaxnreg", "setmaxnreg.inc: blocks until the CTA's pool has the registers", "hang (an H200)",
+     "registers at the launch times threads is all there is: setmaxnreg.dec in other warpgroups first"},
     {"divergent-aligned", ".aligned: all threads of the warp execute it", "hang or give anything",
      "bring the warp together, or leave .aligned out"},
     {"runaway", "a limit of the simulator", "run on", "look for a loop without an end, or raise --limit"},

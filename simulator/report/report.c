@@ -130,7 +130,14 @@ void sim_print_json(const struct sim *sim, FILE *to) {
         print_string(to, rule->place);
         (void)fprintf(to, ", \"times\": %llu}", (unsigned long long)rule->times);
     }
-    (void)fputs("], \"not_checked\": [\"" SIM_NOT_CHECKED "\"]}\n", to);
+    (void)fputs("], \"not_checked\": [", to);
+    for (int i = 0, told = 0; i < SIM_UNCHECKED; i++) {
+        if (sim_unchecked(sim, i)) {
+            (void)fputs(told++ > 0 ? ", " : "", to);
+            print_string(to, sim_unchecked_name(i));
+        }
+    }
+    (void)fputs("]}\n", to);
 }
 
 void sim_print_summary(const struct sim *sim, FILE *to) {
@@ -142,7 +149,11 @@ void sim_print_summary(const struct sim *sim, FILE *to) {
         }
     }
     time_text(sim, to);
-    (void)fputs("not checked: " SIM_NOT_CHECKED "\n", to);
+    for (int i = 0; i < SIM_UNCHECKED; i++) {
+        if (sim_unchecked(sim, i)) {
+            (void)fprintf(to, "not checked: %s\n", sim_unchecked_name(i));
+        }
+    }
     (void)fprintf(to, "verdict: %s", sim_verdict_name(sim_verdict(sim)));
     for (int i = SIM_ERROR, order = 0; order < 3; i = order++ == 0 ? SIM_INCOMPLETE : SIM_REVIEW) {
         uint64_t times = sim_finding_times(sim, (enum sim_verdict)i);

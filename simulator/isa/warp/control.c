@@ -292,55 +292,6 @@ void decode_griddepcontrol(struct decoder *d) {
     }
 }
 
-/* Whether a warpgroup may have so many registers a thread now.  HW: 64K registers an SM; what a warpgroup gives
- * back another may take.  What those have that have not said so is not known, and not counted. */
-static bool registers_fit(const struct cta *cta, uint32_t group, uint32_t wanted) {
-    const uint32_t of_sm = 65536;
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < cta->nwarps; i += 4) {
-        uint32_t warps = cta->nwarps - i < 4 ? cta->nwarps - i : 4;
-        uint32_t has = cta->warps[i].live == 0 ? 0 : cta->registers[i / 4]; /* who has ended has none */
-        total += (i / 4 == group ? wanted : has) * warps * LANES;
-    }
-    return total <= of_sm;
-}
-
-static bool registers_free(struct warp *warp, const struct split *split) {
-    return registers_fit(warp->cta, warp->index / 4, split->wait.a);
-}
-
-/* PTX ISA: setmaxnreg.inc blocks until enough registers are available. */
-static enum next exec_setmaxnreg(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)mask;
-    uint32_t group = run->warp->index / 4, wanted = insn->control.registers;
-    if (run->warp->index % 4 != 0) {
-        return NEXT;
-    }
-    if (!registers_fit(run->cta, group, wanted)) {
-        return wait_for(run, (struct wait){.kind = WAIT_ASYNC,
-                                           .a = wanted,
-                                           .ready = registers_free,
-                                           .what = "registers that other warpgroups have (setmaxnreg)"});
-    }
-    run->cta->registers[group] = wanted;
-    run->cluster->events++;
-    return NEXT;
-}
-
-void decode_setmaxnreg(struct decoder *d) {
-    if ((!mod(d, "inc") && !mod(d, "dec")) || !mod(d, "sync") || !mod(d, "aligned") || !mod(d, "u32")) {
-        decode_fail(d, "only setmaxnreg.{inc,dec}.sync.aligned.u32");
-    }
-    need_operands(d, 1, 1);
-    int64_t registers = immediate(d, &d->op[0]);
-    if (registers < 24 || registers > 256 || registers % 8 != 0) {
-        decode_fail(d, "%lld registers; expected 24 to 256 in steps of 8", (long long)registers);
-    }
-    d->insn->control.registers = (uint16_t)registers;
-    d->insn->aligned = 1;
-    d->insn->fn = exec_setmaxnreg;
-}
-
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {

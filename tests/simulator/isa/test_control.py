@@ -393,5 +393,72 @@ def test_more_registers_are_waited_for_until_another_warpgroup_gives_some_back(m
     for give, ending in (("setmaxnreg.dec.sync.aligned.u32 40;", ""), ("", "bar.sync 0;")):
         sim = Sim(body(begin, first.replace("GIVE", give), rest, ending), mode)
         sim.launch("k", 0, block=384)
-        assert sim.kinds == ({"deadlock"} if ending else set()), sim.findings
-    assert "registers that other warpgroups have" in sim.findings[0]["message"]
+        assert sim.kinds == ({"deadlock", "setmaxnreg"} if ending else set()), sim.findings
+    table = next(finding["message"] for finding in sim.findings if finding["kind"] == "deadlock")
+    assert "registers that other warpgroups have" in table
+
+
+# What ptxas 13.0 (-v, sm_90a) gives a kernel of so many threads and CTAs an SM that has setmaxnreg; the other
+# numbers, from 232 on, are at most the largest that its setmaxnreg asks for.
+AT_LAUNCH = {
+    (384, 1): 168, (416, 1): 128, (288, 1): 168, (100, 3): 168, (96, 4): 168, (512, 1): 128, (32, 16): 128,
+    (640, 1): 96, (1024, 1): 64, (544, 1): 96, (160, 3): 128, (224, 2): 128, (768, 1): 80, (160, 5): 72,
+    (96, 7): 80, (128, 4): 128, (384, 2): 80,
+}  # fmt: skip
+
+
+def registers(lines: str, directives: str, block: int) -> Sim:
+    text = body("mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 128;", lines).replace("\n{", f"\n{directives}\n{{", 1)
+    sim = Sim(text)
+    sim.launch("k", 0, block=block)
+    return sim
+
+
+def test_the_registers_of_the_launch_are_those_that_ptxas_gives():
+    """A warpgroup alone gets what the launch took for it, and waits for ever for a step more."""
+    for (threads, ctas), count in AT_LAUNCH.items():
+        for more in (0, 8):
+            sim = registers(
+                f"setmaxnreg.inc.sync.aligned.u32 {count + more};", f".maxntid {threads} .minnctapersm {ctas}", 32
+            )
+            assert sim.kinds == ({"setmaxnreg"} if more else set()), (threads, ctas, more)
+        assert (
+            f"for 32 threads) of the {count * 32} that the launch took, {count} a thread"
+            in (sim.findings[0]["message"])
+        )
+    for directives, count in ((".maxnreg 100", 104), (".reqntid 32 .minnctapersm 16 .maxnreg 64", 64)):
+        for more in (0, 8):
+            sim = registers(f"setmaxnreg.inc.sync.aligned.u32 {count + more};", directives, 32)
+            assert sim.verdict == ("error" if more else "clean"), directives
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        ("@%p1 bra O; setmaxnreg.inc.sync.aligned.u32 240; bra E; O: setmaxnreg.dec.sync.aligned.u32 88; E:", set()),
+        # 45056 is all: 256 and 96 are 45056
+        ("@%p1 bra O; setmaxnreg.inc.sync.aligned.u32 256; bra E; O: setmaxnreg.dec.sync.aligned.u32 96; E:", set()),
+        (
+            "@%p1 bra O; setmaxnreg.inc.sync.aligned.u32 256; bar.sync 0; bra E;"
+            "O: setmaxnreg.dec.sync.aligned.u32 104; bar.sync 0; E:",
+            {"setmaxnreg", "deadlock"},
+        ),
+        ("@%p1 bra E; setmaxnreg.inc.sync.aligned.u32 184; E:", None),
+    ],
+)
+def test_the_pool_of_a_cta_is_what_its_launch_took(lines, kinds):
+    sim = registers(lines, ".maxntid 256 .minnctapersm 1 .maxnreg 176", 256)
+    if kinds is None:  # whose other warpgroup has ended without giving any back
+        assert (sim.kinds, sim.verdict) == ({"setmaxnreg"}, "review"), sim.findings
+    else:
+        assert sim.kinds == kinds, sim.findings
+
+
+def test_what_ptx_does_not_tell_of_registers_is_not_judged(tmp_path):
+    for directives in ("", ".maxntid 32", ".minnctapersm 2"):
+        sim = registers("setmaxnreg.inc.sync.aligned.u32 256;", directives, 32)
+        assert sim.verdict == "clean"
+        told = sim.report(tmp_path / "summary", "sim_print_summary")
+        assert "not checked: whether setmaxnreg.inc waits for ever" in told
+    sim = registers("setmaxnreg.inc.sync.aligned.u32 64;", ".maxnreg 64", 32)
+    assert "setmaxnreg" not in sim.report(tmp_path / "summary", "sim_print_summary")
