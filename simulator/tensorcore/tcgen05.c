@@ -69,9 +69,9 @@ static struct tmem_region metadata_region(const struct tc_mma *mma) {
     return (struct tmem_region){15, 0, 32, (uint16_t)column, wide ? 1 : 2};
 }
 
-/* Returns -1, or the lane of metadata that means nothing. */
-static int read_metadata(const struct tmem *t, const struct tc_mma *mma, int rows,
-                         uint8_t (*out)[TC_SPARSE_MAX_CHUNKS]) {
+/* Returns -1, or the lane of metadata that means nothing; *idle: a lane of such, beside zeros. */
+static int read_metadata(const struct tmem *t, const struct tc_mma *mma, const struct tc_mma_operands *in,
+                         int rows, uint8_t (*out)[TC_SPARSE_MAX_CHUNKS], int *idle) {
     bool wide = is_wide(&mma->in.rule);
     int column = metadata_region(mma).column, chunks = wide ? 8 : 16;
     for (int row = 0; row < rows; row++) {
@@ -79,9 +79,13 @@ static int read_metadata(const struct tmem *t, const struct tc_mma *mma, int row
             int lane = wide ? row / 16 * 16 + chunk / 4 * 8 + row % 8 : row;
             int nibble = wide ? row % 16 / 8 * 4 + chunk % 4 : chunk % 8;
             out[row][chunk] = t->word[lane][column + (wide ? 0 : chunk / 8)] >> 4 * nibble & 15;
-            if (!tc_sparse_legal(out[row][chunk], mma->in.rule.a, true)) {
+            if (tc_sparse_legal(out[row][chunk], mma->in.rule.a, true)) {
+                continue;
+            }
+            if (!tc_sparse_idle(out[row][chunk], mma->in.rule.a, in->a + (size_t)row * in->a_stride, chunk)) {
                 return lane;
             }
+            *idle = lane;
         }
     }
     return -1;
@@ -238,16 +242,13 @@ static void run_tile(const struct tc_mma *mma, const struct tc_mma_operands *in,
     }
 }
 
-int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank) {
+int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank,
+                 int *idle) {
     struct layout l = layout_of(&mma->in);
     struct tmem *t = cta->tmem;
     struct tc_mma_operands in = {
         .a = data->a[rank * l.rows], .b = data->b, .a_stride = TC_ROW_BYTES, .b_stride = b_stride(&mma->in)};
     uint8_t chunks[TMEM_LANES][TC_SPARSE_MAX_CHUNKS];
-    int illegal = mma->in.sparse ? read_metadata(t, mma, l.rows, chunks) : -1;
-    if (illegal >= 0) {
-        return illegal;
-    }
     uint8_t a[TMEM_LANES][TC_ROW_BYTES];
     if (mma->a_in_tmem) { /* K-major words in the rows' lanes; before D is written, which may be the same place
                            */
@@ -255,6 +256,11 @@ int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const
             memcpy(a[row], &t->word[lane_of(&l, mma->a_tmem, row, 0)][tmem_column(mma->a_tmem)], TC_ROW_BYTES);
         }
         in.a = a[0];
+    }
+    *idle = -1;
+    int illegal = mma->in.sparse ? read_metadata(t, mma, &in, l.rows, chunks, idle) : -1;
+    if (illegal >= 0) {
+        return illegal;
     }
     const uint32_t *disabled = mma->disabled_lanes + 4 * rank;
     for (int split = 0; split < l.splits; split++) {
@@ -280,7 +286,8 @@ void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *foo
         tc_mma_read(mma, footprint, &ctas[rank], rank, &data);
     }
     for (int rank = 0; rank < mma->in.cta_group; rank++) {
-        (void)tc_mma_write(mma, &data, &ctas[rank], rank);
+        int idle;
+        (void)tc_mma_write(mma, &data, &ctas[rank], rank, &idle);
     }
 }
 

@@ -54,8 +54,10 @@ struct tc_mma_data {
 void tc_mma_read(const struct tc_mma *mma, const struct tc_mma_footprint *footprint, const struct tc_cta *cta,
                  int rank, struct tc_mma_data *data);
 /* Scales, metadata, A in TMEM and the accumulator are read, and D is written, in CTA `rank`.  Returns -1, or a
- * lane of tensor memory whose metadata means nothing: D is not written then. */
-int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank);
+ * lane of tensor memory whose metadata means nothing: D is not written then.  *idle: -1, or a lane with
+ * metadata without a meaning that decides nothing (tc_sparse_idle). */
+int tc_mma_write(const struct tc_mma *mma, const struct tc_mma_data *data, const struct tc_cta *cta, int rank,
+                 int *idle);
 
 /* All of it at once, for cta_group CTAs. */
 void tc_mma_execute(const struct tc_mma *mma, const struct tc_mma_footprint *footprint,

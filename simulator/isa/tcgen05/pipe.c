@@ -94,15 +94,17 @@ static void mma_write(struct async_op *op) {
     const struct mma_op *m = op->payload;
     for (int i = 0; !op->cluster->launch->no_values && i < m->count; i++) {
         struct tc_cta cta = view(m->ctas[i]);
-        int lane = tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i);
-        if (lane >= 0) {
+        int idle;
+        int lane = tc_mma_write(&m->mma, (const struct tc_mma_data *)(const void *)op->data, &cta, i, &idle);
+        if (lane >= 0 || idle >= 0) {
             char message[160];
             (void)snprintf(message, sizeof message,
                            "lane %d of tensor memory, columns %d on: metadata with places that are not in "
-                           "increasing order",
-                           lane, tmem_column(m->mma.e_tmem));
-            sim_note(op->cluster->launch, SIM_ERROR, "sparse-metadata", m->ctas[i], -1, -1, op->insn, NULL,
-                     message);
+                           "increasing order%s",
+                           lane >= 0 ? lane : idle, tmem_column(m->mma.e_tmem),
+                           lane >= 0 ? "" : ", for stored zeros alone");
+            sim_note(op->cluster->launch, lane >= 0 ? SIM_ERROR : SIM_REVIEW, "sparse-metadata", m->ctas[i], -1,
+                     -1, op->insn, NULL, message);
         }
     }
 }

@@ -81,20 +81,24 @@ static void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t
 
 /* ---- sparse A ---- */
 static bool gather_metadata(struct run *run, const struct insn *insn, int at, int chunks,
-                            uint8_t out[M][TC_SPARSE_MAX_CHUNKS]) {
+                            uint8_t a[M][ROW_BYTES], uint8_t out[M][TC_SPARSE_MAX_CHUNKS]) {
     const struct mma_form *form = insn->matrix.form;
     for (int row = 0; row < M; row++) {
         for (int chunk = 0; chunk < chunks; chunk++) {
             int nibble;
             int lane = tc_sparse_place(form->rule.a, chunks, form->selector, row, chunk, &nibble);
             uint8_t metadata = lane_u32(run, insn->op[at], lane) >> 4 * nibble & 15;
-            if (!tc_sparse_legal(metadata, form->rule.a, form->ordered)) {
-                (void)sim_report(run, SIM_ERROR, "sparse-metadata", lane,
-                                 "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A: %s", metadata,
-                                 4 * nibble, 4 * nibble + 3, row, chunk,
+            bool legal = tc_sparse_legal(metadata, form->rule.a, form->ordered);
+            bool idle = !legal && tc_sparse_idle(metadata, form->rule.a, a[row], chunk);
+            if (!legal) {
+                (void)sim_report(run, idle ? SIM_REVIEW : SIM_ERROR, "sparse-metadata", lane,
+                                 "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A%s: %s", metadata,
+                                 4 * nibble, 4 * nibble + 3, row, chunk, idle ? ", of zeros" : "",
                                  form->rule.a == TC_TF32 ? "of .tf32 only 0x4 and 0xe mean something"
                                  : form->ordered         ? "the two places have to be in increasing order"
                                                          : "the two places have to differ");
+            }
+            if (!legal && !idle) {
                 return false;
             }
             out[row][chunk] = metadata;
@@ -132,7 +136,7 @@ enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     struct tc_sparse sparse = {chunks[0], sizeof chunks[0], form->nibbles ? 2 : tc_sparse_unit(form->rule.a)};
     if (form->sparse) {
         int count = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * sparse.unit);
-        if (!gather_metadata(run, insn, after_c, count, chunks)) {
+        if (!gather_metadata(run, insn, after_c, count, a, chunks)) {
             return FAIL;
         }
         after_c++;

@@ -2,6 +2,7 @@
  * operation, which starts when all of them have issued it; a warpgroup's operations run in order. */
 #include "wgmma.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "async/groups.h"
@@ -109,10 +110,37 @@ static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool
     }
 }
 
+#define NAMES_TWICE "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A names one place twice"
+
+/* False: metadata without a meaning is for values, so that there is no result. */
+static bool metadata_decides_nothing(const struct async_op *op, const struct wgmma_data *data) {
+    const struct wgmma *mma = op->payload;
+    const struct wgmma_form *form = op->insn->wgmma.form;
+    int chunks = (int)tc_row_bytes(&mma->rule, mma->rule.a) / (2 * tc_sparse_unit(mma->rule.a));
+    bool nothing = true;
+    for (int place = 0; nothing && place < 64 * chunks; place++) {
+        int row = place / chunks, chunk = place % chunks, nibble;
+        uint8_t metadata = mma->metadata[row][chunk];
+        if (!tc_sparse_legal(metadata, mma->rule.a, false)) {
+            int lane = tc_sparse_place(mma->rule.a, chunks, form->selector, row, chunk, &nibble);
+            char message[160];
+            nothing = tc_sparse_idle(metadata, mma->rule.a, data->a[row], chunk);
+            (void)snprintf(message, sizeof message, NAMES_TWICE "%s", metadata, 4 * nibble, 4 * nibble + 3, row,
+                           chunk, nothing ? ", for stored zeros alone" : "");
+            sim_note(op->cluster->launch, nothing ? SIM_REVIEW : SIM_ERROR, "sparse-metadata", op->cta,
+                     (int)mma->warp[row / 16]->index, lane, op->insn, NULL, message);
+        }
+    }
+    return nothing;
+}
+
 static void mma_write(struct async_op *op) {
     const struct wgmma *mma = op->payload;
     struct wgmma_data *data = (struct wgmma_data *)(void *)op->data;
     if (op->cluster->launch->no_values) {
+        return;
+    }
+    if (mma->names_twice && !metadata_decides_nothing(op, data)) {
         return;
     }
     uint32_t *rows[64];
@@ -249,12 +277,13 @@ static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at,
             int nibble, lane = tc_sparse_place(form->rule.a, chunks, form->selector, row, chunk, &nibble);
             uint8_t metadata = lane_u32(run, insn->op[at], lane) >> 4 * nibble & 15;
             if (!tc_sparse_legal(metadata, form->rule.a, false)) {
-                (void)sim_report(
-                    run, SIM_ERROR, "sparse-metadata", lane,
-                    "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A names one place twice%s", metadata,
-                    4 * nibble, 4 * nibble + 3, row, chunk,
-                    form->rule.a == TC_TF32 ? " or half an element" : "");
-                return false;
+                if (form->rule.a != TC_TF32) { /* told of with the values that it is for */
+                    mma->names_twice = true;
+                } else {
+                    (void)sim_report(run, SIM_ERROR, "sparse-metadata", lane, NAMES_TWICE " or half an element",
+                                     metadata, 4 * nibble, 4 * nibble + 3, row, chunk);
+                    return false;
+                }
             }
             mma->metadata[row][chunk] = metadata;
         }

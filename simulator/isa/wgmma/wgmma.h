@@ -38,6 +38,7 @@ struct wgmma {
     struct clockv *clock; /* what the four warps had acquired */
     uint32_t a_chunks[TC_MAX_CHUNKS], b_chunks[TC_MAX_CHUNKS];
     uint8_t metadata[64][TC_SPARSE_MAX_CHUNKS]; /* of A's rows, if it is sparse */
+    bool names_twice;                           /* some of it names one place twice */
 };
 
 enum { WGMMA_B_BYTES = 64 }; /* of a row of B: twice A's, if that is sparse */

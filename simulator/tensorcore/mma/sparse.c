@@ -16,6 +16,13 @@ bool tc_sparse_legal(uint8_t metadata, enum tc_format a, bool ordered) {
     return first < second || (!ordered && first != second);
 }
 
+bool tc_sparse_idle(uint8_t metadata, enum tc_format a, const uint8_t *row, int chunk) {
+    static const uint8_t zeros[4] = {0};
+    size_t bytes = 2 * (size_t)tc_sparse_unit(a);
+    return a != TC_TF32 && (metadata & 3) == metadata >> 2 &&
+           memcmp(row + (size_t)chunk * bytes, zeros, bytes) == 0;
+}
+
 /* Elements of 16 and 32 bits have four chunks of both rows in a lane, narrower ones eight chunks of one row. */
 static bool is_wide(enum tc_format a) {
     return tc_formats[a].bits >= 16;

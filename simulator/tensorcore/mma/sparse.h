@@ -21,6 +21,10 @@ static inline int tc_sparse_unit(enum tc_format a) {
 
 /* Whether PTX gives this metadata a meaning; `ordered`: only with the first place before the second. */
 bool tc_sparse_legal(uint8_t metadata, enum tc_format a, bool ordered);
+/* Whether metadata without a meaning decides nothing: it names one place twice, and the chunk's two stored
+ * units, of which `row` is the row's first one, are zeros (CUTLASS's compressor writes so where a chunk is all
+ * zeros). */
+bool tc_sparse_idle(uint8_t metadata, enum tc_format a, const uint8_t *row, int chunk);
 
 /* Where mma.sp and wgmma.mma_async.sp have the metadata of a chunk of one of a warp's 16 rows, `chunks` a row:
  * the lane, and which four bits of its register.  Of a group of four lanes (rows g and g + 8) the selector

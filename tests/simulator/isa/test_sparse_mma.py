@@ -267,29 +267,29 @@ def test_fp8_on_sm_90_is_summed_in_two_passes_over_what_is_stored():
 
 
 @pytest.mark.parametrize(
-    ("form", "variant", "code", "finds"),
+    ("form", "variant", "code", "value", "verdict"),
     [
-        (FORMS[3], "sp", 0x5, True),
-        (FORMS[3], "sp", 0x1, False),
-        (FORMS[3], "sp::ordered_metadata", 0x1, True),
-        (FORMS[6], "sp", 0x8, True),
-        (FORMS[10], "sp::ordered_metadata", 0xA, True),
+        (FORMS[3], "sp", 0x5, 1, "error"),
+        (FORMS[3], "sp", 0x5, 0, "review"),  # two zeros, wherever they are
+        (FORMS[3], "sp", 0x1, 0, "clean"),
+        (FORMS[3], "sp::ordered_metadata", 0x1, 0, "error"),
+        (FORMS[6], "sp", 0x8, 0, "error"),
+        (FORMS[10], "sp::ordered_metadata", 0xA, 1, "error"),
+        (FORMS[10], "sp::ordered_metadata", 0xA, 0, "review"),
     ],
 )
-def test_metadata_without_a_meaning_is_told_with_its_lane(form, variant, code, finds):
+def test_metadata_without_a_meaning_is_told_with_its_lane(form, variant, code, value, verdict):
     rng = np.random.default_rng(13)
     sim = Sim(kernel(form.text(variant, 0), form.chip))
     chunks = metadata(form, True, rng)
     chunks[11, 1] = code
-    a, b = np.zeros((16, form.k // 2)), np.zeros((form.k, 8))
+    a, b = np.full((16, form.k // 2), value), np.zeros((form.k, 8))
     words = assemble(form, 0, a, b, chunks, np.zeros((16, 8)), None, None)
     status = sim.launch("k", sim.buffer(np.zeros((32, 4), np.uint32)), sim.buffer(words))
-    assert (status != 0) == finds
-    if finds:
+    assert sim.verdict == verdict and (status != 0) == (verdict == "error")
+    if verdict != "clean":
         lane = next(lane for lane in range(32) if (11, 1) in chunks_of(lane, form, 0))
         assert sim.kinds == {"sparse-metadata"} and sim.findings[0]["lane"] == lane
-    else:
-        assert sim.verdict == "clean"
 
 
 REFUSED = [

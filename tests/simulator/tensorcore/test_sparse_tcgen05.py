@@ -278,6 +278,18 @@ def test_metadata_without_a_meaning_is_told_with_its_lane(form, lane):
     case.chunks[61, 2] = 0x1  # of f16 in the lane of row 53's chunks 0 to 3
     sim, _ = case.run(kernel(instruction(form, 0, False)))
     assert "sparse-metadata" in sim.kinds and f"lane {lane} " in sim.findings[0]["message"]
+    assert sim.verdict == "error"
+
+
+@pytest.mark.parametrize(("form", "lane"), [(FORMS[0], 53), (FORMS[4], 61)], ids=["f16", "e4m3"])
+def test_metadata_for_zeros_that_names_a_place_twice_is_a_review(form, lane):
+    """CUTLASS's compressor writes such where a chunk has nothing but zeros; A from shared and from tensor memory."""
+    case = Case(form, 0)
+    case.chunks[61, 2], case.a[61, 4:6] = 0x0, 0
+    for in_tensor_memory in (False, True):
+        sim, got = case.run(kernel(instruction(form, 0, in_tensor_memory)))
+        assert sim.kinds == {"sparse-metadata"} and sim.verdict == "review", sim.findings
+        assert f"lane {lane} " in sim.findings[0]["message"] and (got == case.product()).all()
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
