@@ -6,16 +6,13 @@
 #include <stdbool.h>
 
 #include "../gpu/host.h"
+#include "grouped_backend.h"
 #include "kernels.h"
+#include "operands.h"
 #include "tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"
 #define PDL_VARIABLE    "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
-
-enum {
-    SCALE_ELEM_BYTES = 2,                                  /* of the scale tiles' tensor maps */
-    SCALE_BOX_ELEMS = SCALE_TILE_BYTES / SCALE_ELEM_BYTES, /* HW: a box has at most 256 elements a dimension */
-};
 
 /* What a call launches. */
 struct launch_plan {
@@ -80,11 +77,6 @@ static int32_t select_tile(const struct problem *problem, int *tile) {
     return CUSTOM_KERNEL_OK;
 }
 
-/* Scale tiles of one batch of a tensor of so many rows. */
-static int64_t scale_tiles(const struct problem *problem, int64_t rows) {
-    return scale_tile_rows(rows) * (problem->k / SCALE_TILE_K);
-}
-
 static int32_t check_limits(const struct problem *problem, const struct blackwell_config *config) {
     int64_t most_n = (int64_t)MAX_GRID_YZ * config->tile_n;
     const struct limit limits[] = {
@@ -92,10 +84,10 @@ static int32_t check_limits(const struct problem *problem, const struct blackwel
         {"n", problem->n, most_n < MAX_DIMENSION ? most_n : MAX_DIMENSION},
         {"k", problem->k, MAX_DIMENSION},
         {"l", problem->l, MAX_GRID_YZ},
-        {"the number of scale tiles of sfa, ceil(m / 128) * k / 64,", scale_tiles(problem, problem->m),
-         MAX_DIMENSION},
-        {"the number of scale tiles of sfb1, ceil(n / 128) * k / 64,", scale_tiles(problem, problem->n),
-         MAX_DIMENSION},
+        {"the number of scale tiles of sfa, ceil(m / 128) * k / 64,",
+         blackwell_scale_tiles(problem, problem->m), MAX_DIMENSION},
+        {"the number of scale tiles of sfb1, ceil(n / 128) * k / 64,",
+         blackwell_scale_tiles(problem, problem->n), MAX_DIMENSION},
     };
     RETURN_IF_FAILED(gpu_check_limits("blackwell", config->name, limits, sizeof limits / sizeof *limits));
     if (ceil_div(problem->k, STAGE_K) < config->split_k) {
@@ -108,18 +100,14 @@ static int32_t check_limits(const struct problem *problem, const struct blackwel
     return CUSTOM_KERNEL_OK;
 }
 
-static int64_t permuted_bytes(const struct problem *problem, int64_t rows) {
-    return round_up(problem->l * scale_tiles(problem, rows) * SCALE_TILE_BYTES, SCRATCH_ALIGNMENT);
-}
-
 static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
     RETURN_IF_FAILED(select_tile(problem, &plan->tile));
     plan->config = &blackwell_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
     if (plan->permute_scales) {
-        plan->sfa_bytes = permuted_bytes(problem, problem->m);
-        plan->sfb_bytes = permuted_bytes(problem, problem->n);
+        plan->sfa_bytes = blackwell_permuted_bytes(problem, problem->m);
+        plan->sfb_bytes = blackwell_permuted_bytes(problem, problem->n);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -139,39 +127,16 @@ static struct operands place_operands(const struct problem *problem, const struc
     return operands;
 }
 
-static int32_t encode_fp4(const char *name, const struct problem *problem, const uint8_t *fp4, int64_t rows,
-                          int box_rows, CUtensorMap *map) {
-    struct tensor_3d tensor =
-        gpu_fp4_tensor(problem, fp4, rows, STAGE_FP4_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_128B);
-    return gpu_encode(name, &tensor, map);
-}
-
-static int32_t encode_scales(const char *name, const struct problem *problem, const uint8_t *scales,
-                             int64_t rows, CUtensorMap *map) {
-    struct tensor_3d tensor = {
-        .address = scales,
-        .type = CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        .row_elems = SCALE_BOX_ELEMS,
-        .rows = scale_tiles(problem, rows),
-        .batches = problem->l,
-        .element_bytes = SCALE_ELEM_BYTES,
-        .box_elems = SCALE_BOX_ELEMS,
-        .box_rows = STAGE_STEPS,
-        .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
-    };
-    return gpu_encode(name, &tensor, map);
-}
-
 /* The tensor maps travel in the kernel's parameters. */
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
                            const struct operands *operands, struct blackwell_dual_gemm_params *params) {
     int b_rows = plan->config->tile_n / plan->config->ctas;
-    RETURN_IF_FAILED(encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
-    RETURN_IF_FAILED(encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
-    RETURN_IF_FAILED(encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));
-    RETURN_IF_FAILED(encode_scales("sfa", problem, operands->sfa, problem->m, &params->sfa));
-    RETURN_IF_FAILED(encode_scales("sfb1", problem, operands->sfb1, problem->n, &params->sfb1));
-    return encode_scales("sfb2", problem, operands->sfb2, problem->n, &params->sfb2);
+    RETURN_IF_FAILED(blackwell_encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
+    RETURN_IF_FAILED(blackwell_encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
+    RETURN_IF_FAILED(blackwell_encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));
+    RETURN_IF_FAILED(blackwell_encode_scales("sfa", problem, operands->sfa, problem->m, &params->sfa));
+    RETURN_IF_FAILED(blackwell_encode_scales("sfb1", problem, operands->sfb1, problem->n, &params->sfb1));
+    return blackwell_encode_scales("sfb2", problem, operands->sfb2, problem->n, &params->sfb2);
 }
 
 static int32_t launch_permute_scales(const struct problem *problem, const struct operands *operands) {
@@ -229,6 +194,13 @@ static int32_t run(const struct problem *problem) {
     return gpu_release_device(problem, before, status);
 }
 
+static int32_t run_grouped(const struct problem *groups, int64_t count) {
+    int before = 0;
+    RETURN_IF_FAILED(gpu_acquire_device(groups, &before));
+    int32_t status = blackwell_run_grouped(groups, count);
+    return gpu_release_device(groups, before, status);
+}
+
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     static const int capabilities[] = {
@@ -246,4 +218,5 @@ const struct backend blackwell_backend = {
     .name = "blackwell",
     .available = available,
     .run = run,
+    .run_grouped = run_grouped,
 };

@@ -9,8 +9,9 @@ ifneq ($(filter compute_103,$(BLACKWELL_ARCHS)),)
 BLACKWELL_103 := -gencode=arch=compute_103a,code=sm_103a
 $(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -DNVFP4_HAVE_SM_103
 endif
-OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BUILD)/submission/blackwell/blackwell_backend.o $(BUILD)/submission/blackwell/kernels.o
-$(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
+BLACKWELL_HOST_OBJS := $(addprefix $(BUILD)/submission/blackwell/,operands.o grouped_backend.o blackwell_backend.o)
+OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BLACKWELL_HOST_OBJS) $(BUILD)/submission/blackwell/kernels.o
+$(BLACKWELL_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(BUILD)/submission/blackwell/kernels.o: submission/blackwell/kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)

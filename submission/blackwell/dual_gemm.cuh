@@ -51,6 +51,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
+    static constexpr int products = 2;          /* one in grouped_gemm.cuh, of twice as many columns */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
@@ -208,19 +209,54 @@ static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_
             coord.n / SCALE_TILE_ROWS * tiles_k};
 }
 
+/* The second operand of a product: B2; of the grouped GEMM, which has one B, the rows after a tile's first
+ * half. */
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_dual_gemm_params &p) {
+    return &p.b2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_dual_gemm_params &p) {
+    return &p.sfb2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_group &p) {
+    return &p.b1;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_group &p) {
+    return &p.sfb1;
+}
+
+/* How many rows further on it starts, and whether its scale factors are in the first one's tile, or in the
+ * next. */
+template <class T> struct second_operand {
+    static constexpr int rows = T::products == 2 ? 0 : T::tile_n;
+    static constexpr bool same_scales = rows % SCALE_TILE_ROWS != 0;
+    static constexpr int scale_tiles = rows / SCALE_TILE_ROWS;
+    static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
+};
+
+/* What a CTA's copies bring to a stage. */
+template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
+    return (int)sizeof(shared_stage<T>) - (second_operand<T>::same_scales ? STAGE_SCALE_BYTES : 0);
+}
+
 /* B of the first stages to L2, while the previous kernel still runs.  Whoever writes B before that kernel ends
  * writes through the same L2. */
-template <class T>
-static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes,
-                                                  const struct blackwell_dual_gemm_params &p, int32_t stages) {
+template <class T, class P>
+static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
     for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
         cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
-        cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(second_b(p), i * STAGE_FP4_BYTES, boxes.n + second_operand<T>::rows,
+                                            boxes.batch);
         if (!p.scales_by_previous_kernel) {
             for (int tile = 0; tile < T::b_scale_tiles; tile++) {
                 int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + i * STAGE_STEPS;
                 cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, y, boxes.batch);
-                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, y, boxes.batch);
+                if constexpr (!second_operand<T>::same_scales) {
+                    cp_async_bulk_prefetch_tensor_3d_l2(
+                        second_sfb(p), 0, y + second_operand<T>::scale_tiles * boxes.tiles_k, boxes.batch);
+                }
             }
         }
     }
@@ -237,20 +273,23 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
     }
 }
 
-/* Scale factors of B1 and B2.  Each CTA of a pair needs both, of all rows of B: each copies one, to both. */
-template <class T>
-static __device__ __forceinline__ void
-copy_b_scales(stage_t<T> to, int tile, const struct blackwell_dual_gemm_params &p,
-              const struct tile_coord &coord, int32_t y, struct mbarrier full) {
+/* Scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs both, of all rows
+ * of B: each copies one, to both; where they are the same, the first one does. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
+                                                     const struct tile_coord &coord, int32_t y, int32_t y2,
+                                                     struct mbarrier full) {
     uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
     uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
     if constexpr (T::ctas == 1) {
         cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
-        cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
-    } else {
-        cp_async_bulk_tensor_3d_pair_multicast(coord.rank == 0 ? sfb1 : sfb2,
-                                               coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
-                                               cta_mask<T>(coord));
+        if constexpr (!second_operand<T>::same_scales) {
+            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), 0, y2, coord.batch, full);
+        }
+    } else if (!second_operand<T>::same_scales || coord.rank == 0) {
+        cp_async_bulk_tensor_3d_pair_multicast(
+            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), 0,
+            T::products == 2 || coord.rank == 0 ? y : y2, coord.batch, full, cta_mask<T>(coord));
     }
 }
 
@@ -258,9 +297,8 @@ copy_b_scales(stage_t<T> to, int tile, const struct blackwell_dual_gemm_params &
  * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
  * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
  * barrier. */
-template <class T>
-static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord,
-                                            const struct blackwell_dual_gemm_params &p) {
+template <class T, class P>
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
     struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
     prefetch_b<T>(boxes, p, stages);
@@ -275,17 +313,19 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
         }
         if (coord.rank == 0) {
-            mbarrier_arrive_expect_tx(full, T::ctas * (int)sizeof(shared_stage<T>));
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
         }
         if (T::ctas > 1) {
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
         copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
-        copy_box<T>(SHARED_MEMBER(to, b[1]), &p.b2, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
+                    full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles; tile++) {
-            copy_b_scales<T>(to, tile, p, coord, boxes.sfb_tile + tile * boxes.tiles_k + step, full);
+            int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
+            copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
         }
         copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
         advance<T::stages>(ring);
@@ -347,13 +387,18 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     if (part != UP) {
         copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
         copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
-        copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
+        if constexpr (!second_operand<T>::same_scales) {
+            copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
+        }
         tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
                                              tmem_column(sfb1, p.sfb_column), accumulate);
     }
     if (part != COPIES_AND_GATE) {
         tcgen05_mma_mxf4nvf4<T::ctas, second>(p.acc_up, o.a + fp4, o.b2 + fp4, p.instruction, sfa,
-                                              tmem_column(sfb2, p.sfb_column), accumulate);
+                                              second_operand<T>::same_scales
+                                                  ? tmem_column(sfb1, SCALE_TILE_COLUMNS / 2)
+                                                  : tmem_column(sfb2, p.sfb_column),
+                                              accumulate);
     }
 }
 
@@ -522,8 +567,9 @@ struct output_row {
     struct tmem_addr acc;
 };
 
-static __device__ __forceinline__ struct output_row
-find_row(struct tmem_addr acc, const struct tile_coord &coord, const struct blackwell_dual_gemm_params &p) {
+template <class P>
+static __device__ __forceinline__ struct output_row find_row(struct tmem_addr acc,
+                                                             const struct tile_coord &coord, const P &p) {
     uint32_t quarter = threadIdx.x / WARP_THREADS % EPILOGUE_WARPS, lane = threadIdx.x % WARP_THREADS;
     int32_t row = coord.m + (int32_t)(quarter * WARP_THREADS + lane);
     return {p.c + ((int64_t)coord.batch * p.m + row) * p.n + coord.n,
@@ -615,6 +661,33 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
     }
 }
 
+/* Epilogue warp of the grouped GEMM: as epilogue, of one product, whose columns are those of both accumulators.
+ */
+template <class T>
+static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        wait(half == 0 ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
+        tcgen05_fence_after_thread_sync();
+#pragma unroll
+        for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
+            float acc[LOAD_COLUMNS];
+            uint32_t halves[LOAD_COLUMNS / 2];
+            const int column = half * T::tile_n + i * LOAD_COLUMNS;
+            static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
+            load_acc(acc, tmem_column(row.acc, column));
+#pragma unroll
+            for (int j = 0; j < LOAD_COLUMNS; j += 2) {
+                halves[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
+            }
+#pragma unroll
+            for (int j = 0; j < LOAD_COLUMNS; j += VECTOR_HALVES) {
+                store_vector(row.to + column + j, &halves[j / 2], row.columns - column - j, row.vectorized);
+            }
+        }
+    }
+}
+
 /* ---- kernel ---- */
 
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
@@ -639,15 +712,21 @@ static __device__ __forceinline__ void prefetch_maps(const struct blackwell_dual
     prefetch_tensormap(&p.sfa);
 }
 
-template <class T>
-static __global__ void __launch_bounds__(CTA_THREADS, 1)
-    dual_gemm_kernel(const __grid_constant__ blackwell_dual_gemm_params p) {
+static __device__ __forceinline__ void prefetch_maps(const struct blackwell_group &p) {
+    prefetch_tensormap(&p.b1);
+    prefetch_tensormap(&p.a);
+    prefetch_tensormap(&p.sfb1);
+    prefetch_tensormap(&p.sfa);
+}
+
+/* A CTA's tile, from start to end. */
+template <class T, class P>
+static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
     extern __shared__ unsigned char memory[];
     uint32_t start = cvta_to_shared(memory);
     struct shared_address<typename layout_of<T>::storage> shared = {
         (start + SWIZZLE_ATOM_BYTES - 1) / SWIZZLE_ATOM_BYTES *SWIZZLE_ATOM_BYTES
     };
-    struct tile_coord coord = find_tile<T>(p.steps_k);
     int warp = threadIdx.x / WARP_THREADS;
 
     if constexpr (T::ctas > 1) {
@@ -682,7 +761,9 @@ static __global__ void __launch_bounds__(CTA_THREADS, 1)
         __syncwarp();
     } else {
         struct output_row row = find_row(acc, coord, p);
-        if constexpr (T::split_k == 1) {
+        if constexpr (T::products == 1) {
+            epilogue_plain<T>(shared, row);
+        } else if constexpr (T::split_k == 1) {
             epilogue<T>(shared, row);
         } else {
             epilogue_split_k<T>(shared, row, coord);
@@ -698,6 +779,12 @@ static __global__ void __launch_bounds__(CTA_THREADS, 1)
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
     }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(CTA_THREADS, 1)
+    dual_gemm_kernel(const __grid_constant__ blackwell_dual_gemm_params p) {
+    run_tile<T>(find_tile<T>(p.steps_k), p);
 }
 
 } // namespace blackwell

@@ -3,6 +3,7 @@
 
 #include "../gpu/permute_scales.cuh"
 #include "dual_gemm.cuh"
+#include "grouped_gemm.cuh"
 
 #define KERNEL(name, tile_n, stages, ctas, tail, split_k)                                                      \
     (const void *)blackwell::dual_gemm_kernel<blackwell::tile<tile_n, stages, ctas, tail, split_k>>,
@@ -10,6 +11,17 @@
 const void *blackwell_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {BLACKWELL_CONFIGS(KERNEL)};
     return kernels[index];
+}
+
+#define GROUPED_KERNELS(name, ...)                                                                             \
+    {(const void *)                                                                                            \
+         blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_many_groups>,          \
+     (const void *)                                                                                            \
+         blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_few_groups>},
+
+const void *blackwell_grouped_gemm_kernel(int index, bool few) {
+    static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)};
+    return kernels[index][few];
 }
 
 const void *blackwell_permute_scales_kernel(void) {

@@ -2,11 +2,13 @@
 #ifndef BLACKWELL_TILE_SELECTION_H
 #define BLACKWELL_TILE_SELECTION_H
 
-#include "config.h"
+#include "grouped_config.h"
 
 #define ONE_CONFIG(...) +1
 enum { BLACKWELL_TILES = 0 BLACKWELL_CONFIGS(ONE_CONFIG) };
+enum { BLACKWELL_GROUPED_TILES = 0 BLACKWELL_GROUPED_CONFIGS(ONE_CONFIG) };
 #undef ONE_CONFIG
+extern const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES];
 extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */
@@ -35,5 +37,11 @@ int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int 
 
 /* The name of configuration number `index`, or NULL where there is none. */
 const char *blackwell_tile_name(int index);
+
+/* The predicted time in picoseconds of one tile of the grouped GEMM, from start to end. */
+int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k);
+
+/* The name of the grouped GEMM's configuration number `index`, or NULL where there is none. */
+const char *blackwell_grouped_tile_name(int index);
 
 #endif

@@ -31,7 +31,7 @@ struct grouped_plan {
 
 static int longest_first(const void *x, const void *y) {
     const struct group_plan *a = x, *b = y;
-    return (a->cut.tile_ps < b->cut.tile_ps) - (a->cut.tile_ps > b->cut.tile_ps);
+    return (a->cut.all.tile_ps < b->cut.all.tile_ps) - (a->cut.all.tile_ps > b->cut.all.tile_ps);
 }
 
 /* Cuts all groups, tile number `largest` being the largest. */
@@ -44,11 +44,19 @@ static void cut_groups(struct grouped_plan *plan, int largest) {
 }
 
 static int64_t predict(const struct grouped_plan *plan, int sms) {
-    struct hopper_grouped_cut cuts[CUSTOM_KERNEL_MAX_GROUPS];
+    struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
     for (int64_t i = 0; i < plan->groups; i++) {
-        cuts[i] = plan->group[i].cut;
+        classes[i] = plan->group[i].cut.all;
     }
-    return hopper_grouped_ps(cuts, plan->groups, sms);
+    return gpu_schedule_ps(classes, plan->groups, sms);
+}
+
+static int64_t tiles_of(const struct grouped_plan *plan) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        tiles += plan->group[i].cut.all.tiles;
+    }
+    return tiles;
 }
 
 /* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
@@ -66,33 +74,6 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     }
     cut_groups(plan, largest);
     return CUSTOM_KERNEL_OK;
-}
-
-/* Before anything is counted in tiles or picoseconds. */
-static int32_t check_sizes(const struct problem *groups, int64_t count) {
-    int64_t rows = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const struct member_name m = member_name(groups[i].group, "m"), n = member_name(groups[i].group, "n"),
-                                 k = member_name(groups[i].group, "k");
-        const struct limit limits[] = {
-            {m.text, groups[i].m, MAX_DIMENSION},
-            {n.text, groups[i].n, MAX_DIMENSION},
-            {k.text, groups[i].k, MAX_DIMENSION},
-        };
-        RETURN_IF_FAILED(gpu_check_limits("hopper", NULL, limits, 3));
-        rows += groups[i].m;
-    }
-    const struct limit limit = {"the number of rows of all groups", rows, INT32_MAX};
-    return gpu_check_limits("hopper", NULL, &limit, 1);
-}
-
-static int32_t check_tiles(const struct grouped_plan *plan) {
-    int64_t tiles = 0;
-    for (int64_t i = 0; i < plan->groups; i++) {
-        tiles += plan->group[i].cut.tiles;
-    }
-    const struct limit limit = {"the number of tiles of all groups", tiles, INT32_MAX};
-    return gpu_check_limits("hopper", NULL, &limit, 1);
 }
 
 /* Sizes are below 2^31 by now, and so their products far below 2^63. */
@@ -187,7 +168,7 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
     }
     for (int64_t i = 0; i < count; i++) {
         RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
-        tiles += groups[i].cut.tiles;
+        tiles += groups[i].cut.all.tiles;
     }
     struct launch launch = {
         .kernel = hopper_grouped_gemm_kernel(is_few),
@@ -220,14 +201,14 @@ static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scrat
 int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(check_sizes(groups, count));
+    RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
     plan.groups = count;
     plan.scratch_bytes = 0;
     for (int64_t i = 0; i < count; i++) {
         plan.group[i].problem = &groups[i];
     }
     RETURN_IF_FAILED(select_cuts(&plan, sms));
-    RETURN_IF_FAILED(check_tiles(&plan));
+    RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
     int32_t status = launch_all_groups(&plan, scratch);

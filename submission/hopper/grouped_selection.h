@@ -2,6 +2,7 @@
 #ifndef HOPPER_GROUPED_SELECTION_H
 #define HOPPER_GROUPED_SELECTION_H
 
+#include "../gpu/grouped.h"
 #include "config.h"
 
 #define ONE_CONFIG(...) +1
@@ -9,21 +10,16 @@ enum { HOPPER_GROUPED_TILES_COUNT = 0 HOPPER_GROUPED_TILES(ONE_CONFIG) };
 #undef ONE_CONFIG
 extern const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT];
 
-/* How a group is cut: `tiles` tiles in all, tiles_m along its rows, each predicted to take tile_ps picoseconds.
- */
+/* How a group is cut: into tiles of one kind, tiles_m along its rows. */
 struct hopper_grouped_cut {
     int tile;
-    int64_t tiles_m, tiles, tile_ps;
+    int64_t tiles_m;
+    struct tile_class all;
 };
 
 /* With tiles of at most as many rows as tile number `largest` has: as few as hold the group's rows, of the
  * least tile that holds an equal share of them. */
 struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int largest);
-
-/* The predicted time in picoseconds of `groups` cuts, the longest tiles first: each tile goes to the SM that is
- * free first.  Where there are many times more tiles than SMs, their sum shared equally, and half of the
- * longest. */
-int64_t hopper_grouped_ps(const struct hopper_grouped_cut *cuts, int64_t groups, int sms);
 
 /* The bytes of shared memory of the largest tile, which every CTA gets. */
 int hopper_grouped_shared_bytes(void);

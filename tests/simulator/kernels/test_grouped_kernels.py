@@ -10,7 +10,10 @@ import pytest
 from scripts.common import forked
 from tests.simulator.sim_kit import built, nvcc
 
-TILES = {"hopper": ("m64", "m96", "m128", "m192", "m256")}
+TILES = {
+    "hopper": ("m64", "m96", "m128", "m192", "m256"),
+    "blackwell": ("m128n128", "m128n256", "m256n128", "m256n256"),
+}
 
 PROGRAM = """
 import json, os, sys

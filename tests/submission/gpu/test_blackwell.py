@@ -25,7 +25,8 @@ PARTS = (
     "blackwell/tile_selection",
     "core/message",
 )  # of the backend's host side
-CONFIGS, KERNELS = 7, 8  # and the permutation of scale factors
+CONFIGS = 7
+KERNELS = CONFIGS + 1 + 4 * 2  # the permutation of scale factors; the grouped tiles, for few groups and many
 
 
 @pytest.mark.parametrize(
