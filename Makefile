@@ -144,8 +144,10 @@ TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build
 test-python:
 	@mkdir -p $(BUILD) && scripts/setup.sh test > $(TEST_PYTHON)
 
-run: ## start: set up, build, run the ten tests and the four benchmarks on the best backend
-	+@$(READY) && ./nvfp4 eval test && ./nvfp4 eval benchmark
+# dual_gemm or group_gemm.
+PROBLEM ?= dual_gemm
+run: ## start: set up, build, run the ten tests and the four benchmarks on the best backend (PROBLEM=group_gemm for those)
+	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
 # What tests run beside the library: built before them, because several of them run at a time.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
@@ -187,8 +189,8 @@ timeline: build simulator ## measure: simulated time of one call as a Chrome tra
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
-bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here)
-	@scripts/setup.sh run > /dev/null && ./nvfp4 bundle --target $(TARGET) $(BUNDLE_ARGS)
+bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=)
+	@scripts/setup.sh run > /dev/null && ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS)
 
 FILE ?= $(BUILD)/submission_b200.py
 lint-submission: ## submit: check any submission against the leaderboard's rules (FILE=)

@@ -45,9 +45,13 @@ def _shown(text: str) -> str:
 
 
 def problem_of(line: str) -> Problem:
-    """The problem that most of a line's names belong to; the first of all where that says nothing."""
-    names = set(re.findall(r"(\w+)\s*:", line))
-    return max(PROBLEMS.values(), key=lambda problem: len(names & set(problem.keys)))
+    """The problem that most of a line's names and lists belong to; the first of all where that says nothing."""
+    found = re.findall(r"(\w+)\s*:\s*(\[?)", line)
+
+    def fits(problem: Problem) -> int:
+        return sum((name in problem.keys) + (bool(bracket) and name in problem.lists) for name, bracket in found)
+
+    return max(PROBLEMS.values(), key=fits)
 
 
 def _value(name: str, text: str) -> int | list[int]:

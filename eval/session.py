@@ -28,7 +28,7 @@ from eval.output.text import clean
 from eval.workers.answers import Garbled, text_in, time_us
 from eval.workers.process import GARBLED, WorkerProcess
 from eval.workers.worker import Failure
-from reference.problems.interface import BOARD, Output, like, parts
+from reference.problems.interface import BOARD, Output, blank
 
 NULL_ROUNDS = 7
 NULL_ROUNDS_WARMING_UP = 2
@@ -73,7 +73,7 @@ class Session:
         self.wrong: dict[str, Any] | None = None  # where the wrong elements lie
         self._pid = 0
         self.checked = 0  # outputs compared with the reference
-        layout = Layout(case.shape)
+        layout = Layout(case.shape, apart=device.type == "cuda")
         self._lender = CudaLender(layout, inputs, device) if device.type == "cuda" else HostLender(layout, inputs)
         try:
             self._process = WorkerProcess(submission, case.shape, str(device), answer_s)
@@ -140,8 +140,7 @@ class Session:
         if self._lender.modified():
             raise Failure("the submission modified its inputs")
         for index, (tensors, output) in enumerate(zip(staged, outputs, strict=True)):
-            blank = like(output, [torch.empty_like(part) for part in parts(output)])
-            ok, message, *found = check(self._case.shape.data(tensors, blank), output)
+            ok, message, *found = check(self._case.shape.data(tensors, blank(self._case.shape, self.device)), output)
             self._note(ok, found[0] if found else None)
             if not ok:
                 where = f"{what}, input {index + 1} of {len(seeds)}, seed {seeds[index]}"

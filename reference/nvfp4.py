@@ -37,7 +37,7 @@ def decode_e2m1(codes: torch.Tensor) -> torch.Tensor:
     byte = torch.arange(256, device=codes.device)
     pairs = torch.stack((table[byte & 15], table[byte >> 4]), dim=-1)
     packed = as_bytes(codes).int()
-    return pairs[packed].reshape(*packed.shape[:-1], -1)
+    return pairs[packed].reshape(*packed.shape[:-1], 2 * packed.shape[-1])
 
 
 def encode_e2m1(values: torch.Tensor) -> torch.Tensor:
@@ -67,9 +67,9 @@ def decode_scales(scales: torch.Tensor) -> torch.Tensor:
 
 def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """Packed codes (rows, K/2) and scale factors (rows, K/16) -> float32 values (rows, K), each exact."""
-    rows = codes.shape[0]
-    values = decode_e2m1(codes).view(rows, -1, GROUP_ELEMS)
-    return values.mul_(decode_scales(scales).unsqueeze(-1)).view(rows, -1)
+    rows, groups = scales.shape
+    values = decode_e2m1(codes).view(rows, groups, GROUP_ELEMS)
+    return values.mul_(decode_scales(scales).unsqueeze(-1)).view(rows, groups * GROUP_ELEMS)
 
 
 def to_blocked(scales: torch.Tensor, padding: int = SCALE_NAN) -> torch.Tensor:

@@ -1,9 +1,13 @@
-"""The NVFP4 dual GEMM for PyTorch.  Installed, this package is `nvfp4_gemm`; in a checkout it is `submission`."""
+"""The NVFP4 dual GEMM and grouped GEMM for PyTorch.
 
-from . import memory_check, submission
+Installed, this package is `nvfp4_gemm`; in a checkout it is `submission`.
+"""
+
+from . import group_gemm, memory_check, submission
+from .group_gemm import custom_kernel as custom_kernel_grouped
 from .submission import Backend, backends, custom_kernel
 from .torch_operator import dual_gemm
 
-__all__ = ["Backend", "backends", "custom_kernel", "dual_gemm"]
+__all__ = ["Backend", "backends", "custom_kernel", "custom_kernel_grouped", "dual_gemm"]
 
-submission._is_plain = memory_check.is_plain
+submission._is_plain = group_gemm._is_plain = memory_check.is_plain

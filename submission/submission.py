@@ -22,11 +22,6 @@ LIBRARY_NAME = "libcustom_kernel.so"
 SIMULATED_LIBRARY_NAME = "libcustom_kernel_sim.so"  # GPU backends on the PTX simulator; takes CPU tensors
 ABI_MAJOR_VERSION = 1
 
-# struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
-# a, b1, b2, sfa, sfb1, sfb2, c, queue.  A bytes object is a fresh struct in each call, so threads share none.
-_ARGS = struct.Struct("@Iiiiqqqq8Q")
-_ARGS_BYTES = _ARGS.size
-_pack = _ARGS.pack
 _BACKEND_AUTO = 0
 _SCALES_BLOCKED, _SCALES_ROWS = 0, 1
 _STATUS_NULL_POINTER, _STATUS_ARGUMENT = 1, 2
@@ -35,8 +30,6 @@ _FP4 = torch.float4_e2m1fn_x2
 _SCALES = torch.float8_e4m3fn
 _OUTPUT = torch.float16
 _OUTPUT_BYTES = _OUTPUT.itemsize
-_NAMES_BLOCKED = ("a", "b1", "b2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
-_NAMES_ROWS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
 
 
 class _Info(ctypes.Structure):
@@ -81,7 +74,6 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 _library = _load(_library_path())
-_call = _library.custom_kernel
 
 
 class Backend(NamedTuple):
@@ -93,12 +85,13 @@ class Backend(NamedTuple):
     detail: str
 
 
-def backends() -> list[Backend]:
-    """Every backend the library knows, the first choice first."""
-    found = []
+def _numbered_backends() -> dict[int, Backend]:
+    """Every backend the library knows by its number in enum custom_kernel_backend, the first choice first."""
+    found: dict[int, Backend] = {}
     info = _Info(struct_bytes=ctypes.sizeof(_Info))
     while _library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == 0:
-        found.append(Backend(info.name.decode(), bool(info.built), bool(info.available), info.detail.decode()))
+        one = Backend(info.name.decode(), bool(info.built), bool(info.available), info.detail.decode())
+        found[info.backend] = one
     return found
 
 
@@ -109,29 +102,96 @@ class _Expected(NamedTuple):
     strides: tuple[int, ...]  # in elements; a dimension of size 1 may have any
 
 
+def _check_queue(queue: object) -> None:
+    """Raises the exception that says why this is no queue's handle, if it is none."""
+    if not isinstance(queue, int):
+        raise TypeError(f"queue is a {type(queue).__name__}; expected the handle of a CUDA queue, an integer")
+    if not 0 <= queue < 2**64:
+        raise ValueError(f"queue is {queue}; expected the handle of a CUDA queue, from 0 to 2^64 - 1")
+
+
+def _rows(name: str, dtype: torch.dtype, count: int, width: int, batches: int) -> _Expected:
+    """A tensor of rows over memory (L, rows, width)."""
+    return _Expected(name, dtype, (count, width, batches), (width, 1, count * width))
+
+
+def _scales(name: str, count: int, half_k: int, batches: int, blocked: bool) -> _Expected:
+    """Scale factors of so many rows, by rows or in blocks of 128."""
+    if not blocked:
+        return _rows(name, _SCALES, count, half_k // 8, batches)
+    tiles_m, tiles_k = -(-count // 128), half_k // 32
+    shape = (32, 4, tiles_m, 4, tiles_k, batches)
+    return _Expected(name, _SCALES, shape, (16, 4, tiles_k * 512, 1, 512, max(1, tiles_m) * tiles_k * 512))
+
+
+def _check_is_tensor(name: str, tensor: object) -> None:
+    """Raises the exception that says why this is no tensor with values in memory, if it is none."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"{name} is a {type(tensor).__name__}, which has no memory; expected a tensor of numbers")
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name} is on {tensor.device}; expected a CPU or CUDA device")
+    if tensor.is_neg() or tensor.is_conj():
+        bit = "negative" if tensor.is_neg() else "conjugate"
+        raise ValueError(f"{name} has torch's {bit} bit; expected values as they lie in memory")
+
+
+def _check_as_expected(expected: _Expected, tensor: torch.Tensor, c: torch.Tensor, sizes: str) -> None:
+    """Raises the exception that says how a tensor is not what these sizes want, beside this output, if it is not."""
+    if tensor.dtype is not expected.dtype:
+        raise TypeError(f"{expected.name} has dtype {tensor.dtype}; expected {expected.dtype}")
+    if tensor.shape != expected.shape:
+        raise ValueError(f"{expected.name} has shape {tuple(tensor.shape)}; expected {expected.shape} for {sizes}")
+    strides = tensor.stride()
+    differ = (size > 1 and got != want for size, got, want in zip(tensor.shape, strides, expected.strides, strict=True))
+    if tensor.numel() and any(differ):
+        raise ValueError(f"{expected.name} has strides {strides}; expected {expected.strides}")
+    if tensor.device != c.device:
+        raise ValueError(f"{expected.name} is on {tensor.device}; expected {c.device}, as c")
+    held = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
+    if held < tensor.numel() * tensor.itemsize:
+        raise ValueError(
+            f"{expected.name} has {tensor.numel() * tensor.itemsize} bytes, of which its storage holds "
+            f"{max(held, 0)}; expected a storage that was not shrunk"
+        )
+
+
+def _bytes(expected: _Expected) -> int:
+    return math.prod(expected.shape) * expected.dtype.itemsize
+
+
+# --- the dual GEMM: what stands above, the grouped GEMM's shim shares (group_gemm.py, scripts/release/bundle.py)
+
+# struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
+# a, b1, b2, sfa, sfb1, sfb2, c, queue.  A bytes object is a fresh struct in each call, so threads share none.
+_ARGS = struct.Struct("@Iiiiqqqq8Q")
+_ARGS_BYTES = _ARGS.size
+_pack = _ARGS.pack
+_NAMES_BLOCKED = ("a", "b1", "b2", "sfa_permuted", "sfb1_permuted", "sfb2_permuted", "c")
+_NAMES_ROWS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c")
+_call = _library.custom_kernel
+
+
+def backends() -> list[Backend]:
+    """Every backend the library knows, the first choice first."""
+    return list(_numbered_backends().values())
+
+
 @lru_cache(maxsize=256)
 def _expected(m: int, n: int, half_k: int, batches: int, blocked: bool) -> tuple[_Expected, ...]:
     """The seven tensors of a problem, in the order of the argument struct."""
-
-    def rows(name: str, dtype: torch.dtype, count: int, width: int) -> _Expected:
-        return _Expected(name, dtype, (count, width, batches), (width, 1, count * width))
-
-    def scales(name: str, count: int) -> _Expected:
-        if not blocked:
-            return rows(name, _SCALES, count, half_k // 8)
-        tiles_m, tiles_k = -(-count // 128), half_k // 32
-        shape = (32, 4, tiles_m, 4, tiles_k, batches)
-        return _Expected(name, _SCALES, shape, (16, 4, tiles_k * 512, 1, 512, tiles_m * tiles_k * 512))
-
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     return (
-        rows(names[0], _FP4, m, half_k),
-        rows(names[1], _FP4, n, half_k),
-        rows(names[2], _FP4, n, half_k),
-        scales(names[3], m),
-        scales(names[4], n),
-        scales(names[5], n),
-        rows(names[6], _OUTPUT, m, n),
+        _rows(names[0], _FP4, m, half_k, batches),
+        _rows(names[1], _FP4, n, half_k, batches),
+        _rows(names[2], _FP4, n, half_k, batches),
+        _scales(names[3], m, half_k, batches, blocked),
+        _scales(names[4], n, half_k, batches, blocked),
+        _scales(names[5], n, half_k, batches, blocked),
+        _rows(names[6], _OUTPUT, m, n, batches),
     )
 
 
@@ -155,17 +215,7 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
     """Raises the exception that names what is wrong, if anything is; the slow twin of custom_kernel's test."""
     names = _NAMES_BLOCKED if blocked else _NAMES_ROWS
     for name, tensor in zip(names, tensors, strict=True):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} is a {type(tensor).__name__}; expected a torch.Tensor")
-        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-            raise TypeError(f"{name} is a {type(tensor).__name__}, which has no memory; expected a tensor of numbers")
-        if tensor.layout is not torch.strided:
-            raise TypeError(f"{name} has layout {tensor.layout}; expected torch.strided")
-        if tensor.device.type not in ("cpu", "cuda"):
-            raise ValueError(f"{name} is on {tensor.device}; expected a CPU or CUDA device")
-        if tensor.is_neg() or tensor.is_conj():
-            bit = "negative" if tensor.is_neg() else "conjugate"
-            raise ValueError(f"{name} has torch's {bit} bit; expected values as they lie in memory")
+        _check_is_tensor(name, tensor)
     for name, tensor in ((names[0], tensors[0]), (names[6], tensors[6])):
         if tensor.ndim != 3:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected three dimensions")
@@ -175,35 +225,9 @@ def _check(tensors: tuple[torch.Tensor, ...], blocked: bool) -> None:
     half_k = tensors[0].shape[1]
     if half_k % 32 != 0:
         raise ValueError(f"{names[0]} has shape {tuple(tensors[0].shape)}, K = {2 * half_k}; expected a multiple of 64")
+    sizes = f"M = {m}, N = {n}, K = {2 * half_k}, L = {batches}"
     for expected, tensor in zip(_expected(m, n, half_k, batches, blocked), tensors, strict=True):
-        if tensor.dtype is not expected.dtype:
-            raise TypeError(f"{expected.name} has dtype {tensor.dtype}; expected {expected.dtype}")
-        if tensor.shape != expected.shape:
-            raise ValueError(
-                f"{expected.name} has shape {tuple(tensor.shape)}; expected {expected.shape} "
-                f"for M = {m}, N = {n}, K = {2 * half_k}, L = {batches}"
-            )
-        strides = tensor.stride()
-        if any(
-            size > 1 and got != want for size, got, want in zip(tensor.shape, strides, expected.strides, strict=True)
-        ):
-            raise ValueError(f"{expected.name} has strides {strides}; expected {expected.strides}")
-        if tensor.device != tensors[6].device:
-            raise ValueError(f"{expected.name} is on {tensor.device}; expected {tensors[6].device}, as c")
-        held = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize
-        if held < tensor.numel() * tensor.itemsize:
-            raise ValueError(
-                f"{expected.name} has {tensor.numel() * tensor.itemsize} bytes, of which its storage holds "
-                f"{max(held, 0)}; expected a storage that was not shrunk"
-            )
-
-
-def _check_queue(queue: object) -> None:
-    """Raises the exception that says why this is no queue's handle, if it is none."""
-    if not isinstance(queue, int):
-        raise TypeError(f"queue is a {type(queue).__name__}; expected the handle of a CUDA queue, an integer")
-    if not 0 <= queue < 2**64:
-        raise ValueError(f"queue is {queue}; expected the handle of a CUDA queue, from 0 to 2^64 - 1")
+        _check_as_expected(expected, tensor, tensors[6], sizes)
 
 
 @lru_cache(maxsize=256)
@@ -221,7 +245,7 @@ def _expected_metadata(
     if batches == 1:  # then a, b1, b2 and c are contiguous, which is cheaper to ask
         strides[0] = strides[1] = strides[2] = strides[6] = True
     others = len(tensors) - 1  # c's shape and device are the measure
-    sizes = tuple(math.prod(tensor.shape) * tensor.dtype.itemsize for tensor in tensors)
+    sizes = tuple(map(_bytes, tensors))
     return (*shapes[:others], *strides, *dtypes, *[device] * others), sizes
 
 

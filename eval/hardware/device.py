@@ -16,17 +16,19 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN_SUBMISSIONS = {ROOT / problem.submission for problem in PROBLEMS.values()}
 # In a process of its own, because the harness's loads no submission.
 BACKENDS = """
-from submission import backends
-for backend in backends():
+import importlib, sys
+for backend in importlib.import_module(sys.argv[1]).backends():
     print(backend.name, int(backend.available), backend.detail, sep="\\t")
 """
 LIMIT_S = 120
 
 
-def backends() -> list[tuple[str, bool, str]]:
-    """Each backend of the package's library: name, whether it can run here, on what or why not; [] where none tells."""
+def backends(submission: Path) -> list[tuple[str, bool, str]]:
+    """Each backend of the library: name, whether it can run this submission of the package's own here, on what
+    or why not; [] where none tells."""
+    module = ".".join(submission.resolve().relative_to(ROOT).with_suffix("").parts)
     done = subprocess.run(
-        [sys.executable, "-c", BACKENDS],
+        [sys.executable, "-c", BACKENDS, module],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -39,9 +41,9 @@ def backends() -> list[tuple[str, bool, str]]:
     return [(name, available == "1", detail) for name, available, detail in lines]
 
 
-def why_no_gpu() -> str:
+def why_no_gpu(submission: Path) -> str:
     """A line for each GPU backend of the package's library with why it cannot run here; "" if one can, or none asks."""
-    gpu = [backend for backend in backends() if backend[0] != "cpu"]
+    gpu = [backend for backend in backends(submission) if backend[0] != "cpu"]
     return "" if any(runs for _, runs, _ in gpu) else "\n".join(f"  {name}: {detail}" for name, _, detail in gpu)
 
 
@@ -50,7 +52,7 @@ def why_not_the_backend(submission: Path) -> str:
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if asked == "auto" or os.environ.get("NVFP4_SIMULATE") == "1" or submission.resolve() not in OWN_SUBMISSIONS:
         return ""
-    found = {name: (runs, detail) for name, runs, detail in backends()}
+    found = {name: (runs, detail) for name, runs, detail in backends(submission)}
     if not found:
         return ""
     if asked not in found:
@@ -70,7 +72,7 @@ def device_for(submission: Path) -> torch.device:
     asked = os.environ.get("NVFP4_BACKEND") or "auto"
     if asked == "cpu" or os.environ.get("NVFP4_SIMULATE") == "1":
         return torch.device("cpu")  # backends that take tensors in host memory
-    if asked != "auto" or not (reasons := why_no_gpu()):
+    if asked != "auto" or not (reasons := why_no_gpu(submission)):
         return device
     print(
         f"eval.py: NO BACKEND RUNS ON THIS GPU ({torch.cuda.get_device_name()}), so the CPU is judged\n{reasons}\n"

@@ -6,6 +6,7 @@ which the worker's queue waits for before its first call. Both ends of the paren
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from eval.lending.canaries import Canaries
 from eval.lending.cuda_runtime import Runtime, as_tensor
+from eval.lending.host import MemoryFile
 from eval.lending.layout import Layout, copy_in
 from eval.timing import WORD, Core, Cuda, Timed
 from eval.workers.channel import Channel
@@ -42,6 +44,8 @@ class CudaLender:
         self._layout, self._device = layout, device
         self._sizes = (count * layout.input_bytes, count * layout.output_bytes)
         self._own = torch.empty(self._sizes[0], dtype=torch.uint8, device=device)  # what the worker never sees
+        self._own_host = torch.empty(count * layout.host_bytes, dtype=torch.uint8)
+        self._lent_host: MemoryFile | None = None  # what of the inputs lies in the host's memory
         self._taken = torch.empty(self._sizes[1], dtype=torch.uint8, device=device)
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
         self._addresses = [self._runtime.allocate(size) for size in self._sizes]
@@ -61,8 +65,12 @@ class CudaLender:
     def stage(self, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
         """Makes inputs ready to be lent and puts NaNs where outputs are to come; the parent's own copy of the inputs,
         whole once the round has begun."""
-        staged = copy_in(self._layout, self._own, inputs)
+        staged = copy_in(self._layout, self._own, inputs, self._own_host)
         self._count = len(staged)
+        self._drop()
+        if self._layout.host_bytes:
+            self._lent_host = MemoryFile(self._count * self._layout.host_bytes)
+            self._lent_host.memory.copy_(self._own_host[: self._lent_host.memory.numel()])
         self._canaries = Canaries(self._layout, self._own, self._count)
         for index in range(self._count):
             for part in parts(self._layout.output(self._outputs, index)):
@@ -81,7 +89,7 @@ class CudaLender:
         self._canaries.complete(self._inputs)
         self._runtime.record(self._began)
         self._runtime.record(self._whole)
-        channel.send_bytes(WORD)
+        channel.send_bytes(WORD, [self._lent_host.descriptor] if self._lent_host else [])
 
     def take(self, count: int) -> list[Output]:
         """Copies the outputs; `span_us` is the device's time from whole inputs until the outputs were here."""
@@ -95,10 +103,20 @@ class CudaLender:
     def modified(self) -> bool:
         """Whether the inputs of the last round are no longer what was lent."""
         size = self._count * self._layout.input_bytes
+        if self._lent_host and not torch.equal(
+            self._lent_host.memory, self._own_host[: self._lent_host.memory.numel()]
+        ):
+            return True
         return not torch.equal(self._inputs[:size], self._own[:size])
+
+    def _drop(self) -> None:
+        if self._lent_host is not None:
+            self._lent_host.close()
+            self._lent_host = None
 
     def close(self) -> None:
         """Gives everything back."""
+        self._drop()
         torch.cuda.synchronize(self._device)
         for address in self._addresses:
             self._runtime.free(address)
@@ -123,7 +141,10 @@ class CudaBorrower:
         )
         own = torch.empty(count * layout.output_bytes, dtype=torch.uint8, device=device)
         self.own = [layout.output(own, index) for index in range(count)]
-        self.inputs = [layout.input(inputs, index) for index in range(count)]
+        # Address space; each round maps what it is lent of the host's memory over it.
+        self._layout, self._place = layout, mmap.mmap(-1, max(1, count * layout.host_bytes))
+        host = torch.frombuffer(self._place, dtype=torch.uint8)
+        self.inputs = [layout.input(inputs, index, host) for index in range(count)]
         self.kept = [layout.output(outputs, index) for index in range(count)]
         self._default_queue = torch.cuda.default_stream(device)
         self._set_queue = torch.cuda.set_stream
@@ -146,7 +167,7 @@ class CudaBorrower:
             lent_outputs=outputs.data_ptr(),
             output_bytes=layout.output_bytes,
         )
-        self._core = Core(channel.fileno(), cuda=cuda)
+        self._core = Core(channel.fileno(), memory=host.data_ptr(), cuda=cuda)
         self._busy_rounds = 0
 
     def prepare(self) -> None:
@@ -158,7 +179,7 @@ class CudaBorrower:
     def round(self, kernel: Callable[[Any], Any], returned: Callable[[Any, Any], None], data: Sequence[Any]) -> Timed:
         """Waits for the word and makes one call for each of `data`, whose tensors lie in `inputs` and `own`; outputs
         that are not the ones in `own` are handed to `returned`, the others copied to `kept`."""
-        return self._core.round(kernel, returned, data, 0, self.own)
+        return self._core.round(kernel, returned, data, len(data) * self._layout.host_bytes, self.own)
 
     def problem(self, timed: Timed) -> str | None:
         """What makes the round's time meaningless, if anything."""

@@ -25,7 +25,7 @@ from reference.problems.interface import Output, parts
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class _MemoryFile:
+class MemoryFile:
     """A sealed memory file and this process's mapping of it."""
 
     def __init__(self, size: int) -> None:
@@ -46,8 +46,8 @@ class HostLender:
     def __init__(self, layout: Layout, count: int) -> None:
         self._layout = layout
         self._own = torch.empty(count * layout.input_bytes, dtype=torch.uint8)  # what the worker never sees
-        self._outputs = _MemoryFile(count * layout.output_bytes)
-        self._lent: _MemoryFile | None = None
+        self._outputs = MemoryFile(count * layout.output_bytes)
+        self._lent: MemoryFile | None = None
         self._began = 0.0
         self.span_us = 0.0
 
@@ -60,7 +60,7 @@ class HostLender:
         self._drop()
         staged = copy_in(self._layout, self._own, inputs)
         own = self._own[: len(staged) * self._layout.input_bytes]
-        self._lent = _MemoryFile(own.numel())
+        self._lent = MemoryFile(own.numel())
         self._lent.memory.copy_(own)
         for index in range(len(staged)):
             for part in parts(self._layout.output(self._outputs.memory, index)):

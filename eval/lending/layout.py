@@ -51,14 +51,23 @@ class _Places:
 class Layout:
     """The places of a problem's input tensors, one input after the other, and of its outputs."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, apart: bool = False) -> None:
+        """`apart`: blocks that are to lie in the host's memory are not among the others."""
         self.shape = shape
-        self._inputs, self._outputs = _Places(shape.inputs()), _Places(parts(shape.output()))
-        self.input_bytes, self.output_bytes = self._inputs.bytes, self._outputs.bytes
+        blocks = shape.inputs()
+        self._is_apart = [apart and block.on_host for block in blocks]
+        self._inputs = _Places([block for block, away in zip(blocks, self._is_apart, strict=True) if not away])
+        self._host = _Places([block for block, away in zip(blocks, self._is_apart, strict=True) if away])
+        self._outputs = _Places(parts(shape.output()))
+        self.input_bytes, self.host_bytes, self.output_bytes = (
+            places.bytes for places in (self._inputs, self._host, self._outputs)
+        )
 
-    def input(self, memory: torch.Tensor, index: int) -> list[torch.Tensor]:
-        """The tensors of input `index` in memory (uint8, one dimension)."""
-        return self._inputs.tensors(memory, index)
+    def input(self, memory: torch.Tensor, index: int, host: torch.Tensor | None = None) -> list[torch.Tensor]:
+        """The tensors of input `index` in memory and, what lies apart, in `host` (uint8, one dimension)."""
+        here = iter(self._inputs.tensors(memory, index))
+        there = iter(self._host.tensors(host, index) if host is not None else ())
+        return [next(there if away else here) for away in self._is_apart]
 
     def output(self, memory: torch.Tensor, index: int) -> Output:
         """Output `index` in memory (uint8, one dimension): a tensor, or a list of them where the problem has that."""
@@ -73,11 +82,13 @@ class Layout:
         ]
 
 
-def copy_in(layout: Layout, memory: torch.Tensor, inputs: Iterable[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+def copy_in(
+    layout: Layout, memory: torch.Tensor, inputs: Iterable[Sequence[torch.Tensor]], host: torch.Tensor | None = None
+) -> list[list[torch.Tensor]]:
     """Copies inputs to their places in memory; the tensors there."""
     staged = []
     for index, tensors in enumerate(inputs):
-        staged.append(layout.input(memory, index))
+        staged.append(layout.input(memory, index, host))
         for place, tensor in zip(staged[-1], tensors, strict=True):
             place.view(torch.uint8).copy_(tensor.view(torch.uint8))
     return staged

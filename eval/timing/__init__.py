@@ -102,7 +102,7 @@ class Core:
 
         `own` has the outputs that are offered (the last object of each of `data` unless given); returned(data, output)
         is called for every output on a CPU, on CUDA for those that are not that very object. `lent_bytes` is the size
-        of the memory that comes with the word, on a CPU.
+        of the host memory that comes with the word.
         """
         count = len(data)
         objects = (ctypes.py_object * count)(*data)

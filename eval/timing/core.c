@@ -52,15 +52,15 @@ static int32_t wait_for_word(int socket, int *descriptor) {
     return whole && word == TIMING_WORD ? TIMING_OK : TIMING_NO_WORD;
 }
 
-/* Puts the lent memory where the last round's was: fresh contents behind old pointers. */
-static int32_t map_lent(int descriptor, void *memory, size_t bytes) {
+/* Puts the lent memory where the last round's was: fresh contents behind old pointers.  `flags` are added. */
+static int32_t map_lent(int descriptor, const struct timing_round *round, int flags) {
     if (descriptor < 0) {
         return TIMING_NO_MAP;
     }
-    void *mapped =
-        mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, descriptor, 0);
+    void *mapped = mmap(round->memory, round->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | flags,
+                        descriptor, 0);
     close(descriptor);
-    return mapped == memory ? TIMING_OK : TIMING_NO_MAP;
+    return mapped == round->memory ? TIMING_OK : TIMING_NO_MAP;
 }
 
 static int32_t hand_over(const struct timing_python *python, const struct timing_round *round, int32_t i,
@@ -77,7 +77,7 @@ EXPORTED int32_t timing_cpu_round(const struct timing_python *python, struct tim
     int descriptor;
     int32_t status = wait_for_word(round->socket, &descriptor);
     if (status == TIMING_OK) {
-        status = map_lent(descriptor, round->memory, round->bytes);
+        status = map_lent(descriptor, round, MAP_POPULATE);
     }
     round->total_ns = 0;
     for (int32_t i = 0; i < round->count && status == TIMING_OK; i++) {
@@ -145,7 +145,9 @@ EXPORTED int32_t timing_cuda_round(const struct timing_python *python, const str
     int descriptor;
     int32_t made = 0;
     int32_t status = wait_for_word(round->socket, &descriptor);
-    if (descriptor >= 0) {
+    if (status == TIMING_OK && round->bytes > 0) {
+        status = map_lent(descriptor, round, 0); /* most kernels never look there */
+    } else if (descriptor >= 0) {
         close(descriptor);
     }
     if (status == TIMING_OK) {

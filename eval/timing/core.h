@@ -56,14 +56,14 @@ struct timing_round {
     void **outputs; /* room for `count` */
     int32_t count;
     int32_t socket;   /* a SOCK_SEQPACKET whose next message is the parent's word */
-    void *memory;     /* on a CPU: where the lent memory is mapped, over what was there */
-    size_t bytes;     /* of it */
+    void *memory;     /* where the lent memory of the host is mapped, over what was there */
+    size_t bytes;     /* of it; on CUDA 0 where all inputs lie on the device */
     int64_t total_ns; /* result: the time of all calls */
     int64_t rest_ns;  /* result, on CUDA: how long the device went on after the default queue was done */
     int32_t cuda_status;
 };
 
-/* The parent's word: one byte, and with it a descriptor where memory is lent. */
+/* The parent's word: one byte, and with it a descriptor where memory of the host is lent. */
 #define TIMING_WORD 'g'
 
 /* Waits for the word, maps the memory that comes with it, and makes the calls, each under the clock; `returned`

@@ -46,7 +46,7 @@ PROFILE_ROWS = 20
 MODULE = "submission"
 PACKAGE = Path(__file__).resolve().parents[2] / MODULE
 STUB = """import importlib.util, sys
-spec = importlib.util.spec_from_file_location({name!r}, {path!r})
+spec = importlib.util.spec_from_file_location({name!r}, {path!r}, submodule_search_locations={places!r})
 sys.modules[{name!r}] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[{name!r}])
 """
@@ -98,14 +98,15 @@ def _load(path: str, scratch: Path) -> ModuleType:
     sys.path.insert(0, str(Path(path).resolve().parent))
     stubs = scratch / "modules"
     stubs.mkdir(exist_ok=True)
-    for name, file in ((MODULE, path), ("task", task.__file__)):
-        (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve())))
+    # So that a submission may take parts of the package of that name all the same.
+    places = [str(PACKAGE)]
+    for name, file, within in ((MODULE, path, places), ("task", task.__file__, None)):
+        (stubs / f"{name}.py").write_text(STUB.format(name=name, path=str(Path(file).resolve()), places=within))
     sys.path.insert(0, str(stubs))
-    spec = importlib.util.spec_from_file_location(MODULE, path)
+    spec = importlib.util.spec_from_file_location(MODULE, path, submodule_search_locations=places)
     if spec is None or spec.loader is None:
         raise Failure(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    module.__path__ = [str(PACKAGE)]  # so that a submission may take parts of the package of that name all the same
     sys.modules[spec.name] = module
     with _blamed("import failed"):
         spec.loader.exec_module(module)
@@ -134,7 +135,7 @@ class Worker:
         self._send = channel.send
         self._device = torch.device(setup.device)
         self._submission, self._scratch = setup.submission, Path(setup.scratch)
-        self._borrower = self._borrow(Layout(setup.shape), channel)
+        self._borrower = self._borrow(Layout(setup.shape, apart=self._device.type == "cuda"), channel)
         self._shape = setup.shape
         self._cs = self._borrower.own
         self._data = [setup.shape.data(*given) for given in zip(self._borrower.inputs, self._cs, strict=True)]

@@ -116,6 +116,7 @@ PROBLEM = Problem(
     name="dual_gemm",
     formula="C = silu(A @ B1^T) * (A @ B2^T)",
     leaderboard="nvfp4_dual_gemm",
+    backend_member="run",
     task="task.md",
     submission="submission/submission.py",
     cases="eval/cases",
@@ -134,6 +135,7 @@ PROBLEM = Problem(
             DualGemm(512, 3072, 7168, 1): 6.535,
         }
     },
+    trials=(DualGemm(128, 256, 256, 1), DualGemm(40, 72, 192, 2)),
     shape=_shape,
     reference=_reference,
     oracle=_oracle,

@@ -132,6 +132,7 @@ class Problem:
     name: str  # as --problem takes it
     formula: str
     leaderboard: str
+    backend_member: str  # of struct backend (submission/core/backend.h): what runs it
     task: str  # its text, as a path in the checkout
     submission: str  # the package's own
     cases: str  # the folder of test.txt, benchmark.txt and full.txt
@@ -142,6 +143,7 @@ class Problem:
     inputs: int  # distinct ones in a timed round of the leaderboard
     rounds: int  # it makes at most
     published_us: dict[str, dict[Shape, float]]  # least times by the chip they were published for
+    trials: tuple[Shape, ...]  # small ones that show whether a kernel works at all
     # Sizes by their names, integers or lists of them.  Raises ValueError saying what is wrong.
     shape: Callable[[dict[str, Any]], Shape]
     # The leaderboard's result for data, and the one in float64; the latter takes how many roundings sums are due.
@@ -152,6 +154,16 @@ class Problem:
 def parts(whole: Any) -> list[Any]:
     """What an output consists of: the list of its tensors, or the one tensor."""
     return whole if isinstance(whole, list) else [whole]
+
+
+def blank(shape: Shape, device: torch.device) -> Output:
+    """An output of these sizes, uninitialised."""
+    import torch
+
+    def made(block: Block) -> torch.Tensor:
+        return torch.empty(block.memory, dtype=getattr(torch, block.dtype), device=device).permute(block.view)
+
+    return like(shape.output(), [made(block) for block in parts(shape.output())])
 
 
 def like(whole: Any, made: Sequence[Any]) -> Any:

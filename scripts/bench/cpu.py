@@ -1,8 +1,8 @@
-"""Times the CPU backend against torch on the four benchmark shapes, side by side in one run.
+"""Times the CPU backend against torch on a problem's four benchmarks (--problem), side by side in one run.
 
 Two ratios, each a median over interleaved repeats (above 1: the library is faster):
-  same job       torch from the same NVFP4 inputs: dequantize, two fp32 matmuls, silu * mul
-  matmuls alone  torch's two fp32 matmuls on operands dequantized beforehand
+  same job       torch from the same NVFP4 inputs: dequantize, fp32 matmuls and, for the dual GEMM, silu * mul
+  matmuls alone  torch's fp32 matmuls on operands dequantized beforehand
 Every timed output is checked; inputs are fresh random data, several sets in rotation.
 
 For a round of the CPU backend, --samples FILE --env FILE times variants of the library instead, as compare.py does with
@@ -18,24 +18,53 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean, median
+from typing import Any
 
 import torch
 
 from eval.cases import read_cases
 from eval.output.report import print_table
 from reference import nvfp4
-from reference.reference import compare, generate_input, ref_kernel
+from reference.check import compare
+from reference.problems import DEFAULT, PROBLEMS
+from reference.problems.interface import BOARD, Shape, blank, parts
 from scripts.bench import compare as variants
-from submission.submission import backends, custom_kernel
+from submission import backends, custom_kernel, custom_kernel_grouped
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUT_SETS = 2
 TARGETS = {"same job": 3.0, "matmuls alone": 1.0}
 
 
-def dequantize(data: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """A, B1 and B2 of a problem as fp32 matrices."""
-    return [nvfp4.decode(code[..., 0], scale[..., 0]) for code, scale in zip(data[:3], data[3:6], strict=True)]
+Matrices = tuple[torch.Tensor, ...]
+
+
+def dual_operands(data: tuple[torch.Tensor, ...]) -> list[Matrices]:
+    """A, B1 and B2 as fp32 matrices."""
+    pairs = zip(data[:3], data[3:6], strict=True)
+    return [tuple(nvfp4.decode(code[..., 0], scale[..., 0]) for code, scale in pairs)]
+
+
+def group_operands(data: tuple[Any, ...]) -> list[Matrices]:
+    """a and b of every group as fp32 matrices."""
+    return [
+        (nvfp4.decode(a[..., 0], sfa[..., 0]), nvfp4.decode(b[..., 0], sfb[..., 0]))
+        for (a, b, _), (sfa, sfb) in zip(data[0], data[1], strict=True)
+    ]
+
+
+def matmuls(operands: list[Matrices]) -> None:
+    """The first matrix of each by the transposes of the others."""
+    for a, *others in operands:
+        for b in others:
+            a @ b.t()
+
+
+# By the problem: the package's kernel, and what its operands are for torch.
+KERNELS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], list[Matrices]]]] = {
+    "dual_gemm": (custom_kernel, dual_operands),
+    "group_gemm": (custom_kernel_grouped, group_operands),
+}
 
 
 def timed_ms(call: Callable[[], object]) -> float:
@@ -45,24 +74,34 @@ def timed_ms(call: Callable[[], object]) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def measure(m: int, n: int, k: int, seed: int, repeats: int) -> dict[str, float]:
+def made(shape: Shape, seed: int) -> tuple[Any, ...]:
+    """What a kernel is given: the leaderboard's data."""
+    device = torch.device("cpu")
+    return shape.data(shape.generate(seed, BOARD, device), blank(shape, device))
+
+
+def measure(shape: Shape, seed: int, repeats: int) -> dict[str, float]:
     """Medians in ms of the three, and the median of the two ratios repeat by repeat."""
-    sets = [generate_input(m, n, k, 1, seed + i, device="cpu") for i in range(INPUT_SETS)]
-    dequantized = [dequantize(data) for data in sets]
-    wants = [ref_kernel(data) for data in sets]
+    kernel, operands_of = KERNELS[shape.problem.name]
+    sets = [made(shape, seed + i) for i in range(INPUT_SETS)]
+    dequantized = [operands_of(data) for data in sets]
+    wants = [parts(shape.problem.reference(data)) for data in sets]
     samples: dict[str, list[float]] = {"ours": [], "same job": [], "matmuls alone": []}
     for repeat in range(-1, repeats):  # the first one warms up
         i = repeat % INPUT_SETS
-        data, (a, b1, b2) = sets[i], dequantized[i]
-        data[-1].fill_(float("nan"))
+        data = sets[i]
+        outputs = parts(shape.offered(data))
+        for output in outputs:
+            output.fill_(float("nan"))
         times = {
-            "ours": timed_ms(lambda data=data: custom_kernel(data)),
-            "same job": timed_ms(lambda data=data: ref_kernel(data)),
-            "matmuls alone": timed_ms(lambda a=a, b1=b1, b2=b2: (a @ b1.t(), a @ b2.t())),
+            "ours": timed_ms(lambda data=data: kernel(data)),
+            "same job": timed_ms(lambda data=data: shape.problem.reference(data)),
+            "matmuls alone": timed_ms(lambda i=i: matmuls(dequantized[i])),
         }
-        ok, message = compare(data[-1], wants[i])
-        if not ok:
-            raise RuntimeError(f"wrong result at m {m}, n {n}, k {k}: {message}")
+        for got, want in zip(outputs, wants[i], strict=True):
+            ok, message = compare(got, want)
+            if not ok:
+                raise RuntimeError(f"wrong result at {shape.problem.columns} {shape.text()}: {message}")
         if repeat >= 0:
             for name, value in times.items():
                 samples[name].append(value)
@@ -78,7 +117,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--problem", choices=KERNELS, default=DEFAULT.name)
     options, words = parser.parse_known_args(arguments)
+    problem = PROBLEMS[options.problem]
     if "--samples" in words:
         own = ["--device", "cpu", "--baselines", "", "--inputs", str(INPUT_SETS), "--repeats", str(options.repeats)]
         return variants.main([*own, *words])
@@ -87,13 +128,13 @@ def main(arguments: list[str] | None = None) -> int:
     detail = next(backend.detail for backend in backends() if backend.name == "cpu")
     environment = f"library: {detail}; torch {torch.__version__}, {torch.get_num_threads()} threads"
     rows = []
-    for case in read_cases(ROOT / "eval" / "cases" / "benchmark.txt"):
-        m, n, k, _ = case.shape
-        rows.append({"m": m, "n": n, "k": k} | measure(m, n, k, case.seed, options.repeats))
+    for case in read_cases(ROOT / problem.cases / "benchmark.txt"):
+        sizes = {name: case.shape.record()[name] for name in ("m", "n", "k")}
+        rows.append(sizes | {"text": case.shape.text()} | measure(case.shape, case.seed, options.repeats))
     geomeans = {name: geometric_mean(row[f"ratio, {name}"] for row in rows) for name in TARGETS}
     table = [
         [
-            f"{row['m']} {row['n']} {row['k']}",
+            row["text"],
             *(f"{row[f'{name}, ms']:.1f}" for name in ("ours", *TARGETS)),
             *(f"{row[f'ratio, {name}']:.2f}" for name in TARGETS),
         ]
@@ -103,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(environment)
     print_table(
         f"CPU backend against torch, medians of {options.repeats} interleaved repeats",
-        ["M N K", "ours, ms", "torch same job, ms", "torch matmuls, ms", "same job / ours", "matmuls / ours"],
+        [problem.columns, "ours, ms", "torch same job, ms", "torch matmuls, ms", "same job / ours", "matmuls / ours"],
         table,
     )
     print("; ".join(f"{name}: {geomeans[name]:.2f} (target {target:g})" for name, target in TARGETS.items()))

@@ -1,6 +1,6 @@
 """Writes the one-file submission: the shim and the C and CUDA sources, compiled on first import.
 
-    ./nvfp4 bundle [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
+    ./nvfp4 bundle [--problem NAME] [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
 
 What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written; nor is what does not
 compile here, or gives a wrong result on a few small problems.  The same commit and target give the same bytes.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,13 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from reference.problems import DEFAULT, PROBLEMS
+from reference.problems.interface import Problem
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
 from scripts.release.lint import Finding, lint
 
 ROOT = Path(__file__).resolve().parents[2]
-LEADERBOARD = "nvfp4_dual_gemm"
-SHIM = "submission/submission.py"
+SHIM = DEFAULT.submission
+SHARED_END = "# --- the dual GEMM:"  # of that shim: above it is what the other problems' shims take from it
 LOADER = "scripts/release/bundle_loader.py"
 SEAM = "_library_path"  # the function of the shim that the loader's replaces
 CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
@@ -39,14 +42,20 @@ spec = importlib.util.spec_from_file_location("submission", sys.argv[1])
 submission = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(submission)
 print(time.monotonic() - start)
-from reference.reference import check_against_oracle, generate_input
+from eval.judge import judge_full
+from reference.problems import problem_on
+from reference.problems.interface import FULL, blank
+from torch import device as kind
+said = open(sys.argv[1]).readline().split()
+problem = problem_on(said[-1] if said else "")
 devices = ["cpu"] + ["cuda"] * any(one.available for one in submission.backends() if one.name != "cpu")
 for device in devices:
-    for shape in ((128, 256, 256, 1), (40, 72, 192, 2)):
-        data = generate_input(*shape, 1, full=True, device=device)
-        right, why = check_against_oracle(data, submission.custom_kernel(data))
-        if not right:
-            sys.exit(f"wrong result for M N K L = {shape} on {device}: {why}")
+    for shape in problem.trials:
+        data = shape.data(shape.generate(1, FULL, kind(device)), blank(shape, kind(device)))
+        verdict = judge_full(shape, data, submission.custom_kernel(data))
+        if not verdict.ok:
+            named = " ".join(shape._fields).upper()
+            sys.exit(f"wrong result for {named} = {tuple(shape)} on {device}: {verdict.message}")
 print(" and ".join(devices))
 """
 
@@ -72,6 +81,7 @@ class Target:
     c_flags: tuple[str, ...] = C_FLAGS
     optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # end of a file's name, flags, macro
     nvcc_flags: tuple[str, ...] = ()
+    backend: str = "submission/cpu/cpu_backend.c"  # the file that defines the struct backend
 
 
 def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
@@ -82,6 +92,7 @@ def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
         (*CORE, *CPU_PORTABLE, *sources, *headers),
         (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
         nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
+        backend=f"submission/{folder}/{folder}_backend.c",
     )
 
 
@@ -145,6 +156,14 @@ def collect_sources(target: str, root: Path = ROOT) -> dict[str, str]:
     return sources
 
 
+def runs(problem: Problem, target: str, root: Path = ROOT) -> bool:
+    """Whether the target's backend has what runs the problem."""
+    path = root / TARGETS[target].backend
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    defined = re.search(r"const struct backend \w+ = \{(.*?)\};", text, re.DOTALL)
+    return defined is not None and re.search(rf"\b{problem.backend_member}\b", defined[1]) is not None
+
+
 def describe_commit(root: Path = ROOT) -> str:
     """The commit that the bundle is made of, for its comment."""
 
@@ -178,7 +197,7 @@ def _imports(*modules: ast.Module) -> str:
         for node in module.body:
             if isinstance(node, ast.Import):
                 plain |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            elif isinstance(node, ast.ImportFrom) and not node.level:  # relative ones are of what is in the bundle
                 names.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
     froms = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)}
     lines = [froms.pop("__future__", "from __future__ import annotations"), ""]
@@ -212,18 +231,44 @@ def _constants(target: Target) -> str:
     )
 
 
-def make_bundle(target: str, root: Path = ROOT) -> Bundle:
+def _shim_after(seam: int, body: list[str], first: int, problem: Problem, root: Path) -> tuple[Piece, ...]:
+    """What follows the seam, which ends at line `seam` of SHIM whose body begins at `first`: the rest of it, or what is
+    shared of it and the problem's own shim."""
+    if problem is DEFAULT:
+        return (Piece("".join(body[seam - first + 1 :]), SHIM, seam + 1),)
+    end = next((i for i, line in enumerate(body) if line.startswith(SHARED_END)), None)
+    if end is None:
+        raise BundleError(f"{SHIM} has no line '{SHARED_END}'")
+    text = (root / problem.submission).read_text(encoding="utf-8")
+    own = _body(problem.submission, text, ast.parse(text))
+    return (
+        Piece("".join(body[seam - first + 1 : end]), SHIM, seam + 1),
+        Piece("".join(own).lstrip("\n"), problem.submission, _first_line(text, "".join(own).lstrip("\n"))),
+    )
+
+
+def _first_line(text: str, ending: str) -> int:
+    """The number of the line that the ending of a text begins on."""
+    return text.count("\n") - ending.count("\n") + 1
+
+
+def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> Bundle:
     """The bundle of a target; BundleError where its parts are missing or not as expected."""
     sources = collect_sources(target, root)
+    if not runs(problem, target, root):
+        raise BundleError(
+            f"target {target} has no {problem.name} yet: {TARGETS[target].backend} names no {problem.backend_member}"
+        )
     shim, loader = ((root / name).read_text(encoding="utf-8") for name in (SHIM, LOADER))
     shim_tree, loader_tree = ast.parse(shim), ast.parse(loader)
-    docstring = ast.get_docstring(shim_tree, clean=False)
+    own_tree = ast.parse((root / problem.submission).read_text(encoding="utf-8"))
+    docstring = ast.get_docstring(own_tree, clean=False)
     seam = next((n for n in shim_tree.body if isinstance(n, ast.FunctionDef) and n.name == SEAM), None)
     if docstring is None or seam is None:
-        raise BundleError(f"{SHIM} has no {'docstring' if docstring is None else SEAM + '()'}")
+        raise BundleError(f"{problem.submission} has no docstring" if docstring is None else f"{SHIM} has no {SEAM}()")
     body = _body(SHIM, shim, shim_tree)
     shim_first = shim.count("\n") - len(body) + 1
-    before, after = body[: seam.lineno - shim_first], body[(seam.end_lineno or 0) - shim_first + 1 :]
+    before = body[: seam.lineno - shim_first]
     loader_lines = loader.splitlines(keepends=True)
     marks = [i for i, line in enumerate(loader_lines) if line.startswith((CONSTANTS_BEGIN, CONSTANTS_END))]
     if len(marks) != 2:
@@ -231,10 +276,10 @@ def make_bundle(target: str, root: Path = ROOT) -> Bundle:
     loader_after = loader_lines[marks[1] + 1 :]
 
     pieces = [
-        Piece(f"#!POPCORN leaderboard {LEADERBOARD}\n#!POPCORN gpu {TARGETS[target].gpu}\n"),
+        Piece(f"#!POPCORN leaderboard {problem.leaderboard}\n#!POPCORN gpu {TARGETS[target].gpu}\n"),
         Piece(f"# Target {target}, made by scripts/release/bundle.py from {describe_commit(root)}; MIT licence.\n"),
         Piece(f'"""{docstring.replace("the C library beside this file", "the C and CUDA sources below")}"""\n\n'),
-        Piece(_imports(shim_tree, loader_tree)),
+        Piece(_imports(shim_tree, loader_tree, own_tree)),
         Piece("".join(before), SHIM, shim_first),
         Piece("# --- the library: its flags, its sources as they are in the repository, and how they are compiled\n"),
         Piece(_constants(TARGETS[target])),
@@ -251,7 +296,7 @@ def make_bundle(target: str, root: Path = ROOT) -> Bundle:
         ]
     pieces += [
         Piece("".join(loader_after), LOADER, marks[1] + 2),
-        Piece("".join(after), SHIM, (seam.end_lineno or 0) + 1),
+        *_shim_after(seam.end_lineno or 0, body, shim_first, problem, root),
     ]
     return Bundle("".join(piece.text for piece in pieces), tuple(pieces))
 
@@ -309,15 +354,20 @@ def run_harness(text: str, cases: Path, on_cpu: bool) -> int:
         return subprocess.run(command, cwd=folder, check=False).returncode
 
 
-def choose_target() -> str:
-    """The target that fits this machine: its GPU's, else the newest chip's that nvcc can compile here, else cpu."""
+def choose_target(problem: Problem = DEFAULT) -> str:
+    """The target that fits this machine: its GPU's, else the newest chip's that nvcc can compile here, else cpu; of
+    those that have the problem."""
     import torch
 
     wanted = ["b200", "h200"]
     if torch.cuda.is_available():
         wanted = [{9: "h200", 10: "b200"}.get(torch.cuda.get_device_capability()[0], "cpu")]
     for target in wanted:
-        if has_compiler(target) and all(any(ROOT.glob(pattern)) for pattern in TARGETS[target].sources):
+        if (
+            has_compiler(target)
+            and all(any(ROOT.glob(pattern)) for pattern in TARGETS[target].sources)
+            and runs(problem, target)
+        ):
             return target
     return "cpu"
 
@@ -326,15 +376,19 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the one-file submission.")
     parser.add_argument("--target", choices=["auto", *TARGETS], default="auto")
-    parser.add_argument("--output", type=Path, help="default: submission_TARGET.py in BUILD")
+    parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
+    parser.add_argument("--output", type=Path, help="default: submission_TARGET.py, or PROBLEM_TARGET.py, in BUILD")
     parser.add_argument("--check", action="store_true", help="run the harness's ten tests, too")
-    parser.add_argument("--cases", type=Path, default=ROOT / "eval" / "cases" / "test.txt", help="those of --check")
+    parser.add_argument("--cases", type=Path, help="those of --check")
     parser.add_argument("--no-compile", action="store_true", help="neither compile it nor try it")
     options = parser.parse_args(arguments)
-    target = choose_target() if options.target == "auto" else options.target
-    options.output = options.output or BUILD / f"submission_{target}.py"
+    problem = PROBLEMS[options.problem]
+    target = choose_target(problem) if options.target == "auto" else options.target
+    stem = "submission" if problem is DEFAULT else problem.name
+    options.output = options.output or BUILD / f"{stem}_{target}.py"
+    options.cases = options.cases or ROOT / problem.cases / "test.txt"
     try:
-        bundle = make_bundle(target)
+        bundle = make_bundle(target, problem=problem)
     except BundleError as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 1

@@ -8,10 +8,12 @@ import sys
 import pytest
 import torch
 
+from reference.problems.dual_gemm import DualGemm
+from reference.problems.group_gemm import GroupGemm
 from scripts.bench import compare, cpu, harness_ratio, host, provenance
 from scripts.rounds import origin
 
-SHAPE = (40, 72, 128)
+SHAPES = (DualGemm(40, 72, 128, 1), GroupGemm((40, 0, 8), (72, 8, 16), (128, 64, 192)))
 
 
 def test_an_answer_of_nvidia_smi_or_why_there_is_none(monkeypatch, tmp_path):
@@ -29,7 +31,8 @@ def test_an_answer_of_nvidia_smi_or_why_there_is_none(monkeypatch, tmp_path):
 # --- the CPU and the host ----------------------------------------------------------------------------------------
 
 
-def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch, shape):
     times = iter([9.0, 9.0, 9.0, 2.0, 8.0, 3.0, 4.0, 8.0, 4.0, 3.0, 9.0, 9.0])
 
     def timed_ms(call):
@@ -37,7 +40,7 @@ def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch)
         return next(times)
 
     monkeypatch.setattr(cpu, "timed_ms", timed_ms)
-    assert cpu.measure(*SHAPE, seed=1, repeats=3) == {
+    assert cpu.measure(shape, seed=1, repeats=3) == {
         "ours, ms": 3.0,
         "same job, ms": 8.0,
         "matmuls alone, ms": 4.0,
@@ -46,15 +49,15 @@ def test_the_cpu_bench_times_after_a_warm_up_and_checks_each_output(monkeypatch)
     }
     assert next(times, None) is None
     monkeypatch.setattr(cpu, "timed_ms", lambda call: 1.0)  # nothing is computed
-    with pytest.raises(RuntimeError, match="wrong result at m 40, n 72, k 128"):
-        cpu.measure(*SHAPE, seed=1, repeats=1)
+    with pytest.raises(RuntimeError, match=f"wrong result at {shape.problem.columns} {shape.text()}: "):
+        cpu.measure(shape, seed=1, repeats=1)
 
 
 def test_the_cpu_bench_writes_its_figures(monkeypatch, tmp_path, capsys):
     figures = {"ours, ms": 1.0, "same job, ms": 4.0, "matmuls alone, ms": 2.0}
     ratios = iter([1.0, 4.0, 2.0, 2.0])
 
-    def measure(m, n, k, seed, repeats):
+    def measure(shape, seed, repeats):
         assert repeats == 5
         return figures | {"ratio, same job": next(ratios), "ratio, matmuls alone": 2.0}
 

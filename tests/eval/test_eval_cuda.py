@@ -20,6 +20,7 @@ from eval.lending.cuda_runtime import Runtime
 from eval.lending.layout import Layout
 from eval.session import Session, tolerance_us
 from eval.supervisor import Limits, run_benchmark, run_profile, run_test
+from reference.problems.dual_gemm import DualGemm
 from reference.reference import check_implementation, check_with_rounding, generate_input
 
 SUBMISSIONS = Path(__file__).resolve().parents[1] / "adversarial"
@@ -120,7 +121,7 @@ def test_what_null_rounds_cost_and_how_well_claims_are_borne_out(count):
 
 
 def test_a_canary_spoils_every_element_of_the_output():
-    shape = (256, 512, 7168, 1)
+    shape = DualGemm(256, 512, 7168, 1)
     layout = Layout(shape)
     memory = torch.empty(layout.input_bytes, dtype=torch.uint8, device=gpu())
     inputs = layout.input(memory, 0)
@@ -140,7 +141,7 @@ def test_the_floor_of_this_chip_is_below_its_speed_of_light():
     found = chip.attributes(gpu())
     runtime = Runtime()
     print(found, {number: runtime.attribute(number, 0) for number in (13, 16, 36, 37, 38, 75, 76)})
-    shape = (256, 4096, 7168, 1)
+    shape = DualGemm(256, 4096, 7168, 1)
     floor, light = chip.impossible_us(shape, found), chip.speed_of_light(shape, found.name)
     print(f"floor {floor:.2f} us, speed of light {light}")
     assert floor > 0

@@ -24,7 +24,7 @@ def with_a_gpu(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(device, "default_device", lambda: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA GeForce RTX 5090")
-    return lambda text: monkeypatch.setattr(device, "why_no_gpu", lambda: text)
+    return lambda text: monkeypatch.setattr(device, "why_no_gpu", lambda submission: text)
 
 
 def test_a_gpu_that_no_backend_can_use_gives_the_cpu_and_one_loud_line(with_a_gpu, capsys):
@@ -58,20 +58,22 @@ def test_a_backend_that_was_asked_for_decides(with_a_gpu, monkeypatch, variable,
 @pytest.fixture(scope="module")
 def found():
     """What the library says of its backends, asked in a process of its own."""
-    return device.backends()
+    return device.backends(OWN)
 
 
 def test_the_library_is_asked_in_a_process_of_its_own(found, monkeypatch):
     assert [name for name, _, _ in found] == ["blackwell", "hopper", "cpu"]
     assert found[-1][1] and "threads" in found[-1][2]
     monkeypatch.setattr(
-        device, "backends", lambda: [("blackwell", False, "old"), ("hopper", False, "none"), *found[2:]]
+        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", False, "none"), *found[2:]]
     )
-    assert device.why_no_gpu() == "  blackwell: old\n  hopper: none"
-    monkeypatch.setattr(device, "backends", lambda: [("blackwell", False, "old"), ("hopper", True, "fits"), *found[2:]])
-    assert device.why_no_gpu() == ""
-    monkeypatch.setattr(device, "backends", list)
-    assert device.why_no_gpu() == ""
+    assert device.why_no_gpu(OWN) == "  blackwell: old\n  hopper: none"
+    monkeypatch.setattr(
+        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", True, "fits"), *found[2:]]
+    )
+    assert device.why_no_gpu(OWN) == ""
+    monkeypatch.setattr(device, "backends", lambda submission: [])
+    assert device.why_no_gpu(OWN) == ""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,9 @@ def test_the_library_is_asked_in_a_process_of_its_own(found, monkeypatch):
     ],
 )
 def test_a_backend_that_cannot_run_is_told_before_any_case(monkeypatch, tmp_path, capsys, asked, own, reason):
-    monkeypatch.setattr(device, "backends", lambda: [("hopper", False, "no CUDA device"), ("cpu", True, "AVX2")])
+    monkeypatch.setattr(
+        device, "backends", lambda submission: [("hopper", False, "no CUDA device"), ("cpu", True, "AVX2")]
+    )
     monkeypatch.setenv("NVFP4_BACKEND", asked)
     monkeypatch.delenv("NVFP4_SIMULATE", raising=False)
     monkeypatch.delenv("POPCORN_FD", raising=False)

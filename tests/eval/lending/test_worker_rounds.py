@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import time
 
@@ -11,45 +10,21 @@ import pytest
 import torch
 
 import eval.workers.worker as worker_module
-from eval.lending.host import HostLender
-from eval.lending.layout import Layout
 from eval.timing import CoreError, NotBuilt, ParentGone
 from eval.workers import channel
-from eval.workers.worker import Failure, Setup, Worker
+from eval.workers.worker import Failure
 from reference.problems.dual_gemm import DualGemm
 from reference.reference import generate_input
+from tests.eval.lending.round_kit import Pair
 
 SHAPE = DualGemm(8, 16, 64, 2)
-INPUTS = 3
-
-
-class Pair:
-    """A lender and a worker whose submission is `kernel`. A round's word is sent before the worker waits for it."""
-
-    def __init__(self, kernel, shape=SHAPE):
-        self.shape, self.layout = shape, Layout(shape)
-        mine, theirs = channel.pair()
-        self.parent, self.line = channel.Channel(mine), channel.Channel(theirs)
-        self.lender = HostLender(self.layout, INPUTS)
-        terms, descriptors = self.lender.terms()
-        self.parent.send({"count": INPUTS, **terms}, descriptors)
-        self.worker = Worker(Setup("", shape, "cpu", ""), self.line)
-        self.worker._kernel = kernel
-
-    def round(self, *seeds):
-        """One round over inputs of these seeds; the outputs as they were taken."""
-        self.staged = self.lender.stage(generate_input(*self.shape, seed, device="cpu")[:-1] for seed in seeds)
-        self.lender.begin(self.parent)
-        self.worker.round(len(seeds))
-        self.said = [json.loads(self.parent.receive()) for _ in range(2)]
-        return self.lender.take(len(seeds))
 
 
 @pytest.fixture
 def pair_of(monkeypatch):
     monkeypatch.setattr(worker_module, "SETTLE_S", 0.0)
     monkeypatch.setattr(worker_module.secrets, "randbelow", lambda limit: 0)
-    return Pair
+    return lambda kernel, shape=SHAPE: Pair(kernel, shape)
 
 
 def test_inputs_lie_in_memory_as_the_leaderboard_lays_them_out(pair_of):

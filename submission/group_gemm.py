@@ -1,0 +1,241 @@
+#!POPCORN leaderboard nvfp4_group_gemm
+#!POPCORN gpu B200
+"""The NVFP4 grouped GEMM, c_i = a_i @ b_i^T, by the C library beside this file.
+
+`custom_kernel(data)` checks the tensors of all groups, packs one argument struct and makes one ctypes call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import SupportsIndex
+
+import torch
+
+from .submission import (
+    _BACKEND_AUTO,
+    _FP4,
+    _OUTPUT,
+    _OUTPUT_BYTES,
+    _SCALES_BLOCKED,
+    _STATUS_ARGUMENT,
+    _STATUS_NULL_POINTER,
+    Backend,
+    _bytes,
+    _check_as_expected,
+    _check_is_tensor,
+    _check_queue,
+    _Expected,
+    _library,
+    _numbered_backends,
+    _rows,
+    _scales,
+)
+
+# struct custom_kernel_grouped_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; groups,
+# group_bytes, reserved, group, queue.  Behind it, in the same buffer, each group: m, n, k, a, b, sfa, sfb, c.
+_ARGS, _GROUP = "IiiiqIIQQ", "qqq5Q"
+_ARGS_BYTES, _GROUP_BYTES = struct.calcsize("@" + _ARGS), struct.calcsize("@" + _GROUP)
+_MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
+_GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
+_STATUS_UNSUPPORTED = 4
+_NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
+_LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_sizes")
+
+if not hasattr(_library, "custom_kernel_grouped"):
+    raise ImportError(f"{_library._name} has no grouped GEMM; this shim needs ABI version 1.2")
+_call_grouped = _library.custom_kernel_grouped
+_call_grouped.argtypes = (ctypes.c_void_p,)
+_call_grouped.restype = ctypes.c_int32
+
+
+def backends() -> list[Backend]:
+    """Every backend the library knows, the first choice first; one without a grouped GEMM is not available."""
+    found = []
+    pack_into, buffer_type = _packing(1)
+    buffer = buffer_type()
+    address = ctypes.addressof(buffer)
+    group = address + _ARGS_BYTES
+    for number, backend in _numbered_backends().items():
+        device = -1 if backend.name == "cpu" else 0
+        header = (_ARGS_BYTES, number, device, _SCALES_BLOCKED, 1, _GROUP_BYTES, 0, group, 0)
+        pack_into(buffer, 0, *header, *_GROUP_OF_NO_ROWS)
+        if backend.available and _call_grouped(address) == _STATUS_UNSUPPORTED:
+            backend = backend._replace(available=False, detail=_library.custom_kernel_message().decode())
+        found.append(backend)
+    return found
+
+
+@lru_cache(maxsize=_MOST_GROUPS)
+def _packing(groups: int) -> tuple[Callable[..., None], type[ctypes.Array]]:
+    """What packs a call of so many groups, and its buffer, of which each call has its own: threads share none."""
+    return struct.Struct("@" + _ARGS + groups * _GROUP).pack_into, ctypes.c_char * (_ARGS_BYTES + groups * _GROUP_BYTES)
+
+
+def _expected_of(name: str, m: int, n: int, half_k: int) -> tuple[_Expected, ...]:
+    """The five tensors of a group, in the order of _NAMES."""
+    names = [f"{tensor} of {name}" for tensor in _NAMES]
+    return (
+        _rows(names[0], _FP4, m, half_k, 1),
+        _rows(names[1], _FP4, n, half_k, 1),
+        _rows(names[2], _OUTPUT, m, n, 1),
+        _scales(names[3], m, half_k, 1, True),
+        _scales(names[4], n, half_k, 1, True),
+    )
+
+
+@lru_cache(maxsize=256)
+def _expected_groups(
+    sizes: tuple[tuple[int, int, int, int], ...], device: int
+) -> tuple[list[object], list[tuple[int, int, int]], tuple[int, ...]]:
+    """What custom_kernel sees of right tensors of these sizes, as one list to compare with; [] where those are wrong.
+
+    Beside it (M, N, K) of every group, and the bytes of every tensor.
+    """
+    seen: list[object] = []
+    every: list[_Expected] = []
+    for size in sizes:
+        m, n, k, batches = map(int, size)
+        if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0:
+            return [], [], ()
+        tensors = _expected_of("", m, n, k // 2)
+        # All but the blocked scale factors are contiguous, which is cheaper to ask than strides.
+        seen += [tensor.shape for tensor in tensors]
+        seen += [True] * 3 + [tensor.strides for tensor in tensors[3:]]
+        seen += [tensor.dtype for tensor in tensors] + [device] * 5
+        every += tensors
+    return seen, [(int(m), int(n), int(k)) for m, n, k, _ in sizes], tuple(map(_bytes, every))
+
+
+def _sized(value: object, name: str) -> int:
+    if isinstance(value, (str, bytes, dict, set, torch.Tensor)) or not hasattr(value, "__getitem__"):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a list")
+    return len(value)
+
+
+def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int, int, int], ...]:
+    """Raises the exception that names argument and group of what is wrong, if anything is; else M, N, K of the groups.
+
+    The slow twin of custom_kernel's test.
+    """
+    if _sized(data, "data") != len(_LISTS):
+        raise ValueError(f"data has {len(data)} members; expected {len(_LISTS)}: {', '.join(_LISTS)}")
+    abc, _, factors, sizes = data
+    groups = _sized(abc, _LISTS[0])
+    if not 1 <= groups <= _MOST_GROUPS:
+        raise ValueError(f"{_LISTS[0]} has {groups} groups; expected 1 to {_MOST_GROUPS}")
+    for name, members, width in ((_LISTS[0], abc, 3), (_LISTS[2], factors, 2), (_LISTS[3], sizes, 4)):
+        if _sized(members, name) != groups:
+            raise ValueError(f"{name} has {len(members)} groups; expected {groups}, as {_LISTS[0]}")
+        for index, member in enumerate(members):
+            if _sized(member, f"{name}[{index}]") != width:
+                raise ValueError(f"{name}[{index}] has {len(member)} members; expected {width}")
+    given = []
+    for index, (first, second, size) in enumerate(zip(abc, factors, sizes, strict=True)):
+        for letter, value in zip("mnkl", size, strict=True):
+            if not isinstance(value, SupportsIndex):
+                raise TypeError(f"{letter} of group {index} is a {type(value).__name__}; expected an integer")
+        m, n, k, batches = map(int, size)
+        for letter, value, least in (("m", m, 0), ("n", n, 1), ("k", k, 1)):
+            if value < least:
+                raise ValueError(f"{letter} of group {index} is {value}; expected at least {least}")
+        if k % 64 != 0 or batches != 1:
+            wrong = f"k of group {index} is {k}; expected a multiple of 64"
+            raise ValueError(wrong if k % 64 != 0 else f"l of group {index} is {batches}; expected 1")
+        tensors = (*first, *second)
+        expected = _expected_of(f"group {index}", m, n, k // 2)
+        for one, tensor in zip(expected, tensors, strict=True):
+            _check_is_tensor(one.name, tensor)
+        for one, tensor in zip(expected, tensors, strict=True):
+            _check_as_expected(one, tensor, abc[0][2] if index else tensors[2], f"M = {m}, N = {n}, K = {k}")
+        given.append((m, n, k))
+    return tuple(given)
+
+
+# What the package puts here (__init__.py), as in submission.py.
+_is_plain: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = None
+_current_queue: Callable[[int], int] | None = None
+
+
+def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
+    """c_i = a_i @ b_i^T of every group, written to the c of the group; the list of them is returned.
+
+    data: (abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes), each a list with a tuple for every of
+    1 to 256 groups; sfasfb_tensors is not read.  A group has M >= 0, N >= 1, K a multiple of 64 of its own:
+      a (M, K/2, 1), b (N, K/2, 1) float4_e2m1fn_x2 and c (M, N, 1) float16, rows contiguous;
+      sfa, sfb (32, 4, ceil(rows/128), 4, K/64, 1) float8_e4m3fn over memory (rows/128, K/64, 32, 4, 4), of which what
+      lies past the last row is not used;
+      its problem size (M, N, K, 1).
+    All on one device, 16-byte aligned; outputs overlap nothing.  queue: as submission.py's custom_kernel has it.
+
+    Raises TypeError, ValueError or RuntimeError, naming the tensor and the group; every c is then untouched.
+    """
+    try:
+        abc, _, factors, sizes = data
+        device = abc[0][2].get_device()
+        expected, shapes, byte_counts = _expected_groups(tuple(sizes), device)
+        seen: list[object] = []
+        outputs: list[torch.Tensor] = []
+        plain = True
+        # fmt: off
+        for (a, b, c), (sfa, sfb), shape in zip(abc, factors, shapes, strict=True):
+            seen += (
+                a.shape, b.shape, c.shape, sfa.shape, sfb.shape,
+                a.is_contiguous(), b.is_contiguous(), c.is_contiguous(), sfa.stride(), sfb.stride(),
+                a.dtype, b.dtype, c.dtype, sfa.dtype, sfb.dtype,
+                a.get_device(), b.get_device(), c.get_device(), sfa.get_device(), sfb.get_device(),
+            )
+            m, n, _ = shape
+            # c is written, so that its values lie in memory is asked by the shim alone, too
+            if c.is_neg() or c.untyped_storage().nbytes() < _OUTPUT_BYTES * (m * n + c.storage_offset()):
+                plain = False
+            outputs.append(c)
+        # fmt: on
+        as_expected = plain and expected != [] and seen == expected
+        if as_expected and _is_plain is not None:
+            tensors = tuple(tensor for pair in zip(abc, factors, strict=True) for group in pair for tensor in group)
+            as_expected = _is_plain(tensors, byte_counts)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        as_expected = False
+    if not as_expected:
+        shapes = _check_groups(data)
+        abc, _, factors, _ = data
+        outputs = [group[2] for group in abc]
+        device = outputs[0].get_device()
+    arguments: list[int] = []
+    for (a, b, c), (sfa, sfb), shape in zip(abc, factors, shapes, strict=True):
+        arguments += shape
+        arguments += (a.data_ptr(), b.data_ptr(), sfa.data_ptr(), sfb.data_ptr(), c.data_ptr())
+    pack_into, buffer_type = _packing(len(outputs))
+    buffer = buffer_type()
+    address = ctypes.addressof(buffer)
+    try:
+        pack_into(
+            buffer,
+            0,
+            _ARGS_BYTES,
+            _BACKEND_AUTO,
+            device,
+            _SCALES_BLOCKED,
+            len(outputs),
+            _GROUP_BYTES,
+            0,
+            address + _ARGS_BYTES,
+            queue if queue is not None else 0 if _current_queue is None else _current_queue(device),
+            *arguments,
+        )
+    except struct.error:
+        _check_queue(queue)
+        raise
+    status = _call_grouped(address)
+    if status != 0:
+        _check_groups(data)  # of tensors without memory (torch's meta device) it can say more
+        message = _library.custom_kernel_message().decode(errors="replace")
+        message = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message)
+        message = re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", message)
+        raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
+    return outputs

@@ -1,0 +1,72 @@
+"""The grouped GEMM's bundle: what it is made of, and which targets have it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from reference.problems import DEFAULT, PROBLEMS
+from reference.problems.group_gemm import PROBLEM
+from scripts.release import bundle
+from scripts.release.bundle import SHIM, TARGETS, BundleError, lint, make_bundle, runs
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_bundle("cpu", problem=PROBLEM)
+
+
+def test_it_is_of_its_own_leaderboard_and_clean(made):
+    lines = made.text.splitlines()
+    assert lines[:2] == ["#!POPCORN leaderboard nvfp4_group_gemm", "#!POPCORN gpu CPU"]
+    assert "grouped GEMM" in ast.get_docstring(ast.parse(made.text)) and "beside this file" not in made.text
+    assert lint(made.text.encode())[0] == []
+
+
+def test_it_shares_the_shim_up_to_the_dual_gemm_and_defines_nothing_twice(root, made):
+    tree = ast.parse(made.text)
+    names = [node.name for node in tree.body if hasattr(node, "name")]
+    assert len(names) == len(set(names)) and {"custom_kernel", "backends", "_library_path", "_check_groups"} <= {*names}
+    assert "_unpack" not in names, "the dual GEMM's own"
+    for path, words in ((SHIM, "def _check_as_expected("), (PROBLEM.submission, "def _check_groups(")):
+        line = next(i for i, text in enumerate(made.text.splitlines(), 1) if text.startswith(words))
+        wanted = next(i for i, text in enumerate((root / path).read_text().splitlines(), 1) if text.startswith(words))
+        assert made.origin(line) == (path, wanted)
+
+
+def test_alone_it_computes_what_the_reference_does(root, made, copies, tmp_path):
+    (tmp_path / "submission.py").write_text(made.text)
+    environment = {**os.environ, "CC": copies, "NVFP4_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", bundle.TRIAL, "submission.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout.splitlines()[1].startswith("cpu"), done.stderr
+
+
+def test_a_target_whose_backend_lacks_it_is_refused_in_words(checkout, capsys, monkeypatch, tmp_path):
+    file = checkout / "submission" / "cpu" / "cpu_backend.c"
+    text = file.read_text()
+    assert runs(PROBLEM, "cpu", checkout) and all(runs(DEFAULT, target, checkout) for target in TARGETS)
+    begin = text.index("const struct backend cpu_backend")
+    file.write_text(text[:begin] + text[begin:].replace("run_grouped", "other"))
+    with pytest.raises(BundleError, match=r"^target cpu has no group_gemm yet: submission/cpu/cpu_backend\.c names no"):
+        make_bundle("cpu", checkout, PROBLEM)
+    assert make_bundle("cpu", checkout).text.startswith("#!POPCORN leaderboard nvfp4_dual_gemm")
+    monkeypatch.setattr(bundle, "runs", lambda problem, target, root=None: False)
+    out = tmp_path / "x.py"
+    assert bundle.main(["--problem", "group_gemm", "--target", "cpu", "--output", str(out)]) == 1 and not out.exists()
+    assert "bundle: target cpu has no group_gemm yet" in capsys.readouterr().err
+    assert bundle.choose_target(PROBLEM) == "cpu", "where nothing has it, that is what will be told"
+
+
+def test_a_shim_without_its_mark_is_refused(checkout):
+    path = checkout / SHIM
+    path.write_text(path.read_text().replace(bundle.SHARED_END, "# ---"))
+    with pytest.raises(BundleError, match="has no line '# --- the dual GEMM:'"):
+        make_bundle("cpu", checkout, PROBLEM)
+    assert set(PROBLEMS) == {"dual_gemm", "group_gemm"}
