@@ -174,7 +174,7 @@ mutate: ## develop: plant a few hundred faults, list those no test notices (an h
 	+@$(TEST_READY) && "$$python" -m scripts.mutate $(MUTATE_ARGS)
 
 bench: ## measure: time the CPU backend against torch, and the host cost of a call
-	+@$(READY) && ./nvfp4 bench cpu && ./nvfp4 bench host
+	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
 sweep: ## measure: time every M beside a GEMM on dequantized operands; build/sweep.json and .png (SWEEP_ARGS='--rows 1,64')
 	+@$(BUILDS) && python=$$(scripts/setup.sh test) && \

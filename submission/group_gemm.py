@@ -46,9 +46,13 @@ _STATUS_UNSUPPORTED = 4
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
 _LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_sizes")
 
-if not hasattr(_library, "custom_kernel_grouped"):
-    raise ImportError(f"{_library._name} has no grouped GEMM; this shim needs ABI version 1.2")
-_call_grouped = _library.custom_kernel_grouped
+
+def _lacking(address: int) -> int:
+    """Takes the function's place where the library is older than it."""
+    raise RuntimeError(f"{_library._name} has no grouped GEMM; expected ABI version 1.2 or later")
+
+
+_call_grouped = getattr(_library, "custom_kernel_grouped", _lacking)
 _call_grouped.argtypes = (ctypes.c_void_p,)
 _call_grouped.restype = ctypes.c_int32
 
@@ -64,7 +68,9 @@ def backends() -> list[Backend]:
         device = -1 if backend.name == "cpu" else 0
         header = (_ARGS_BYTES, number, device, _SCALES_BLOCKED, 1, _GROUP_BYTES, 0, group, 0)
         pack_into(buffer, 0, *header, *_GROUP_OF_NO_ROWS)
-        if backend.available and _call_grouped(address) == _STATUS_UNSUPPORTED:
+        if _call_grouped is _lacking:
+            backend = backend._replace(built=False, available=False, detail="the library has no grouped GEMM")
+        elif backend.available and _call_grouped(address) == _STATUS_UNSUPPORTED:
             backend = backend._replace(available=False, detail=_library.custom_kernel_message().decode())
         found.append(backend)
     return found

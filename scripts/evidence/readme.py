@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
 from scripts.cost_model.clock import error_text
@@ -49,20 +50,42 @@ def sweep(data: dict[str, Any]) -> str:
     return said + table(header, rows)
 
 
-def cpu(data: dict[str, Any]) -> str:
+def group_board(data: dict[str, Any]) -> str:
+    """The grouped GEMM's benchmarks with the times that others published or recorded: inherited, all of them."""
+    problem = PROBLEMS[data["problem"]]
+    shapes = list(problem.published_us[data["chip"]])
+    times = {
+        f"speed of light at 1.5 GHz, {data['chip']}": list(problem.published_us[data["chip"]].values()),
+        "best public time (inherited)": data["best_public_us"],
+        "the earlier attempt (inherited)": data["earlier_attempt_us"],
+    }
+    rows = [[name, *(f"{us:.1f}" for us in row), f"{geometric_mean(row):.1f}"] for name, row in times.items()]
+    return table(["us a call", *(f"{len(shape.m)} groups, {shape.text()}" for shape in shapes), "geomean"], rows)
+
+
+def cpu(data: dict[str, Any], columns: str = "M N K", one: str = "two matmuls") -> str:
     """The CPU backend against torch: medians in ms and ratios repeat by repeat."""
     names = ("same job", "matmuls alone")
     rows = [
         [
-            f"{row['m']} {row['n']} {row['k']}",
+            row.get("text") or f"{row['m']} {row['n']} {row['k']}",
             *(f"{row[f'{name}, ms']:.1f}" for name in ("ours", *names)),
             *(f"{row[f'ratio, {name}']:.2f}" for name in names),
         ]
         for row in data["shapes"]
     ]
     rows.append(["geometric mean", "", "", "", *(f"{data['geomean'][name]:.2f}" for name in names)])
-    header = ["M N K", "ours, ms", "torch, same job, ms", "torch, two matmuls, ms", "same job / ours", "matmuls / ours"]
+    header = [columns, "ours, ms", "torch, same job, ms", f"torch, {one}, ms", "same job / ours", "matmuls / ours"]
     return f"{data['environment']}:\n\n" + table(header, rows)
+
+
+def group_cpu(data: dict[str, Any]) -> str:
+    """As cpu(), of the grouped GEMM, with the host cost of its shim."""
+    cost = data["shim"]
+    return cpu(data, "M; N; K of the groups", "matmuls") + (
+        f"\n\nA call of the shim costs {cost['shim_us']:.1f} us on the host beside the work itself with 8 groups "
+        f"({cost['processor']}),\n{cost['package_us']:.1f} us in the package."
+    )
 
 
 def host(data: dict[str, Any]) -> str:
@@ -94,6 +117,8 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "sweep": ("shark_tank/recorded/h200_sweep_after.json", sweep),
     "clock": ("shark_tank/blackwell_clock.json", clock),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
+    "group-board": ("shark_tank/group_gemm_inherited.json", group_board),
+    "group-cpu": ("shark_tank/group_gemm_cpu.json", group_cpu),
     "host": ("shark_tank/host_cost.json", host),
     "first-import": ("shark_tank/first_import.json", first_import),
 }

@@ -49,7 +49,7 @@ AREAS: dict[str, Area] = {
     ),
     "shim": Area(
         ("submission/*.py",),
-        ("test_shim.py", "test_shim_limits.py", "test_layouts.py", "test_torch_operator.py"),
+        ("test_shim.py", "test_shim_limits.py", "test_group_shim.py", "test_layouts.py", "test_torch_operator.py"),
         wider=SUBMISSION_TESTS,
     ),
     "host": Area(
@@ -99,8 +99,10 @@ AREAS: dict[str, Area] = {
             "test_reference_limits.py",
             "test_reference.py",
             "test_check.py",
+            "test_group_reference.py",
             "test_data.py",
             "test_chip.py",
+            "test_group_problem.py",
         ),
     ),
     "eval": Area(
@@ -124,6 +126,7 @@ AREAS: dict[str, Area] = {
             "test_capacity.py",
             "test_misuse.py",
             "test_data.py",
+            "test_group_problem.py",
             "test_comparison.py",
             "test_reaching.py",
             "test_eval_guards.py",
@@ -137,6 +140,7 @@ AREAS: dict[str, Area] = {
             "test_submit.py",
             "test_bundle_loader.py",
             "test_bundle_build.py",
+            "test_group_bundle.py",
             "test_bundle.py",
             "test_bundle_cache.py",
             "test_wheel.py",

@@ -310,6 +310,6 @@ class TestCommand:
         assert f"{done.output}:1:2: rule: why" in done.said.out and "bundle: note: a note" in done.said.err
 
     def test_auto_takes_what_fits(self, run, monkeypatch):
-        monkeypatch.setattr(bundle, "choose_target", lambda: "h200")
+        monkeypatch.setattr(bundle, "choose_target", lambda problem: "h200")
         done = run("--target", "auto", "--no-compile")
         assert done.status == 0 and "target h200" in done.said.out

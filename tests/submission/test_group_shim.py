@@ -194,3 +194,7 @@ def test_a_backend_without_a_grouped_gemm_is_not_available(monkeypatch):
     monkeypatch.setattr(shim, "_numbered_backends", lambda: everywhere)
     monkeypatch.setattr(shim, "_call_grouped", lambda address: shim._STATUS_UNSUPPORTED)
     assert [backend.available for backend in shim.backends()] == [False, False]
+    monkeypatch.setattr(shim, "_call_grouped", shim._lacking)
+    assert [backend.built for backend in shim.backends()] == [False, False]
+    with pytest.raises(RuntimeError, match="has no grouped GEMM; expected ABI version"):
+        custom_kernel(problem())
