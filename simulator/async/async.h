@@ -82,8 +82,10 @@ struct mbarrier {
     struct clockv *gathered, *released;
     struct cta *cta;
     uint32_t first_phase;
-    bool awaits_async;               /* this phase: more than threads' arrivals */
-    struct looked looked[MAX_WARPS]; /* by warp of the CTA */
+    const struct insn *from_afar;     /* a releasing arrival of another CTA: in this phase; NULL: none */
+    const struct insn *was_from_afar; /* in the last one */
+    bool awaits_async;                /* this phase: more than threads' arrivals */
+    struct looked looked[MAX_WARPS];  /* by warp of the CTA */
 };
 
 void mbarriers_make(struct cta *cta); /* sets cta->mbarriers */

@@ -101,6 +101,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     struct mbarrier *b = &all->barriers[number - 1];
     b->valid = true;
     b->awaits_async = false;
+    b->was_from_afar = b->from_afar = NULL;
     b->first_phase = b->phase = b->phase + (b->phase & 1); /* parities start anew */
     memset(b->looked, 0, sizeof b->looked);
     b->offset = offset;
@@ -179,6 +180,8 @@ static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
     }
     b->phase++;
     b->awaits_async = false;
+    b->was_from_afar = b->from_afar;
+    b->from_afar = NULL;
     b->pending = b->expected;
     if (b->gathered != NULL) {
         clock_join(cluster, b->released, b->gathered);
@@ -197,6 +200,7 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     }
     bool last = phase_ends_here(run, b, count);
     if (publish && b->gathered != NULL) {
+        b->from_afar = run->cta != b->cta ? run->insn : b->from_afar;
         clock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
         relaxed_signal(run, b->gathered);

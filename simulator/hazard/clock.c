@@ -14,6 +14,9 @@ struct sync_table {
     struct sync_entry {
         uint64_t address;
         struct clockv *clock; /* NULL: free */
+        /* CTAs of the cluster that have released here, and those of them that did so with scope .cta. */
+        uint32_t released, narrow;
+        const struct insn *last; /* release */
     } *entry;
     uint32_t count, room; /* room: a power of two, more than half of it free */
     bool lost;            /* there were more than are followed */
@@ -369,8 +372,10 @@ static void sync_relaxed(struct run *run, bool write) {
 }
 
 /* What other clusters have released at a global address: at once, or with the next acquiring fence. */
-static void hear_location(struct run *run, uint64_t address, bool ordered) {
-    const uint32_t heard = (address & WINDOW_MASK) == 0 ? races_heard(run, address) : 0;
+static void hear_location(struct run *run, uint64_t address, enum sync_order order) {
+    const bool ordered = order != SYNC_RELAXED;
+    bool narrow = false;
+    const uint32_t heard = (address & WINDOW_MASK) == 0 ? races_heard(run, address, &narrow) : 0;
     if (heard == 0) {
         return;
     }
@@ -381,15 +386,40 @@ static void hear_location(struct run *run, uint64_t address, bool ordered) {
     struct clockv *clock = ordered ? run->warp->clock : *noticed;
     const uint32_t clock_index = run->cluster->heard_index;
     if (clock->acquired[clock_index] < heard) {
+        if (ordered && (narrow || order == SYNC_ORDERED_CTA)) {
+            report_narrow_scope(run, NULL);
+        }
         clock->acquired[clock_index] = clock->per_lane[clock_index] = heard;
     }
 }
 
+void report_narrow_scope(struct run *run, const struct insn *signal) {
+    (void)sim_report_pair(
+        run, SIM_REVIEW, "narrow-scope", -1, signal,
+        "acquires what a thread of another CTA released, and one of the two is of scope .cta, "
+        "which holds the threads of its own CTA alone");
+}
+
+static void note_release(const struct run *run, struct sync_entry *entry, enum sync_order order) {
+    const uint32_t own = 1u << run->cta->rank;
+    entry->released |= own;
+    entry->narrow |= order == SYNC_ORDERED_CTA ? own : 0;
+    entry->last = run->insn;
+}
+
+static void check_scope(struct run *run, const struct sync_entry *entry, enum sync_order order) {
+    const uint32_t others = ~(1u << run->cta->rank);
+    if ((entry->narrow & others) != 0 || (order == SYNC_ORDERED_CTA && (entry->released & others) != 0)) {
+        report_narrow_scope(run, entry->last);
+    }
+}
+
 /* One lane's location: a release or an acquire; of a relaxed access what fences make of it. */
-static void sync_address(struct run *run, uint64_t address, bool ordered, bool release) {
+static void sync_address(struct run *run, uint64_t address, enum sync_order order, bool release) {
+    const bool ordered = order != SYNC_RELAXED;
     const struct clockv *fenced = clock_fenced(run);
     if (!release) {
-        hear_location(run, address, ordered);
+        hear_location(run, address, order);
     }
     if (!ordered && (release ? fenced == NULL : run->cluster->sync->count == 0)) {
         return;
@@ -409,20 +439,22 @@ static void sync_address(struct run *run, uint64_t address, bool ordered, bool r
         clock_join(run->cluster, clock, fenced);
     } else if (release) {
         clock_publish(run, clock);
+        note_release(run, entry_of(run->cluster->sync, address), order);
     } else {
+        check_scope(run, entry_of(run->cluster->sync, address), order);
         clock_observe(run, clock);
     }
     if (release && (address & WINDOW_MASK) == 0) {
-        races_released(run, address, clock);
+        races_released(run, address, clock, order == SYNC_ORDERED_CTA);
     }
 }
 
-void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
+void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release) {
     const struct insn *insn = run->insn;
     if (!run->launch->checks) {
         return;
     }
-    if (!ordered) {
+    if (order == SYNC_RELAXED) {
         sync_relaxed(run, release);
     }
     struct operand base = insn->op[insn->nop - 1];
@@ -433,7 +465,7 @@ void sync_location(struct run *run, uint32_t mask, bool ordered, bool release) {
             address |= SHARED_WINDOW;
         }
         if (address != before) { /* lanes mostly share one */
-            sync_address(run, address, ordered, release);
+            sync_address(run, address, order, release);
         }
         before = address;
     }

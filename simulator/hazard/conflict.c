@@ -123,6 +123,10 @@ void check_conflict(struct run *run, const struct shadow_record *record, const s
     static const struct verdict elected = {
         "elected-signal", "one lane signals for its warp, with no __syncwarp between the other lanes' accesses "
                           "and the signal that orders this access after them"};
+    static const struct verdict after_loads = {
+        "missing-proxy-fence",
+        "an asynchronous write to shared memory that ordinary loads of this very warp have read, with neither "
+        "fence.proxy.async nor a barrier of the CTA in between"};
     static const struct verdict lanes = {
         "lane-race", "two lanes of a warp use the same shared memory, one of them writing, without __syncwarp"};
     static const struct verdict equal = {
@@ -140,6 +144,11 @@ void check_conflict(struct run *run, const struct shadow_record *record, const s
     } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&
                epoch->clock->per_lane[record->clock_index] < record->value) {
         report_conflict(run, SIM_REVIEW, record, touch, &elected);
+    } else if (async && (flags & ACCESS_WRITE) && (record->flags & ~(unsigned)ACCESS_MIXED) == ACCESS_READ &&
+               is_own_index(run->warp, record->clock_index) &&
+               epoch->clock->async[record->clock_index] < record->value &&
+               run->warp->clock->met[run->warp->number] < record->value) {
+        report_conflict(run, SIM_REVIEW, record, touch, &after_loads);
     } else if (async ? lane_takes_all(run, record) : lanes_race(run, record, touch)) {
         report_conflict(run, SIM_REVIEW, record, touch, &lanes);
     }

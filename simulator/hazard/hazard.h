@@ -72,7 +72,14 @@ void clock_noticed(struct run *run, const struct clockv *told);
 /* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
  * is ordered, or relaxed with a fence.  A relaxed one alone only tells what came first, and all locations count
  * as one for that. */
-void sync_location(struct run *run, uint32_t mask, bool ordered, bool release);
+enum sync_order { SYNC_RELAXED, SYNC_ORDERED, SYNC_ORDERED_CTA /* with scope .cta */ };
+static inline enum sync_order sync_order(bool ordered, bool of_cta) {
+    return !ordered ? SYNC_RELAXED : of_cta ? SYNC_ORDERED_CTA : SYNC_ORDERED;
+}
+void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release);
+/* The running warp acquires what another CTA released, one of the two with scope .cta, which does not hold the
+ * other thread.  `signal`: the other one's instruction; NULL: not known. */
+void report_narrow_scope(struct run *run, const struct insn *signal);
 /* Whether the cluster has used more flags than are followed, so that what seems a race may be ordered. */
 bool flags_lost(const struct cluster *cluster);
 

@@ -21,9 +21,14 @@ static enum order order_of(const struct line_access *access, const struct line_u
                : fence && clock->async[use->clock_index] < use->value ? NO_FENCE
                                                                       : ORDERED;
     }
-    return !heard_of(run, clock->acquired[heard], use->cluster, use->clock_index, use->value)         ? NO_ORDER
-           : fence && !heard_of(run, clock->async[heard], use->cluster, use->clock_index, use->value) ? NO_FENCE
-                                                                                                      : ORDERED;
+    if (!heard_of(run, clock->acquired[heard], use->cluster, use->clock_index, use->value, false)) {
+        return NO_ORDER;
+    }
+    /* A fence on either side of the flag will do (PTX ISA, proxy-preserved base causality order). */
+    bool fenced = !fence ||
+                  heard_of(run, clock->async[heard], use->cluster, use->clock_index, use->value, false) ||
+                  heard_of(run, clock->acquired[heard], use->cluster, use->clock_index, use->value, true);
+    return fenced ? ORDERED : NO_FENCE;
 }
 
 static void report(const struct line_access *access, const struct line_use *use, enum order order) {

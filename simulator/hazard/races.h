@@ -16,12 +16,15 @@ struct races *races_make(void); /* NULL: no memory */
 void races_free(struct races *races);
 
 /* The running warp has released `clock` at a global address. */
-void races_released(struct run *run, uint64_t address, const struct clockv *clock);
-/* What the running cluster has heard of, with what was released at the address: a value of heard_index. */
-uint32_t races_heard(struct run *run, uint64_t address);
+void races_released(struct run *run, uint64_t address, const struct clockv *clock, bool of_cta);
+/* What the running cluster has heard of, with what was released at the address: a value of heard_index.
+ * *narrow: another cluster has released there with scope .cta. */
+uint32_t races_heard(struct run *run, uint64_t address, bool *narrow);
 /* Whether a thread that has reached place `heard` of its cluster's notes comes after what was done at `value`
- * of a clock index of another cluster. */
-bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value);
+ * of a clock index of another cluster; `fenced`: after a fence.proxy.async, too, that came before the release.
+ */
+bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value,
+              bool fenced);
 /* Whether there were more releases than are followed, so that what seems a race may be ordered. */
 bool releases_lost(const struct launch *launch);
 /* The cluster starts anew. */

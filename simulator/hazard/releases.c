@@ -17,13 +17,14 @@ struct numbers {
 /* A clock as it was at a release, with all that its cluster had released before. */
 struct released {
     uint32_t count, room;
-    uint32_t **clock;
-    uint32_t indices; /* of each */
+    uint32_t **clock; /* each: what was acquired, then what of that was fenced for the async proxy */
+    uint32_t indices; /* of either half */
 };
 
 /* What a flag has been told: of each cluster up to which of its releases. */
 struct flag {
     struct numbers of;
+    uint64_t narrow, others; /* of scope .cta: 1 + the last cluster, and whether there was another one */
 };
 
 struct races {
@@ -174,7 +175,7 @@ static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t
 }
 
 /* The number of the release, 0 where there is no memory. */
-static uint32_t add_release(struct races *races, const struct cluster *cluster, const uint32_t *acquired) {
+static uint32_t add_release(struct races *races, const struct cluster *cluster, const struct clockv *released) {
     void *list = races->released;
     struct released *own = listed(&races->clusters, cluster->number, &list, &races->released_room, sizeof *own);
     races->released = list;
@@ -190,33 +191,39 @@ static uint32_t add_release(struct races *races, const struct cluster *cluster, 
         own->clock = grown;
         own->room = room;
     }
-    uint32_t *clock = malloc(cluster->clock_capacity * sizeof *clock);
+    const uint32_t indices = cluster->clock_capacity;
+    uint32_t *clock = malloc(2 * indices * sizeof *clock);
     if (clock == NULL) {
         return 0;
     }
-    own->indices = cluster->clock_capacity;
-    for (uint32_t i = 0; i < own->indices; i++) {
+    own->indices = indices;
+    for (uint32_t i = 0; i < 2 * indices; i++) {
         uint32_t before = own->count == 0 ? 0 : own->clock[own->count - 1][i];
-        clock[i] = acquired[i] > before ? acquired[i] : before;
+        uint32_t now = i < indices ? released->acquired[i] : released->async[i - indices];
+        clock[i] = now > before ? now : before;
     }
     own->clock[own->count++] = clock;
-    races->bytes += own->indices * sizeof *clock;
+    races->bytes += 2 * indices * sizeof *clock;
     return own->count;
 }
 
 static bool tell_flag(struct races *races, const struct cluster *cluster, uint64_t address, uint32_t heard,
-                      uint32_t release) {
+                      uint32_t release, bool of_cta) {
     void *list = races->flag;
     struct flag *flag = listed(&races->flags, address, &list, &races->flag_room, sizeof *flag);
     races->flag = list;
     bool done = flag != NULL && raise(&flag->of, cluster->number, release);
+    if (done && of_cta) {
+        flag->others |= flag->narrow != 0 && flag->narrow != cluster->number + 1;
+        flag->narrow = cluster->number + 1;
+    }
     for (uint32_t i = 0; done && i < heard; i++) {
         done = raise(&flag->of, cluster->heard->note[i].cluster, cluster->heard->note[i].release);
     }
     return done;
 }
 
-void races_released(struct run *run, uint64_t address, const struct clockv *clock) {
+void races_released(struct run *run, uint64_t address, const struct clockv *clock, bool of_cta) {
     struct races *races = run->launch->races;
     struct cluster *cluster = run->cluster;
     if (races == NULL || run->launch->ncluster < 2) {
@@ -227,9 +234,9 @@ void races_released(struct run *run, uint64_t address, const struct clockv *cloc
     if (races->bytes > RELEASED_BYTES) {
         atomic_store(&races->lost, true);
     } else {
-        uint32_t release = add_release(races, cluster, clock->acquired);
-        done =
-            release != 0 && tell_flag(races, cluster, address, clock->acquired[cluster->heard_index], release);
+        uint32_t release = add_release(races, cluster, clock);
+        done = release != 0 &&
+               tell_flag(races, cluster, address, clock->acquired[cluster->heard_index], release, of_cta);
     }
     (void)pthread_mutex_unlock(&races->lock);
     if (!done) {
@@ -275,7 +282,7 @@ static bool hear(struct heard *heard, uint32_t cluster, uint32_t release) {
     return true;
 }
 
-uint32_t races_heard(struct run *run, uint64_t address) {
+uint32_t races_heard(struct run *run, uint64_t address, bool *narrow) {
     struct races *races = run->launch->races;
     struct cluster *cluster = run->cluster;
     if (races == NULL || run->launch->ncluster < 2) {
@@ -287,7 +294,9 @@ uint32_t races_heard(struct run *run, uint64_t address) {
     (void)pthread_mutex_lock(&races->lock);
     uint32_t place = number_of(&races->flags, address);
     bool done = true;
-    const struct numbers *of = place == 0 ? NULL : &races->flag[place - 1].of;
+    const struct flag *flag = place == 0 ? NULL : &races->flag[place - 1];
+    *narrow = flag != NULL && flag->narrow != 0 && (flag->others || flag->narrow != cluster->number + 1);
+    const struct numbers *of = flag == NULL ? NULL : &flag->of;
     for (uint32_t i = 0; of != NULL && done && i < of->room; i++) {
         if (of->key[i] != 0 && of->key[i] - 1 != cluster->number) {
             done = hear(cluster->heard, (uint32_t)(of->key[i] - 1), of->value[i]);
@@ -300,7 +309,8 @@ uint32_t races_heard(struct run *run, uint64_t address) {
     return place == 0 ? 0 : cluster->heard->count;
 }
 
-bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value) {
+bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t clock_index, uint32_t value,
+              bool fenced) {
     struct races *races = run->launch->races;
     uint32_t release = 0;
     for (uint32_t i = heard; i > 0 && release == 0; i--) { /* the last of a cluster is its highest */
@@ -312,7 +322,8 @@ bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t 
     }
     (void)pthread_mutex_lock(&races->lock);
     const struct released *of = &races->released[number_of(&races->clusters, cluster) - 1];
-    bool known = clock_index < of->indices && of->clock[release - 1][clock_index] >= value;
+    bool known =
+        clock_index < of->indices && of->clock[release - 1][(fenced ? of->indices : 0) + clock_index] >= value;
     (void)pthread_mutex_unlock(&races->lock);
     return known;
 }

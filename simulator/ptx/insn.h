@@ -94,6 +94,7 @@ struct move_fields {
 struct memory_fields {
     uint8_t elements, element_bytes;
     bool ordered;           /* .acquire, .release */
+    bool of_cta;            /* with scope .cta */
     bool strong;            /* .relaxed, .volatile and the ordered ones */
     bool quad;              /* .b128 */
     uint32_t register_mask; /* ld into registers of 8 or 16 bits: the bits that they hold */
@@ -104,6 +105,7 @@ struct atomic_fields {
     uint8_t operation;
     uint8_t elements;
     bool ordered; /* .acquire, .release, .acq_rel */
+    bool of_cta;  /* with scope .cta */
 };
 
 /* shfl, vote, match, redux. */

@@ -63,6 +63,8 @@ static const struct advice {
      "launch with a cluster, were it of one CTA, or .reqnctapercluster"},
     {"barrier-rank", "cp.async.bulk: the mbarrier lies in the destination's CTA", MISUSE,
      "an mbarrier of the destination's CTA"},
+    {"narrow-scope", "memory consistency model: release and acquire need scopes that hold each other's thread",
+     "mostly order the two all the same", "scope .cluster or .gpu on both sides"},
     {"missed-phase", "mbarrier.test_wait tells the current or the preceding phase only", "hang now and then",
      "let the next phase's end wait for whoever waits for this one"},
     {"tensor-map-in-use", MAP, "copy by half a map", "wait for the copies that use it before changing it"},

@@ -98,6 +98,7 @@ BEGIN = (
 )
 INIT = "@%p1 mbarrier.init.shared.b64 [%r4], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;"
 TRY = "T{0}: mbarrier.try_wait.parity.shared.b64 %p4, [%r4], {0}; @!%p4 bra T{0};"
+COPY = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], 128, [%r4];"
 REQUEST = (
     "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 16;",
     "@%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r2], [%r4];",
@@ -286,6 +287,44 @@ FAULTS = {
             "relaxed",
             grid=2,
             cluster=2,
+        ),
+    ),
+    "a copy over what its own warp has just read, without fence.proxy.async": Fault(
+        "DeepEP 621, 632, 642",
+        "missing-proxy-fence",
+        _small(
+            (
+                INIT,
+                "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;",
+                COPY,
+                TRY.format(0),
+                "ld.shared.u32 %r5, [%r3]; MEND bar.warp.sync -1;",
+                "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;",
+                COPY,
+                TRY.format(1),
+            ),
+            "fence.proxy.async;",
+            "",
+            block=32,
+        ),
+    ),
+    "a wait of CTA scope for another CTA's arrival": Fault(
+        "CUTLASS 3324",
+        "narrow-scope",
+        _small(
+            (
+                INIT,
+                "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u32 %r5, %cluster_ctarank;",
+                "xor.b32 %r5, %r5, 1; mapa.shared::cluster.u32 %r6, %r4, %r5;",
+                "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];",
+                "T: mbarrier.try_wait.parity.acquire.MEND.shared::cta.b64 %p4, [%r4], 0; @!%p4 bra T;",
+                "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+            ),
+            "cluster",
+            "cta",
+            grid=2,
+            cluster=2,
+            block=64,
         ),
     ),
     "a read after a spin, and its wait only then": Fault("CUTracer PR 106", "read-before-completion", _late_wait),

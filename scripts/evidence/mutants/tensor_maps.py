@@ -46,7 +46,7 @@ def kernel(replacements: str = "", copy: str = COPY) -> str:
         "OUT: shl.b32 %r15, %r14, 2; add.u32 %r16, %r15, %r2; ld.shared.u32 %r17, [%r16]; add.u32 %r15, %r15, %r12;",
         "cvt.u64.u32 %rd8, %r15; add.u64 %rd8, %rd8, %rd1; st.global.u32 [%rd8], %r17; add.u32 %r14, %r14, 32;",
         f"setp.lt.u32 %p3, %r14, {ROWS * COLUMNS}; @%p3 bra OUT;",
-        "bar.warp.sync -1; add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 2; @%p3 bra ROUND;",
+        "fence.proxy.async; bar.warp.sync -1; add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 2; @%p3 bra ROUND;",
         params=".param .u64 out, .param .align 64 .b8 map[128], .param .u64 maps, .param .u64 source",
         registers=f".shared .align 128 .b8 tile[{4 * ROWS * COLUMNS}]; .shared .align 8 .b8 bar[8];"
         " .shared .align 128 .b8 room[128];",

@@ -92,6 +92,9 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
                  uint32_t phase, bool over) {
     phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
     if (over && !insn->mbarrier.relaxed) {
+        if (insn->mbarrier.of_cta && barrier->was_from_afar != NULL) {
+            report_narrow_scope(run, barrier->was_from_afar);
+        }
         clock_observe(run, barrier->released);
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);

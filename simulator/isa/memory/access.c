@@ -353,13 +353,13 @@ static enum next ld_strong(struct run *run, const struct insn *insn, uint32_t ma
     if (next != NEXT) {
         return next;
     }
-    sync_location(run, mask, insn->memory.ordered, false);
+    sync_location(run, mask, sync_order(insn->memory.ordered, insn->memory.of_cta), false);
     return YIELD; /* it may be polling for what another warp writes */
 }
 
 static enum next st_strong(struct run *run, const struct insn *insn, uint32_t mask) {
     run->cluster->events++;
-    sync_location(run, mask, insn->memory.ordered, true);
+    sync_location(run, mask, sync_order(insn->memory.ordered, insn->memory.of_cta), true);
     return generic_access(run, insn, mask, true);
 }
 

@@ -153,7 +153,7 @@ static void give(struct run *run, const struct insn *insn, uint32_t i, int lane,
 static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
     run->cluster->events++;
-    sync_location(run, mask, insn->atomic.ordered, true);
+    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint8_t *at = atom_place(run, insn, bytes * vec, lane);
@@ -166,14 +166,14 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
             give(run, insn, i, lane, update(insn, at + i * bytes, bytes, b, c));
         }
     }
-    sync_location(run, mask, insn->atomic.ordered, false);
+    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
     return YIELD;
 }
 
 /* op: as exec_atom's, each operand as its two halves. */
 static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32_t mask) {
     run->cluster->events++;
-    sync_location(run, mask, insn->atomic.ordered, true);
+    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         bool cas = insn->atomic.operation == A_CAS;
@@ -195,7 +195,7 @@ static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32
         give(run, insn, 0, lane, old[0]);
         give(run, insn, 1, lane, old[1]);
     }
-    sync_location(run, mask, insn->atomic.ordered, false);
+    sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), false);
     return YIELD;
 }
 
@@ -229,7 +229,7 @@ static void decode_atomic(struct decoder *d, bool gives) {
     static const char *const vectors[] = {"v2", "v4", "v8", NULL};
     struct insn *insn = d->insn;
     int order = mod_of(d, orders);
-    (void)mod_of(d, scopes);
+    insn->atomic.of_cta = mod_of(d, scopes) == 0;
     skip_cache_hints(d);
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod(d, "async")) {

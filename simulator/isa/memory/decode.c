@@ -12,7 +12,7 @@ static void decode_access(struct decoder *d, bool write) {
     bool is_volatile = mod(d, "volatile");
     bool hinted = mod(d, "L2::cache_hint");
     int strength = mod_of(d, strengths);
-    (void)mod_of(d, scopes);
+    insn->memory.of_cta = mod_of(d, scopes) == 0;
     skip_cache_hints(d);
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     int vector = mod_of(d, vectors);

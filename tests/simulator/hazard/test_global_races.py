@@ -91,6 +91,12 @@ FAULTS = {
         "",
         "missing-proxy-fence",
     ),
+    "another CTA's stores without a fence before the flag, then a bulk copy": (
+        (FIRST, STORE, "MEND bar.sync 0;", SET, OTHERS, WAIT, "bar.sync 0;", BULK_LOAD),
+        "fence.proxy.async;",
+        "",
+        "missing-proxy-fence",
+    ),
     "a flag before the bulk store is complete": (
         (FIRST, BULK_STORE, "MEND", SET, "STORED:", OTHERS, WAIT, "bar.sync 0;", LOAD),
         "cp.async.bulk.wait_group 0;",
