@@ -26,7 +26,7 @@ class Judgement:
     line: str = ""
 
 
-OWN_HOST = "fast.cu|learn-cuda|NVFP4_Kernels|nvfp4_gemm|ThunderKittens"
+OWN_HOST = "fast.cu|learn-cuda|gpu-mode-kernels|NVFP4_Kernels|nvfp4_gemm|ThunderKittens"
 JUDGEMENTS = (
     Judgement(
         "", "missing-tcgen05-fence", "practice",
@@ -85,6 +85,26 @@ JUDGEMENTS = (
         "ThunderKittens", "cta-exited", "true",
         "the second CTA's producers tell the first one's schedule_finished of the last query, and the first CTA waits "
         "for the second one's epilogue alone before it ends: the arrival may reach a CTA that is gone",
+    ),
+    Judgement(
+        OWN_HOST, "pair-alloc", "practice",
+        "tcgen05.alloc.cta_group::2 by a warp that no cluster barrier has told that the other CTA runs; PTX asks its "
+        "issuer to make sure, and chips' alloc waits for the other one",
+    ),
+    Judgement(
+        "gpu-mode-kernels", "tensor-map", "true",
+        "the host code writes addresses and sizes into the bytes of encoded tensor maps, at places that no document "
+        "tells: a CUtensorMap is opaque, and what such a map means is known to chips alone",
+    ),
+    Judgement(
+        "gpu-mode-kernels", "tensor-memory-uninitialised", "practice",
+        "of a tile with few rows the second MMA is left out and its columns are loaded all the same; none of the "
+        "values is stored",
+    ),
+    Judgement(
+        "cutlass", "sparse-metadata", "practice",
+        "CUTLASS's compressor leaves 0, one place twice, for a chunk of zeros; PTX gives such metadata no meaning, and "
+        "two stored zeros are nothing wherever they are",
     ),
     Judgement(
         OWN_HOST, "tensor-memory-lane", "practice",
