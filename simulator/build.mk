@@ -29,9 +29,10 @@ $(PTXSIM): $(SIM_CLI_OBJS) $(SIM_OBJS)
 
 # The library alone, for the tests and for programs of others.
 SIM_SHARED := $(BUILD)/libptxsim.so
-$(SIM_SHARED): $(SIM_OBJS)
+SIM_IMAGE := $(BUILD)/simulator/cudart/fatbin.o $(BUILD)/simulator/cudart/image.o
+$(SIM_SHARED): $(SIM_OBJS) $(SIM_IMAGE)
 	$(call step,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
 
 .PHONY: simulator
 simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)

@@ -197,6 +197,22 @@ const char *fatbin_ptx(const void *fatbin, unsigned arch, size_t *bytes, char **
     return chosen_content;
 }
 
+bool fatbin_is(const void *fatbin, size_t bytes) {
+    const uint32_t magic = FATBIN_MAGIC;
+    return bytes >= sizeof magic && memcmp(fatbin, &magic, sizeof magic) == 0;
+}
+
+size_t fatbin_bytes(const void *fatbin, size_t bytes) {
+    struct fat_header header;
+    if (!fatbin_is(fatbin, bytes) || bytes < sizeof header) {
+        return 0;
+    }
+    memcpy(&header, fatbin, sizeof header);
+    bool whole = header.header_bytes >= sizeof header && header.header_bytes <= bytes &&
+                 header.bytes <= bytes - header.header_bytes;
+    return whole ? header.header_bytes + (size_t)header.bytes : 0;
+}
+
 bool fatbin_has_ptx(const void *fatbin, unsigned first, unsigned last) {
     const char *at, *content, *why;
     uint64_t left;

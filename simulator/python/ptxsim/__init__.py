@@ -127,7 +127,7 @@ def _finding(raw: structs.Finding) -> Finding:
 
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(os.environ.get("PTXSIM_LIBRARY") or str(Path(__file__).parent / "libptxsim.so"))
-    for name in ("sim_create", "sim_load", "sim_finding", "sim_shrink"):
+    for name in ("sim_create", "sim_load", "sim_finding", "sim_shrink", "image_ptx"):
         getattr(library, name).restype = ctypes.c_void_p
     for name in ("sim_message", "sim_kernel_name"):
         getattr(library, name).restype = ctypes.c_char_p
@@ -182,13 +182,48 @@ class Simulator:
     def _message(self) -> str:
         return self._lib.sim_message(self._sim).decode()
 
-    def load(self, ptx: str | bytes) -> Module:
-        """A module of PTX text; PtxError where it cannot be read."""
-        text = ptx.encode() if isinstance(ptx, str) else ptx
-        handle = self._lib.sim_load(self._sim, text, ctypes.c_size_t(len(text)))
-        if not handle:
-            raise PtxError(self._message())
-        return Module(self, ctypes.c_void_p(handle))
+    def load(self, ptx: str | bytes | Path, arch: int = 90) -> Module:
+        """A module of PTX text, or the one of a file as `load_all` reads it; PtxError where it cannot be read."""
+        modules = self.load_all(ptx, arch)
+        if len(modules) != 1:
+            raise PtxError(f"it holds {len(modules)} modules: load_all gives each")
+        return modules[0]
+
+    def load_all(self, ptx: str | bytes | Path, arch: int = 90) -> tuple[Module, ...]:
+        """The modules of PTX text, of a fat binary, or of an object or a program of nvcc's: its bytes, or its path.
+
+        Of each fat binary the PTX for sm_ARCH, else for its major number, else what there is.  PtxError where it
+        holds no PTX, or that cannot be read.
+        """
+        data = ptx.encode() if isinstance(ptx, str) else ptx.read_bytes() if isinstance(ptx, Path) else bytes(ptx)
+        modules: list[Module] = []
+        count = ctypes.c_size_t(1)
+        while len(modules) < count.value:
+            text = self._text(data, len(modules), arch, count)
+            handle = self._lib.sim_load(self._sim, text, ctypes.c_size_t(len(text)))
+            if not handle:
+                raise PtxError(self._message())
+            modules.append(Module(self, ctypes.c_void_p(handle)))
+        return tuple(modules)
+
+    def _text(self, data: bytes, index: int, arch: int, count: ctypes.c_size_t) -> bytes:
+        """The PTX of a fat binary by its number; how many there are goes to `count`."""
+        size, unpacked, why = ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_char_p()
+        address = self._lib.image_ptx(
+            data,
+            ctypes.c_size_t(len(data)),
+            ctypes.c_size_t(index),
+            arch,
+            ctypes.byref(count),
+            ctypes.byref(size),
+            ctypes.byref(unpacked),
+            ctypes.byref(why),
+        )
+        if not address:
+            raise PtxError((why.value or b"").decode())
+        text = ctypes.string_at(address, size.value)
+        self._lib.image_free(unpacked)
+        return text
 
     def register(self, value: Any) -> int:
         """Makes an array's or a tensor's memory the device's, as a launch does; its address."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 import subprocess
 import sys
 import zipfile
@@ -51,6 +52,60 @@ def test_arrays_and_tensors_are_the_kernels_memory():
     assert (found.verdict, found.kind, found.lane) == ("error", "out-of-bounds", 16)
     with pytest.raises(ValueError, match="not contiguous"):
         module.launch("k", whole[::2], 1)
+
+
+def fat_binary(*entries: tuple[int, bytes, int]) -> bytes:
+    """Entries of PTX (number of the target, its bytes, 0x2000 for LZ4), as nvcc lays them out."""
+    whole = b""
+    for arch, text, flags in entries:
+        literals = bytes([0xF0, *[255] * ((len(text) - 15) // 255), (len(text) - 15) % 255]) + text
+        content = literals if flags else text
+        padded = content + b"\0" * (-len(content) % 8) if flags else content
+        whole += struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 64, len(padded), len(content), 0, 0, 9, arch, 0, 0, flags, 0,
+                             len(text) if flags else 0) + padded  # fmt: skip
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(whole)) + whole
+
+
+def elf(section: bytes, name: bytes = b".nv_fatbin") -> bytes:
+    names = b"\0.shstrtab\0" + name + b"\0"
+    headers = [(0, 0, 0, 0), (1, 3, 64, len(names)), (11, 1, 64 + len(names), len(section))]
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, start, size, 0, 0, 1, 0) for at, kind, start, size in headers
+    )
+    start = 64 + len(names) + len(section)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    return head + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, 3, 1) + names + section + table
+
+
+def test_fat_binaries_objects_and_programs_are_loaded_as_ptxsim_run_loads_them(tmp_path):
+    sim = ptxsim.Simulator()
+    add, race = ADD.encode(), RACE.replace(" k(", " other(").encode()
+    fat = fat_binary((100, race, 0), (90, add, 0))
+    assert sim.load(fat).kernels == ("k",) and sim.load(fat, arch=100).kernels == ("other",)
+    assert sim.load(fat, arch=120).kernels == ("other",)  # what there is
+    packed = fat_binary((90, add, 0x2000))
+    values = np.zeros(32, np.int32)
+    sim.load(packed).launch("k", values, 3)
+    assert values.tolist() == [3] * 32
+    program = elf(fat + bytes(8) + fat_binary((90, race, 0)))
+    path = tmp_path / "program"
+    path.write_bytes(program)
+    for given in (program, path):
+        assert [module.kernels for module in sim.load_all(given)] == [("k",), ("other",)]
+    with pytest.raises(ptxsim.PtxError, match="it holds 2 modules"):
+        sim.load(path)
+    for wrong, why in {
+        elf(b""): "no fat binary",
+        elf(fat, b".nv_fatbi_"): "no fat binary",
+        fat[:-1]: "no fat binary",
+        program[:300]: "no fat binary",
+        fat_binary((90, b"", 0))[:8] + bytes(8): "it holds no PTX",
+        packed[:-16] + bytes(16): "LZ4|compressed|line",
+    }.items():
+        with pytest.raises(ptxsim.PtxError, match=why):
+            sim.load(wrong)
+    modules = sim.load_all(built("libcustom_kernel_sim.so"))
+    assert any("dual_gemm" in kernel for module in modules for kernel in module.kernels)
 
 
 def test_tensor_maps_are_tiled_or_of_columns_of_pixels():
