@@ -17,7 +17,7 @@ from eval.supervisor import Limits, Result, inputs_that_fit, run_benchmark, run_
 from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.group_gemm import PROBLEM, GroupGemm
-from reference.problems.interface import BOARD, FULL, KINDS, blank
+from reference.problems.interface import FULL, KINDS, blank
 
 CPU = torch.device("cpu")
 GROUPED = Path(__file__).resolve().parents[1] / "adversarial" / "grouped"
@@ -175,7 +175,6 @@ LIMITS = Limits(answer_s=60.0, timing_s=0.05, wall_s=0.05, inputs=3, singles=0)
         ("honest", None),
         ("cached_by_pointer", r"wrong result \(time_round, .*: group 0 of 3"),
         ("forgets_a_group", r"wrong result \(time_round, .*: group 2 of 3 \(M N K = 8 8 64\): .* got 0"),
-        ("modifies_scales", "the submission modified its inputs"),
     ],
 )
 def test_a_cheat_is_caught_and_an_honest_submission_is_timed(name, reason):
@@ -186,10 +185,9 @@ def test_a_cheat_is_caught_and_an_honest_submission_is_timed(name, reason):
         assert re.search(reason, result.error), result.error
 
 
-@pytest.mark.parametrize("kind", [BOARD, FULL])
-def test_the_package_is_right(root, library_path, kind):
+def test_the_package_is_right(root, library_path):
     case = parse_case("m: [7, 130, 0]; n: [24, 8, 5]; k: [64, 192, 128]; g: 3; seed: 9")
-    result = run_test(root / PROBLEM.submission, case, CPU, LIMITS, kind)
+    result = run_test(root / PROBLEM.submission, case, CPU, LIMITS, FULL)
     assert result.passed, result.error
     assert "libcustom_kernel.so" in [library.name for library in result.libraries]
     assert result.backend.startswith("cpu")

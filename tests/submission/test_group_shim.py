@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 
@@ -16,7 +17,8 @@ from reference.group_reference import check_against_oracle, check_implementation
 from submission import group_gemm as shim
 from submission.group_gemm import custom_kernel
 
-SIZES = ((40, 0, 130), (24, 8, 16), (192, 64, 128))
+SIZES = ((40, 33, 130), (24, 8, 16), (192, 64, 128))
+WITH_AN_EMPTY_GROUP = ((40, 0, 130), (24, 8, 16), (192, 64, 128))
 
 
 def problem(sizes=SIZES, seed=7, full=True):
@@ -37,8 +39,9 @@ def changed(data, place, value):
     return tuple(lists)
 
 
-def test_every_group_is_computed_and_its_c_is_returned():
-    data = problem()
+@pytest.mark.parametrize("sizes", [SIZES, WITH_AN_EMPTY_GROUP])
+def test_every_group_is_computed_and_its_c_is_returned(sizes):
+    data = problem(sizes)
     for c in (group[2] for group in data[0]):
         c.fill_(float("nan"))
     outputs = custom_kernel(data)
@@ -88,6 +91,9 @@ C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
     [
         ((0, 0, 0), None, TypeError, "a of group 0 is a NoneType; expected a torch.Tensor"),
         ((0, 2, 1), C, TypeError, "b of group 2 has dtype torch.float16; expected torch.float4_e2m1fn_x2"),
+        ((0, 2, 1), problem()[0][2][1].view(torch.uint8), TypeError, "b of group 2 has dtype torch.uint8; expected"),
+        ((0, 1, 2), problem()[0][1][2].view(torch.int16), TypeError, "c of group 1 has dtype torch.int16; expected"),
+        ((2, 0, 1), problem()[2][0][1].view(torch.uint8), TypeError, "sfb_reordered of group 0 has dtype torch.uint8"),
         ((0, 2, 2), C, ValueError, "c of group 2 has shape (40, 24, 1); expected (130, 16, 1) for M = 130, N = 16"),
         ((0, 0, 2), C.mT.contiguous().mT.as_strided((40, 24, 1), (1, 40, 1)), ValueError, "c of group 0 has strides"),
         ((0, 0, 2), torch._neg_view(C), ValueError, "c of group 0 has torch's negative bit"),
@@ -95,13 +101,13 @@ C = torch.empty(1, 40, 24, dtype=torch.float16).permute(1, 2, 0)
         ((2, 2, 0), problem()[2][0][0], ValueError, "sfa_reordered of group 2 has shape (32, 4, 1, 4, 3, 1); expected"),
         ((2, 2, 1), problem()[1][2][1], ValueError, "sfb_reordered of group 2 has shape (16, 8, 1); expected"),
         ((3, 2), (130, 16, 64, 1), ValueError, "a of group 2 has shape (130, 64, 1); expected (130, 32, 1)"),
-        ((3, 1), (0, 8, 64, 2), ValueError, "l of group 1 is 2; expected 1"),
-        ((3, 1), (0, 8, 96, 1), ValueError, "k of group 1 is 96; expected a multiple of 64"),
+        ((3, 1), (33, 8, 64, 2), ValueError, "l of group 1 is 2; expected 1"),
+        ((3, 1), (33, 8, 96, 1), ValueError, "k of group 1 is 96; expected a multiple of 64"),
         ((3, 1), (-1, 8, 64, 1), ValueError, "m of group 1 is -1; expected at least 0"),
-        ((3, 1), (0, 0, 64, 1), ValueError, "n of group 1 is 0; expected at least 1"),
-        ((3, 1), (0, 8, 0, 1), ValueError, "k of group 1 is 0; expected at least 1"),
-        ((3, 1), (0, "8", 64, 1), TypeError, "n of group 1 is a str; expected an integer"),
-        ((3, 1), (0, 8, 64), ValueError, "problem_sizes[1] has 3 members; expected 4"),
+        ((3, 1), (33, 0, 64, 1), ValueError, "n of group 1 is 0; expected at least 1"),
+        ((3, 1), (33, 8, 0, 1), ValueError, "k of group 1 is 0; expected at least 1"),
+        ((3, 1), (33, "8", 64, 1), TypeError, "n of group 1 is a str; expected an integer"),
+        ((3, 1), (33, 8, 64), ValueError, "problem_sizes[1] has 3 members; expected 4"),
         ((0, 1), (C, C), ValueError, "abc_tensors[1] has 2 members; expected 3"),
         ((2, 1), 5, TypeError, "sfasfb_reordered_tensors[1] is a int; expected a list"),
         ((2,), [], ValueError, "sfasfb_reordered_tensors has 0 groups; expected 3, as abc_tensors"),
@@ -138,12 +144,13 @@ def test_what_the_library_finds_is_told_by_the_shims_names():
     assert c is data[0][0][2]
 
 
-def test_a_storage_that_was_shrunk_is_refused():
+def test_a_storage_that_was_shrunk_is_refused(monkeypatch):
     data = problem()
-    a, c = data[0][0][0], data[0][2][2]
-    c.untyped_storage().resize_(8)
-    with pytest.raises(ValueError, match="c of group 2 has 4160 bytes, of which its storage holds 8"):
-        custom_kernel(data)
+    data[0][2][2].untyped_storage().resize_(8)
+    with monkeypatch.context() as alone:
+        alone.setattr(shim, "_is_plain", None)  # as in a bundle
+        with pytest.raises(ValueError, match="c of group 2 has 4160 bytes, of which its storage holds 8"):
+            custom_kernel(data)
     data = problem()
     a = data[0][0][0]
     a.untyped_storage().resize_(0)  # the package asks this of inputs, too (memory_check.py)
@@ -168,6 +175,28 @@ def test_tensors_without_memory_are_refused():
 def test_a_queue_that_is_none_is_refused(queue, error):
     with pytest.raises(error, match=r"^queue is "):
         custom_kernel(problem(), queue=queue)
+
+
+def test_right_tensors_need_no_second_look(monkeypatch):
+    monkeypatch.setattr(shim, "_check_groups", lambda data: pytest.fail("the slow test was asked"))
+    data = problem(full=False)
+    assert check_implementation(data, custom_kernel(data)) == (True, "")
+
+
+def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):
+    seen = []
+
+    def call(address):
+        before = ctypes.string_at(address, shim._ARGS_BYTES + len(SIZES[0]) * shim._GROUP_BYTES)
+        seen.append(before)
+        if len(seen) == 1:
+            custom_kernel(problem(seed=8))
+        assert ctypes.string_at(address, len(before)) == before
+        return 0
+
+    monkeypatch.setattr(shim, "_call_grouped", call)
+    custom_kernel(problem())
+    assert len(seen) == 2 and seen[0] != seen[1]
 
 
 def test_threads_share_nothing():
