@@ -7,10 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arguments.h"
 #include "cli.h"
 #include "sim.h"
-
-#define MAX_ARGUMENTS 64
 
 static const char usage[] =
     "usage: ptxsim FILE.ptx [KERNEL] [options] [-- ARGUMENT...]\n"
@@ -34,13 +33,6 @@ static const char usage[] =
     "that\n"
     "cannot be read, a launch that is refused, no memory)\n";
 
-struct argument {
-    uint8_t bytes[128] __attribute__((aligned(64)));
-    void *buffer;
-    size_t buffer_bytes;
-    const char *dump;
-};
-
 struct job {
     const char *file, *kernel, *timeline;
     struct sim_options options;
@@ -48,8 +40,7 @@ struct job {
     const char *rules;
     bool json, counters, quiet, parse_only, shrink;
     const char *shrink_kind; /* NULL: the first of the worst */
-    struct argument arguments[MAX_ARGUMENTS];
-    size_t count;
+    struct arguments arguments;
     const char *dumps[MAX_ARGUMENTS];
     size_t ndumps;
 };
@@ -97,108 +88,6 @@ char *cli_read_file(const char *name, size_t *bytes) {
     }
     *bytes = used;
     return text;
-}
-
-static size_t read_list(const char *text, uint64_t list[5]) {
-    size_t count = 0;
-    while (*text != '\0' && *text != ':' && count < 5) {
-        char *end;
-        list[count++] = strtoull(text, &end, 0);
-        if (end == text) {
-            return 0;
-        }
-        text = *end == ',' ? end + 1 : end;
-    }
-    return count;
-}
-
-static bool read_map(struct job *job, const char *text, struct argument *argument) {
-    struct sim_tensor_map map = {.rank = 0};
-    enum { BUFFER, TYPE, SWIZZLE, SIZES, STRIDES, BOX, STEPS, FILL, MAP_FIELDS };
-    uint64_t fields[MAP_FIELDS][5] = {[STEPS] = {1, 1, 1, 1, 1}};
-    size_t counts[MAP_FIELDS];
-    char message[200];
-    for (int i = 0; i < MAP_FIELDS; i++) {
-        counts[i] = read_list(text, fields[i]);
-        text = strchr(text, ':');
-        if (text == NULL && i < BOX) {
-            return false;
-        }
-        text = text == NULL ? "" : text + 1;
-    }
-    if (fields[BUFFER][0] >= job->count || job->arguments[fields[BUFFER][0]].buffer == NULL) {
-        return false;
-    }
-    map.address = job->arguments[fields[BUFFER][0]].buffer;
-    map.data_type = (uint32_t)fields[TYPE][0];
-    map.swizzle = (uint32_t)fields[SWIZZLE][0];
-    map.rank = (uint32_t)counts[SIZES];
-    map.oob_fill = (uint32_t)fields[FILL][0];
-    for (int i = 0; i < 5; i++) {
-        map.sizes[i] = fields[SIZES][i];
-        map.strides[i] = fields[STRIDES][i];
-        map.box[i] = (uint32_t)fields[BOX][i];
-        map.element_strides[i] = (uint32_t)fields[STEPS][i];
-    }
-    if (sim_encode_tensor_map(argument->bytes, &map, message, sizeof message) != 0) {
-        (void)cli_fail("tensor map", message);
-        return false;
-    }
-    return true;
-}
-
-static bool read_buffer(struct sim *sim, const char *text, struct argument *argument) {
-    char *end;
-    argument->buffer_bytes = strtoull(text, &end, 0);
-    argument->buffer = sim_alloc(sim, argument->buffer_bytes, text);
-    if (argument->buffer == NULL) {
-        (void)cli_fail("buffer", sim_message(sim));
-        return false;
-    }
-    memset(argument->buffer, 0, argument->buffer_bytes);
-    memcpy(argument->bytes, &argument->buffer, sizeof argument->buffer);
-    if (*end == '=') {
-        size_t bytes;
-        char *content = cli_read_file(end + 1, &bytes);
-        if (content == NULL) {
-            (void)cli_fail(end + 1, strerror(errno));
-            return false;
-        }
-        memcpy(argument->buffer, content, bytes < argument->buffer_bytes ? bytes : argument->buffer_bytes);
-        free(content);
-    }
-    return true;
-}
-
-static bool read_argument(struct job *job, struct sim *sim, const char *text) {
-    struct argument *argument = &job->arguments[job->count];
-    const char *value = strchr(text, ':');
-    if (job->count == MAX_ARGUMENTS || value == NULL) {
-        return false;
-    }
-    value++;
-    int64_t integer = strtoll(value, NULL, 0);
-    uint64_t natural = strtoull(value, NULL, 0);
-    double real = strtod(value, NULL);
-    float narrow = (float)real;
-    bool known = true;
-    if (strncmp(text, "i32:", 4) == 0 || strncmp(text, "i64:", 4) == 0) {
-        memcpy(argument->bytes, &integer, 8);
-    } else if (strncmp(text, "u32:", 4) == 0 || strncmp(text, "u64:", 4) == 0) {
-        memcpy(argument->bytes, &natural, 8);
-    } else if (strncmp(text, "f32:", 4) == 0) {
-        memcpy(argument->bytes, &narrow, 4);
-    } else if (strncmp(text, "f64:", 4) == 0) {
-        memcpy(argument->bytes, &real, 8);
-    } else if (strncmp(text, "buf:", 4) == 0) {
-        known = read_buffer(sim, value, argument);
-    } else if (strncmp(text, "map:", 4) == 0) {
-        known = read_map(job, value, argument);
-    } else {
-        known = false;
-    }
-    job->count++;
-    return known;
 }
 
 enum { OPT_GRID = 256, OPT_BLOCK, OPT_CLUSTER, OPT_SHARED, OPT_MODE, OPT_THREADS, OPT_LIMIT, OPT_DUMP };
@@ -331,14 +220,14 @@ static int dump_buffers(const struct job *job) {
     for (size_t i = 0; i < job->ndumps; i++) {
         char *end;
         size_t number = strtoul(job->dumps[i], &end, 0);
-        if (*end != '=' || number >= job->count || job->arguments[number].buffer == NULL) {
+        if (*end != '=' || number >= job->arguments.count || job->arguments.list[number].buffer == NULL) {
             return cli_fail("--dump wants NUMBER=FILE of a buffer", job->dumps[i]);
         }
         FILE *file = fopen(end + 1, "wb");
         if (file == NULL) {
             return cli_fail("cannot write", end + 1);
         }
-        (void)fwrite(job->arguments[number].buffer, 1, job->arguments[number].buffer_bytes, file);
+        (void)fwrite(job->arguments.list[number].buffer, 1, job->arguments.list[number].buffer_bytes, file);
         (void)fclose(file);
     }
     return 0;
@@ -400,19 +289,19 @@ static int run(struct job *job, struct sim *sim, int argc, char **argv, int firs
     }
     for (int i = first; i < argc; i++) {
         size_t room = job->kernel == NULL ? 0 : sim_parameter_bytes(module, job->kernel, i - first);
-        if (room > sizeof job->arguments->bytes) {
+        if (room > sizeof job->arguments.list->bytes) {
             return cli_fail("no form of argument fills a parameter of more than 128 bytes", argv[i]);
         }
-        if (!read_argument(job, sim, argv[i])) {
+        if (!read_argument(&job->arguments, sim, argv[i])) {
             return cli_fail("bad argument", argv[i]);
         }
     }
     void *pointers[MAX_ARGUMENTS];
-    for (size_t i = 0; i < job->count; i++) {
-        pointers[i] = job->arguments[i].bytes;
+    for (size_t i = 0; i < job->arguments.count; i++) {
+        pointers[i] = job->arguments.list[i].bytes;
     }
     job->launch.arguments = pointers;
-    job->launch.argument_count = job->count;
+    job->launch.argument_count = job->arguments.count;
     if (job->kernel != NULL && job->shrink && !shrink(job, sim, module)) {
         return cli_fail("--shrink", sim_message(sim));
     }

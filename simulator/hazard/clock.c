@@ -4,34 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define VECTORS          4
-#define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* of a cluster's flags at most */
-#define FIRST_FLAGS      64
-#define MOST_FLAGS       (1u << 16)
-
-/* Flags in memory that strong accesses of this cluster use, by a hash of their address. */
-struct sync_table {
-    struct sync_entry {
-        uint64_t address;
-        struct clockv *clock; /* NULL: free */
-        /* CTAs of the cluster that have released here, and those of them that did so with scope .cta. */
-        uint32_t released, narrow;
-        const struct insn *last; /* release */
-    } *entry;
-    uint32_t count, room; /* room: a power of two, more than half of it free */
-    bool lost;            /* there were more than are followed */
-    struct clockv *relaxed;
-    /* By warp of the cluster: what its last releasing fence covered, and what relaxed signals have told it that
-     * an acquiring fence will let count; NULL: nothing. */
-    struct clockv **fenced, **noticed;
-};
+#define VECTORS 4
 
 static size_t room_bytes(const struct cluster *cluster) {
     return cluster->clock_capacity * sizeof(uint32_t);
-}
-
-static uint32_t all_warps(const struct cluster *cluster) {
-    return cluster->nctas * cluster->launch->warps;
 }
 
 /* Of the two small vectors, which lie side by side. */
@@ -39,13 +15,16 @@ static size_t warp_bytes(const struct cluster *cluster) {
     return 2 * all_warps(cluster) * sizeof(uint32_t);
 }
 
+size_t clock_bytes(const struct cluster *cluster) {
+    return VECTORS * room_bytes(cluster) + warp_bytes(cluster);
+}
+
 struct clockv *clock_make(struct cluster *cluster) {
     struct clockv *clock = cluster->clock_free;
     if (clock != NULL) {
         cluster->clock_free = clock->next;
     } else {
-        clock =
-            run_take(cluster->worker, 1, sizeof *clock + VECTORS * room_bytes(cluster) + warp_bytes(cluster));
+        clock = run_take(cluster->worker, 1, sizeof *clock + clock_bytes(cluster));
         clock->acquired = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->acquired + cluster->clock_capacity;
         clock->per_lane = clock->async + cluster->clock_capacity;
@@ -85,18 +64,7 @@ void clocks_reset(struct cluster *cluster) {
     for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
         clock_release(cluster, clock);
     }
-    if (cluster->sync != NULL) {
-        struct sync_table *table = cluster->sync;
-        if (table->count > 0) {
-            memset(table->entry, 0, table->room * sizeof *table->entry);
-        }
-        table->count = 0;
-        table->lost = false;
-        table->relaxed = NULL;
-        for (uint32_t i = 0; table->fenced != NULL && i < 2 * all_warps(cluster); i++) {
-            table->fenced[i] = NULL; /* noticed too */
-        }
-    }
+    locations_reset(cluster);
 }
 
 void clocks_free(struct cluster *cluster) {
@@ -104,11 +72,7 @@ void clocks_free(struct cluster *cluster) {
         next = clock->all_next;
         free(clock);
     }
-    if (cluster->sync != NULL) {
-        free(cluster->sync->entry);
-        free(cluster->sync->fenced);
-    }
-    free(cluster->sync);
+    locations_free(cluster->sync);
     heard_free(cluster->heard);
 }
 
@@ -258,215 +222,4 @@ void clock_meet(struct run *run) {
 
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
     join(clock->async, clock->acquired, cluster->nclock_indices);
-}
-
-static struct sync_table *sync_table(struct cluster *cluster) {
-    if (cluster->sync == NULL) {
-        cluster->sync = run_take(cluster->worker, 1, sizeof *cluster->sync);
-    }
-    return cluster->sync;
-}
-
-static struct sync_entry *entry_of(const struct sync_table *table, uint64_t address) {
-    const uint64_t golden = 0x9e3779b97f4a7c15u; /* Knuth's multiplicative hash */
-    uint32_t at = (uint32_t)(address * golden >> 32) & (table->room - 1);
-    while (table->entry[at].clock != NULL && table->entry[at].address != address) {
-        at = (at + 1) & (table->room - 1);
-    }
-    return &table->entry[at];
-}
-
-static void grow_table(struct cluster *cluster, struct sync_table *table) {
-    struct sync_table grown = *table;
-    grown.room = table->room == 0 ? 2 * FIRST_FLAGS : 2 * table->room;
-    grown.entry = run_take(cluster->worker, grown.room, sizeof *grown.entry);
-    for (uint32_t i = 0; i < table->room; i++) {
-        if (table->entry[i].clock != NULL) {
-            *entry_of(&grown, table->entry[i].address) = table->entry[i];
-        }
-    }
-    free(table->entry);
-    *table = grown;
-}
-
-/* How many flags are followed: a clock is larger the more warps a cluster has. */
-static uint32_t most_flags(const struct cluster *cluster) {
-    size_t most = FLAG_CLOCK_BYTES / (VECTORS * room_bytes(cluster) + warp_bytes(cluster));
-    return most > MOST_FLAGS ? MOST_FLAGS : most < FIRST_FLAGS ? FIRST_FLAGS : (uint32_t)most;
-}
-
-bool flags_lost(const struct cluster *cluster) {
-    return cluster->sync != NULL && cluster->sync->lost;
-}
-
-/* NULL where there are too many flags to follow: then what this one orders is not known. */
-static struct clockv *location(struct cluster *cluster, uint64_t address) {
-    struct sync_table *table = sync_table(cluster);
-    if (2 * table->count >= table->room) {
-        grow_table(cluster, table);
-    }
-    struct sync_entry *entry = entry_of(table, address);
-    if (entry->clock == NULL && table->count == most_flags(cluster)) {
-        table->lost = true;
-        return NULL;
-    }
-    if (entry->clock == NULL) {
-        entry->clock = clock_make(cluster);
-        entry->address = address;
-        table->count++;
-    }
-    return entry->clock;
-}
-
-static struct clockv **of_warp(struct run *run, bool noticed) {
-    struct sync_table *table = sync_table(run->cluster);
-    if (table->fenced == NULL) {
-        table->fenced = run_take(run->worker, 2 * all_warps(run->cluster), sizeof *table->fenced);
-        table->noticed = table->fenced + all_warps(run->cluster);
-    }
-    return &(noticed ? table->noticed : table->fenced)[run->warp->number];
-}
-
-void clock_fence(struct run *run, bool acquires, bool releases) {
-    if (!run->launch->checks) {
-        return;
-    }
-    struct clockv **noticed = of_warp(run, true), **fenced = of_warp(run, false);
-    if (acquires && *noticed != NULL) {
-        clock_observe(run, *noticed);
-    }
-    if (releases) {
-        *fenced = *fenced == NULL ? clock_make(run->cluster) : *fenced;
-        clock_publish(run, *fenced); /* what an earlier fence covered, this one covers too */
-    }
-}
-
-/* NULL: the running warp has had no fence. */
-static const struct clockv *clock_fenced(const struct run *run) {
-    const struct sync_table *table = run->cluster->sync;
-    return table == NULL || table->fenced == NULL ? NULL : table->fenced[run->warp->number];
-}
-
-void relaxed_signal(struct run *run, struct clockv *gathered) {
-    const struct clockv *fenced = clock_fenced(run);
-    execution_join(run->cluster, gathered, run->warp->clock);
-    causal_join(run->cluster, gathered, run->warp->clock);
-    if (fenced != NULL) {
-        clock_join(run->cluster, gathered, fenced);
-    }
-}
-
-void clock_noticed(struct run *run, const struct clockv *told) {
-    struct clockv **noticed = of_warp(run, true);
-    *noticed = *noticed == NULL ? clock_make(run->cluster) : *noticed;
-    clock_join(run->cluster, *noticed, told);
-}
-
-static void sync_relaxed(struct run *run, bool write) {
-    struct sync_table *table = sync_table(run->cluster);
-    if (table->relaxed == NULL) {
-        table->relaxed = clock_make(run->cluster);
-    }
-    causal_join(run->cluster, write ? table->relaxed : run->warp->clock,
-                write ? run->warp->clock : table->relaxed);
-}
-
-/* What other clusters have released at a global address: at once, or with the next acquiring fence. */
-static void hear_location(struct run *run, uint64_t address, enum sync_order order) {
-    const bool ordered = order != SYNC_RELAXED;
-    bool narrow = false;
-    const uint32_t heard = (address & WINDOW_MASK) == 0 ? races_heard(run, address, &narrow) : 0;
-    if (heard == 0) {
-        return;
-    }
-    struct clockv **noticed = ordered ? NULL : of_warp(run, true);
-    if (noticed != NULL && *noticed == NULL) {
-        *noticed = clock_make(run->cluster);
-    }
-    struct clockv *clock = ordered ? run->warp->clock : *noticed;
-    const uint32_t clock_index = run->cluster->heard_index;
-    if (clock->acquired[clock_index] < heard) {
-        if (ordered && (narrow || order == SYNC_ORDERED_CTA)) {
-            report_narrow_scope(run, NULL);
-        }
-        clock->acquired[clock_index] = clock->per_lane[clock_index] = heard;
-    }
-}
-
-void report_narrow_scope(struct run *run, const struct insn *signal) {
-    (void)sim_report_pair(
-        run, SIM_REVIEW, "narrow-scope", -1, signal,
-        "acquires what a thread of another CTA released, and one of the two is of scope .cta, "
-        "which holds the threads of its own CTA alone");
-}
-
-static void note_release(const struct run *run, struct sync_entry *entry, enum sync_order order) {
-    const uint32_t own = 1u << run->cta->rank;
-    entry->released |= own;
-    entry->narrow |= order == SYNC_ORDERED_CTA ? own : 0;
-    entry->last = run->insn;
-}
-
-static void check_scope(struct run *run, const struct sync_entry *entry, enum sync_order order) {
-    const uint32_t others = ~(1u << run->cta->rank);
-    if ((entry->narrow & others) != 0 || (order == SYNC_ORDERED_CTA && (entry->released & others) != 0)) {
-        report_narrow_scope(run, entry->last);
-    }
-}
-
-/* One lane's location: a release or an acquire; of a relaxed access what fences make of it. */
-static void sync_address(struct run *run, uint64_t address, enum sync_order order, bool release) {
-    const bool ordered = order != SYNC_RELAXED;
-    const struct clockv *fenced = clock_fenced(run);
-    if (!release) {
-        hear_location(run, address, order);
-    }
-    if (!ordered && (release ? fenced == NULL : run->cluster->sync->count == 0)) {
-        return;
-    }
-    if (!ordered && !release) { /* a location that nothing was released to tells nothing */
-        const struct sync_entry *entry = entry_of(run->cluster->sync, address);
-        if (entry->clock != NULL) {
-            clock_noticed(run, entry->clock);
-        }
-        return;
-    }
-    struct clockv *clock = location(run->cluster, address);
-    if (clock == NULL) {
-        return;
-    }
-    if (!ordered) {
-        clock_join(run->cluster, clock, fenced);
-    } else if (release) {
-        clock_publish(run, clock);
-        note_release(run, entry_of(run->cluster->sync, address), order);
-    } else {
-        check_scope(run, entry_of(run->cluster->sync, address), order);
-        clock_observe(run, clock);
-    }
-    if (release && (address & WINDOW_MASK) == 0) {
-        races_released(run, address, clock, order == SYNC_ORDERED_CTA);
-    }
-}
-
-void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release) {
-    const struct insn *insn = run->insn;
-    if (!run->launch->checks) {
-        return;
-    }
-    if (order == SYNC_RELAXED) {
-        sync_relaxed(run, release);
-    }
-    struct operand base = insn->op[insn->nop - 1];
-    uint64_t before = 0;
-    FOR_LANES(rest, mask) {
-        uint64_t address = lane_u64(run, base, LANE(rest)) + (uint64_t)insn->offset;
-        if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
-            address |= SHARED_WINDOW;
-        }
-        if (address != before) { /* lanes mostly share one */
-            sync_address(run, address, order, release);
-        }
-        before = address;
-    }
 }

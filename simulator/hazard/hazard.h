@@ -26,11 +26,16 @@ struct clockv {
     uint32_t *inits, *met;
 };
 
+static inline uint32_t all_warps(const struct cluster *cluster) {
+    return cluster->nctas * cluster->launch->warps;
+}
+
 /* Every clock of the cluster becomes free again, and all indices but those of its warps and of
  * griddepcontrol.wait. */
 void clocks_reset(struct cluster *cluster);
 void clocks_free(struct cluster *cluster);
 struct clockv *clock_make(struct cluster *cluster); /* zeros */
+size_t clock_bytes(const struct cluster *cluster);  /* of its vectors */
 void clock_release(struct cluster *cluster, struct clockv *clock);
 void clock_clear(const struct cluster *cluster, struct clockv *clock);
 void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
@@ -62,6 +67,10 @@ void clock_fence_inits(struct run *run);
 void clock_meet(struct run *run);
 /* Everything that a clock has acquired becomes visible to the async proxy. */
 void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
+/* ---- strong accesses and fences (hazard/locations.c) ---- */
+
+void locations_reset(struct cluster *cluster);
+void locations_free(struct sync_table *table);
 /* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
  * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
 void clock_fence(struct run *run, bool acquires, bool releases);
@@ -82,6 +91,8 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
 void report_narrow_scope(struct run *run, const struct insn *signal);
 /* Whether the cluster has used more flags than are followed, so that what seems a race may be ordered. */
 bool flags_lost(const struct cluster *cluster);
+
+/* ---- accesses ---- */
 
 enum access_flags {
     ACCESS_READ = 0,
