@@ -65,6 +65,7 @@ AREAS: dict[str, Area] = {
             "test_tile_selection.py",
             "test_gpu_devices.py",
             "test_gpu_launches.py",
+            "test_grouped_launches.py",
             "test_hopper.py",
             "test_blackwell_host.py",
             "test_gpu_refusals.py",
@@ -89,7 +90,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
-        ("test_blackwell_host.py", "test_blackwell_kernels.py"),
+        ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py"),
         (SIMULATED,),
     ),
     "reference": Area(

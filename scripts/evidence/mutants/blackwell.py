@@ -49,22 +49,34 @@ CONFIGS = {
 
 
 @cache
-def entries() -> dict[str, str]:
-    """Each configuration's kernel as a module of its own."""
+def kernels_ptx() -> str:
+    """The PTX of all kernels of the backend."""
     ptx = BUILD / "blackwell_kernels.ptx"
     ptx.parent.mkdir(exist_ok=True)
     arch = "-gencode=arch=compute_100a,code=compute_100a"
     command = [nvcc(), "-std=c++17", "-O3", "-lineinfo", arch, "-ptx", "-o", ptx]
     subprocess.run([*command, ROOT / "submission/blackwell/kernels.cu"], check=True, capture_output=True)
-    text = ptx.read_text()
+    return ptx.read_text()
+
+
+def module_of(symbol: str) -> str:
+    """The kernel whose mangled name starts so, as a module of its own."""
+    text = kernels_ptx()
     head = text[: text.index(".entry")].rsplit("\n", 1)[0]
     files = "\n".join(re.findall(r"^\s*\.file\s.*$", text, re.M))
-    found = {}
-    for name, config in CONFIGS.items():
-        arguments = "".join(f"Li{value}E" for value in config)
-        pattern = rf"\.entry _ZN9blackwell16dual_gemm_kernelINS_4tileI{arguments}E.*?^}}"
-        found[name] = f"{head}\n{re.search(pattern, text, re.M | re.S)[0]}\n{files}\n"
-    return found
+    return f"{head}\n{re.search(rf'.entry {symbol}.*?^}}', text, re.M | re.S)[0]}\n{files}\n"
+
+
+def template_arguments(config: Config) -> str:
+    """Of a configuration, as they are mangled."""
+    return "".join(f"Li{value}E" for value in config)
+
+
+@cache
+def entries() -> dict[str, str]:
+    """Each configuration's kernel as a module of its own."""
+    symbol = "_ZN9blackwell16dual_gemm_kernelINS_4tileI"
+    return {name: module_of(symbol + template_arguments(config) + "E") for name, config in CONFIGS.items()}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.evidence.mutants import blackwell_grouped as grouped
 from scripts.evidence.mutants.blackwell import CONFIGS, PLACES, Kernel, entries, is_right, mutant_k, mutants
 from tests.simulator.sim_kit import nvcc
 
@@ -40,3 +41,30 @@ def test_each_synchronisation_is_missed(name):
         assert kinds & kernel.kinds, (what, kernel.findings)
         count += 1
     assert count >= LEAST[name]
+
+
+@pytest.mark.parametrize("name", grouped.CONFIGS)
+def test_a_grouped_kernel_is_right_and_clean(name):
+    kernel = grouped.Kernel(name, grouped.entries()[name], "random", 3)
+    for dependent in range(2):
+        for output in kernel.outputs:
+            output[:] = 0xFFFF
+        assert kernel.run(dependent) == 0, kernel.findings
+        assert kernel.verdict == "clean", kernel.findings
+        assert kernel.is_right()
+
+
+LEAST_GROUPED = {"m256n128": 27, "m128n256": 25}
+
+
+@pytest.mark.parametrize("name", grouped.PLACES)
+def test_each_synchronisation_of_a_grouped_kernels_own_is_missed(name):
+    count = 0
+    for what, text, verdict, kinds in grouped.mutants(name, grouped.entries()[name]):
+        kernel = grouped.Kernel(name, text)
+        kernel.run()
+        accepted = (verdict, "error", "review" if kernel.kinds == {"unpipelined-copy"} else verdict)
+        assert kernel.verdict in accepted, (what, kernel.findings)
+        assert kinds & kernel.kinds, (what, kernel.findings)
+        count += 1
+    assert count >= LEAST_GROUPED[name]

@@ -1,0 +1,126 @@
+"""What a GPU backend launches for the grouped GEMM: one list of tiles, maps, limits, and what a failure leaves."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from tests.submission.cpu_kit import ARGUMENT, BLOCKED, OK, ROWS, UNSUPPORTED
+from tests.submission.cpu_kit import DEVICE as DEVICE_ERROR
+from tests.submission.gpu.fake_gpu import BACKENDS, BLACKWELL, CHIPS, HOPPER, NUMBERS, QUEUE, round_up, up
+from tests.submission.grouped_kit import MEMBERS, GroupedArgs, GroupStruct
+
+MAPS = {HOPPER: ("a", "b"), BLACKWELL: ("a", "b", "sfa", "sfb")}
+MOST = {HOPPER: 64, BLACKWELL: 48}  # groups of a launch
+# The leaderboard's benchmarks: M of each group, N, K.
+BENCHMARKS = [
+    ((80, 176, 128, 72, 64, 248, 96, 160), 4096, 7168),
+    ((40, 76, 168, 72, 164, 148, 196, 160), 7168, 2048),
+    ((192, 320), 3072, 4096),
+    ((128, 384), 4096, 1536),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_tile(monkeypatch):
+    monkeypatch.delenv("NVFP4_GROUPED_CONFIG", raising=False)
+
+
+def call(fake, name, sizes, layout=BLOCKED):
+    """(status, message) of a call whose tensors nothing reads."""
+    groups = (GroupStruct * len(sizes))(
+        *[GroupStruct(*size, *[(5 * i + j + 1) << 50 for j in range(len(MEMBERS))]) for i, size in enumerate(sizes)]
+    )
+    args = GroupedArgs(ctypes.sizeof(GroupedArgs), NUMBERS[name], list(CHIPS).index(name), layout, len(sizes))
+    args.group_bytes, args.group, args.queue = ctypes.sizeof(GroupStruct), ctypes.addressof(groups), QUEUE
+    fake.core.fake_clear_log()
+    status = fake.core.custom_kernel_grouped(ctypes.byref(args))
+    return status, fake.core.custom_kernel_message().decode()
+
+
+@BACKENDS
+def test_a_benchmark_is_one_launch_over_all_groups_beside_hoppers_dequantization(fake, name):
+    for rows, n, k in BENCHMARKS:
+        assert call(fake, name, [(m, n, k) for m in rows])[0] == OK
+        *before, gemm = [line[2:] for line in fake.log("launch")]
+        assert len(fake.log("encode")) == len(MAPS[name]) * len(rows)
+        assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
+        if name == HOPPER:
+            assert before == [[sum(rows), 1, 1, min(k // 8, 1024), 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
+            assert fake.log("malloc")[0][1] == sum(round_up(2 * m * k, 256) for m in rows)
+        else:
+            assert before == [] and fake.log("malloc") == []
+        # Tiles that hold every row, at most twice as many rows.
+        assert sum(rows) * up(n, 128) <= 256 * gemm[0] and gemm[1:3] == [1, 1]
+
+
+@BACKENDS
+@pytest.mark.parametrize("tile", ["least", "most"])
+def test_a_tile_that_is_named_cuts_every_group(fake, name, tile, monkeypatch):
+    sizes = [(130, 300, 256), (40, 128, 512), (257, 129, 128)]
+    named, tile_m, columns, ctas = {
+        (HOPPER, "least"): ("m64", 64, 128, 1),
+        (HOPPER, "most"): ("m256", 256, 128, 1),
+        (BLACKWELL, "least"): ("m128n128", 128, 128, 1),
+        (BLACKWELL, "most"): ("m256n256", 256, 256, 2),
+    }[name, tile]
+    monkeypatch.setenv("NVFP4_GROUPED_CONFIG", named)
+    assert call(fake, name, sizes)[0] == OK
+    gemm = fake.log("launch")[-1][2:]
+    assert gemm[0] == sum(up(m, tile_m) * up(n, columns) * ctas for m, n, _ in sizes)
+    assert gemm[8] == ctas
+    monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m1")
+    status, message = call(fake, name, sizes)
+    assert status == ARGUMENT and message.startswith("NVFP4_GROUPED_CONFIG is 'm1'; expected one of ")
+
+
+@BACKENDS
+def test_more_groups_than_a_launch_takes_are_more_launches_and_rows_of_scales_one_a_group(fake, name):
+    sizes = [(1 + i, 100, 64) for i in range(70)]
+    for layout, permutes in ((BLOCKED, 70 if name == HOPPER else 0), (ROWS, 70)):  # half a stage of K on Hopper
+        assert call(fake, name, sizes, layout)[0] == OK
+        kernels = [line[1] for line in fake.log("launch")]
+        assert sum("permute" in kernel for kernel in kernels) == permutes
+        assert sum("grouped_gemm" in kernel for kernel in kernels) == up(70, MOST[name])
+        assert sum("grouped_dequantize" in kernel for kernel in kernels) == (2 if name == HOPPER else 0)
+    few = call(fake, name, sizes[:8])[0], fake.log("launch")[-1][1]
+    many = call(fake, name, sizes[:9])[0], fake.log("launch")[-1][1]
+    assert "few" in few[1] and "many" in many[1]
+
+
+@BACKENDS
+def test_limits_name_the_group(fake, name):
+    most = (2**31 - 1) // 8
+    for i, letter in enumerate("mnk"):
+        size = [64, 64, 64]
+        size[i] = round_up(most + 1, 64)
+        status, message = call(fake, name, [(1, 1, 64), tuple(size)])
+        assert status == UNSUPPORTED and fake.log("launch", "malloc") == []
+        assert message == f"group[1].{letter} is {size[i]}; expected at most {most} on the {name} backend"
+    assert call(fake, name, [(most, 1, 64)] * 8)[0] == OK
+    status, message = call(fake, name, [(most, 1, 64)] * 9)
+    assert status == UNSUPPORTED and message.startswith("the number of rows of all groups is ")
+    status, message = call(fake, name, [(128, most, 64)] * 9 + [(2**20, most, 64)] * 2)
+    assert status == UNSUPPORTED and message.startswith("the number of CTAs for the tiles of all groups is ")
+    status, message = call(fake, name, [(64, most, 128)])
+    assert status == OK
+    status, message = call(fake, name, [(64, most, 64 * 200)])
+    assert status == UNSUPPORTED and message.startswith("group[0].sfb's scale tiles is ")
+
+
+@BACKENDS
+def test_a_failed_call_of_the_runtime_leaves_nothing_behind(fake, name):
+    sizes = [(100, 100, 64), (40, 300, 320)]
+    launches = 4 if name == HOPPER else 3
+    for successes in range(launches):
+        fake.fail("cudaLaunchKernelExC", successes=successes)
+        assert call(fake, name, sizes, ROWS)[0] == DEVICE_ERROR
+        assert len(fake.log("launch")) == successes and len(fake.log("malloc")) == len(fake.log("free")) == 1
+    for successes, tensor in enumerate(f"group[{group}].{tensor}" for group in (1, 0) for tensor in MAPS[name]):
+        fake.fail("cuTensorMapEncodeTiled", successes=successes)
+        assert call(fake, name, sizes) == (DEVICE_ERROR, f"cuTensorMapEncodeTiled of {tensor} failed with CUresult 1")
+        assert fake.log("launch") == []
+    fake.fail()
+    assert call(fake, name, sizes, ROWS)[0] == OK
+    assert len(fake.log("launch")) == launches
