@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import index as index_of
 from typing import SupportsIndex
 
 import torch
@@ -106,7 +106,7 @@ def _expected_groups(
     seen: list[object] = []
     every: list[_Expected] = []
     for size in sizes:
-        m, n, k, batches = map(index_of, size)
+        m, n, k, batches = map(operator.index, size)
         if batches != 1 or m < 0 or n < 1 or k < 64 or k % 64 != 0:
             return [], [], ()
         tensors = _expected_of("", m, n, k // 2)
@@ -115,7 +115,11 @@ def _expected_groups(
         seen += [True] * 3 + [tensor.strides for tensor in tensors[3:]]
         seen += [tensor.dtype for tensor in tensors] + [device] * 5
         every += tensors
-    return seen, [(index_of(m), index_of(n), index_of(k)) for m, n, k, _ in sizes], tuple(map(_bytes, every))
+    return (
+        seen,
+        [(operator.index(m), operator.index(n), operator.index(k)) for m, n, k, _ in sizes],
+        tuple(map(_bytes, every)),
+    )
 
 
 def _sized(value: object, name: str) -> int:
@@ -146,7 +150,7 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
         for letter, value in zip("mnkl", size, strict=True):
             if not isinstance(value, SupportsIndex):
                 raise TypeError(f"{letter} of group {index} is a {type(value).__name__}; expected an integer")
-        m, n, k, batches = map(index_of, size)
+        m, n, k, batches = map(operator.index, size)
         for letter, value, least in (("m", m, 0), ("n", n, 1), ("k", k, 1)):
             if value < least:
                 raise ValueError(f"{letter} of group {index} is {value}; expected at least {least}")
