@@ -115,6 +115,12 @@ bool varies(const struct run *run, const struct shadow_record *record, const str
            (record->flags & ACCESS_VARIED || !same_values(run, touch, record->bytes & touch->bytes));
 }
 
+/* Whether an access is one of the async proxy's, which does not see what ordinary stores wrote without a fence.
+ */
+static bool by_async_proxy(unsigned flags) {
+    return (flags & (ACCESS_ASYNC | ACCESS_GENERIC)) == ACCESS_ASYNC;
+}
+
 void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
                     unsigned flags, const struct epoch *epoch) {
     static const struct verdict fence = {"missing-proxy-fence",
@@ -138,7 +144,7 @@ void check_conflict(struct run *run, const struct shadow_record *record, const s
         struct verdict verdict = unordered(record->flags, flags);
         bool same = equal_stores(run, record, touch, flags);
         report_conflict(run, same ? SIM_REVIEW : SIM_ERROR, record, touch, same ? &equal : &verdict);
-    } else if (async && (record->flags & ACCESS_WRITE) && !(record->flags & ACCESS_ASYNC) &&
+    } else if (by_async_proxy(flags) && (record->flags & ACCESS_WRITE) && !by_async_proxy(record->flags) &&
                epoch->clock->async[record->clock_index] < record->value) {
         report_conflict(run, SIM_ERROR, record, touch, &fence);
     } else if (warp_time && !is_own_index(run->warp, record->clock_index) &&

@@ -97,11 +97,12 @@ bool flags_lost(const struct cluster *cluster);
 enum access_flags {
     ACCESS_READ = 0,
     ACCESS_WRITE = 1,
-    ACCESS_ASYNC = 2,   /* by the async proxy */
-    ACCESS_ATOMIC = 4,  /* atomics do not race with each other */
-    ACCESS_COPY = 8,    /* later than its issue, but in the generic proxy: cp.async */
-    ACCESS_VARIED = 32, /* a record's: its warp wrote other values there just before */
-    ACCESS_MIXED = 16   /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
+    ACCESS_ASYNC = 2,    /* by an asynchronous operation: in the async proxy, but for ACCESS_GENERIC */
+    ACCESS_ATOMIC = 4,   /* atomics do not race with each other */
+    ACCESS_COPY = 8,     /* later than its issue, but in the generic proxy: cp.async */
+    ACCESS_VARIED = 32,  /* a record's: its warp wrote other values there just before */
+    ACCESS_GENERIC = 64, /* with ACCESS_ASYNC: in the generic proxy (PTX ISA, st.async) */
+    ACCESS_MIXED = 16    /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
 };
 
 struct shadow;

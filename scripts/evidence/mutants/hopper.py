@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -29,12 +30,13 @@ print(json.dumps(result))
 
 
 def run(
-    shapes: list[tuple[int, int, int, bool]], report: Path, mode: str = "eager", ptx: Path | str = ""
+    shapes: list[tuple[int, int, int, bool]], report: Path, mode: str = "eager", ptx: Path | str = "", config: str = ""
 ) -> tuple[list[bool] | None, dict, str]:
     environment = dict(
         os.environ,
         NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
         NVFP4_BACKEND="hopper",
+        NVFP4_HOPPER_CONFIG=config,
         NVFP4_SIMULATE="1",
         NVFP4_SIMULATE_MODE=mode,
         NVFP4_SIMULATE_PTX=str(ptx),
@@ -94,3 +96,24 @@ NARROW_MUTANTS = {
         {"read-before-completion"},
     ),
 }
+
+# The tile whose K four warpgroups of each CTA share and two CTAs of a cluster, and the narrow one of sixteen rows, each
+# of whose warps reads what others have made of A (of eight rows, a warp reads its own).  Barriers are numbered in the
+# order of the kernel's text.
+SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_4tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
+SHARED_A = ("", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi2E", [(16, 64, 8192, True)])
+BARRIER_MUTANTS = {
+    "no barrier before the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 0, {"overwrite-while-read"}),
+    "no barrier behind the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 1, {"read-after-write-race"}),
+    "no wait for the cluster's stages": (SHARED_K, r"barrier\.cluster\.wait\.acquire;", 0, {"write-race"}),
+    "no wait for the cluster's sums": (SHARED_K, r"barrier\.cluster\.wait\.acquire;", 1, {"read-after-write-race"}),
+    "no barrier behind the first rows of A": (SHARED_A, r"bar\.sync \s*0;", 0, {"read-after-write-race"}),
+}
+
+
+def without(text: str, kernel: str, pattern: str, number: int) -> str:
+    """The text without the match of that number, from 0, in the kernel whose name holds `kernel`."""
+    start = text.index("(", text.index(f"{kernel}", text.index(".entry")))
+    end = text.find(".entry", start)
+    found = list(re.compile(pattern).finditer(text, start, end if end >= 0 else len(text)))[number]
+    return text[: found.start()] + text[found.end() :]

@@ -306,8 +306,8 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
         if (run->launch->checks) {
             struct epoch epoch = mbarrier_epoch(run, remote.barrier);
             phase_needs(run, remote.barrier);
-            unsigned flags =
-                ACCESS_WRITE | ACCESS_ASYNC | (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
+            unsigned flags = ACCESS_WRITE | ACCESS_ASYNC | ACCESS_GENERIC |
+                             (remote.reduction != REDUCE_NONE ? ACCESS_ATOMIC : 0u);
             (void)hazard_range(run, remote.cta, remote.offset, remote.bytes, flags, &epoch);
         }
         struct async_op *op = async_new(run, &remote_kind, lane, sizeof remote, 0);

@@ -117,3 +117,26 @@ def test_waiting_for_reads_is_no_waiting_for_the_rest():
             assert run(lines, 16, mode, seed)[0] == OLD, (mode, seed)
     only_read = lines.replace("cp.async.bulk.wait_group 0;", "")
     assert NEW in {run(only_read, 16, "random", seed)[0] for seed in range(30)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("operation", ["st.async", "red.async"])
+def test_asynchronous_stores_are_in_the_generic_proxy(operation, mode):
+    """PTX ISA, st.async: no fence after what ordinary stores wrote, but one before a bulk copy reads theirs."""
+    form = "bytes.v4.u32 [%r2], {%r4, %r4, %r4, %r4}" if operation == "st.async" else "bytes.add.u32 [%r2], %r4"
+    size = 16 if operation == "st.async" else 4
+    begin = BEGIN.replace("fence.proxy.async;", "").replace("BYTES", str(size))
+    store = f"{operation}.shared::cluster.mbarrier::complete_tx::{form}, [%r3]; {WAIT}"
+    copy = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
+    copy += "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+    fence = "fence.proxy.async;"
+    for lines, kinds in (
+        ((store,), set()),
+        ((store, fence, copy), set()),
+        ((fence, store, copy), {"missing-proxy-fence"}),
+    ):
+        params = ".param .u64 out, .param .u64 in, .param .align 64 .b8 map[128]"
+        sim = Sim(body(begin, *lines, params=params, registers=ROOM), mode)
+        out, source = sim.buffer(np.zeros(4, np.uint32)), sim.buffer(np.zeros(8, np.uint32))
+        sim.launch("k", out, source, sim.tensor_map(source, 2, [4]), block=1, cluster=1)
+        assert sim.kinds == kinds, sim.findings

@@ -9,7 +9,17 @@ import re
 import pytest
 
 from scripts.common import forked, tile_table
-from scripts.evidence.mutants.hopper import FEW_ROWS, MUTANTS, NARROW_MUTANTS, kernel_text, run
+from scripts.evidence.mutants.hopper import (
+    BARRIER_MUTANTS,
+    FEW_ROWS,
+    MUTANTS,
+    NARROW_MUTANTS,
+    SHARED_A,
+    SHARED_K,
+    kernel_text,
+    run,
+    without,
+)
 from tests.simulator.sim_kit import built, nvcc
 
 
@@ -91,3 +101,18 @@ def test_mutants_of_the_narrow_kernel_are_reported(name, tmp_path):
     assert report["verdict"] == "error", messages
     finding = next(f for f in report["findings"] if f["kind"] in kinds)
     assert "narrow_dual_gemm.cuh" in finding["source"]
+
+
+@pytest.mark.parametrize("name", BARRIER_MUTANTS)
+def test_mutants_of_barriers_between_warps_that_share_k_are_reported(name, tmp_path):
+    (config, kernel, shapes), pattern, number, kinds = BARRIER_MUTANTS[name]
+    (tmp_path / "mutant.ptx").write_text(without(kernel_text(), kernel, pattern, number))
+    _, report, messages = run(shapes, tmp_path / "report.json", ptx=tmp_path / "mutant.ptx", config=config)
+    assert report["verdict"] == "error" and kinds & {finding["kind"] for finding in report["findings"]}, messages
+
+
+@pytest.mark.parametrize("tile", [SHARED_K, SHARED_A])
+def test_warps_that_share_k_are_right_and_clean(tile, tmp_path):
+    config, _, shapes = tile
+    right, report, messages = run(shapes, tmp_path / "report.json", config=config)
+    assert right == [True] and report["verdict"] == "clean", messages
