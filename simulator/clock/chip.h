@@ -102,7 +102,6 @@ enum parameter_kind {
     X(wgmma_read_a, CYCLES)                                                                                    \
     X(wgmma_read_column, CYCLES)                                                                               \
     X(wgmma_least_registers, CYCLES)                                                                           \
-    X(wgmma_registers_taken, CYCLES)                                                                           \
     X(wgmma_switch_column_shared, CYCLES)                                                                      \
     X(wgmma_switch_most_shared, CYCLES)                                                                        \
     X(wgmma_switch_column_registers, CYCLES)                                                                   \

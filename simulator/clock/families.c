@@ -1,8 +1,8 @@
 /* What an instruction of PTX is to the clock.
  *
  * PTX is not machine code: a family stands for what ptxas 13.0 makes of the instruction for sm_90a and sm_100a,
- * and insn->machine for how many of its instructions.  What ptxas folds into neighbours (a logic operation of
- * three operands, an address's constant) is not seen here and counts in full. */
+ * and insn->machine for how many of its instructions.  What ptxas makes of several together is
+ * clock/assembler.c's. */
 #include <string.h>
 
 #include "timing.h"
@@ -122,6 +122,11 @@ static struct meaning real_function(const char *name) {
     return means(exact ? FAMILY_SPECIAL_FMA : FAMILY_SPECIAL, 1);
 }
 
+/* By a constant: a product, where the ALU has more to do (IMAD.SHL). */
+static bool is_short_left_shift(const struct insn *insn) {
+    return is(insn->name, "shl") && !is_wide(insn->type) && insn->nop == 3 && insn->op[2].base == BASE_CONST;
+}
+
 static struct meaning meaning_of(const struct insn *insn) {
     static const char *const adds[] = {"add", "sub", "mul", "mad", "fma", "mul24", "mad24", NULL};
     static const char *const carries[] = {"addc", "subc", "madc", NULL};
@@ -147,6 +152,7 @@ static struct meaning meaning_of(const struct insn *insn) {
     }
     return any(name, adds)                                 ? arithmetic(insn, name)
            : any(name, carries)                            ? means(FAMILY_ADD, 1)
+           : is_short_left_shift(insn)                     ? means(FAMILY_ADD, 1)
            : any(name, special)                            ? means(FAMILY_SPECIAL, 1)
            : any(name, functions)                          ? real_function(name)
            : is(name, "div") && has(name, ".full")         ? means(FAMILY_SPECIAL_FMA, 1)
@@ -171,10 +177,18 @@ static struct meaning meaning_of(const struct insn *insn) {
                                               : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
 }
 
-void timing_classify(struct module *module) {
-    for (uint32_t i = 0; i < module->ncode && module->code[i].timing == FAMILY_NONE; i++) {
+bool timing_classify(struct module *module) {
+    if (module->ncode == 0 || module->code[0].timing != FAMILY_NONE) {
+        return true;
+    }
+    bool room = true;
+    for (uint32_t i = 0; i < module->ncode; i++) {
         struct meaning meaning = meaning_of(&module->code[i]);
         module->code[i].timing = (uint8_t)meaning.family;
         module->code[i].machine = meaning.machine;
     }
+    for (uint32_t i = 0; i < module->nfunctions; i++) {
+        room = room && timing_assemble(module, module->functions[i]);
+    }
+    return room;
 }

@@ -18,7 +18,8 @@ static uint32_t pred_base(const struct warp *warp, const struct split *split) {
 }
 
 static ticks *operand_ready(const struct warp *warp, const struct split *split, struct operand operand) {
-    return operand.base == BASE_REGS    ? &warp->time->ready[row_base(warp, split) + operand.off / ROW32]
+    return operand.sink                 ? NULL
+           : operand.base == BASE_REGS  ? &warp->time->ready[row_base(warp, split) + operand.off / ROW32]
            : operand.base == BASE_PREDS ? &warp->time->ready_preds[pred_base(warp, split) + operand.off / 4]
                                         : NULL;
 }

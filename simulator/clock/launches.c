@@ -143,7 +143,7 @@ static ticks earliest(const struct launch *launch, const struct island *island, 
     return at;
 }
 
-bool time_place(struct launch *launch, uint32_t *island, ticks *start) {
+bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *start) {
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
     ticks best = NEVER;
@@ -159,7 +159,7 @@ bool time_place(struct launch *launch, uint32_t *island, ticks *start) {
             *island = i;
         }
     }
-    if (best == NEVER) {
+    if (best == NEVER || best >= before) {
         return false;
     }
     struct island *chosen = &timing->islands[*island];

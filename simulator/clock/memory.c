@@ -151,6 +151,7 @@ void time_global(struct run *run, const struct insn *insn) {
     const struct footprint *footprint = &timing->footprint;
     struct sm_time *sm = &timing->sm[run->cta->sm];
     uint64_t last = UINT64_MAX, missed = 0, bytes = 0;
+    uint8_t sectors[LANES] = {0}; /* of the lines seen, a bit each */
     ticks filled = 0;
     bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
                   strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
@@ -158,7 +159,7 @@ void time_global(struct run *run, const struct insn *insn) {
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
     uint64_t seen[LANES];
     uint32_t count = 0, lines = 0;
-    FOR_LANES(rest, footprint->mask) { /* each sector once: neighbours in a lane's order */
+    FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
         uint64_t address = footprint->address[LANE(rest)];
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
             if (at == last) {
@@ -166,11 +167,18 @@ void time_global(struct run *run, const struct insn *insn) {
             }
             last = at;
             uint64_t line = at * SECTOR / LINE_BYTES;
-            bool known = false;
-            for (uint32_t i = 0; i < count && !known; i++) {
-                known = seen[i] == line;
+            uint32_t i = 0;
+            uint8_t sector = (uint8_t)(1u << at % (LINE_BYTES / SECTOR));
+            while (i < count && seen[i] != line) {
+                i++;
             }
-            if (!known && count < LANES) {
+            if (i < count && (sectors[i] & sector) != 0) {
+                continue;
+            }
+            if (i < LANES) {
+                sectors[i] |= sector;
+            }
+            if (i == count && count < LANES) {
                 seen[count++] = line;
                 if (cached && l1_hit(sm, line)) {
                     continue;

@@ -223,8 +223,10 @@ void warp_time_free(struct warp *warp);
 
 /* ---- instructions (clock/families.c, clock/issue.c) ---- */
 
-/* Says of each instruction what it is to the clock. */
-void timing_classify(struct module *module);
+/* Says of each instruction what it is to the clock.  False: no memory. */
+bool timing_classify(struct module *module);
+/* clock/assembler.c: and what ptxas makes of a function's instructions together.  False: no memory. */
+bool timing_assemble(struct module *module, const struct function *function);
 /* When the warp's next instruction can issue, as far as it is known; NEVER: an answer of memory is to come. */
 ticks time_ready(const struct warp *warp, const struct split *split);
 /* Before and after it is executed, at a time that time_ready gave. */
@@ -262,7 +264,7 @@ void time_operation(struct timing *timing, struct async_op *op, const struct cta
 
 /* A copy of the copy engine that starts at the running instruction: when its first byte is asked for. */
 ticks time_copy_start(struct run *run);
-ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers);
+ticks time_wgmma(struct run *run, const struct wgmma_fields *form);
 /* clock/tcgen05.c.  m, n: of the whole MMA; scaled: with block scales. */
 struct tcgen05_shape {
     uint32_t m, n;
@@ -278,8 +280,8 @@ ticks time_engine_read(struct run *run, ticks start, uint64_t bytes);
 
 /* False: no memory. */
 bool time_launch_begin(struct launch *launch);
-/* A place for the next cluster: its island and when its warps start; false: none is free. */
-bool time_place(struct launch *launch, uint32_t *island, ticks *start);
+/* A place for the next cluster: its island and when its warps start; false: none is free before that time. */
+bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *start);
 void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at);
 void time_launch_end(struct launch *launch);
 void time_warp_end(struct warp *warp, ticks at);

@@ -39,18 +39,28 @@ static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers)
 
 /* HW (measured, H200: consumer_lap_cycles): an MMA with A in registers stays at the head of its sub-partition's
  * issue until the tensor core takes its registers, which it does when the MMA starts, and nothing else issues
- * there: instructions run beside the last MMA of a group alone. */
-static void hold_issue(const struct run *run, ticks until) {
+ * there: instructions run beside the last MMA of a group and beside the first, where ptxas puts some. */
+static void hold_issue(const struct run *run, const struct wgmma_fields *form, ticks until) {
+    const struct chip *chip = &run->launch->timing->chip;
+    ticks slots = form->moved * chip->issue_interval, alu = form->moved_alu * chip->alu_interval;
     uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
     for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
         struct part *part = &sm_of(run->cta)->part[i % SM_PARTS];
-        part->issue = later(part->issue, until);
+        part->issue = later(part->issue, until) + slots;
+        part->issued += slots;
+        if (form->moved != 0) {
+            ticks done = booked(&part->pipe[PIPE_ALU], part->issue - slots, alu) + alu;
+            struct warp_time *time = run->cta->warps[i].time;
+            time->next = later(time->next, later(done, part->issue));
+        }
     }
 }
 
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
-ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
+ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
     struct timing *timing = run->launch->timing;
+    uint32_t n = form->n;
+    bool a_in_registers = form->a_registers != 0;
     const struct chip *chip = &timing->chip;
     ticks sums = n * chip->wgmma_column;
     ticks reads =
@@ -60,7 +70,7 @@ ticks time_wgmma(struct run *run, uint32_t n, bool a_in_registers) {
     ticks start = booked(&sm_of(run->cta)->tensor, timing->issued, length);
     timing->tensor_works = true;
     if (a_in_registers) {
-        hold_issue(run, start + chip->wgmma_registers_taken);
+        hold_issue(run, form, start);
     }
     return start + latency + sums;
 }

@@ -391,10 +391,8 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
     status = status == SIM_OK ? lay_out(sim, &launch) : status;
     status = status == SIM_OK ? copy_parameters(sim, &launch, attributes) : status;
     if (status == SIM_OK) {
-        if (launch.timing != NULL) {
-            timing_classify(module->ptx);
-        }
-        status = run_in_order(sim, &launch);
+        bool classified = launch.timing == NULL || timing_classify(module->ptx);
+        status = classified ? run_in_order(sim, &launch) : refuse(sim, SIM_NO_MEMORY, kernel, "out of memory");
     }
     free(launch.reg_base);
     free(launch.pred_base);

@@ -15,13 +15,15 @@ uint32_t timed_room(const struct launch *launch) {
     return (uint32_t)(launch->ncluster < most ? launch->ncluster : most);
 }
 
-/* As many as there is room for. */
-static void start_clusters(struct worker *worker) {
+/* As many as there is room for before that time, and no more than so many. */
+static bool start_clusters(struct worker *worker, ticks before, uint32_t most) {
     struct launch *launch = worker->launch;
     struct timing *timing = launch->timing;
-    uint32_t island = 0;
+    uint32_t island = 0, count = 0;
     ticks start;
-    while (atomic_load(&launch->next_cluster) < launch->ncluster && time_place(launch, &island, &start)) {
+    for (; count < most && atomic_load(&launch->next_cluster) < launch->ncluster &&
+           time_place(launch, before, &island, &start);
+         count++) {
         if (worker->active == worker->made) {
             cluster_make(worker);
         }
@@ -40,6 +42,7 @@ static void start_clusters(struct worker *worker) {
             add_warp(timing, warp, start);
         }
     }
+    return count > 0;
 }
 
 /* Its warps have ended; its place is free though stores may be under way. */
@@ -153,6 +156,18 @@ static ticks earliest(const struct timing *timing) {
     return first;
 }
 
+/* Clusters start in their order, each where a place is free first; which that is, is known only up to the first
+ * event that is still to come.  That event's time. */
+static ticks next_event(struct worker *worker) {
+    struct timing *timing = worker->launch->timing;
+    ticks first;
+    do {
+        first = earliest(timing);
+    } while (first == NEVER ? start_clusters(worker, NEVER, 1)
+                            : start_clusters(worker, first - first % WINDOW, UINT32_MAX));
+    return first;
+}
+
 void run_timed(struct worker *worker) {
     struct launch *launch = worker->launch;
     struct timing *timing = launch->timing;
@@ -161,9 +176,11 @@ void run_timed(struct worker *worker) {
         launch_no_memory(launch);
         return;
     }
-    start_clusters(worker);
-    while (worker->active > 0 && !atomic_load(&launch->stop)) {
-        ticks first = earliest(timing), until = first - first % WINDOW + WINDOW;
+    for (;;) {
+        ticks first = next_event(worker), until = first - first % WINDOW + WINDOW;
+        if (worker->active == 0 || atomic_load(&launch->stop)) {
+            break;
+        }
         if (first == NEVER) {
             report_deadlock(worker->resident[0]);
             collect(worker);
@@ -175,7 +192,6 @@ void run_timed(struct worker *worker) {
         time_settle(timing);
         timeline_window(timing, until - WINDOW, until);
         collect(worker);
-        start_clusters(worker);
         if (timing->no_memory) {
             launch_no_memory(launch);
         }

@@ -226,6 +226,8 @@ struct wgmma_fields {
     const struct wgmma_form *form; /* mma_async */
     uint16_t n;
     uint8_t a_registers; /* 4 where A is in registers, else 0: A's descriptor is an operand */
+    /* Of clock/: instructions that ptxas puts behind this one, and how many of them are the ALU's. */
+    uint8_t moved, moved_alu;
 };
 
 struct tcgen05_fields {

@@ -180,9 +180,7 @@ static void mma_poison(struct async_op *op) {
 }
 
 static void mma_timed(struct run *run, struct async_op *op) {
-    const struct wgmma_fields *form = &run->insn->wgmma;
-    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, form->n, form->a_registers != 0),
-                   ASYNC_DONE);
+    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, &run->insn->wgmma), ASYNC_DONE);
 }
 
 static const struct async_kind wgmma_kind = {"wgmma",    mma_read,  mma_write, mma_complete,

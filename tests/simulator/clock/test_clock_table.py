@@ -10,6 +10,7 @@ import pytest
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.toolchain import BUILD
+from scripts.evidence.clock import plot
 from scripts.evidence.clock.__main__ import key
 from scripts.evidence.clock.table import (
     DATA,
@@ -17,6 +18,7 @@ from scripts.evidence.clock.table import (
     ERROR,
     RECORDED,
     ROOT,
+    TITLES,
     Row,
     chip_digest,
     error_line,
@@ -47,15 +49,36 @@ def test_the_rows_were_predicted_with_the_chips_file_as_it_is():
 
 
 def test_what_was_measured_is_what_the_card_gave():
-    micro = {key(row): row["value"] for row in json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]}
-    kernels = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
+    recorded = {group: json.loads((ROOT / path).read_text()) for group, path in RECORDED.items()}
+    micro = {key(row): row["value"] for row in recorded["micro"]["rows"]}
+    ladder = {f"{row['kernel']} {row['size']}": row["median_us"] for row in recorded["ladder"]["rows"]}
     rows = load().values()
-    assert {row.group for row in rows} == {"micro", "kernels"}
+    assert {"micro", "kernels", "ladder"} <= {row.group for row in rows} <= set(RECORDED)
     for row in rows:
-        name = f"{row.name} {row.parameters}".strip()
-        assert row.measured == (micro[name] if row.group == "micro" else kernels[row.parameters]), row
+        if row.group == "micro":
+            measured = micro[f"{row.name} {row.parameters}".strip()]
+        elif row.group == "ladder":
+            measured = ladder[row.parameters]
+        else:
+            shape, _, tile = row.parameters.partition(" ")
+            measured = recorded[row.group]["median_us"][tile or "auto"][shape]
+        assert row.measured == measured, row
         assert row.use == ("calibrated" if row.group == "micro" else "validated"), row
         assert row.predicted != row.measured or row.group == "micro", "a prediction that is the measurement is none"
+        assert row.group == "micro" or not row.older, "what validates is predicted by the model as it is"
+
+
+def test_the_picture_is_drawn_of_the_rows():
+    assert plot.digest(load()) in (ROOT / plot.PICTURE).read_text()
+    rows = {
+        "a": Row("micro", "a", "", "us", 104, 100, "calibrated"),
+        "b": Row("kernels", "b", "", "us", 80, 100, "validated"),
+    }
+    drawn = plot.draw(rows)
+    assert plot.digest(rows) in drawn and drawn == plot.draw(rows)
+    assert all(f"{TITLES[group]} (1)" in drawn for group in ("micro", "kernels"))
+    assert TITLES["sweep"] not in drawn
+    assert plot.digest(rows) != plot.digest({**rows, "b": Row("kernels", "b", "", "us", 81, 100, "validated")})
 
 
 def test_errors_are_percent_of_the_measured():
