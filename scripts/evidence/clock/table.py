@@ -201,8 +201,8 @@ Written by `python -m scripts.evidence.clock` from [clock.json](clock.json): tim
 
 The same program ran on both, with one launch a median on the simulator, where all launches are the same. A kernel's
 time is that of a call behind others with inputs of their own, from the end of the call before. Parameters were chosen
-on the microbenchmarks alone; no kernel has been used to choose one. Rows of an older model were predicted before what
-ptxas makes of instructions together was in it, and have not been run again:
+on the microbenchmarks alone; no kernel has been used to choose one. Rows of an older model were predicted before the
+last changes of `simulator/clock` and have not been run again:
 {sum(row.older for row in rows.values())}.{missing(rows)}
 
 | set | rows | median error, % | mean, % | largest, % | within {NEAR} % | within {FAR} % |
