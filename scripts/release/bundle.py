@@ -195,6 +195,9 @@ def _imports(*modules: ast.Module) -> str:
     names: dict[str, set[str]] = {}
     for module in modules:
         for node in module.body:
+            renamed = [alias for alias in getattr(node, "names", []) if getattr(alias, "asname", None)]
+            if renamed:
+                raise BundleError(f"an import renames {renamed[0].name}; a bundle's imports keep their names")
             if isinstance(node, ast.Import):
                 plain |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:  # relative ones are of what is in the bundle

@@ -181,6 +181,12 @@ def test_imports_are_merged_sorted_and_the_future_first():
     )
 
 
+@pytest.mark.parametrize("line", ["import os as system", "from os import path as p", "from .x import y as z"])
+def test_an_import_under_another_name_is_refused(line):
+    with pytest.raises(BundleError, match=r"an import renames (os|path|y); a bundle's imports keep their names"):
+        bundle._imports(ast.parse(line))
+
+
 def test_a_text_becomes_a_literal_that_reads_as_it_is():
     texts = ("a\\n b\n", 'it\'s """ so\n', "''' and \"\n", '"starts so\n', "'starts so\n")
     assert [eval(bundle._literal("x", text)) for text in texts] == list(texts)
