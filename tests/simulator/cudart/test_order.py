@@ -67,6 +67,7 @@ int main() {
     CASE("two blocking streams", PUT(first_blocking); GET(second_blocking));
     CASE("the default one between them", PUT(first_blocking); put<<<1, 32>>>(y); GET(second_blocking));
     CASE("default and non-blocking", PUT(0); GET(one));
+    CASE("default after a non-blocking one", PUT(one); GET(0));
     CASE("per thread and default", PUT(cudaStreamPerThread); GET(0));
     CASE("per thread and non-blocking", PUT(cudaStreamPerThread); GET(one));
     CASE("copy in another stream", PUT(one); cudaMemcpyAsync(host, x, sizeof host, cudaMemcpyDeviceToHost, two));
@@ -107,6 +108,7 @@ EXPECTED = {
     "two blocking streams": RACE,
     "the default one between them": "clean",
     "default and non-blocking": RACE,
+    "default after a non-blocking one": RACE,
     "per thread and default": "clean",
     "per thread and non-blocking": RACE,
     "copy in another stream": RACE,
