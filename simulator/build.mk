@@ -46,7 +46,7 @@ SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/nvfp4/*.c))
 SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
 SIM_CORE := $(BUILD)/simulator/nvfp4/custom_kernel.o
 $(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(SIM_CORE): submission/core/custom_kernel.c $(FLAGS_STAMP)
+$(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device $(CFLAGS) -MMD -MP -c -o $@ $<

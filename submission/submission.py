@@ -87,12 +87,12 @@ class Backend(NamedTuple):
 
 def _numbered_backends() -> dict[int, Backend]:
     """Every backend the library knows by its number in enum custom_kernel_backend, the first choice first."""
-    found: dict[int, Backend] = {}
+    found: list[tuple[int, Backend]] = []
     info = _Info(struct_bytes=ctypes.sizeof(_Info))
     while _library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == 0:
         one = Backend(info.name.decode(), bool(info.built), bool(info.available), info.detail.decode())
-        found[info.backend] = one
-    return found
+        found.append((info.backend, one))
+    return dict(found)
 
 
 class _Expected(NamedTuple):

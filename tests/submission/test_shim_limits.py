@@ -326,6 +326,7 @@ def test_backends_are_listed_as_the_query_tells_them(monkeypatch):
             if index >= len(rows):
                 return 2
             info.name, info.built, info.available, info.detail = rows[index]
+            info.backend = 7 - index
             return 0
 
     monkeypatch.setattr(shim, "_library", Querying)
@@ -335,3 +336,8 @@ def test_backends_are_listed_as_the_query_tells_them(monkeypatch):
         ("cpu", True, True, "here"),
     ]
     assert shim.backends()[0]._fields == ("name", "built", "available", "detail")
+    assert {number: backend.name for number, backend in shim._numbered_backends().items()} == {
+        7: "new",
+        6: "old",
+        5: "cpu",
+    }
