@@ -322,7 +322,7 @@ def try_bundle(text: str) -> tuple[float | None, str]:
         environment = {**os.environ, "NVFP4_CACHE": str(Path(folder) / "cache"), "PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
-                [sys.executable, "-P", "-c", TRIAL, str(path)],
+                [sys.executable, "-P", "-B", "-c", TRIAL, str(path)],  # -B: the folder stays as it was
                 cwd=folder,
                 env=environment,
                 capture_output=True,

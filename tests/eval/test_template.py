@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -90,7 +91,10 @@ def test_a_worker_is_in_the_folder_of_the_moment_and_how_it_ended_is_told(two, m
 
 def test_a_template_that_is_gone_is_replaced():
     before = Running()
+    gone = os.pidfd_open(before.template)
     os.kill(before.template, signal.SIGKILL)
+    assert select.select([gone], [], [], 30.0)[0], "a process that is killed is busy for a while yet"
+    os.close(gone)
     before.session.close(patient=False)
     after = Running()
     after.session.close()
