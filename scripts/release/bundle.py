@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,6 +82,9 @@ class Target:
     optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # end of a file's name, flags, macro
     nvcc_flags: tuple[str, ...] = ()
     backend: str = "submission/cpu/cpu_backend.c"  # the file that defines the struct backend
+    left_out: tuple[str, ...] = ()  # globs of sources that would match
+    # What one member of the backend alone needs, by its name: globs, and the macro that goes without.
+    own: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
 def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
@@ -93,6 +96,7 @@ def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
         (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
         nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
         backend=f"submission/{folder}/{folder}_backend.c",
+        own=(("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),),
     )
 
 
@@ -105,6 +109,16 @@ TARGETS = {
         optional=(("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"), ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2")),
     ),
 }
+
+
+def plan(target: str, problem: Problem = DEFAULT) -> Target:
+    """A target without what other problems alone need: nvcc would take half as long again."""
+    found = TARGETS[target]
+    for member, sources, macro in found.own:
+        if member != problem.backend_member:
+            flags = {name: (*getattr(found, name), f"-D{macro}") for name in ("c_flags", "nvcc_flags")}
+            found = replace(found, left_out=(*found.left_out, *sources), **flags)
+    return found
 
 
 class BundleError(Exception):
@@ -136,16 +150,17 @@ class Bundle(NamedTuple):
         return None
 
 
-def collect_sources(target: str, root: Path = ROOT) -> dict[str, str]:
-    """The target's sources by path, sorted; BundleError where some do not exist."""
+def collect_sources(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> dict[str, str]:
+    """The sources of a target for a problem by path, sorted; BundleError where some do not exist."""
     found: set[Path] = set()
+    left_out = {path for pattern in plan(target, problem).left_out for path in root.glob(pattern)}
     for pattern in TARGETS[target].sources:
         matches = [path for path in root.glob(pattern) if path.is_file()]
         if not matches:
             raise BundleError(f"target {target} needs {pattern}, which does not exist in this checkout")
         found.update(matches)
     sources = {}
-    for path in sorted(found):
+    for path in sorted(found - left_out):
         name = path.relative_to(root).as_posix()
         try:
             sources[name] = path.read_text(encoding="utf-8")
@@ -257,7 +272,7 @@ def _first_line(text: str, ending: str) -> int:
 
 def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> Bundle:
     """The bundle of a target; BundleError where its parts are missing or not as expected."""
-    sources = collect_sources(target, root)
+    sources = collect_sources(target, root, problem)
     if not runs(problem, target, root):
         raise BundleError(
             f"target {target} has no {problem.name} yet: {TARGETS[target].backend} names no {problem.backend_member}"
@@ -285,7 +300,7 @@ def make_bundle(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> B
         Piece(_imports(shim_tree, loader_tree, own_tree)),
         Piece("".join(before), SHIM, shim_first),
         Piece("# --- the library: its flags, its sources as they are in the repository, and how they are compiled\n"),
-        Piece(_constants(TARGETS[target])),
+        Piece(_constants(plan(target, problem))),
         Piece("_SOURCES = {}\n"),
     ]
     for name, text in sources.items():

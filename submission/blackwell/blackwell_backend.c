@@ -194,12 +194,14 @@ static int32_t run(const struct problem *problem) {
     return gpu_release_device(problem, before, status);
 }
 
+#ifndef NVFP4_WITHOUT_GROUPED
 static int32_t run_grouped(const struct problem *groups, int64_t count) {
     int before = 0;
     RETURN_IF_FAILED(gpu_acquire_device(groups, &before));
     int32_t status = blackwell_run_grouped(groups, count);
     return gpu_release_device(groups, before, status);
 }
+#endif
 
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
@@ -218,5 +220,7 @@ const struct backend blackwell_backend = {
     .name = "blackwell",
     .available = available,
     .run = run,
+#ifndef NVFP4_WITHOUT_GROUPED
     .run_grouped = run_grouped,
+#endif
 };

@@ -204,6 +204,7 @@ static int32_t run(const struct problem *problem) {
     return gpu_release_device(problem, before, status);
 }
 
+#ifndef NVFP4_WITHOUT_GROUPED
 static int32_t run_grouped_on_current_device(const struct problem *groups, int64_t count) {
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, groups->device));
@@ -216,6 +217,7 @@ static int32_t run_grouped(const struct problem *groups, int64_t count) {
     int32_t status = run_grouped_on_current_device(groups, count);
     return gpu_release_device(groups, before, status);
 }
+#endif
 
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
@@ -229,5 +231,7 @@ const struct backend hopper_backend = {
     .name = "hopper",
     .available = available,
     .run = run,
+#ifndef NVFP4_WITHOUT_GROUPED
     .run_grouped = run_grouped,
+#endif
 };

@@ -6,7 +6,9 @@
 #include "../gpu/permute_scales.cuh"
 #include "dequantize_kernel.cuh"
 #include "dual_gemm.cuh"
+#ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
 #include "grouped_gemm.cuh"
+#endif
 #include "narrow_dual_gemm.cuh"
 
 #define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
@@ -25,6 +27,7 @@ const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
     return kernels[index][split_k - 1];
 }
 
+#ifndef NVFP4_WITHOUT_GROUPED
 const void *hopper_grouped_gemm_kernel(bool few) {
     return few ? (const void *)hopper::grouped_gemm_kernel<hopper_few_groups>
                : (const void *)hopper::grouped_gemm_kernel<hopper_many_groups>;
@@ -33,6 +36,7 @@ const void *hopper_grouped_gemm_kernel(bool few) {
 const void *hopper_grouped_dequantize_kernel(void) {
     return (const void *)hopper::grouped_dequantize_kernel;
 }
+#endif
 
 const void *hopper_dequantize_kernel(void) {
     return (const void *)hopper::dequantize_kernel;

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.release import bundle_loader
-from scripts.release.bundle import LINK_FLAGS, TARGETS, collect_sources
+from reference.problems import DEFAULT
+from scripts.release import bundle, bundle_loader
+from scripts.release.bundle import LINK_FLAGS, collect_sources
 
 TORCH = """
 from types import SimpleNamespace
@@ -34,10 +35,10 @@ def copying_compiler(path: Path, library: Path, before: str = "") -> str:
     return compiler(path, before + COPIES.format(library=library))
 
 
-def configure(monkeypatch, target):
-    """The loader as it stands in the target's bundle."""
-    plan = TARGETS[target]
-    monkeypatch.setattr(bundle_loader, "_SOURCES", collect_sources(target))
+def configure(monkeypatch, target, problem=DEFAULT):
+    """The loader as it stands in the target's bundle of a problem."""
+    plan = bundle.plan(target, problem)
+    monkeypatch.setattr(bundle_loader, "_SOURCES", collect_sources(target, problem=problem))
     monkeypatch.setattr(bundle_loader, "_C_FLAGS", plan.c_flags)
     monkeypatch.setattr(bundle_loader, "_LINK_FLAGS", LINK_FLAGS)
     monkeypatch.setattr(bundle_loader, "_OPTIONAL", {end: (flags, macro) for end, flags, macro in plan.optional})

@@ -13,20 +13,22 @@ from types import SimpleNamespace
 
 import pytest
 
+from reference.problems import DEFAULT, PROBLEMS
 from scripts.release import bundle, bundle_loader
 from scripts.release.bundle import LINK_FLAGS, TARGETS, BundleError, collect_sources, has_compiler, make_bundle
 from tests.release.bundle_kit import configure, macros
 
 FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "cpu": ()}
 TARGETS_HERE = [name for name in TARGETS if has_compiler(name)]
+WITHOUT_GROUPED = "-DNVFP4_WITHOUT_GROUPED"
 
 
 @pytest.fixture
 def loader_commands(monkeypatch, tmp_path):
     """The compilations and the link that a target's loader would run."""
 
-    def of(target):
-        configure(monkeypatch, target)
+    def of(target, problem=DEFAULT):
+        configure(monkeypatch, target, problem)
         batches = []
         monkeypatch.setattr(bundle_loader, "_run_all", lambda commands, folder, deadline: batches.append(commands))
         compilers = bundle_loader.find_compilers(target != "cpu")
@@ -65,9 +67,12 @@ def shaping(command):
     return sorted(set(kept))
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("target", TARGETS_HERE)
-def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands, target):
-    compilations, link = loader_commands(target)
+def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands, target, problem):
+    compilations, link = loader_commands(target, PROBLEMS[problem])
+    without = target != "cpu" and problem == "dual_gemm"
+    assert all((WITHOUT_GROUPED in command) == without for command in compilations)
     made = make_commands(root, int(target != "cpu"))
     by_source = {command[-1]: command for command in made if "-c" in command}
     others = {folder for folders in FOLDERS.values() for folder in folders} - set(FOLDERS[target])
@@ -75,12 +80,13 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
         name
         for name in by_source
         if Path(name).parent.name not in others and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c")))
+        if not (without and Path(name).name.startswith("grouped"))
     }
     assert {command[-1] for command in compilations} == wanted
     assert len(compilations) == len(wanted)
     for command in compilations:
         like = by_source[command[-1]]
-        assert shaping(command) == shaping(like), command[-1]
+        assert [word for word in shaping(command) if word != WITHOUT_GROUPED] == shaping(like), command[-1]
         assert command[-4:-1] == ["-c", "-o", f"{command[-1]}.o"]
         codes = [word for word in command if word.startswith("-gencode")]
         assert len(codes) == command[-1].endswith(".cu") and set(codes) <= set(like), command[-1]
@@ -108,6 +114,11 @@ def test_a_target_has_the_sources_of_its_parts(root, target):
         for path in (root / "submission" / folder).iterdir():
             if path.suffix in {".c", ".h", ".cu", ".cuh"}:
                 wanted.add(path.relative_to(root).as_posix())
+    everything = collect_sources(target, problem=PROBLEMS["group_gemm"])
+    assert set(everything) == wanted | {"submission/custom_kernel.h"}
+    if target != "cpu":  # the dual GEMM's bundle goes without what the grouped kernels alone need, and none includes
+        wanted = {name for name in wanted if not re.fullmatch(r"grouped\w*\.(c|cuh)", Path(name).name)}
+        assert len(wanted) < len(everything) - 1
     found = collect_sources(target)
     assert set(found) == wanted | {"submission/custom_kernel.h"}
     assert list(found) == sorted(found)
@@ -123,7 +134,7 @@ def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
     names = ("_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL")
     held = {name: [line for line in lines if line.startswith((f"{name} =", f"{name}:"))] for name in names}
     assert {name: len(found) for name, found in held.items()} == dict.fromkeys(names, 1)
-    plan = TARGETS[target]
+    plan = bundle.plan(target)
     values = {name: eval(found[0].partition(" = ")[2]) for name, found in held.items()}
     optional = {end: (flags, macro) for end, flags, macro in plan.optional}
     assert values == dict(zip(names, (plan.c_flags, LINK_FLAGS, plan.nvcc_flags, optional), strict=True))
