@@ -27,6 +27,7 @@ from scripts.rounds.model import (
 )
 
 # Sections that must be written before the measurement; the others before the round ends.
+CHIPLESS_RULES = ("unmeasured-v1", "modelled-v1")
 BEFORE = ("Pitch", "Hypothesis", "Feasibility", "Objections")
 
 
@@ -163,11 +164,11 @@ def relation_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
         problems += origin.noise_problems(data, tank.get(noise), tank.env(data["measurement"]["run"]))
     if data.get("superseded_by") is not None and data["superseded_by"] not in numbers:
         problems.append(f"superseded_by {data['superseded_by']} does not exist")
-    expected = ("noise-floor-v1",) if data["kind"] == "noise-floor" else ("faster-v1", "unmeasured-v1")
+    expected = ("noise-floor-v1",) if data["kind"] == "noise-floor" else ("faster-v1", *CHIPLESS_RULES)
     if data["rule"]["name"] not in expected:
         problems.append(f"rule is {data['rule']['name']}, expected {' or '.join(expected)} for kind {data['kind']}")
-    if data["rule"]["name"] == "unmeasured-v1" and data["backend"] != "blackwell":
-        problems.append(f"rule unmeasured-v1 is for the backend without a chip, not for {data['backend']}")
+    if data["rule"]["name"] in CHIPLESS_RULES and data["backend"] != "blackwell":
+        problems.append(f"rule {data['rule']['name']} is for the backend without a chip, not for {data['backend']}")
     return problems
 
 

@@ -43,7 +43,12 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
     if noise and noise["kind"] == "noise-floor" and noise["backend"] != args.backend:
         raise RoundError(f"--noise-round {args.noise_round}: its noise floor is of backend {noise['backend']}")
     kind = "noise-floor" if args.noise_floor else "change"
-    rule = "noise-floor-v1" if args.noise_floor else "unmeasured-v1" if args.unmeasured else "faster-v1"
+    rule = (
+        "noise-floor-v1" if args.noise_floor
+        else "unmeasured-v1" if args.unmeasured
+        else "modelled-v1" if args.modelled
+        else "faster-v1"
+    )  # fmt: skip
     data: dict[str, Any] = {
         "number": number,
         "slug": args.slug,
@@ -189,6 +194,7 @@ def parser() -> argparse.ArgumentParser:
         help="written down after the fact: the commit that made the change, and why there was no round",
     )
     sub.add_argument("--unmeasured", action="store_true", help="no chip: to be judged on the simulator's counts")
+    sub.add_argument("--modelled", action="store_true", help="no chip: to be judged on the simulator's clock")
 
     sub = command("predict", predict)
     sub.add_argument("--all", metavar="LOW:HIGH", help="one interval for every benchmark shape")
