@@ -148,14 +148,16 @@ template <class T> static __device__ __forceinline__ struct mbarrier up_full_bar
     return {SHARED_MEMBER(shared, up_full)};
 }
 
-/* All threads of the CTA, or of its cluster. */
-template <class T> static __device__ __forceinline__ void sync_ctas(void) {
-    if constexpr (T::cluster == 1) {
-        __syncthreads();
-    } else {
-        barrier_cluster_arrive_release();
-        barrier_cluster_wait_acquire();
-    }
+/* All threads of the cluster, which may be a lone CTA. */
+static __device__ __forceinline__ void sync_ctas(void) {
+    barrier_cluster_arrive_release();
+    barrier_cluster_wait_acquire();
+}
+
+/* After a warp's last access to TMEM: arrives at the kernel's last meeting, behind which TMEM is given back. */
+static __device__ __forceinline__ void leave_tmem(void) {
+    tcgen05_fence_before_thread_sync();
+    barrier_cluster_arrive_release();
 }
 
 /* Which tile of C this CTA computes, and which steps of K of it. */
@@ -241,24 +243,14 @@ template <class T> static constexpr __device__ __forceinline__ int stage_tx_byte
     return (int)sizeof(shared_stage<T>) - (second_operand<T>::same_scales ? STAGE_SCALE_BYTES : 0);
 }
 
-/* B of the first stages to L2, while the previous kernel still runs.  Whoever writes B before that kernel ends
- * writes through the same L2. */
+/* B of the first stages to L2, where this call's own permutation of scale factors runs before: there is time
+ * then.  Whoever writes B before that kernel ends writes through the same L2. */
 template <class T, class P>
 static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
     for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
         cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
         cp_async_bulk_prefetch_tensor_3d_l2(second_b(p), i * STAGE_FP4_BYTES, boxes.n + second_operand<T>::rows,
                                             boxes.batch);
-        if (!p.scales_by_previous_kernel) {
-            for (int tile = 0; tile < T::b_scale_tiles; tile++) {
-                int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + i * STAGE_STEPS;
-                cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, y, boxes.batch);
-                if constexpr (!second_operand<T>::same_scales) {
-                    cp_async_bulk_prefetch_tensor_3d_l2(
-                        second_sfb(p), 0, y + second_operand<T>::scale_tiles * boxes.tiles_k, boxes.batch);
-                }
-            }
-        }
     }
 }
 
@@ -301,7 +293,9 @@ template <class T, class P>
 static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
     struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
-    prefetch_b<T>(boxes, p, stages);
+    if (p.scales_by_previous_kernel) {
+        prefetch_b<T>(boxes, p, stages);
+    }
     griddepcontrol_wait();
     struct ring ring = {0, 0};
 #pragma unroll 1
@@ -631,6 +625,9 @@ static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct
     for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
         float up[LOAD_COLUMNS];
         load_acc(up, tmem_column(row.acc, T::up_column + i * LOAD_COLUMNS));
+        if (i + 1 == T::tile_n / LOAD_COLUMNS) {
+            leave_tmem();
+        }
         store_products(row, i * LOAD_COLUMNS, gate[i], up);
     }
 }
@@ -644,18 +641,21 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
                                                         const struct tile_coord &coord) {
     wait(up_full_barrier<T>(shared), 0);
     tcgen05_fence_after_thread_sync();
-    sync_ctas<T>();
+    sync_ctas();
 #pragma unroll 1
     for (int part = 0; part < T::split_k - 1; part++) {
         send_acc<T>(shared, row.acc, coord, (coord.split + 1 + part) % T::split_k, part);
     }
-    sync_ctas<T>();
+    sync_ctas();
     const int first = coord.split * T::output_n;
 #pragma unroll
     for (int column = 0; column < T::output_n; column += REDUCTION_COLUMNS) {
         float gate[REDUCTION_COLUMNS], up[REDUCTION_COLUMNS];
         reduce_acc<T>(gate, shared, tmem_column(row.acc, first + column), column);
         reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column), T::output_n + column);
+        if (column + REDUCTION_COLUMNS == T::output_n) {
+            leave_tmem();
+        }
         silu(gate);
         store_products(row, first + column, gate, up);
     }
@@ -676,6 +676,9 @@ static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const 
             const int column = half * T::tile_n + i * LOAD_COLUMNS;
             static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
             load_acc(acc, tmem_column(row.acc, column));
+            if (half == 1 && i + 1 == T::tile_n / LOAD_COLUMNS) {
+                leave_tmem();
+            }
 #pragma unroll
             for (int j = 0; j < LOAD_COLUMNS; j += 2) {
                 halves[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
@@ -719,7 +722,16 @@ static __device__ __forceinline__ void prefetch_maps(const struct blackwell_grou
     prefetch_tensormap(&p.sfa);
 }
 
-/* A CTA's tile, from start to end. */
+/* Of a warp that has no part in the reduction of a split K: where epilogue_split_k meets. */
+template <class T> static __device__ __forceinline__ void meet_for_reduction(void) {
+    if constexpr (T::split_k > 1) {
+        sync_ctas();
+        sync_ctas();
+    }
+}
+
+/* A CTA's tile, from start to end.  All threads meet three times: once the barriers are there, for TMEM's
+ * address, and when TMEM has been read; the epilogue's warps compute and store behind their last arrival. */
 template <class T, class P>
 static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
     extern __shared__ unsigned char memory[];
@@ -729,56 +741,54 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     };
     int warp = threadIdx.x / WARP_THREADS;
 
-    if constexpr (T::ctas > 1) {
-        barrier_cluster_arrive_relaxed();
-    }
     if (warp == LOAD_WARP && elect_sync()) {
         prefetch_maps(p);
         init_barriers<T>(shared);
     }
-    if constexpr (T::ctas > 1) { /* HW: the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    sync_ctas(); /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
+        barrier_cluster_arrive_release();
+        if (elect_sync()) {
+            load<T>(shared, coord, p);
+        }
+        __syncwarp();
         barrier_cluster_wait_acquire();
+        meet_for_reduction<T>();
+        leave_tmem();
+        barrier_cluster_wait_acquire();
+        return;
     }
     if (warp == MMA_WARP) {
         tcgen05_alloc<T::ctas>(SHARED_MEMBER(shared, tmem_slot), TMEM_COLUMNS);
         tcgen05_relinquish_alloc_permit<T::ctas>();
     }
     tcgen05_fence_before_thread_sync();
-    sync_ctas<T>();
+    sync_ctas();
     tcgen05_fence_after_thread_sync();
     griddepcontrol_launch_dependents();
     struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
 
-    if (warp == LOAD_WARP) {
-        if (elect_sync()) {
-            load<T>(shared, coord, p);
-        }
-        __syncwarp();
-    } else if (warp == MMA_WARP) {
+    if (warp == MMA_WARP) {
         if (coord.rank == 0 && elect_sync()) {
             multiply<T>(shared, acc, coord);
         }
         __syncwarp();
-    } else {
-        struct output_row row = find_row(acc, coord, p);
-        if constexpr (T::products == 1) {
-            epilogue_plain<T>(shared, row);
-        } else if constexpr (T::split_k == 1) {
-            epilogue<T>(shared, row);
-        } else {
-            epilogue_split_k<T>(shared, row, coord);
-        }
-    }
-    if (T::split_k > 1 && warp <= MMA_WARP) { /* as epilogue_split_k does */
-        sync_ctas<T>();
-        sync_ctas<T>();
-    }
-    tcgen05_fence_before_thread_sync();
-    sync_ctas<T>();
-    if (warp == MMA_WARP) {
+        meet_for_reduction<T>();
+        leave_tmem();
+        barrier_cluster_wait_acquire();
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
+        return;
     }
+    struct output_row row = find_row(acc, coord, p);
+    if constexpr (T::products == 1) {
+        epilogue_plain<T>(shared, row);
+    } else if constexpr (T::split_k == 1) {
+        epilogue<T>(shared, row);
+    } else {
+        epilogue_split_k<T>(shared, row, coord);
+    }
+    barrier_cluster_wait_acquire();
 }
 
 template <class T>
