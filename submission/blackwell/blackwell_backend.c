@@ -130,7 +130,7 @@ static struct operands place_operands(const struct problem *problem, const struc
 /* The tensor maps travel in the kernel's parameters. */
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
                            const struct operands *operands, struct blackwell_dual_gemm_params *params) {
-    int b_rows = plan->config->tile_n / plan->config->ctas;
+    int b_rows = blackwell_b_box_rows(plan->config);
     RETURN_IF_FAILED(blackwell_encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
     RETURN_IF_FAILED(blackwell_encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
     RETURN_IF_FAILED(blackwell_encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));

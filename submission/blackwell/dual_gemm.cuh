@@ -42,7 +42,8 @@ namespace blackwell {
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8 /* outputs of a 16-byte store */
 
-enum role { LOAD_WARP, MMA_WARP };
+enum role { LOAD_WARP, MMA_WARP, SCALE_WARP };
+#define SCALE_WARPS (OTHER_WARPS - SCALE_WARP)
 
 /*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
  *
@@ -53,10 +54,12 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
     static constexpr int products = 2;          /* one in grouped_gemm.cuh, of twice as many columns */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
+    static constexpr bool stacked = STACKED(tail, split_k); /* one MMA takes both products */
+    static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
-    static constexpr int step_columns = STEP_COLUMNS(tile_n), stage_columns = STAGE_STEPS * step_columns;
-    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n); /* columns, by all stages */
+    static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked), stage_columns = STAGE_STEPS * step_columns;
+    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* columns, by all stages */
 
     /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
      * accumulators of them. */
@@ -69,22 +72,28 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
                   "an MMA and a TMA box take all rows");
     static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
     static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
-    static_assert(tile_n % (SCALE_TILE_ROWS / 2) == 0,
+    static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "an MMA takes both products' rows");
+    static_assert(stacked || tile_n % (SCALE_TILE_ROWS / 2) == 0,
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
-    static_assert(split_k > 1 ? tail == 0 : tail >= 1, "without a reduction, the gates are awaited first");
     static_assert(tail <= stages, "the last stages are all there at once");
-    static_assert(!scales_shared || tail == 0, "the last stages' scale factors are all there at once");
+    static_assert(!scales_shared || (tail == 0 && !stacked), "the last stages' scale factors are all there at once");
     static_assert(tile_n % split_k == 0 &&
                       (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
                   "whole loads of accumulators");
 };
 
+/* Whether a warp has to put together the scale factors of the stacked rows of B1 and B2.  (Those of one B, in the
+ * grouped GEMM, lie together.) */
+template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
+    return T::stacked && T::products == 2;
+}
+
 template <class T> struct shared_stage {
     unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
-    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise */
+    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise; or, stacked in a pair, one of them */
     unsigned char sfa[STAGE_SCALE_BYTES];
-    unsigned char sfb[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
+    unsigned char sfb[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
 };
 
 template <class T> struct shared_storage {
@@ -94,7 +103,8 @@ template <class T> struct shared_storage {
          * up][row]. */
         float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
-    uint64_t full[T::stages], empty[T::stages], scales_read[STAGE_STEPS], gate_full, up_full; /* mbarriers */
+    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
+    uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
     unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc leaves its address */
 };
 
@@ -133,6 +143,16 @@ static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> share
 template <class T>
 static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
     return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_full), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_ready_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_ready), stage);
 }
 
 template <class T>
@@ -238,9 +258,11 @@ template <class T> struct second_operand {
     static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
 };
 
-/* What a CTA's copies bring to a stage. */
+/* What a CTA's copies bring to a stage, and signal full[s] of. */
 template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
-    return (int)sizeof(shared_stage<T>) - (second_operand<T>::same_scales ? STAGE_SCALE_BYTES : 0);
+    return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
+                                           : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                                            : 0);
 }
 
 /* B of the first stages to L2, where this call's own permutation of scale factors runs before: there is time
@@ -285,6 +307,44 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
     }
 }
 
+/* The same where they are to be rearranged, from row y of scale tiles on: as many tiles along the rows as this
+ * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
+template <class T>
+static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage,
+                                                           const blackwell_dual_gemm_params &p,
+                                                           const struct tile_coord &coord,
+                                                           const struct box_coord &boxes, int32_t y) {
+    struct mbarrier full = scales_full_barrier<T>(shared, stage);
+    const stage_t<T> to = stage_of<T>(shared, stage);
+    const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
+    mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
+#pragma unroll 1
+    for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
+        uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+        uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+        if constexpr (T::ctas == 1) {
+            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+        } else {
+            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0,
+                                              y, coord.batch, full, cta_mask<T>(coord));
+        }
+    }
+}
+
+/* B of a stage: of both operands this CTA's rows, or, stacked in a pair, of one of them all. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
+                                              const struct box_coord &boxes, int32_t k, struct mbarrier full) {
+    if constexpr (T::stacked && T::ctas == 2) {
+        copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : second_b(p), k,
+                    coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
+    } else {
+        copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch, full);
+    }
+}
+
 /* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
  * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
  * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
@@ -312,17 +372,69 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
         if (T::ctas > 1) {
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
-        copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
-        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
-                    full);
+        if constexpr (rearranges<T>()) {
+            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+        }
+        copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
 #pragma unroll
-        for (int tile = 0; tile < T::b_scale_tiles; tile++) {
+        for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
             copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
         }
         copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
         advance<T::stages>(ring);
+    }
+}
+
+/* ---- scale factors of stacked rows ---- */
+
+/* A scale warp, which takes every other stage, of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then B2's, in
+ * the places that rows of a scale tile have, over what was copied; signals scales_ready[s] of the CTA that issues
+ * the MMAs.  Rows behind the last one are no matter. */
+template <class T>
+static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
+    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane, in a step */
+    const int lane = threadIdx.x % WARP_THREADS, first = threadIdx.x / WARP_THREADS - SCALE_WARP;
+    const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    uint32_t from[words];
+#pragma unroll
+    for (int i = 0; i < words; i++) {
+        const int stacked_row = i * SCALE_ENTRIES + lane, product = stacked_row / T::tile_n;
+        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + stacked_row - product * T::tile_n : 0;
+        from[i] = scale_word_at(
+            (product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
+    }
+    struct ring ring = {first, 0};
+#pragma unroll 1
+    for (int i = first; i < stages; i += SCALE_WARPS) {
+        const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb);
+        uint32_t word[STAGE_STEPS][T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
+#pragma unroll
+        for (int step = 0; step < STAGE_STEPS; step++) {
+#pragma unroll
+            for (int j = 0; j < words; j++) {
+                word[step][j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] =
+                    ld_shared_u32(sfb + step * SCALE_TILE_BYTES + from[j]);
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (int step = 0; step < STAGE_STEPS; step++) {
+#pragma unroll
+            for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+                st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + step * SCALE_TILE_BYTES + lane * SCALE_ENTRY_BYTES,
+                             word[step][tile]);
+            }
+        }
+        fence_proxy_async_shared();
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive_cluster(mapa_shared_cluster(
+                scales_ready_barrier<T>(shared, ring.stage).address, leader_rank<T>(coord)));
+        }
+        advance<T::stages, SCALE_WARPS>(ring);
     }
 }
 
@@ -378,6 +490,13 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
     struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
     struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
+    if constexpr (T::stacked) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::stacked_scale_tiles>(sfb1, o.sfb1 + tile);
+        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa, sfb1,
+                                                         accumulate);
+        return;
+    }
     if (part != UP) {
         copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
         copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
@@ -421,6 +540,10 @@ static __device__ __forceinline__ void multiply_stage(const struct products &p, 
 template <class T>
 static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
     wait(full_barrier<T>(shared, ring.stage), ring.parity);
+    if constexpr (rearranges<T>()) {
+        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
+        }
+    }
     tcgen05_fence_after_thread_sync();
 }
 
@@ -435,7 +558,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     const struct products p = {
         acc,
         tmem_column(acc, T::up_column),
-        nvfp4_instruction_descriptor(TILE_M * T::ctas, T::tile_n),
+        nvfp4_instruction_descriptor(TILE_M * T::ctas, (T::stacked ? 2 : 1) * T::tile_n),
         first_row / column_rows,
         cta_mask<T>(coord),
         (uint16_t)(1u << leader_rank<T>(coord)),
@@ -470,6 +593,33 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
 }
 
+/* ---- rows of C ---- */
+
+/* Warps that share a quarter of TMEM's lanes take columns in turn. */
+#define COLUMN_GROUPS (EPILOGUE_WARPS / TMEM_QUARTERS)
+
+/* A lane's row of C: where it goes, how many of the tile's columns exist, its accumulators; and which of the
+ * warps of its quarter this is. */
+struct output_row {
+    uint16_t *to;
+    int32_t columns;
+    bool vectorized; /* 16 bytes at once: rows of C are that much aligned */
+    struct tmem_addr acc;
+    int group;
+};
+
+template <class P>
+static __device__ __forceinline__ struct output_row find_row(struct tmem_addr acc,
+                                                             const struct tile_coord &coord, const P &p) {
+    uint32_t quarter = threadIdx.x / WARP_THREADS % TMEM_QUARTERS, lane = threadIdx.x % WARP_THREADS;
+    int32_t row = coord.m + (int32_t)(quarter * WARP_THREADS + lane);
+    return {p.c + ((int64_t)coord.batch * p.m + row) * p.n + coord.n,
+            row < p.m ? p.n - coord.n : 0,
+            p.n % VECTOR_HALVES == 0,
+            {acc.value + (quarter * WARP_THREADS << 16)},
+            (int)(threadIdx.x / WARP_THREADS - OTHER_WARPS) / TMEM_QUARTERS};
+}
+
 /* ---- reduction across CTAs ---- */
 
 /* Accumulators of a lane's row, from TMEM. */
@@ -495,7 +645,7 @@ static __device__ __forceinline__ uint32_t received_offset(int column) {
 /* This CTA's accumulators of `owner`'s columns of C, of both products, to one of the parts of its shared
  * memory. */
 template <class T>
-static __device__ __forceinline__ void send_acc(shared_t<T> shared, struct tmem_addr acc_row,
+static __device__ __forceinline__ void send_acc(shared_t<T> shared, const struct output_row &row,
                                                 const struct tile_coord &coord, int owner, int part) {
     const int part_bytes = sizeof(shared_storage<T>::received[0]);
     uint32_t to = mapa_shared_cluster(SHARED_MEMBER(shared, received) + part * part_bytes,
@@ -503,9 +653,13 @@ static __device__ __forceinline__ void send_acc(shared_t<T> shared, struct tmem_
 #pragma unroll
     for (int product = 0; product < 2; product++) {
 #pragma unroll
-        for (int column = 0; column < T::output_n; column += REDUCTION_COLUMNS) {
+        for (int j = 0; j < T::output_n / REDUCTION_COLUMNS; j += COLUMN_GROUPS) {
             float acc[REDUCTION_COLUMNS];
-            load_acc(acc, tmem_column(acc_row, product * T::up_column + owner * T::output_n + column));
+            const int column = (j + row.group) * REDUCTION_COLUMNS;
+            if (T::output_n / REDUCTION_COLUMNS % COLUMN_GROUPS != 0 && column >= T::output_n) {
+                continue;
+            }
+            load_acc(acc, tmem_column(row.acc, product * T::up_column + owner * T::output_n + column));
 #pragma unroll
             for (int i = 0; i < REDUCTION_COLUMNS; i += VECTOR_FLOATS) {
                 st_shared_cluster_v4(to + received_offset(product * T::output_n + column + i), &acc[i]);
@@ -553,25 +707,6 @@ template <int columns> static __device__ __forceinline__ void silu(float (&gate)
     }
 }
 
-/* A lane's row of C: where it goes, how many of the tile's columns exist, its accumulators. */
-struct output_row {
-    uint16_t *to;
-    int32_t columns;
-    bool vectorized; /* 16 bytes at once: rows of C are that much aligned */
-    struct tmem_addr acc;
-};
-
-template <class P>
-static __device__ __forceinline__ struct output_row find_row(struct tmem_addr acc,
-                                                             const struct tile_coord &coord, const P &p) {
-    uint32_t quarter = threadIdx.x / WARP_THREADS % EPILOGUE_WARPS, lane = threadIdx.x % WARP_THREADS;
-    int32_t row = coord.m + (int32_t)(quarter * WARP_THREADS + lane);
-    return {p.c + ((int64_t)coord.batch * p.m + row) * p.n + coord.n,
-            row < p.m ? p.n - coord.n : 0,
-            p.n % VECTOR_HALVES == 0,
-            {acc.value + (quarter * WARP_THREADS << 16)}};
-}
-
 /* Eight outputs of a row, of which as many exist as columns are remaining. */
 static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t *halves, int32_t remaining,
                                                     bool vectorized) {
@@ -606,29 +741,52 @@ static __device__ __forceinline__ void store_products(const struct output_row &r
     }
 }
 
-/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full;
- * takes the SiLU of the gates into registers, which overlaps the end of the second product; multiplies, rounds,
- * stores; signals nothing: the kernel's end does. */
+/* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts may
+ * lie behind the last column. */
+template <int tile_columns> struct column_parts {
+    static constexpr int columns = tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS : LOAD_COLUMNS / 2;
+    static constexpr int all = tile_columns / columns, of_warp = (all + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
+    static __device__ __forceinline__ int column(const struct output_row &row, int i) {
+        return (row.group * of_warp + i) * columns;
+    }
+    static __device__ __forceinline__ bool exists(const struct output_row &row, int i) {
+        return all % COLUMN_GROUPS == 0 || row.group * of_warp + i < all;
+    }
+};
+
+/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full; takes the SiLU of the gates into
+ * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the kernel's
+ * end does.  Where one MMA takes both products, they are complete together. */
 template <class T>
 static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
-    float gate[T::tile_n / LOAD_COLUMNS][LOAD_COLUMNS];
-    wait(gate_full_barrier<T>(shared), 0);
+    using parts = column_parts<T::tile_n>;
+    float gate[parts::of_warp][parts::columns];
+    wait(T::stacked ? up_full_barrier<T>(shared) : gate_full_barrier<T>(shared), 0);
     tcgen05_fence_after_thread_sync();
 #pragma unroll
-    for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
-        load_acc(gate[i], tmem_column(row.acc, i * LOAD_COLUMNS));
-        silu(gate[i]);
+    for (int i = 0; i < parts::of_warp; i++) {
+        if (parts::exists(row, i)) {
+            load_acc(gate[i], tmem_column(row.acc, parts::column(row, i)));
+            silu(gate[i]);
+        }
     }
-    wait(up_full_barrier<T>(shared), 0);
-    tcgen05_fence_after_thread_sync();
+    if constexpr (!T::stacked) {
+        wait(up_full_barrier<T>(shared), 0);
+        tcgen05_fence_after_thread_sync();
+    }
 #pragma unroll
-    for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
-        float up[LOAD_COLUMNS];
-        load_acc(up, tmem_column(row.acc, T::up_column + i * LOAD_COLUMNS));
-        if (i + 1 == T::tile_n / LOAD_COLUMNS) {
+    for (int i = 0; i < parts::of_warp; i++) {
+        float up[parts::columns];
+        const int column = parts::column(row, i);
+        if (parts::exists(row, i)) {
+            load_acc(up, tmem_column(row.acc, T::up_column + column));
+        }
+        if (i + 1 == parts::of_warp) {
             leave_tmem();
         }
-        store_products(row, i * LOAD_COLUMNS, gate[i], up);
+        if (parts::exists(row, i)) {
+            store_products(row, column, gate[i], up);
+        }
     }
 }
 
@@ -644,48 +802,56 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
     sync_ctas();
 #pragma unroll 1
     for (int part = 0; part < T::split_k - 1; part++) {
-        send_acc<T>(shared, row.acc, coord, (coord.split + 1 + part) % T::split_k, part);
+        send_acc<T>(shared, row, coord, (coord.split + 1 + part) % T::split_k, part);
     }
     sync_ctas();
     const int first = coord.split * T::output_n;
 #pragma unroll
-    for (int column = 0; column < T::output_n; column += REDUCTION_COLUMNS) {
+    for (int i = 0; i < T::output_n / REDUCTION_COLUMNS; i += COLUMN_GROUPS) {
         float gate[REDUCTION_COLUMNS], up[REDUCTION_COLUMNS];
-        reduce_acc<T>(gate, shared, tmem_column(row.acc, first + column), column);
-        reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column), T::output_n + column);
-        if (column + REDUCTION_COLUMNS == T::output_n) {
-            leave_tmem();
+        const int column = (i + row.group) * REDUCTION_COLUMNS;
+        if (T::output_n / REDUCTION_COLUMNS % COLUMN_GROUPS == 0 || column < T::output_n) {
+            reduce_acc<T>(gate, shared, tmem_column(row.acc, first + column), column);
+            reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column), T::output_n + column);
+            silu(gate);
+            store_products(row, first + column, gate, up);
         }
-        silu(gate);
-        store_products(row, first + column, gate, up);
     }
+    leave_tmem();
 }
 
 /* Epilogue warp of the grouped GEMM: as epilogue, of one product, whose columns are those of both accumulators.
  */
 template <class T>
 static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const struct output_row &row) {
+    constexpr int halves = T::stacked ? 1 : 2;
+    using parts = column_parts<2 * T::tile_n / halves>;
+    static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        wait(half == 0 ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
+    for (int half = 0; half < halves; half++) {
+        wait(half + 1 < halves ? gate_full_barrier<T>(shared) : up_full_barrier<T>(shared), 0);
         tcgen05_fence_after_thread_sync();
 #pragma unroll
-        for (int i = 0; i < T::tile_n / LOAD_COLUMNS; i++) {
-            float acc[LOAD_COLUMNS];
-            uint32_t halves[LOAD_COLUMNS / 2];
-            const int column = half * T::tile_n + i * LOAD_COLUMNS;
-            static_assert(T::up_column == T::tile_n, "columns of C are columns of TMEM");
-            load_acc(acc, tmem_column(row.acc, column));
-            if (half == 1 && i + 1 == T::tile_n / LOAD_COLUMNS) {
+        for (int i = 0; i < parts::of_warp; i++) {
+            float acc[parts::columns];
+            uint32_t fp16[parts::columns / 2];
+            const int column = half * T::tile_n + parts::column(row, i);
+            if (parts::exists(row, i)) {
+                load_acc(acc, tmem_column(row.acc, column));
+            }
+            if (half + 1 == halves && i + 1 == parts::of_warp) {
                 leave_tmem();
             }
-#pragma unroll
-            for (int j = 0; j < LOAD_COLUMNS; j += 2) {
-                halves[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
+            if (!parts::exists(row, i)) {
+                continue;
             }
 #pragma unroll
-            for (int j = 0; j < LOAD_COLUMNS; j += VECTOR_HALVES) {
-                store_vector(row.to + column + j, &halves[j / 2], row.columns - column - j, row.vectorized);
+            for (int j = 0; j < parts::columns; j += 2) {
+                fp16[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
+            }
+#pragma unroll
+            for (int j = 0; j < parts::columns; j += VECTOR_HALVES) {
+                store_vector(row.to + column + j, &fp16[j / 2], row.columns - column - j, row.vectorized);
             }
         }
     }
@@ -697,6 +863,10 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier<T>(shared, stage), 1);
         mbarrier_init(empty_barrier<T>(shared, stage), 1);
+        if constexpr (rearranges<T>()) {
+            mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
+            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas);
+        }
     }
     for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
         mbarrier_init(scales_read_barrier<T>(shared, step), 1);
@@ -778,6 +948,15 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         barrier_cluster_wait_acquire();
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
+        return;
+    }
+    if (warp < OTHER_WARPS) {
+        if constexpr (rearranges<T>()) {
+            rearrange_scales<T>(shared, coord);
+        }
+        meet_for_reduction<T>();
+        leave_tmem();
+        barrier_cluster_wait_acquire();
         return;
     }
     struct output_row row = find_row(acc, coord, p);

@@ -99,7 +99,7 @@ static int32_t describe(const struct grouped_plan *plan, const struct group_plan
     const struct problem *problem = of->problem;
     const uint8_t *sfa = plan->permute_scales ? scratch + of->sfa_offset : problem->sfa;
     const uint8_t *sfb = plan->permute_scales ? scratch + of->sfb_offset : problem->sfb1;
-    const int b_rows = plan->config->tile_n / plan->config->ctas;
+    const int b_rows = blackwell_b_box_rows(plan->config);
     group->c = problem->c;
     group->m = (int32_t)problem->m;
     group->n = (int32_t)problem->n;

@@ -36,11 +36,33 @@ PTX void mbarrier_arrive(struct mbarrier barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.address) : "memory");
 }
 
+/* On a barrier of any CTA of the cluster, whose address is of the cluster's window. */
+PTX void mbarrier_arrive_cluster(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Before others may see through the async proxy, as tcgen05.cp does, what this thread stored to shared memory. */
+PTX void fence_proxy_async_shared(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* Whether the phase of this parity is complete; may suspend the thread for a while first. */
 PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred p;\n\t"
                  "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(done)
+                 : "r"(barrier.address), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
+/* The same, ordering what arrivals of other CTAs of the cluster release. */
+PTX bool mbarrier_try_wait_parity_cluster(struct mbarrier barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
                  "selp.u32 %0, 1, 0, p;\n\t}"
                  : "=r"(done)
                  : "r"(barrier.address), "r"(parity)
@@ -85,7 +107,16 @@ PTX void cp_async_bulk_tensor_3d(uint32_t to, const void *tensor_map, int32_t x,
                  : "memory");
 }
 
-/* The same from a CTA of a pair, whose barrier may lie in the other CTA (sm_100a). */
+/* The same to each CTA in the mask, at the same place, signalling the barrier at the same place of each. */
+PTX void cp_async_bulk_tensor_3d_multicast(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
+                                           struct mbarrier barrier, uint16_t ctas) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+                 "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(barrier.address), "h"(ctas)
+                 : "memory");
+}
+
+/* A box from a CTA of a pair, whose barrier may lie in the other CTA (sm_100a). */
 PTX void cp_async_bulk_tensor_3d_pair(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
                                       struct mbarrier barrier) {
     asm volatile(
