@@ -41,6 +41,7 @@ namespace blackwell {
 #define REDUCTION_COLUMNS 16 /* likewise, where K is split */
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8 /* outputs of a 16-byte store */
+#define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
 
 enum role { LOAD_WARP, MMA_WARP, SCALE_WARP };
 #define SCALE_WARPS (OTHER_WARPS - SCALE_WARP)
@@ -604,6 +605,7 @@ struct output_row {
     uint16_t *to;
     int32_t columns;
     bool vectorized; /* 16 bytes at once: rows of C are that much aligned */
+    bool sectors;    /* 32 bytes at once, likewise */
     struct tmem_addr acc;
     int group;
 };
@@ -616,6 +618,7 @@ static __device__ __forceinline__ struct output_row find_row(struct tmem_addr ac
     return {p.c + ((int64_t)coord.batch * p.m + row) * p.n + coord.n,
             row < p.m ? p.n - coord.n : 0,
             p.n % VECTOR_HALVES == 0,
+            p.n % SECTOR_HALVES == 0 && (uintptr_t)p.c % (SECTOR_HALVES * sizeof(uint16_t)) == 0,
             {acc.value + (quarter * WARP_THREADS << 16)},
             (int)(threadIdx.x / WARP_THREADS - OTHER_WARPS) / TMEM_QUARTERS};
 }
@@ -725,6 +728,24 @@ static __device__ __forceinline__ void store_vector(uint16_t *to, const uint32_t
     }
 }
 
+/* Outputs of a row from `column` on, as many as the row has. */
+template <int columns>
+static __device__ __forceinline__ void store_row(const struct output_row &row, int column,
+                                                 const uint32_t (&halves)[columns / 2]) {
+#pragma unroll
+    for (int i = 0; i < columns; i += SECTOR_HALVES) {
+        uint16_t *to = row.to + column + i;
+        const int32_t remaining = row.columns - column - i;
+        if (row.sectors && remaining >= SECTOR_HALVES) {
+            st_global_v8(to, &halves[i / 2]);
+            continue;
+        }
+        store_vector(to, &halves[i / 2], remaining, row.vectorized);
+        store_vector(to + VECTOR_HALVES, &halves[(i + VECTOR_HALVES) / 2], remaining - VECTOR_HALVES,
+                     row.vectorized);
+    }
+}
+
 /* Outputs of the columns from `column` on: the gates' SiLU times up, rounded once. */
 template <int columns>
 static __device__ __forceinline__ void store_products(const struct output_row &row, int column,
@@ -735,10 +756,7 @@ static __device__ __forceinline__ void store_products(const struct output_row &r
     for (int i = 0; i < columns; i += 2) {
         halves[i / 2] = cvt_rn_f16x2_f32(gate[i] * up[i], gate[i + 1] * up[i + 1]);
     }
-#pragma unroll
-    for (int i = 0; i < columns; i += VECTOR_HALVES) {
-        store_vector(row.to + column + i, &halves[i / 2], row.columns - column - i, row.vectorized);
-    }
+    store_row<columns>(row, column, halves);
 }
 
 /* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts may
@@ -849,10 +867,7 @@ static __device__ __forceinline__ void epilogue_plain(shared_t<T> shared, const 
             for (int j = 0; j < parts::columns; j += 2) {
                 fp16[j / 2] = cvt_rn_f16x2_f32(acc[j], acc[j + 1]);
             }
-#pragma unroll
-            for (int j = 0; j < parts::columns; j += VECTOR_HALVES) {
-                store_vector(row.to + column + j, &fp16[j / 2], row.columns - column - j, row.vectorized);
-            }
+            store_row<parts::columns>(row, column, fp16);
         }
     }
 }
