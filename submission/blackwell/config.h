@@ -47,7 +47,7 @@ struct blackwell_config {
 };
 
 #define OTHER_WARPS    4 /* load, MMA, two for scale factors */
-#define EPILOGUE_WARPS TMEM_QUARTERS
+#define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 
 #define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
