@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
-from scripts.rounds import ledger, origin, render, simulation, stats
+from scripts.rounds import ledger, modelled, origin, render, simulation, stats
 from scripts.rounds.figures import link_problems, prose_problems, superlative_problems
 from scripts.rounds.model import (
     FINAL,
@@ -27,7 +27,7 @@ from scripts.rounds.model import (
 )
 
 # Sections that must be written before the measurement; the others before the round ends.
-CHIPLESS_RULES = ("unmeasured-v1", "modelled-v1")
+CHIPLESS_RULES = ("unmeasured-v1", modelled.RULE)
 BEFORE = ("Pitch", "Hypothesis", "Feasibility", "Objections")
 
 
@@ -130,7 +130,8 @@ def state_problems(data: dict[str, Any]) -> list[str]:
         problems.append(f"verdict says {data['verdict']['state']}, which the history does not hold")
     if (data["state"] == "superseded") != ("superseded_by" in data):
         problems.append("superseded and superseded_by come together")
-    if "kept_although" in data and data["state"] != "rejected":
+    undecided = data["rule"]["name"] == modelled.RULE and data["state"] == "inconclusive"
+    if "kept_although" in data and data["state"] != "rejected" and not undecided:
         problems.append("kept_although is for a rejected round whose code stays")
     return problems + _evidence_problems(data)
 
@@ -268,10 +269,12 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
         problems += prediction_problems(data, round_shapes(data, tank.root))
     try:
         problems += measurement_problems(tank, data) + simulation.simulation_problems(tank, data)
+        problems += modelled.problems(tank, data)
     except (RoundError, ValueError) as error:
         problems.append(str(error))
     if history:
         problems += git_problems(tank, data) + simulation.git_problems(tank, data)
+        problems += modelled.git_problems(tank, data)
     problems += text_problems(tank, data)
     return problems
 
@@ -292,7 +295,7 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     if history:
         problems += origin.older_problems(tank)
     problems += ledger.problems(tank)
-    used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation") if data.get(kind)}
+    used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)}
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
     if problems:

@@ -9,7 +9,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from scripts.common.markdown import table
-from scripts.rounds import simulation
+from scripts.rounds import modelled, simulation
 from scripts.rounds.ledger import ledger_table
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
 from scripts.rounds.stats import noise_band, shape_key
@@ -55,7 +55,7 @@ def state_text(data: dict[str, Any]) -> str:
         by = f" by {data['superseded_by']:04d}" if "superseded_by" in data else ""
         return f"superseded{by}"
     if data["state"] == "adopted" and data["measurement"] is None and "inherited" not in data:
-        return "adopted (unmeasured)"
+        return "adopted (by the clock)" if "model" in data else "adopted (unmeasured)"
     return data["state"]
 
 
@@ -99,6 +99,8 @@ def _predicted_text(data: dict[str, Any]) -> str:
 def _measured_text(data: dict[str, Any]) -> str:
     if data["measurement"]:
         return estimate_text(data["measurement"]["geomean"])
+    if "model" in data:
+        return f"{data['model']['geomean']:.4f} (simulated)"
     ratio = inherited_ratio(data)
     return f"{ratio:.3f}" if ratio else NO_DATA
 
@@ -201,6 +203,8 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
     found = data["measurement"]
     if "simulation" in data:
         return simulation.block(data)
+    if "model" in data:
+        return modelled.block(data)
     if not found:
         return "None yet."
     predicted = data["prediction"]["shapes"] if data["prediction"] else {}

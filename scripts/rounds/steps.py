@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.rounds import check as rounds_check
-from scripts.rounds import origin
+from scripts.rounds import modelled, origin
 from scripts.rounds import simulation as rounds_simulation
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import (
@@ -105,7 +105,7 @@ def _may_be_measured(tank: Tank, args: argparse.Namespace, data: dict[str, Any])
                 f"--{side} {given}: the committed prediction is about {data[side]['variant']!r}; commit a changed "
                 "prediction first"
             )
-    if data["rule"]["name"] == "unmeasured-v1":
+    if data["rule"]["name"] in rounds_check.CHIPLESS_RULES:
         raise RoundError(f"round {args.number} is to end without times; measure the idea in a new round")
     if "reconstructed" in data:
         return None
@@ -182,3 +182,29 @@ def simulate(tank: Tank, args: argparse.Namespace) -> None:
         data[side]["commit"] = found
     write_round(tank, data)
     print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
+
+
+def model(tank: Tank, args: argparse.Namespace) -> None:
+    """Take in times of the simulator's clock (scripts/cost_model/model_times.py): ratios, and the rule's verdict."""
+    data = tank.get(args.number)
+    if data["state"] != "predicted" or data["rule"]["name"] != modelled.RULE:
+        raise RoundError(f"round {args.number}: only a predicted round of rule {modelled.RULE} takes the clock's times")
+    commit = tank.prediction_commit(data)
+    if commit is None:
+        raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
+    content = read_bytes(args.times)
+    commits = modelled.load_times(content, str(args.times))["commits"]
+    path = modelled.times_path(tank, args.run)
+    if path.exists() and path.read_bytes() != content:
+        raise RoundError(f"run {args.run} exists with other times; give another --run")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    data["model"] = modelled.model_of(tank, data, args.run, commit)
+    for side in ("base", "candidate"):
+        data[side]["commit"] = tank.commit(commits[data[side]["variant"]])
+    data["evidence"] = modelled.EVIDENCE
+    state, reason = modelled.judge(data["model"])
+    data["verdict"] = {"state": state, "reason": reason, "why": args.why or ""}
+    advance(data, state)
+    write_round(tank, data)
+    print(f"round {args.number}: {state}: {reason}")

@@ -390,7 +390,8 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* A scale warp, which takes every other stage, of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then B2's, in
+/* A scale warp, which takes every other stage of the ring (always the same ones, so that it sees each phase of their
+ * barriers), of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then B2's, in
  * the places that rows of a scale tile have, over what was copied; signals scales_ready[s] of the CTA that issues
  * the MMAs.  Rows behind the last one are no matter. */
 template <class T>
@@ -406,9 +407,12 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
         from[i] = scale_word_at(
             (product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
     }
-    struct ring ring = {first, 0};
+    struct ring ring = {0, 0};
 #pragma unroll 1
-    for (int i = first; i < stages; i += SCALE_WARPS) {
+    for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
+        if (ring.stage % SCALE_WARPS != first) {
+            continue;
+        }
         const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb);
         uint32_t word[STAGE_STEPS][T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
@@ -435,7 +439,6 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
             mbarrier_arrive_cluster(mapa_shared_cluster(
                 scales_ready_barrier<T>(shared, ring.stage).address, leader_rank<T>(coord)));
         }
-        advance<T::stages, SCALE_WARPS>(ring);
     }
 }
 

@@ -11,7 +11,7 @@ struct ring {
     uint32_t parity;
 };
 
-/* To the next stage, or to the `step`th after it, at most a lap further. */
+/* To the next stage, or to the `step`th after it, of which there are a multiple of `step`. */
 template <int stages, int step = 1> static __device__ __forceinline__ void advance(struct ring &ring) {
     ring.stage += step;
     if (ring.stage >= stages) {

@@ -18,7 +18,7 @@ from scripts.common.toolchain import BUILD, nvcc
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle
-TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 192, 232448
+TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 384, 232448
 M = 130  # rows of A: two CTAs
 
 
@@ -30,6 +30,16 @@ class Config(NamedTuple):
     ctas: int
     tail: int
     split_k: int
+
+    @property
+    def stacked(self) -> bool:
+        """Whether one MMA takes both products."""
+        return self.tail == 0 and self.split_k == 1
+
+    @property
+    def b_box_rows(self) -> int:
+        """Rows of B1 or B2 that a copy brings."""
+        return self.tile_n if self.stacked else self.tile_n // self.ctas
 
     @property
     def n(self) -> int:
@@ -102,7 +112,7 @@ class Kernel(Sim):
         self.output = self.register(aligned((M, self.n), np.uint16))
         self.maps = b"".join(
             self.map_of(array, UINT8, box, SWIZZLE_128B)
-            for array, box in zip(rows, (TILE_M, *[self.config.tile_n // self.config.ctas] * 2), strict=True)
+            for array, box in zip(rows, (TILE_M, *[self.config.b_box_rows] * 2), strict=True)
         ) + b"".join(self.map_of(array.view(np.uint16), UINT16, 4, 0) for array in tiles)
 
     def map_of(self, array: np.ndarray, kind: int, rows: int, swizzle: int) -> bytes:
@@ -159,21 +169,21 @@ MUTANTS = {
     ),
     "no dealloc": (r"tcgen05\.dealloc[^;]*;", "", "error", {"tensor-memory-leak"}),
     "no copy of scale factors": (r"tcgen05\.cp[^;]*;", "", "error", {"tensor-memory-uninitialised"}),
-    "no __syncthreads": (r"bar\.sync\s[^;]*;", "", "error", {"mbarrier-init-race", "tensor-memory-freed"}),
+    "no proxy fence": (r"fence\.proxy\.async[^;]*;", "", "error", {"missing-proxy-fence"}),
     "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", "error", {"missing-griddepcontrol-wait"}),
 }
-OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself", "no cluster barrier"}
-OF_ONE_CTA = {"no __syncthreads"}
+OF_A_PAIR = {"commits to one CTA", "the second CTA signals itself"}
+OF_STACKED = {"no proxy fence"}  # those of B1 and B2 are put together
 # Which of the places that a pattern finds, for each kernel; what one kernel shares with another is left out.
 # The first pair of fences stands around the barrier behind tcgen05.alloc, which is no asynchronous operation: PTX
 # asks for none there, and the simulator misses none; nor where one thread waits for its own commits (scales_read).
 EVERY, BUT_FIRST = slice(None), slice(1, None)
 PLACES = {
-    "m256n64": dict.fromkeys(set(MUTANTS) - OF_ONE_CTA, EVERY)
+    "m256n64": dict.fromkeys(set(MUTANTS), EVERY)
     | dict.fromkeys(("no fence after a wait", "no fence at the end"), BUT_FIRST)
     | {"no copy of scale factors": slice(None, None, 7)},  # all steps of a stage are alike
     "m128n64": dict.fromkeys(
-        ("no __syncthreads", "no wait for a barrier", "no commit", "too few bytes"),
+        ("no cluster barrier", "no wait for a barrier", "no commit", "too few bytes"),
         EVERY,
     ),
     "m256n192k2": {
@@ -185,10 +195,15 @@ PLACES = {
 }
 
 
+def applies(what: str, config: Config) -> bool:
+    """Whether a kernel has what a mutant takes away."""
+    return (config.ctas == 2 or what not in OF_A_PAIR) and (config.stacked or what not in OF_STACKED)
+
+
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name].ctas == 2 else OF_A_PAIR)), what
+        assert bool(found) == applies(what, CONFIGS[name]), what
         for match in found[PLACES[name][what]] if what in PLACES[name] else ():
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
 

@@ -17,8 +17,7 @@ from scripts.evidence.mutants.blackwell import (
     BUT_FIRST,
     EVERY,
     MUTANTS,
-    OF_A_PAIR,
-    OF_ONE_CTA,
+    OF_STACKED,
     SHARED,
     STAGE_BYTES_K,
     SWIZZLE_128B,
@@ -27,6 +26,7 @@ from scripts.evidence.mutants.blackwell import (
     UINT8,
     UINT16,
     Config,
+    applies,
     module_of,
     template_arguments,
 )
@@ -93,7 +93,7 @@ class Kernel(Sim):
             self.buffer(x.view(torch.uint8).permute(5, 2, 4, 0, 1, 3).contiguous().numpy().reshape(-1, 512))
             for x in group.blocked
         ]
-        boxes = (TILE_M, self.config.tile_n // self.config.ctas)
+        boxes = (TILE_M, self.config.b_box_rows)
         maps = [self.map_of(array, UINT8, box, SWIZZLE_128B) for array, box in zip(rows, boxes, strict=True)]
         maps += [self.map_of(array.view(np.uint16), UINT16, 4, 0) for array in tiles]
         tiles_m = -(-group.m // (TILE_M * self.config.ctas))
@@ -141,7 +141,7 @@ def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
     """What, its text, and the verdict and kinds of findings of which one has to be reported."""
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name].ctas == 2 else OF_A_PAIR)), what
+        assert bool(found) == (what not in OF_STACKED and applies(what, CONFIGS[name])), what
         for match in found[PLACES[name][what]] if what in PLACES[name] else ():
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
     for match in re.finditer(COPIES, text):
