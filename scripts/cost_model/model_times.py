@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import sys
+from functools import cache
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -34,6 +35,7 @@ def model_error(errors: list[float]) -> dict[str, Any]:
     }
 
 
+@cache
 def us_of(library: str, shape: str, config: str | None) -> float:
     """Behind other calls, from end to end of calls."""
     settings = {"NVFP4_LIBRARY": library} | ({"NVFP4_BLACKWELL_CONFIG": config} if config else {})

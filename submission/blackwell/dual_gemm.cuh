@@ -942,8 +942,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         __syncwarp();
         barrier_cluster_wait_acquire();
         meet_for_reduction<T>();
-        leave_tmem();
-        barrier_cluster_wait_acquire();
+        sync_ctas();
         return;
     }
     if (warp == MMA_WARP) {
@@ -962,8 +961,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         }
         __syncwarp();
         meet_for_reduction<T>();
-        leave_tmem();
-        barrier_cluster_wait_acquire();
+        sync_ctas();
         tcgen05_fence_after_thread_sync();
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
         return;
@@ -973,8 +971,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
             rearrange_scales<T>(shared, coord);
         }
         meet_for_reduction<T>();
-        leave_tmem();
-        barrier_cluster_wait_acquire();
+        sync_ctas();
         return;
     }
     struct output_row row = find_row(acc, coord, p);

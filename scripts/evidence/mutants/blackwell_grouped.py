@@ -27,6 +27,7 @@ from scripts.evidence.mutants.blackwell import (
     UINT16,
     Config,
     applies,
+    chosen,
     module_of,
     template_arguments,
 )
@@ -142,7 +143,7 @@ def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
         assert bool(found) == (what not in OF_STACKED and applies(what, CONFIGS[name])), what
-        for match in found[PLACES[name][what]] if what in PLACES[name] else ():
+        for match in chosen(found, PLACES[name].get(what, ())):
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
     for match in re.finditer(COPIES, text):
         yield "no copy", text[: match.start()] + text[match.end() :], "error", {"deadlock"}

@@ -54,7 +54,7 @@ def test_a_grouped_kernel_is_right_and_clean(name):
         assert kernel.is_right()
 
 
-LEAST_GROUPED = {"m256n128": 27, "m128n256": 25}
+LEAST_GROUPED = {"m256n128": 18, "m128n256": 21}
 
 
 @pytest.mark.parametrize("name", grouped.PLACES)

@@ -28,7 +28,8 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
 }
 NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
-    "m256n64": (64, 7, 2, 3, 1),
+    "m256n64": (64, 7, 2, 0, 1),
+    "m256n96": (96, 5, 2, 0, 1),
     "m256n128": (128, 5, 2, 3, 1),
     "m256n128k2": (128, 5, 2, 0, 2),
     "m256n192k2": (192, 4, 2, 0, 2),
@@ -186,13 +187,14 @@ def test_what_a_cta_takes(tiles):
         stage = tile_m * 256 + 2 * tile_n * 64 + 2 * (1 if 128 % tile_n == 0 else 2) * 2 * 512 + 16
         assert resources[name] == (128 * (warpgroups + 1), stages * stage + 1024), name
     resources = {name: tuple(row.values()) for name, row in tiles.table["blackwell"]["resources"].items()}
-    for name, (columns, stages, ctas, _, _) in BLACKWELL.items():
+    for name, (columns, stages, ctas, tail, splits) in BLACKWELL.items():
         scale_tiles = 1 if 128 % columns == 0 else 2
         stage = (128 + 2 * columns // ctas) * 128 + (1 + 2 * scale_tiles) * 4 * 512
-        barriers = 2 * stages + 4 + 2
-        tensor_columns_of_stage = 4 * (1 + 2 * scale_tiles) * 4
+        barriers = 4 * stages + 4 + 2
+        b_tiles = up(2 * columns, 128) if tail == 0 and splits == 1 else 2 * scale_tiles  # stacked, or not
+        tensor_columns_of_stage = 4 * (1 + b_tiles) * 4
         kept = stages if 2 * columns + stages * tensor_columns_of_stage <= 512 else 1
-        wanted = (192, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
+        wanted = (384, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
         assert resources[name] == wanted, name
 
 
