@@ -120,7 +120,8 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
         assert template_numbers(fake.log("launch")[-1][1], 5) == (columns, stages, ctas, tail, splits)
         maps = [line[1:] for line in fake.log("encode")]
-        fp4 = [("a", m, 128), ("b1", n, columns // ctas), ("b2", n, columns // ctas)]
+        b_box = columns if tail == 0 and splits == 1 else columns // ctas  # of one MMA: each CTA of a pair has one B
+        fp4 = [("a", m, 128), ("b1", n, b_box), ("b2", n, b_box)]
         scales = list(zip(places, (sfa_tiles, sfb_tiles, sfb_tiles), strict=True))
         half_k = k // 2
         assert maps == [
