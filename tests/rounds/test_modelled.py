@@ -1,0 +1,96 @@
+"""Rounds that the clock judges: what its times decide, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.rounds import modelled
+from scripts.rounds.model import RoundError, Tank
+
+SHAPES = ("256x4096x7168", "256x3072x4096")
+
+
+def model(*ratios, error=10.0):
+    shapes = {shape: {"ratio": ratio} for shape, ratio in zip(SHAPES, ratios, strict=True)}
+    return {"shapes": shapes, "geomean": (ratios[0] * ratios[1]) ** 0.5, "error_percent": error}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "state", "reason"),
+    [
+        ((0.8, 0.85), "adopted", "beyond the model's error, 10.0 %"),
+        ((0.9, 0.9), "inconclusive", "within the model's error"),  # on the edge
+        ((0.95, 0.99), "inconclusive", "within the model's error"),
+        ((1.0, 1.0), "rejected", "no gain"),
+        ((0.6, 1.02), "rejected", "over 1.01"),
+    ],
+)
+def test_a_gain_within_the_models_error_decides_nothing(ratios, state, reason):
+    found = modelled.judge(model(*ratios))
+    assert found[0] == state
+    assert reason in found[1]
+
+
+def times(**changes):
+    document = {
+        "chip_sha256": "1" * 64, "command": "x", "error": {"percent": 10.9, "source": "y"},
+        "commits": {"a": "1", "b": "2"}, "times": {name: dict.fromkeys(SHAPES, 2.0) for name in "ab"},
+    }  # fmt: skip
+    return json.dumps(document | changes).encode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"times": {}},
+        {"times": {"a": {SHAPES[0]: 0}, "b": {SHAPES[0]: 1}}},
+        {"error": {"percent": 0, "source": "y"}},
+        {"error": {"percent": 10.9, "source": ""}},
+        {"commits": {"a": "1"}},
+        {"chip_sha256": ""},
+    ],
+)
+def test_times_without_an_error_a_chip_or_commits_are_refused(changes):
+    assert modelled.load_times(times(), "times")
+    with pytest.raises(RoundError):
+        modelled.load_times(times(**changes), "times")
+
+
+@pytest.fixture
+def record(tmp_path):
+    """A round that the clock judged, and the record that it is in."""
+    tank = Tank(tmp_path)
+    (tank.runs_dir / "run").mkdir(parents=True)
+    fast = {"a": dict.fromkeys(SHAPES, 2.0), "b": dict.fromkeys(SHAPES, 1.0)}
+    (tank.runs_dir / "run" / modelled.TIMES_FILE).write_bytes(times(times=fast))
+    sides = {"base": {"variant": "a", "commit": "1"}, "candidate": {"variant": "b", "commit": "2"}}
+    data = {"number": 9, "shapes": list(SHAPES), "evidence": modelled.EVIDENCE, "rule": {"name": modelled.RULE}, **sides}
+    data["model"] = modelled.model_of(tank, data, "run", "0" * 40)
+    state, reason = modelled.judge(data["model"])
+    return tank, data | {"verdict": {"state": state, "reason": reason}}
+
+
+def test_a_round_as_its_run_gives_it_has_no_problems(record):
+    assert modelled.problems(*record) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"evidence": "simulated"}, "come together"),
+        ({"rule": {"name": "unmeasured-v1"}}, "expected modelled-v1"),
+        ({"verdict": {"state": "inconclusive", "reason": "x"}}, "the rule gives adopted"),
+        ({"base": {"variant": "a", "commit": "3"}}, "base.commit"),
+    ],
+)
+def test_what_the_run_does_not_give_is_told(record, change, problem):
+    tank, data = record
+    assert any(problem in found for found in modelled.problems(tank, data | change))
+
+
+def test_a_changed_ratio_is_told(record):
+    tank, data = record
+    data["model"]["shapes"][SHAPES[0]]["ratio"] = 0.4
+    assert any("model.shapes" in found for found in modelled.problems(tank, data))
