@@ -159,6 +159,7 @@ AREAS: dict[str, Area] = {
             "test_rounds_simulation.py",
             "test_rounds.py",
             "test_rounds_found.py",
+            "test_modelled.py",
         ),
     ),
     "history": Area(

@@ -295,7 +295,9 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     if history:
         problems += origin.older_problems(tank)
     problems += ledger.problems(tank)
-    used = {data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)}
+    used = {
+        data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)
+    }
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
     if problems:

@@ -1,4 +1,4 @@
-"""The optimisation rounds: new, predict, measure, simulate, model, close, check, render, rerun. See shark_tank/RULES.md."""
+"""The optimisation rounds, new to rerun: see shark_tank/RULES.md."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ def model_of(tank: Tank, data: dict[str, Any], run: str, prediction_commit: str)
         except KeyError as error:
             raise RoundError(f"run {run}: no time of {error} for both variants of round {data['number']}") from error
         shapes[shape] = {"base_us": base, "candidate_us": candidate, "ratio": round(candidate / base, RATIO_DIGITS)}
+    ratios = (entry["candidate_us"] / entry["base_us"] for entry in shapes.values())
     return {
         "run": run,
         "times_sha256": digest(read_bytes(path)),
@@ -55,8 +56,8 @@ def model_of(tank: Tank, data: dict[str, Any], run: str, prediction_commit: str)
         "prediction_commit": prediction_commit,
         "error_percent": found["error"]["percent"],
         "shapes": shapes,
-        "geomean": round(geometric_mean(entry["candidate_us"] / entry["base_us"] for entry in shapes.values()), RATIO_DIGITS),
-    }  # fmt: skip
+        "geomean": round(geometric_mean(ratios), RATIO_DIGITS),
+    }
 
 
 def judge(model: dict[str, Any]) -> tuple[str, str]:
@@ -126,8 +127,9 @@ def block(data: dict[str, Any]) -> str:
         )  # fmt: skip
     rows.append(["geomean", "", "", f"{found['geomean']:.4f}", ""])
     return (
-        f"**Simulated time, not measured**: run [{found['run']}](../../runs/{found['run']}/{TIMES_FILE}), a call behind "
-        f"others on the simulator's clock of a B200. The model's error on a whole kernel: {found['error_percent']:.1f} %. "
+        f"**Simulated time, not measured**: run [{found['run']}](../../runs/{found['run']}/{TIMES_FILE}), a call "
+        "behind others on the simulator's clock of a B200. The model's error on a whole kernel: "
+        f"{found['error_percent']:.1f} %. "
         f"Prediction committed in {found['prediction_commit'][:9]}.\n\n"
         + table(["M N K", "base, us (simulated)", "candidate, us (simulated)", "ratio", "predicted"], rows, 4)
     )

@@ -5,10 +5,11 @@
  * own rows of A and half of the rows of B.
  *
  * Of 64 and fewer columns B1 and B2 are stacked to one MMA, since a step of two narrow ones takes longer than
- * its arithmetic: the operands' way out of shared memory (published: 2 x 43.5 cycles in a pair against 64).  Scale
- * factors of B lie in TMEM by rows of 128, in tiles that tcgen05.cp moves whole: so warps put those of the
- * stacked rows together in shared memory first.  Wide tiles are two MMAs, which take no longer than one: A is kept
- * in the tensor cores' collector for the second, and the first product can be complete earlier (`tail`).
+ * its arithmetic: the operands' way out of shared memory (published: 2 x 43.5 cycles in a pair against 64).
+ * Scale factors of B lie in TMEM by rows of 128, in tiles that tcgen05.cp moves whole: so warps put those of
+ * the stacked rows together in shared memory first.  Wide tiles are two MMAs, which take no longer than one: A
+ * is kept in the tensor cores' collector for the second, and the first product can be complete earlier
+ * (`tail`).
  *
  * CTAs or pairs (`split_k`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
  * small ones, and an SM loads less, for a DSMEM reduction at the end. */
@@ -74,7 +75,8 @@ static inline int blackwell_shared_bytes(const struct blackwell_config *config) 
 #define SCALE_TILE_COLUMNS 4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
 #define B_SCALE_TILES(tile_n, stacked)                                                                         \
     ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
-#define STEP_COLUMNS(tile_n, stacked) ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A and B */
+#define STEP_COLUMNS(tile_n, stacked)                                                                          \
+    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A and B */
 #define SCALE_STAGES(tile_n, stacked)                                                                          \
     ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* that fit */
 
@@ -84,7 +86,8 @@ static inline int blackwell_tmem_columns(const struct blackwell_config *config) 
     return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
 }
 
-/* Rows of B that a copy brings: of a pair whose products are one MMA, the first CTA has B1's and the second B2's.
+/* Rows of B that a copy brings: of a pair whose products are one MMA, the first CTA has B1's and the second
+ * B2's.
  */
 static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
     return STACKED(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;

@@ -3,21 +3,28 @@
  * Read in this order: config.h (sizes), then from the top: tile, shared memory and TMEM, load, main loop,
  * reduction across CTAs, epilogue, kernel.
  *
- *   load warp                     MMA warp                                       four epilogue warps
- *   ---------                     --------                                       -------------------
+ *   load warp                     MMA warp                                       eight epilogue warps
+ *   ---------                     --------                                       --------------------
  *   A, B1, B2       --TMA--> +    full --> tcgen05.cp --> scale factors
  *   sfa, sfb1, sfb2 --TMA--> | stage        (TMEM, own columns a stage)
  *                            +--> tcgen05.mma A B1^T --> acc_gate ----gate_full--> SiLU (registers)
  *              ^             '--> tcgen05.mma A B2^T --> acc_up -------up_full---> times up --> C
  *              '-----empty-----------'
  *
- *   barrier         arrivals             bytes           complete when
- *   full[s]         1 (load warp)        sizeof a stage  stage s holds fp4 and scale factors, in a pair those
- * of a CTA           both CTAs (only the first one's barrier is used) empty[s]        1 (tcgen05.commit)   0 no
- * MMA and no copy reads stage s, in both CTAs, any more scales_read[i]  1 (tcgen05.commit)   0               no
- * MMA reads step i's columns of scale factors any more, where all stages share them gate_full       1
- * (tcgen05.commit)   0               A B1^T is complete (not where K is split) up_full         1
- * (tcgen05.commit)   0               both products are complete
+ *   barrier           arrivals           complete when
+ *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs
+ *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
+ *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
+ *   scales_ready[s]   1 a CTA            those of the stacked rows are put together
+ *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
+ *   gate_full         1 (commit)         A B1^T is complete (where it is so before the other)
+ *   up_full           1 (commit)         both products are complete
+ *
+ * full and scales_full also count bytes; of a pair's full and scales_ready the first CTA's are used;
+ * scales_read is for stages that share their columns.
+ *
+ * Where one MMA takes both products (config.h), B's scale factors go from scales_full over two scale warps to
+ * scales_ready, and there is no gate_full.
  *
  * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
  * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
@@ -40,7 +47,7 @@ namespace blackwell {
 #define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
 #define REDUCTION_COLUMNS 16 /* likewise, where K is split */
 #define VECTOR_FLOATS     4
-#define VECTOR_HALVES     8 /* outputs of a 16-byte store */
+#define VECTOR_HALVES     8  /* outputs of a 16-byte store */
 #define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
 
 enum role { LOAD_WARP, MMA_WARP, SCALE_WARP };
@@ -59,7 +66,8 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
 
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
-    static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked), stage_columns = STAGE_STEPS * step_columns;
+    static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
+                         stage_columns = STAGE_STEPS * step_columns;
     static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* columns, by all stages */
 
     /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
@@ -78,14 +86,15 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
     static_assert(tail <= stages, "the last stages are all there at once");
-    static_assert(!scales_shared || (tail == 0 && !stacked), "the last stages' scale factors are all there at once");
+    static_assert(!scales_shared || (tail == 0 && !stacked),
+                  "the last stages' scale factors are all there at once");
     static_assert(tile_n % split_k == 0 &&
                       (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
                   "whole loads of accumulators");
 };
 
-/* Whether a warp has to put together the scale factors of the stacked rows of B1 and B2.  (Those of one B, in the
- * grouped GEMM, lie together.) */
+/* Whether a warp has to put together the scale factors of the stacked rows of B1 and B2.  (Those of one B, in
+ * the grouped GEMM, lie together.) */
 template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
     return T::stacked && T::products == 2;
 }
@@ -94,7 +103,8 @@ template <class T> struct shared_stage {
     unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
     unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise; or, stacked in a pair, one of them */
     unsigned char sfa[STAGE_SCALE_BYTES];
-    unsigned char sfb[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
+    unsigned char sfb[2][T::b_scale_tiles]
+                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
 };
 
 template <class T> struct shared_storage {
@@ -311,10 +321,9 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
 /* The same where they are to be rearranged, from row y of scale tiles on: as many tiles along the rows as this
  * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
 template <class T>
-static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage,
-                                                           const blackwell_dual_gemm_params &p,
-                                                           const struct tile_coord &coord,
-                                                           const struct box_coord &boxes, int32_t y) {
+static __device__ __forceinline__ void
+copy_stacked_scales(shared_t<T> shared, int stage, const blackwell_dual_gemm_params &p,
+                    const struct tile_coord &coord, const struct box_coord &boxes, int32_t y) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
     const stage_t<T> to = stage_of<T>(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
@@ -327,8 +336,9 @@ static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, i
             cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
             cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
         } else {
-            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0,
-                                              y, coord.batch, full, cta_mask<T>(coord));
+            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2,
+                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
+                                              cta_mask<T>(coord));
         }
     }
 }
@@ -342,7 +352,8 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
                     coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
     } else {
         copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
-        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
+                    full);
     }
 }
 
@@ -390,10 +401,10 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* A scale warp, which takes every other stage of the ring (always the same ones, so that it sees each phase of their
- * barriers), of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then B2's, in
- * the places that rows of a scale tile have, over what was copied; signals scales_ready[s] of the CTA that issues
- * the MMAs.  Rows behind the last one are no matter. */
+/* A scale warp, which takes every other stage of the ring (always the same ones, so that it sees each phase of
+ * their barriers), of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then
+ * B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[s] of the CTA
+ * that issues the MMAs.  Rows behind the last one are no matter. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
     constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane, in a step */
@@ -404,8 +415,8 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
     for (int i = 0; i < words; i++) {
         const int stacked_row = i * SCALE_ENTRIES + lane, product = stacked_row / T::tile_n;
         const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + stacked_row - product * T::tile_n : 0;
-        from[i] = scale_word_at(
-            (product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
+        from[i] =
+            scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
     }
     struct ring ring = {0, 0};
 #pragma unroll 1
@@ -429,15 +440,16 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
         for (int step = 0; step < STAGE_STEPS; step++) {
 #pragma unroll
             for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
-                st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + step * SCALE_TILE_BYTES + lane * SCALE_ENTRY_BYTES,
+                st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + step * SCALE_TILE_BYTES +
+                                 lane * SCALE_ENTRY_BYTES,
                              word[step][tile]);
             }
         }
         fence_proxy_async_shared();
         __syncwarp();
         if (lane == 0) {
-            mbarrier_arrive_cluster(mapa_shared_cluster(
-                scales_ready_barrier<T>(shared, ring.stage).address, leader_rank<T>(coord)));
+            mbarrier_arrive_cluster(mapa_shared_cluster(scales_ready_barrier<T>(shared, ring.stage).address,
+                                                        leader_rank<T>(coord)));
         }
     }
 }
@@ -497,8 +509,8 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
     if constexpr (T::stacked) {
         copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
         copy_scales<T::ctas, T::stacked_scale_tiles>(sfb1, o.sfb1 + tile);
-        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa, sfb1,
-                                                         accumulate);
+        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                                         sfb1, accumulate);
         return;
     }
     if (part != UP) {
@@ -762,10 +774,11 @@ static __device__ __forceinline__ void store_products(const struct output_row &r
     store_row<columns>(row, column, halves);
 }
 
-/* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts may
- * lie behind the last column. */
+/* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts
+ * may lie behind the last column. */
 template <int tile_columns> struct column_parts {
-    static constexpr int columns = tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS : LOAD_COLUMNS / 2;
+    static constexpr int columns =
+        tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS : LOAD_COLUMNS / 2;
     static constexpr int all = tile_columns / columns, of_warp = (all + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
     static __device__ __forceinline__ int column(const struct output_row &row, int i) {
         return (row.group * of_warp + i) * columns;
@@ -776,8 +789,8 @@ template <int tile_columns> struct column_parts {
 };
 
 /* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full; takes the SiLU of the gates into
- * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the kernel's
- * end does.  Where one MMA takes both products, they are complete together. */
+ * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the
+ * kernel's end does.  Where one MMA takes both products, they are complete together. */
 template <class T>
 static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
@@ -833,7 +846,8 @@ static __device__ __forceinline__ void epilogue_split_k(shared_t<T> shared, cons
         const int column = (i + row.group) * REDUCTION_COLUMNS;
         if (T::output_n / REDUCTION_COLUMNS % COLUMN_GROUPS == 0 || column < T::output_n) {
             reduce_acc<T>(gate, shared, tmem_column(row.acc, first + column), column);
-            reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column), T::output_n + column);
+            reduce_acc<T>(up, shared, tmem_column(row.acc, T::up_column + first + column),
+                          T::output_n + column);
             silu(gate);
             store_products(row, first + column, gate, up);
         }
@@ -933,7 +947,7 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         prefetch_maps(p);
         init_barriers<T>(shared);
     }
-    sync_ctas(); /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    sync_ctas();             /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
     if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
         barrier_cluster_arrive_release();
         if (elect_sync()) {

@@ -1,6 +1,7 @@
 /* The grouped GEMM's tile configurations, for host and device: those of the dual GEMM's kernel with one
  * product, whose two halves of columns have the places of both (grouped_gemm.cuh), so that a tile has twice as
- * many columns as tile_n.  Of narrow tiles one MMA takes both halves, whose rows and scale factors lie together. */
+ * many columns as tile_n.  Of narrow tiles one MMA takes both halves, whose rows and scale factors lie
+ * together. */
 #ifndef BLACKWELL_GROUPED_CONFIG_H
 #define BLACKWELL_GROUPED_CONFIG_H
 

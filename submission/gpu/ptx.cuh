@@ -41,7 +41,8 @@ PTX void mbarrier_arrive_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Before others may see through the async proxy, as tcgen05.cp does, what this thread stored to shared memory. */
+/* Before others may see through the async proxy, as tcgen05.cp does, what this thread stored to shared memory.
+ */
 PTX void fence_proxy_async_shared(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -98,8 +98,9 @@ PTX void tcgen05_mma_mxf4nvf4(struct tmem_addr d, uint64_t a, uint64_t b, uint32
 /* ---- to memory, 32 bytes at once (sm_100) ---- */
 
 PTX void st_global_v8(void *to, const uint32_t *words) {
-    asm volatile("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(to), "r"(words[0]), "r"(words[1]),
-                 "r"(words[2]), "r"(words[3]), "r"(words[4]), "r"(words[5]), "r"(words[6]), "r"(words[7])
+    asm volatile("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(to), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(words[4]), "r"(words[5]), "r"(words[6]),
+                 "r"(words[7])
                  : "memory");
 }
 

@@ -66,7 +66,13 @@ def record(tmp_path):
     fast = {"a": dict.fromkeys(SHAPES, 2.0), "b": dict.fromkeys(SHAPES, 1.0)}
     (tank.runs_dir / "run" / modelled.TIMES_FILE).write_bytes(times(times=fast))
     sides = {"base": {"variant": "a", "commit": "1"}, "candidate": {"variant": "b", "commit": "2"}}
-    data = {"number": 9, "shapes": list(SHAPES), "evidence": modelled.EVIDENCE, "rule": {"name": modelled.RULE}, **sides}
+    data = {
+        "number": 9,
+        "shapes": list(SHAPES),
+        "evidence": modelled.EVIDENCE,
+        "rule": {"name": modelled.RULE},
+        **sides,
+    }
     data["model"] = modelled.model_of(tank, data, "run", "0" * 40)
     state, reason = modelled.judge(data["model"])
     return tank, data | {"verdict": {"state": state, "reason": reason}}
