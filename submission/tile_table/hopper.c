@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "../hopper/grouped_selection.h"
 #include "../hopper/narrow_selection.h"
 #include "../hopper/tile_selection.h"
 #include "tile_table.h"
@@ -48,6 +49,12 @@ void print_hopper_tiles(void) {
         const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
         printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d}%s\n", config->name,
                config->tile_m, config->stages, config->a_units, i + 1 < HOPPER_NARROW_TILES ? "," : "");
+    }
+    printf("    },\n    \"grouped_tiles\": {\n");
+    for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
+        const struct hopper_grouped_tile *tile = &hopper_grouped_tiles[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d}%s\n", tile->name, tile->tile_m, tile->stages,
+               i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {

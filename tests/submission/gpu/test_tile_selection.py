@@ -36,6 +36,15 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n64": (64, 5, 1, 3, 1),
     "m128n128": (128, 4, 1, 3, 1),
 }
+GROUPED = {  # rows of A and stages; as BLACKWELL
+    "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
+    "blackwell": {
+        "m128n128": (64, 5, 1, 3, 1),
+        "m128n256": (128, 4, 1, 3, 1),
+        "m256n128": (64, 7, 2, 3, 1),
+        "m256n256": (128, 5, 2, 3, 1),
+    },
+}
 # A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between
 # CTAs and one between warpgroups, a call.
 HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000)
@@ -168,6 +177,8 @@ def selected(tiles, backend, sms, shapes):
 def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
     found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
     assert list(found.items()) == list(table.items())
+    found = {name: tuple(row.values()) for name, row in tiles.table[backend]["grouped_tiles"].items()}
+    assert list(found.items()) == list(GROUPED[backend].items())
     if backend == "hopper":
         assert {name: tuple(row.values()) for name, row in tiles.table[backend]["narrow_tiles"].items()} == NARROW
 
