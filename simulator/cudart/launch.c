@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "chip.h"
+#include "outcome.h"
 #include "registry.h"
 #include "undeclared.h"
 
@@ -119,12 +120,14 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         sim_refuse(sim, kernel->name, why);
         error = cudaErrorInvalidValue;
     }
+    bool shrunk = false;
     if (error == cudaSuccess) {
         struct sim_launch_attributes attributes = *wanted;
         int count = sim_parameter_count(module, kernel->name);
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
         sim_queue_select(sim, runtime_queue(sim, queue));
+        shrunk = outcome_shrink(sim, module, kernel->name, &attributes);
         int status = sim_launch(sim, module, kernel->name, &attributes);
         error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
                 : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
@@ -132,6 +135,9 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
                                                             : cudaErrorInvalidConfiguration;
     }
     runtime_report(sim);
+    if (shrunk) {
+        sim_print_shrunk(sim, stderr);
+    }
     runtime_unlock();
     return runtime_result(error);
 }
