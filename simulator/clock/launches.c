@@ -60,6 +60,7 @@ static void release_all(struct timing *timing) {
         for (int j = 0; j < SM_PARTS; j++) {
             struct part *part = &sm->part[j];
             part->issue = part->issued = 0;
+            part->last = NULL;
             release(&part->mma);
             release(&part->tmem);
             for (int k = 0; k < PIPES; k++) {

@@ -54,6 +54,7 @@ enum clock_family {
     FAMILY_FENCE_ASYNC_SHARED,
     FAMILY_COPY,
     FAMILY_TENSOR,
+    FAMILY_TENSOR_WAIT, /* for groups of wgmma */
     FAMILY_TENSOR_LOAD,
     FAMILY_GRID_LAUNCH,
     FAMILY_GRID_WAIT,
@@ -87,6 +88,7 @@ struct warp_time {
 struct sm_time {
     struct part {
         ticks issue, issued; /* when the slot is free; ticks that it was used */
+        struct warp *last;   /* that issued */
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
@@ -229,6 +231,8 @@ bool timing_classify(struct module *module);
 bool timing_assemble(struct module *module, const struct function *function);
 /* When the warp's next instruction can issue, as far as it is known; NEVER: an answer of memory is to come. */
 ticks time_ready(const struct warp *warp, const struct split *split);
+/* When the next instruction's operands are there; what only computes takes its slot before. */
+ticks time_operands(const struct warp *warp, const struct split *split);
 /* Before and after it is executed, at a time that time_ready gave. */
 void time_issue(struct run *run, const struct insn *insn);
 void time_executed(struct run *run, const struct insn *insn, enum next next);
