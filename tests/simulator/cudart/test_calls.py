@@ -89,6 +89,7 @@ int main() {
     NUMBER("same", p.multiProcessorCount == attribute(cudaDevAttrMultiProcessorCount) && p.warpSize == 32 &&
                        p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 &&
                        (int)p.sharedMemPerBlockOptin == attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
+                       (int)p.sharedMemPerBlock == attribute(cudaDevAttrMaxSharedMemoryPerBlock) &&
                        p.regsPerBlock == 65536 && p.l2CacheSize > 0);
     SAY("malloc", cudaMalloc((void **)&device, 32));
     NUMBER("aligned", ((size_t)device & 255) == 0);
