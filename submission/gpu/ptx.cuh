@@ -236,6 +236,14 @@ PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);
 }
 
+/* The bits of `chosen` where the mask has ones, else those of `other`: one instruction, which ptxas does not
+ * find. */
+PTX uint32_t select_bits(uint32_t mask, uint32_t chosen, uint32_t other) {
+    uint32_t bits;
+    asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(bits) : "r"(mask), "r"(chosen), "r"(other));
+    return bits;
+}
+
 /* Two e4m3 values to two halves, exactly; NaN stays NaN. */
 PTX uint32_t cvt_rn_f16x2_e4m3x2(uint16_t pair) {
     uint32_t halves;
