@@ -170,7 +170,7 @@ template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
     const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
-    coord.n = blockIdx.x / T::split_k * T::tile_n;
+    coord.n = p.first_n + blockIdx.x / T::split_k * T::tile_n;
     coord.first_row = blockIdx.y * T::tile_m;
     coord.m = min(coord.first_row, p.m - p.a_box_rows);
     coord.batch = blockIdx.z;
