@@ -26,7 +26,7 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
     "m32n128": (4, 1, 32, 8, 1, 1),
     "m64n32k8": (1, 1, 64, 8, 2, 4),
 }
-NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
+NARROW = {"m8": (8, 2, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m256n64": (64, 7, 2, 3, 1),
     "m256n128": (128, 5, 2, 3, 1),
