@@ -40,6 +40,18 @@ static __device__ __forceinline__ void dequantize_word(uint32_t fp4, uint32_t sc
     pairs[3] = mul_f16x2(odd & FP4_OF_HALVES, scale);
 }
 
+/* The same with nine of the integer pipe and fewer products: three warpgroups are faster with it
+ * (measured:H200). */
+static __device__ __forceinline__ void dequantize_word_by_bytes(uint32_t fp4, uint32_t scale,
+                                                                uint32_t (&pairs)[4]) {
+    uint32_t odd = (fp4 & FP4_SIGNS) | ((fp4 >> 3) & FP4_MAGNITUDES);
+    uint32_t even = ((fp4 << 4) & FP4_SIGNS) | ((fp4 << 1) & FP4_MAGNITUDES);
+    pairs[0] = mul_f16x2(prmt(even, 0, BYTES_0_AND_2), scale);
+    pairs[1] = mul_f16x2(prmt(odd, 0, BYTES_0_AND_2), scale);
+    pairs[2] = mul_f16x2(even & HIGH_BYTES, scale);
+    pairs[3] = mul_f16x2(odd & HIGH_BYTES, scale);
+}
+
 static __device__ __forceinline__ uint32_t word_of(uint4 words, int index) {
     return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }

@@ -280,7 +280,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
 }
 
 /* The A fragments of `steps` steps, two a word from `first_word` on of the thread's two rows. */
-template <int steps>
+template <class T, int steps>
 static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[steps][4],
                                                        const struct packed_m_block &packed, int first_word) {
 #pragma unroll
@@ -289,7 +289,12 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
         for (int i = 0; i < steps / 2; i++) {
             int word = first_word + i;
             uint32_t pairs[4];
-            dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+            if constexpr (T::warpgroups == 3) {
+                dequantize_word_by_bytes(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
+                                         pairs);
+            } else {
+                dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+            }
             fragment[2 * i][which] = pairs[0];
             fragment[2 * i][2 + which] = pairs[1];
             fragment[2 * i + 1][which] = pairs[2];
@@ -340,7 +345,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(empty_barrier<T>(shared, previous));
             }
-            dequantize_part(fragment, packed[block], part * T::fragment_steps / 2);
+            dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {
