@@ -11,7 +11,8 @@
 #include "hazard/races.h"
 #include "interp.h"
 
-#define MAX_WORKERS 64
+#define MAX_WORKERS     64
+#define WORKSPACE_BYTES 8 /* its size and the barrier (cooperative_groups, driver_abi.h) */
 
 static void add_counters(struct sim_counters *to, const struct sim_counters *from) {
     /* All members up to the seconds are uint64_t. */
@@ -105,7 +106,8 @@ static void *work(void *argument) {
 
 static uint32_t resident_room(const struct launch *launch, int workers) {
     uint32_t ctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    uint32_t room = launch->sim->options.sms / ctas / (uint32_t)workers;
+    uint32_t room = launch->workspace != 0 ? (uint32_t)launch->ncluster /* they wait for each other */
+                                           : launch->sim->options.sms / ctas / (uint32_t)workers;
     return room == 0 ? 1 : room;
 }
 
@@ -187,12 +189,24 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         return launch_refuse(sim, SIM_NO_KERNEL, kernel, "no such kernel in the module");
     }
     int status = launch_lay_out(sim, &launch, attributes);
+    void *workspace = NULL; /* of this launch alone: no order between launches comes from it */
+    if (status == SIM_OK && attributes->cooperative) {
+        workspace = sim_alloc(sim, WORKSPACE_BYTES, "the grid's barrier");
+        launch.workspace = (uintptr_t)workspace;
+        status = workspace != NULL ? status : launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory");
+    }
+    if (workspace != NULL) {
+        memset(workspace, 0, WORKSPACE_BYTES);
+    }
     if (status == SIM_OK) {
         bool classified = launch.timing == NULL || timing_classify(module->ptx);
         status = classified ? run_in_order(sim, &launch)
                             : launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory");
     }
     launch_free(&launch);
+    if (workspace != NULL) {
+        (void)sim_free(sim, workspace);
+    }
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     sim->counters.launches++;
     sim->counters.seconds += (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;

@@ -26,19 +26,33 @@ static uint32_t round_up(uint64_t value, uint64_t unit) {
     return (uint32_t)((value + unit - 1) / unit * unit);
 }
 
+static const char *no_body(const char *name) {
+    static const struct {
+        const char *start, *why;
+    } known[] = {{"malloc", "it calls malloc: a heap on the device is not modelled"},
+                 {"free", "it calls free: a heap on the device is not modelled"},
+                 {"cudaGetParameterBuffer", "it launches kernels: launches by the device are not modelled"},
+                 {"cudaLaunchDevice", "it launches kernels: launches by the device are not modelled"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strncmp(name, known[i].start, strlen(known[i].start)) == 0) {
+            return known[i].why;
+        }
+    }
+    return "it calls a function without a body";
+}
+
 /* Places a function and what it calls; recursion comes back to a function that is open.  NULL, or what is
  * wrong. */
 static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
                                   uint32_t depth) {
-    static const char recursion[] = "it calls itself, or a function without a body";
     if (open[function->index]) {
-        return recursion;
+        return "it calls itself";
     }
     if (function->unreadable != NULL) {
         return function->unreadable; /* PTX text of another function may be sound */
     }
     if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
-        return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : recursion;
+        return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : no_body(function->name);
     }
     if (depth > MAX_NESTING ||
         (uint64_t)launch->reg_bytes + launch->pred_bytes + function->reg_bytes + function->pred_bytes >

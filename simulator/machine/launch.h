@@ -73,8 +73,9 @@ struct launch {
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
-    bool clustered; /* with clusters, were they of one CTA */
-    bool dependent; /* asked for: may start before the previous one is complete */
+    uint64_t workspace; /* of a cooperative launch: its address, for the grid's barrier; 0: none */
+    bool clustered;     /* with clusters, were they of one CTA */
+    bool dependent;     /* asked for: may start before the previous one is complete */
     struct launch_order order;
     struct races *races; /* NULL: not checked */
     atomic_uint_fast64_t clock;

@@ -314,8 +314,8 @@ void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const ch
 
 /* Suspends the running split; its instruction is executed again after the wait: `return wait_for(...)`. */
 enum next wait_for(struct run *run, struct wait wait);
-/* Lanes of the running split become one of their own. */
-void add_split(struct run *run, uint32_t mask, uint32_t pc);
+/* Lanes of the running split, which loses them afterwards, become one of their own, which is returned. */
+struct split *add_split(struct run *run, uint32_t mask, uint32_t pc);
 /* Room for one more operation that the running warp has in flight. */
 struct in_flight *pending_new(struct run *run);
 /* Takes splits[at] off the warp. */

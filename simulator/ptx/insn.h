@@ -139,6 +139,7 @@ struct control_fields {
 /* fence, membar. */
 struct fence_fields {
     bool acquires, releases; /* of the memory model: fence.sc, .acq_rel, .acquire, .release, membar */
+    bool sc;                 /* fence.sc or membar of a scope wider than the cluster */
     bool async_proxy;        /* fence.proxy.async */
     bool inits;              /* fence.mbarrier_init */
     bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */

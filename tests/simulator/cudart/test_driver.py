@@ -131,6 +131,28 @@ int main(int count, char **words) {
     cuMemcpyDtoH(host, out, 4);
     HOLDS("library ran", host[0] == 1008);
     SAY("unload", cudaLibraryUnload(library));
+    cluster.value.clusterDim.x = config.gridDimX = 16;
+    config.sharedMemBytes = 0;
+    SAY("wide cluster", cuLaunchKernelEx(&config, store, arguments, NULL));
+    SAY("allow it", cuFuncSetAttribute(store, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    SAY("allowed", cuLaunchKernelEx(&config, store, arguments, NULL));
+    cuMemcpyDtoH(host, out, 4);
+    HOLDS("in a wide cluster", host[0] == 16008);
+    CUstream first;
+    unsigned flags = 0;
+    SAY("queue of a priority", cuStreamCreateWithPriority(&first, CU_STREAM_NON_BLOCKING, -9));
+    SAY("its flags", cudaStreamGetFlags(first, &flags));
+    SAY("its priority", cudaStreamGetPriority(first, &value));
+    HOLDS("its own", flags == cudaStreamNonBlocking && value == -5);
+    SAY("destroy", cuStreamDestroy(first));
+    SAY("flags of the default queue", cudaStreamGetFlags(0, &flags));
+    HOLDS("none", flags == 0);
+    SAY("odd flags", cuStreamCreate(&first, 2));
+    SAY("destroy the default queue", cuStreamDestroy(NULL));
+    SAY("destroy the legacy queue", cuStreamDestroy(CU_STREAM_LEGACY));
+    SAY("wait for no event", cuStreamWaitEvent(queue, NULL, 0));
+    SAY("destroy no event", cuEventDestroy(NULL));
+    (void)cudaGetLastError();
     int more = 3;
     SAY("host function", cudaLaunchHostFunc(queue, host_work, &more));
     SAY("callback", cudaStreamAddCallback(queue, callback, &more, 0));
@@ -181,6 +203,12 @@ WANTED = {
     "set odd": 1,
     "set beyond": 1,
     "too much shared": 1,
+    "wide cluster": 912,
+    "odd flags": 1,
+    "destroy the default queue": 400,
+    "destroy the legacy queue": 400,
+    "wait for no event": 400,
+    "destroy no event": 400,
     "driver's host pointer": 1,
     "register again": 712,
     "unregister again": 713,

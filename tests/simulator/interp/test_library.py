@@ -150,11 +150,13 @@ def test_calls_that_come_back_to_themselves_are_refused():
         ".func b();\n.func a() { call b, (); ret; }\n.func b() { call a, (); ret; }\n.func nowhere();\n"
         ".visible .entry k(.param .u64 p) { call a, (); ret;"
         " }\n.visible .entry far(.param .u64 p) { call nowhere, (); ret; }\n"
+        ".func (.param .b64 r) malloc(.param .b64 n);\n.visible .entry heap(.param .u64 p) {\n"
+        "{ .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call (r), malloc, (n); } ret; }\n"
     )
     sim = Sim(text)
-    for kernel in ("k", "far"):
+    for kernel, why in (("k", "itself"), ("far", "a function without a body"), ("heap", "malloc: a heap")):
         assert sim.launch(kernel, 0) == NO_KERNEL
-        assert "it calls itself, or a function without a body" in sim.message()
+        assert f"it calls {why}" in sim.message()
 
 
 def test_dynamic_shared_memory_starts_where_its_declaration_asks():
