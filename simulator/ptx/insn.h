@@ -64,6 +64,7 @@ struct floating_fields {
     bool nan;         /* min, max: .NaN */
     bool largest;     /* max, not min */
     bool xorsign_abs; /* min, max: .xorsign.abs */
+    bool absolute;    /* of three: .abs */
 };
 
 /* cvt; `type` is the destination's. */
@@ -73,6 +74,7 @@ struct convert_fields {
     bool ftz, sat, relu, satfinite;
     uint8_t register_bits; /* of an integer destination: may be wider than its type */
     uint8_t target;        /* .rs: an index into its table of results */
+    uint8_t packed;        /* .pack: likewise */
 };
 
 /* setp, set, slct. */

@@ -154,11 +154,19 @@ def _triple(value: Extent) -> Any:
 
 
 def _attributes(
-    blobs: Sequence[Any], grid: Extent, block: Extent, cluster: Extent, shared: int, dependent: bool, cooperative: bool
+    blobs: Sequence[Any],
+    grid: Extent,
+    block: Extent,
+    cluster: Extent,
+    shared: int,
+    dependent: bool,
+    cooperative: bool = False,
 ) -> structs.Launch:
     """A launch of arguments that the caller keeps."""
     pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
-    made = structs.Launch(_triple(grid), _triple(block), _triple(cluster), shared, dependent, cooperative, None, len(blobs))
+    made = structs.Launch(
+        _triple(grid), _triple(block), _triple(cluster), shared, dependent, cooperative, None, len(blobs)
+    )
     made.kept = pointers  # alive as long as what holds its address
     made.arguments = ctypes.addressof(pointers)
     return made

@@ -308,7 +308,8 @@ def test_fences_of_all_threads_beside_one_threads_flag(mode):
         lines = (
             "xor.b32 %r3, %r1, 63; mul.wide.u32 %rd5, %r3, 4; add.s64 %rd6, %rd1, %rd5; setp.ne.u32 %p4, %r2, 0;",
             f"@%p4 bra READ; st.global.u32 [%rd4], %r1; {before} bar.sync 0; {setter}",
-            f"@%p1 st.volatile.global.u32 [%rd2], %r9; bra END; READ: @!%p1 bra MEET; L: ld.volatile.global.u32 %r5, [%rd2];",
+            "@%p1 st.volatile.global.u32 [%rd2], %r9; bra END; READ: @!%p1 bra MEET;",
+            "L: ld.volatile.global.u32 %r5, [%rd2];",
             f"setp.eq.u32 %p3, %r5, 0; @%p3 bra L; {seer} MEET: bar.sync 0; {after} ld.global.u32 %r5, [%rd6]; END:",
         )
         sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag", registers=SPACE), mode)
