@@ -136,6 +136,8 @@ enum parameter_kind {
     X(cta_start_interval, CYCLES)                                                                              \
     X(sm_start_interval, CYCLES)                                                                               \
     X(cluster_start_interval, CYCLES)                                                                          \
+    X(sm_end_interval, CYCLES)                                                                                 \
+    X(cta_end_interval, CYCLES)                                                                                \
     X(cta_end, CYCLES)                                                                                         \
     X(launch_drain, CYCLES)
 

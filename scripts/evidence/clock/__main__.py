@@ -6,6 +6,7 @@
     python -m scripts.evidence.clock sweep 16x3072x4096 256x2048x7168            # the same, of the recorded sweep of M
     python -m scripts.evidence.clock tiles 256x3072x4096/m128n64                 # a tile by its name
     python -m scripts.evidence.clock ladder FOLDER 2 4                           # kernels of a checkout of fast.cu
+    python -m scripts.evidence.clock rounds 56 61/64x3072x4096                   # both commits of measured rounds
     python -m scripts.evidence.clock --rows FILE sweep 16x3072x4096              # rows to a file of their own
     python -m scripts.evidence.clock merge FILE...                               # such files, from any machine
     python -m scripts.evidence.clock render                                      # clock.md from clock.json
@@ -30,6 +31,7 @@ from scripts.common.simulated_call import simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot
 from scripts.evidence.clock.ladder import ladder_rows
+from scripts.evidence.clock.rounds import round_rows
 from scripts.evidence.clock.table import (
     DOCUMENT,
     ERROR,
@@ -122,6 +124,8 @@ def predicted(what: str, names: list[str]) -> Iterator[Row]:
         yield from micro_rows(names)
     elif what == "ladder":
         yield from ladder_rows(names[0], names[1:])
+    elif what == "rounds":
+        yield from round_rows(names)
     else:
         yield from kernel_rows(what, names)
 
@@ -130,7 +134,7 @@ def main() -> int:
     """Runs what is asked for, merges it into the JSON, renders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write rows there and nothing else")
-    parser.add_argument("what", choices=["micro", *GEMMS, "ladder", "merge", "render"])
+    parser.add_argument("what", choices=["micro", *GEMMS, "ladder", "rounds", "merge", "render"])
     parser.add_argument("names", nargs="*", help="groups, shapes as MxNxK, or files")
     options = parser.parse_args()
     digest = chip_digest()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from statistics import mean, median
 
-ROOT = Path(__file__).resolve().parents[3]
+from scripts.evidence.clock import ratios
+from scripts.evidence.clock.row import ROOT, Row
+
 CHIP = "simulator/clock/chips/h200.json"
 DATA = "simulator/results/clock.json"
 ERROR = "simulator/clock/chips/h200.error"  # what every report says of the model's error
@@ -25,6 +26,7 @@ TITLES = {
     "kernels": "Our Hopper kernels at the leaderboard's shapes, which validate",
     "tiles": "All tiles of our Hopper kernels at one shape, which validate",
     "sweep": "Our Hopper kernels over M, at four sizes of weights, which validate",
+    "rounds": "Ratios of measured rounds, both commits on the clock, which validate",
     "ladder": "fast.cu's ladder of bf16 products, which validates",
 }
 NEAR, FAR = 5, 12  # percent
@@ -79,31 +81,6 @@ REASONS = (
     ("cluster_barrier", "", "supposed: arrivals of many warps, which have one interval here"),
     ("load_rate", "HBM", "supposed: HBM slows down before it is full; here it is free or has a queue"),
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One time: `group` is a key of TITLES, `use` calibrated or validated; `older`: predicted before the model's last
-    change, and not run again since.
-    """
-
-    group: str
-    name: str
-    parameters: str
-    unit: str
-    predicted: float
-    measured: float
-    use: str
-    older: bool = False
-
-    @property
-    def key(self) -> str:
-        return f"{self.group} {self.name} {self.parameters}".strip()
-
-    @property
-    def error(self) -> float | None:
-        """Percent; None where the card gave nothing to divide by."""
-        return None if self.measured == 0 else (self.predicted / self.measured - 1) * 100
 
 
 def chip_digest() -> str:
@@ -191,7 +168,10 @@ def render(rows: dict[str, Row]) -> str:
         for (_, why), found in list(kinds.items())[:WORST]
         if abs(found[0].error) > FAR
     )
-    sections = "\n\n".join(f"## {TITLES[group]}\n\n{table(found)}" for group, found in groups.items())
+    before = {"rounds": ratios.text(groups["rounds"]) + "\n\n"} if "rounds" in groups else {}
+    sections = "\n\n".join(
+        f"## {TITLES[group]}\n\n{before.get(group, '')}{table(found)}" for group, found in groups.items()
+    )
     return f"""# The clock beside an H200
 
 Written by `python -m scripts.evidence.clock` from [clock.json](clock.json): times that the simulator's clock predicts
