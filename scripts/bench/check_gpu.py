@@ -2,7 +2,7 @@
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
 of these configurations of the backend's config.h, or with all.  --problem group_gemm takes the grouped GEMM's checks
-(check_groups.py) and tiles.  --device cpu takes the CPU backend, or with
+(groups/checks.py) and tiles.  --device cpu takes the CPU backend, or with
 NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
 
@@ -20,7 +20,7 @@ import torch
 from eval.cases import read_cases
 from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import check_against_oracle, check_implementation, generate_input
-from scripts.bench import check_groups
+from scripts.bench.groups import checks as check_groups
 from scripts.common import tile_table
 from submission.submission import backends, custom_kernel
 

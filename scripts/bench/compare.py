@@ -7,7 +7,7 @@ no round accepts: nothing says what it was built from).  Baselines: baselines.py
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
---problem group_gemm times the grouped GEMM in the same way (grouped.py), by its benchmarks' 15 inputs; a shape is then
+--problem group_gemm times the grouped GEMM in the same way (groups/comparison.py), 15 inputs a round; a shape is then
 "80,176x4096x7168", and semicolons stand between shapes.
 --device cpu times the CPU backend in the same way; its names are instruction sets, `avx2` for one.  With
 NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, and the samples say so.
@@ -37,8 +37,9 @@ from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
 from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
-from scripts.bench import grouped, provenance
+from scripts.bench import provenance
 from scripts.bench.baselines import BASELINES, CUDA_BASELINES, ROUNDED, UNGATED, Call, baseline, gated
+from scripts.bench.groups import comparison as grouped
 from submission import group_gemm
 from submission.submission import custom_kernel
 
@@ -97,7 +98,7 @@ def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., t
     """custom_kernel by what stands before a variant's slash ("" is this checkout), and what each was built from."""
     own = os.environ.get("NVFP4_LIBRARY")
     kind = KINDS[options.problem]
-    kernels = {"": kind.kernel}
+    kernels = {"": kind.kernel()}
     digests = {"": provenance.file_digest(Path(own)) if own else provenance.checkout_digest(ROOT)}
     for name, place in (entry.split("=", 1) for entry in options.library):
         kernels[name], digests[name] = kind.load_shim(place, ROOT), provenance.file_digest(Path(place))
@@ -112,7 +113,7 @@ def variant_digest(name: str, digests: dict[str, str]) -> str:
     """What was timed: the sources of the variant's library, or the file that holds the baselines."""
     for kind in KINDS.values():
         if name in kind.baselines:
-            return provenance.file_digest(Path(__file__).with_name(kind.file))
+            return provenance.file_digest(Path(__file__).parent / kind.file)
     return digests[name.rpartition("/")[0]]
 
 
@@ -209,7 +210,7 @@ def wanted(problem: Problem) -> list[torch.Tensor]:
 class Kind(NamedTuple):
     """What timing a problem takes beside the clock."""
 
-    kernel: Callable[..., Any]
+    kernel: Callable[[], Callable[..., Any]]  # the package's
     load_shim: Callable[[str, Path], Callable[..., Any]]
     make: Callable[..., Any]  # of M, N, K, the number of inputs and the device
     wanted: Callable[[Any], list[Any]]
@@ -225,12 +226,12 @@ class Kind(NamedTuple):
 
 KINDS = {
     "dual_gemm": Kind(
-        custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
+        lambda: custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
         lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines.py", CUDA_BASELINES, 24, ",",
     ),
     "group_gemm": Kind(
-        group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours, grouped.baseline,
-        grouped.check, grouped.BASELINES, "grouped.py", tuple(grouped.BASELINES), grouped.INPUTS, ";",
+        lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours, grouped.baseline,
+        grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES), grouped.INPUTS, ";",
     ),
 }  # fmt: skip
 

@@ -10,7 +10,9 @@ import torch
 
 from reference import nvfp4
 from reference.problems.group_gemm import GroupGemm
-from scripts.bench import check_groups, compare, grouped
+from scripts.bench import compare
+from scripts.bench.groups import checks as check_groups
+from scripts.bench.groups import comparison as grouped
 from submission.group_gemm import custom_kernel
 
 SHAPE = ("5,0,3", 64, 128)

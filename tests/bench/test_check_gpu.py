@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from scripts.bench import check_gpu, check_groups
+from scripts.bench import check_gpu
+from scripts.bench.groups import checks as check_groups
 from submission.submission import custom_kernel
 
 

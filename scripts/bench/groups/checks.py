@@ -13,7 +13,7 @@ from reference.group_reference import check_against_oracle, check_implementation
 from reference.problems.group_gemm import PROBLEM, GroupGemm
 from submission.group_gemm import custom_kernel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 REPEATS = 300
 EDGES = GroupGemm((1, 40, 0, 72, 129, 200, 260), (130, 300, 64, 7, 128, 1000, 129), (64, 128, 64, 192, 1088, 3072, 448))
 Verdict = Iterator[tuple[str, bool, str]]
