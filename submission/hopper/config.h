@@ -150,8 +150,11 @@ struct hopper_dual_gemm_params {
  * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages */
 #define HOPPER_GROUPED_TILES(X)                                                                                \
     X(m64, 64, 8)                                                                                              \
+    X(m80, 80, 7)                                                                                              \
     X(m96, 96, 6)                                                                                              \
+    X(m112, 112, 5)                                                                                            \
     X(m128, 128, 5)                                                                                            \
+    X(m176, 176, 4)                                                                                            \
     X(m192, 192, 3)                                                                                            \
     X(m256, 256, 3)
 

@@ -37,7 +37,16 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n128": (128, 4, 1, 3, 1),
 }
 GROUPED = {  # rows of A and stages; as BLACKWELL
-    "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
+    "hopper": {
+        "m64": (64, 8),
+        "m80": (80, 7),
+        "m96": (96, 6),
+        "m112": (112, 5),
+        "m128": (128, 5),
+        "m176": (176, 4),
+        "m192": (192, 3),
+        "m256": (256, 3),
+    },
     "blackwell": {
         "m128n128": (64, 5, 1, 3, 1),
         "m128n256": (128, 4, 1, 3, 1),
