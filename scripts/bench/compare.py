@@ -230,8 +230,9 @@ KINDS = {
         lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines.py", CUDA_BASELINES, 24, ",",
     ),
     "group_gemm": Kind(
-        lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours, grouped.baseline,
-        grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES), grouped.INPUTS, ";",
+        lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
+        grouped.baseline, grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES),
+        grouped.INPUTS, ";",
     ),
 }  # fmt: skip
 

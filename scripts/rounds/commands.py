@@ -180,7 +180,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell"))
     sub.add_argument("--base", required=True, metavar="VARIANT", help="variant name of the base in the samples")
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
-    sub.add_argument("--shapes", metavar="MxNxK,...", help="what it measures, semicolons between lists of groups; default: the benchmark's shapes")
+    sub.add_argument(
+        "--shapes",
+        metavar="MxNxK,...",
+        help="what it measures, semicolons between lists of groups; default: the benchmark's shapes",
+    )
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
     sub.add_argument(

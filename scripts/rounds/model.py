@@ -201,7 +201,8 @@ def digest(data: bytes) -> str:
 def parse_samples(content: bytes, name: str) -> Samples:
     """Raw samples from JSON lines `{"shape": [m, n, k], "variant": str, "repeat": int, "us": float}`.
 
-    An extent of groups that differ in it is a text of all of them, "80,176". Other keys are kept out. RoundError names the line of the first bad one.
+    An extent of groups that differ in it is a text of all of them, "80,176". Other keys are kept out. RoundError names
+    the line of the first bad one.
     """
     samples: Samples = {}
     for number, line in enumerate(content.decode().splitlines(), 1):
