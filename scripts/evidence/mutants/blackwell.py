@@ -185,12 +185,17 @@ PLACES = {
 }
 
 
-def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
+def mutants_at(places: dict[str, slice], ctas: int, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
+    """What, its text, and the verdict and kinds of findings of which one has to be reported; `ctas`: of an MMA."""
     for what, (pattern, replacement, *expected) in MUTANTS.items():
         found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name].ctas == 2 else OF_A_PAIR)), what
-        for match in found[PLACES[name][what]] if what in PLACES[name] else ():
+        assert bool(found) == (what not in (OF_ONE_CTA if ctas == 2 else OF_A_PAIR)), what
+        for match in found[places[what]] if what in places else ():
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
+
+
+def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
+    yield from mutants_at(PLACES[name], CONFIGS[name].ctas, text)
 
 
 def mutant_k(name: str) -> int:

@@ -16,9 +16,6 @@ from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
 from scripts.evidence.mutants.blackwell import (
     BUT_FIRST,
     EVERY,
-    MUTANTS,
-    OF_A_PAIR,
-    OF_ONE_CTA,
     SHARED,
     STAGE_BYTES_K,
     SWIZZLE_128B,
@@ -28,6 +25,7 @@ from scripts.evidence.mutants.blackwell import (
     UINT16,
     Config,
     module_of,
+    mutants_at,
     template_arguments,
 )
 
@@ -138,11 +136,6 @@ COPIES = r"cp\.async\.bulk\.tensor\.3d[^;]*;"
 
 
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What, its text, and the verdict and kinds of findings of which one has to be reported."""
-    for what, (pattern, replacement, *expected) in MUTANTS.items():
-        found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in (OF_ONE_CTA if CONFIGS[name].ctas == 2 else OF_A_PAIR)), what
-        for match in found[PLACES[name][what]] if what in PLACES[name] else ():
-            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
+    yield from mutants_at(PLACES[name], CONFIGS[name].ctas, text)
     for match in re.finditer(COPIES, text):
         yield "no copy", text[: match.start()] + text[match.end() :], "error", {"deadlock"}

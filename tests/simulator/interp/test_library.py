@@ -253,3 +253,9 @@ def test_findings_are_listed_up_to_a_thousand():
     sim = Sim(body("mov.u32 %r2, cell;", reads, registers=".shared .align 4 .b8 cell[4400];"))
     sim.launch("k", 0, block=1)
     assert len(sim.findings) == 1000
+
+
+def test_a_size_of_shared_memory_near_the_end_of_32_bits_is_too_much():
+    sim = Sim(body("mov.u32 %r1, cell;", registers=".shared .align 16 .b8 cell[64];"))
+    for shared in (2**32 - 64, 2**32 - 1):
+        assert sim.launch("k", 0, shared=shared) == BAD_ARGUMENT and "227 KB" in sim.message()
