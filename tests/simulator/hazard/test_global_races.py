@@ -297,6 +297,7 @@ FENCES = {  # by every thread before the writers' barrier, by who sets the flag,
     ("", ACQ_REL, ACQ_REL, ""): "clean",
     ("membar.cta;", "", SC, ""): "error",
     (SC, "", "", ""): "error",
+    (SC + " //", "", SC, ""): "error",  # and no barrier
     ("", "", "", SC): "error",
 }
 
