@@ -151,6 +151,8 @@ def missing(rows: dict[str, Row]) -> str:
     shapes = json.loads((ROOT / RECORDED["kernels"]).read_text())["median_us"]["auto"]
     lacking = sorted(micro - {row.name for row in rows.values()})
     lacking += sorted(set(BOARD) & set(shapes) - {row.parameters for row in rows.values() if row.group == "kernels"})
+    groups = {row.group for row in rows.values()}
+    lacking += [f"all of {group}" for group in TITLES if group not in groups]
     return "" if not lacking else f"\n\nMeasured and not predicted here yet: {', '.join(lacking)}."
 
 
