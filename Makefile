@@ -213,8 +213,8 @@ rerun: ## rounds: R=N: build both commits of a round, measure again, say whether
 history: ## rounds: render them as one page, build/history/index.html, with plots
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.history
 
-compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and Triton
-	+@$(READY) && ./nvfp4 bench check_gpu && ./nvfp4 bench compare $(COMPARE_ARGS)
+compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and Triton (PROBLEM=)
+	+@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
 
 cost-model: build simulator ## measure: count on the simulator again, simulate the Blackwell kernel's times (minutes)
 	@python=$$(scripts/setup.sh test) && \
@@ -235,9 +235,9 @@ micro: $(BUILD)/micro ## measure: on an sm_90a device: what a model of its time 
 SANITIZERS ?= memcheck racecheck synccheck
 sanitize: ## measure: on a CUDA device: compute-sanitizer on every configuration of the GPU backend
 	+@$(READY) && \
-	for tool in $(SANITIZERS); do echo "$$tool" && \
+	for tool in $(SANITIZERS); do for problem in dual_gemm group_gemm; do echo "$$tool of $$problem" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
-	    "$$python" -m scripts.bench.check_gpu --only rings --configs all || exit 1; done
+	    "$$python" -m scripts.bench.check_gpu --problem $$problem --only rings --configs all || exit 1; done; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null)
 format: ## develop: format C, CUDA and Python

@@ -88,6 +88,7 @@ struct sim_launch_attributes {
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: as the kernel says, else 1 */
     uint32_t dynamic_shared_bytes;
     int programmatic_dependent; /* may start before the previous launch is complete */
+    int cooperative;            /* all CTAs run at once: there is a workspace for grid-wide barriers */
     void *const *arguments;     /* one pointer a parameter, as cudaLaunchKernel takes them */
     size_t argument_count;
 };

@@ -29,8 +29,9 @@ extern "C" {
 /* major << 16 | minor << 8 | patch; a changed major number is an incompatible ABI.
  *   1.0  first version
  *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes)
- *   1.2  custom_kernel_grouped() */
-#define CUSTOM_KERNEL_VERSION 0x00010200u
+ *   1.2  custom_kernel_grouped()
+ *   1.3  custom_kernel_grouped_python(), for the Python shim alone (core/python_groups.h) */
+#define CUSTOM_KERNEL_VERSION 0x00010300u
 
 /* Pinned values: they are part of the ABI. */
 enum custom_kernel_status {

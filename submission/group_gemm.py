@@ -13,7 +13,8 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import SupportsIndex
+from pathlib import Path
+from typing import NoReturn, SupportsIndex
 
 import torch
 
@@ -45,6 +46,22 @@ _MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
 _GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
 _STATUS_UNSUPPORTED = 4
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
+_TORCH_NUMBERS = {  # of core/python_groups.h, and what torch calls them
+    "fp4": "dtype_float4_e2m1fn_x2", "e4m3": "dtype_float8_e4m3fn", "fp16": "dtype_float16", "cpu": "device_type_cpu",
+    "cuda": "device_type_cuda",
+}  # fmt: skip
+_TYPES = ("PyTuple_Type", "PyList_Type", "PyLong_Type", "tensor_type")
+_PYTHON_FUNCTIONS = (
+    "PyObject_Type", "Py_DecRef", "PyTuple_Size", "PyTuple_GetItem", "PyList_Size", "PyList_GetItem",
+    "PyLong_AsLongLong", "PyErr_Occurred", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread",
+)  # fmt: skip
+_TORCH_FUNCTIONS = tuple(
+    f"aoti_torch_get_{what}"
+    for what in (
+        "data_ptr", "dim", "sizes", "strides", "dtype", "device_type", "device_index", "storage_size", "storage_offset",
+    )
+)  # fmt: skip
+_NOT_AS_EXPECTED = -1
 _LISTS = ("abc_tensors", "sfasfb_tensors", "sfasfb_reordered_tensors", "problem_sizes")
 
 
@@ -56,6 +73,83 @@ def _lacking(address: int) -> int:
 _call_grouped = getattr(_library, "custom_kernel_grouped", _lacking)
 _call_grouped.argtypes = (ctypes.c_void_p,)
 _call_grouped.restype = ctypes.c_int32
+
+
+class _PythonFunctions(ctypes.Structure):
+    """struct python_functions (core/python_groups.h): what the library reads a call's objects with."""
+
+    _fields_ = (
+        ("struct_bytes", ctypes.c_uint32),
+        ("tensor_offset", ctypes.c_uint32),
+        *((name, ctypes.c_int32) for name in (*_TORCH_NUMBERS, "reserved")),
+        *((name, ctypes.c_void_p) for name in (*_TYPES, *_PYTHON_FUNCTIONS, *_TORCH_FUNCTIONS)),
+    )
+
+
+def _tensor_offset(torch_library: ctypes.CDLL) -> int:
+    """Bytes from a tensor's object to torch's own tensor, whose address torch's C interface takes.
+
+    No torch says it. Since 2.10 an exported DLPack tensor keeps a copy of that tensor, which is one pointer, first in
+    its context: where each of some objects holds this pointer too, there it is, and the interface is asked as well.
+    Raises ValueError where it is not found.
+    """
+    of_capsule = ctypes.pythonapi.PyCapsule_GetPointer
+    of_capsule.restype, of_capsule.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    api = (ctypes.c_uint64 * 5).from_address(of_capsule(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+    if api[0] & 0xFFFFFFFF != 1:  # DLPack's major version: version, older interface, allocator, export, ...
+        raise ValueError("DLPack has another version")
+    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))(api[3])
+    first_member = object.__basicsize__
+    for shape in ((), (3,), (2, 1, 5)):
+        tensor, exported = torch.empty(shape, dtype=_OUTPUT), ctypes.c_void_p()
+        if export(tensor, ctypes.byref(exported)) != 0:
+            raise ValueError("DLPack exports no tensor")
+        _, context, delete = (ctypes.c_uint64 * 3).from_address(exported.value)  # DLManagedTensorVersioned
+        held = ctypes.c_uint64.from_address(context).value
+        ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(delete)(exported.value)
+        if (
+            type(tensor).__basicsize__ < first_member + 8
+            or held != ctypes.c_uint64.from_address(id(tensor) + first_member).value
+        ):
+            raise ValueError("a tensor's object does not begin with torch's own tensor")
+        address, dimensions = ctypes.c_void_p(), ctypes.c_int64()
+        torch_library.aoti_torch_get_data_ptr(ctypes.c_void_p(id(tensor) + first_member), ctypes.byref(address))
+        torch_library.aoti_torch_get_dim(ctypes.c_void_p(id(tensor) + first_member), ctypes.byref(dimensions))
+        if (address.value, dimensions.value) != (tensor.data_ptr(), len(shape)):
+            raise ValueError("torch's C interface knows another tensor")
+    return first_member
+
+
+def _python_functions() -> _PythonFunctions | None:
+    """Where the functions are; None where torch (before 2.10) or Python lacks one."""
+    try:
+        torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        numbers = [getattr(torch_library, f"aoti_torch_{name}")() for name in _TORCH_NUMBERS.values()]
+        types = (id(tuple), id(list), id(int), id(torch.Tensor))
+        functions = [getattr(ctypes.pythonapi, name) for name in _PYTHON_FUNCTIONS]
+        functions += [getattr(torch_library, name) for name in _TORCH_FUNCTIONS]
+        addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+        offset = _tensor_offset(torch_library)
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None
+    return _PythonFunctions(ctypes.sizeof(_PythonFunctions), offset, *numbers, 0, *types, *addresses)
+
+
+def _reading_library() -> Callable[[int, object, int], int] | None:
+    """custom_kernel_grouped_python(), which is called with the interpreter's lock; None where it cannot be used."""
+    try:
+        reading = ctypes.PyDLL(_library._name).custom_kernel_grouped_python
+    except AttributeError:  # a library older than it
+        return None
+    reading.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    reading.restype = ctypes.c_int32
+    return reading
+
+
+_is_neg = torch.Tensor.is_neg
+_functions = _python_functions()
+_functions_address = 0 if _functions is None else ctypes.addressof(_functions)
+_call_python = None if _functions is None else _reading_library()
 
 
 def backends() -> list[Backend]:
@@ -168,8 +262,39 @@ def _check_groups(data: Sequence[Sequence[Sequence[object]]]) -> tuple[tuple[int
 
 
 # What the package puts here (__init__.py), as in submission.py.
-_is_plain: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], bool] | None = None
+_is_plain: Callable[[Sequence[torch.Tensor], Sequence[int]], bool] | None = None
 _current_queue: Callable[[int], int] | None = None
+
+
+def _read_by_library(data: Sequence[Sequence[object]], queue: int | None) -> tuple[int, list[torch.Tensor]]:
+    """The status and every c of a call whose objects the library reads; of others _NOT_AS_EXPECTED.
+
+    What it cannot see is asked here: that no c, which is written, has torch's negative bit.
+    """
+    if _call_python is None or not (queue is None or (type(queue) is int and 0 <= queue < 1 << 64)):
+        return _NOT_AS_EXPECTED, []
+    try:
+        outputs = [c for _, _, c in data[0]]
+        if any(map(_is_neg, outputs)):
+            return _NOT_AS_EXPECTED, []
+        if _is_plain is not None:
+            tensors = [tensor for members in zip(data[0], data[2], strict=True) for of in members for tensor in of]
+            if not _is_plain(tensors, [tensor.nbytes for tensor in tensors]):
+                return _NOT_AS_EXPECTED, []
+        if queue is None and _current_queue is not None:
+            queue = _current_queue(outputs[0].get_device())
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+        return _NOT_AS_EXPECTED, []
+    return _call_python(_functions_address, data, queue), outputs
+
+
+def _raise_status(status: int, data: Sequence[Sequence[object]]) -> NoReturn:
+    """The exception of a call that the library refused."""
+    _check_groups(data)  # of tensors without memory (torch's meta device) it can say more
+    message = _library.custom_kernel_message().decode(errors="replace")
+    message = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message)
+    message = re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", message)
+    raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
 
 
 def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) -> list[torch.Tensor]:
@@ -185,12 +310,17 @@ def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) ->
 
     Raises TypeError, ValueError or RuntimeError, naming the tensor and the group; every c is then untouched.
     """
+    status, outputs = _read_by_library(data, queue)
+    if status == 0:
+        return outputs
+    if status != _NOT_AS_EXPECTED:
+        _raise_status(status, data)
     try:
         abc, _, factors, sizes = data
         device = abc[0][2].get_device()
         expected, shapes, byte_counts = _expected_groups(tuple(sizes), device)
         seen: list[object] = []
-        outputs: list[torch.Tensor] = []
+        outputs = []
         plain = True
         # fmt: off
         for (a, b, c), (sfa, sfb), shape in zip(abc, factors, shapes, strict=True):
@@ -244,9 +374,5 @@ def custom_kernel(data: Sequence[Sequence[object]], queue: int | None = None) ->
         raise
     status = _call_grouped(address)
     if status != 0:
-        _check_groups(data)  # of tensors without memory (torch's meta device) it can say more
-        message = _library.custom_kernel_message().decode(errors="replace")
-        message = re.sub(r"group\[(\d+)\]\.(sf[ab])\b", r"\2_reordered of group \1", message)
-        message = re.sub(r"group\[(\d+)\]\.(\w+)", r"\2 of group \1", message)
-        raise (ValueError if status in (_STATUS_NULL_POINTER, _STATUS_ARGUMENT) else RuntimeError)(message)
+        _raise_status(status, data)
     return outputs

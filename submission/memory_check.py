@@ -7,13 +7,15 @@ only `c`, which is written; of inputs that are made so it reads what lies in mem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 _Tensor = torch.Tensor
 _ORDINARY = torch.Tensor.__torch_dispatch__
 
 
-def is_plain(tensors: tuple[torch.Tensor, ...], sizes: tuple[int, ...]) -> bool:
+def is_plain(tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
     """Whether each tensor's storage holds its so many bytes, as they are to be read; if not, _check tells which."""
     for tensor, size in zip(tensors, sizes, strict=True):
         kind = type(tensor)

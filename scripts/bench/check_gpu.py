@@ -1,7 +1,8 @@
 """Checks the GPU backend on a CUDA device: shapes, edges, all inputs the format allows, repeatability, capture.
 
 Prints a line a check and exits 1 if any failed.  --only NAME[,NAME] runs some; --configs NAMES repeats them with each
-of these configurations of the backend's config.h, or with all.  --device cpu takes the CPU backend, or with
+of these configurations of the backend's config.h, or with all.  --problem group_gemm takes the grouped GEMM's checks
+(groups/checks.py) and tiles.  --device cpu takes the CPU backend, or with
 NVFP4_SIMULATE=1 a GPU's on the simulator: slow, so with --only rings,nan_scales.
 """
 
@@ -17,7 +18,9 @@ from pathlib import Path
 import torch
 
 from eval.cases import read_cases
+from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import check_against_oracle, check_implementation, generate_input
+from scripts.bench.groups import checks as check_groups
 from scripts.common import tile_table
 from submission.submission import backends, custom_kernel
 
@@ -25,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EDGES = (1, 40, 72, 129, 200, 1000)
 EDGE_K = 17 * 64  # an odd number of scale tiles, and enough for every configuration that splits K
 REPEATS = 1000
-CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG")  # a backend reads its own
+# A backend reads its own.
+CONFIG_VARIABLES = ("NVFP4_HOPPER_CONFIG", "NVFP4_BLACKWELL_CONFIG", "NVFP4_GROUPED_CONFIG")
 REFUSAL = "for configuration"  # how a backend says that a named configuration does not take a shape
 Verdict = Iterator[tuple[str, bool, str]]
 device = "cuda"
@@ -212,13 +216,13 @@ CHECKS: dict[str, Callable[[], Verdict]] = {
 }  # fmt: skip
 
 
-def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
+def run_check(config: str, name: str, verbose: bool, checks: dict[str, Callable[[], Verdict]]) -> dict[str, object]:
     """One check with one configuration; an exception is its last failure."""
     os.environ |= dict.fromkeys(CONFIG_VARIABLES, config)
     passed, failures = 0, []
     label = config or "auto"
     try:
-        for what, ok, message in CHECKS[name]():
+        for what, ok, message in checks[name]():
             passed += ok
             if not ok:
                 failures.append(f"{what} {message}")
@@ -231,32 +235,38 @@ def run_check(config: str, name: str, verbose: bool) -> dict[str, object]:
     return {"config": label, "check": name, "passed": passed, "failures": failures}
 
 
-def every_config() -> list[str]:
+def every_config(grouped: bool) -> list[str]:
     """The configurations of the GPU backend that runs here."""
     usable = [backend.name for backend in backends() if backend.available and backend.name != "cpu"]
-    return tile_table.names(os.environ.get("NVFP4_BACKEND") or usable[0])
+    names = tile_table.grouped_names if grouped else tile_table.names
+    return names(os.environ.get("NVFP4_BACKEND") or usable[0])
 
 
 def main() -> int:
     """Runs the checks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(CHECKS))
+    parser.add_argument("--problem", choices=PROBLEMS, default=DEFAULT.name)
+    parser.add_argument(
+        "--only", help="comma-separated; default: all of " + ", ".join({**CHECKS, **check_groups.CHECKS})
+    )
     parser.add_argument("--configs", default="", help="comma-separated, or all; default: the library's choice")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what passed and failed there")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     global device
-    device = options.device
+    device = check_groups.device = options.device
+    grouped = options.problem != DEFAULT.name
+    checks = check_groups.CHECKS if grouped else CHECKS
     if device == "cuda" and not torch.cuda.is_available():
         print("check_gpu.py: no CUDA device", file=sys.stderr)
         return 1
     for backend in backends():
         print(f"{backend.name}: {backend.detail}")
     results = [
-        run_check(config, name, options.verbose)
-        for config in (every_config() if options.configs == "all" else options.configs.split(","))
-        for name in options.only.split(",")
+        run_check(config, name, options.verbose, checks)
+        for config in (every_config(grouped) if options.configs == "all" else options.configs.split(","))
+        for name in (options.only.split(",") if options.only else checks)
     ]
     if options.json:
         options.json.write_text(json.dumps({"checks": results}, indent=2) + "\n")

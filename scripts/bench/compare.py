@@ -7,6 +7,8 @@ no round accepts: nothing says what it was built from).  Baselines: baselines.py
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
+--problem group_gemm times the grouped GEMM in the same way (groups/comparison.py), 15 inputs a round; a shape is then
+"80,176x4096x7168", and semicolons stand between shapes.
 --device cpu times the CPU backend in the same way; its names are instruction sets, `avx2` for one.  With
 NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, and the samples say so.
 """
@@ -21,10 +23,10 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,18 +35,23 @@ from eval.hardware import chip
 from eval.output.report import print_table
 from eval.stats import ratio_interval, relative_spread
 from reference import nvfp4
+from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
 from scripts.bench import provenance
 from scripts.bench.baselines import BASELINES, CUDA_BASELINES, ROUNDED, UNGATED, Call, baseline, gated
+from scripts.bench.groups import comparison as grouped
+from submission import group_gemm
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
-CPU_ISAS = ("portable", "avx2", "avx512")
 FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
 SEED = 1111
 HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, relative to the largest output
+
+
+Shape = tuple[int | str, ...]  # M, N, K
 
 
 class Problem:
@@ -90,21 +97,23 @@ def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor
 def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
     """custom_kernel by what stands before a variant's slash ("" is this checkout), and what each was built from."""
     own = os.environ.get("NVFP4_LIBRARY")
-    kernels = {"": custom_kernel}
+    kind = KINDS[options.problem]
+    kernels = {"": kind.kernel()}
     digests = {"": provenance.file_digest(Path(own)) if own else provenance.checkout_digest(ROOT)}
     for name, place in (entry.split("=", 1) for entry in options.library):
-        kernels[name], digests[name] = load_shim(place), provenance.file_digest(Path(place))
+        kernels[name], digests[name] = kind.load_shim(place, ROOT), provenance.file_digest(Path(place))
     for name, place in (entry.split("=", 1) for entry in options.checkout):
         folder = Path(place).resolve()
-        kernels[name] = load_shim(str(folder / "build" / "libcustom_kernel.so"), folder)
+        kernels[name] = kind.load_shim(str(folder / "build" / "libcustom_kernel.so"), folder)
         digests[name] = provenance.checkout_digest(folder)
     return kernels, digests
 
 
 def variant_digest(name: str, digests: dict[str, str]) -> str:
     """What was timed: the sources of the variant's library, or the file that holds the baselines."""
-    if name in BASELINES:
-        return provenance.file_digest(Path(__file__).with_name("baselines.py"))
+    for kind in KINDS.values():
+        if name in kind.baselines:
+            return provenance.file_digest(Path(__file__).parent / kind.file)
     return digests[name.rpartition("/")[0]]
 
 
@@ -124,7 +133,7 @@ def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Ten
         for backend in BACKENDS:
             os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
             os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
-        os.environ["NVFP4_CPU_ISA"] = config if config in CPU_ISAS else ""
+        os.environ["NVFP4_CPU_ISA"] = config if config in grouped.CPU_ISAS else ""
 
     call.prepare = prepare
     return call
@@ -189,24 +198,63 @@ class Timer:
         return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
 
 
-def run_shape(
-    shape: tuple[int, int, int], variants: list[str], options: argparse.Namespace, timer: Timer
-) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """The samples of one shape, and the variants that were left out with the reason."""
-    problem = Problem(*shape, options.inputs, options.device)
+def wanted(problem: Problem) -> list[torch.Tensor]:
+    """The reference's results for every input. Raises RuntimeError where they are wrong themselves."""
     wants = [ref_kernel(data) for data in problem.data]
     ok, message = check_against_oracle(problem.data[0], wants[0])
     if not ok:
         raise RuntimeError(f"the reference is wrong: {message}")
+    return wants
+
+
+class Kind(NamedTuple):
+    """What timing a problem takes beside the clock."""
+
+    kernel: Callable[[], Callable[..., Any]]  # the package's
+    load_shim: Callable[[str, Path], Callable[..., Any]]
+    make: Callable[..., Any]  # of M, N, K, the number of inputs and the device
+    wanted: Callable[[Any], list[Any]]
+    ours: Callable[..., Call]
+    baseline: Callable[[Any, str], Call]
+    check: Callable[..., str]
+    baselines: Iterable[str]
+    file: str  # that holds them
+    defaults: Sequence[str]  # of them, on a CUDA device
+    inputs: int
+    separator: str  # between shapes on the command line
+
+
+KINDS = {
+    "dual_gemm": Kind(
+        lambda: custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
+        lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines.py", CUDA_BASELINES, 24, ",",
+    ),
+    "group_gemm": Kind(
+        lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
+        grouped.baseline, grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES),
+        grouped.INPUTS, ";",
+    ),
+}  # fmt: skip
+
+
+def run_shape(
+    shape: Shape, variants: list[str], options: argparse.Namespace, timer: Timer
+) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """The samples of one shape, and the variants that were left out with the reason."""
+    kind = KINDS[options.problem]
+    problem = kind.make(*shape, options.inputs, options.device)
+    wants = kind.wanted(problem)
     calls: dict[str, Call] = {}
     left_out: dict[str, str] = {}
     for name in variants:
         try:
             call = (
-                baseline(problem, name) if name in BASELINES else ours(problem, name, options.kernels, options.scales)
+                kind.baseline(problem, name)
+                if name in kind.baselines
+                else kind.ours(problem, name, options.kernels, options.scales)
             )
             getattr(call, "prepare", lambda: None)()
-            wrong = check(problem, name, call, wants)
+            wrong = kind.check(problem, name, call, wants)
         except Exception as error:  # a baseline that cannot run is a line of the report, not the end of it
             wrong = f"{name}: {type(error).__name__}: {str(error)[:300]}"
         if wrong:
@@ -227,19 +275,18 @@ def run_shape(
         repeat += 1
     for name, call in calls.items():
         getattr(call, "prepare", lambda: None)()
-        wrong = check(problem, name, call, wants)
+        wrong = kind.check(problem, name, call, wants)
         if wrong:
             left_out[name] = f"wrong after timing: {wrong}"
             print(f"left out at {shape}: {left_out[name]}", flush=True)
     return [sample for sample in samples if sample["variant"] not in left_out], left_out
 
 
-def report(
-    samples: list[dict[str, object]], variants: list[str], shapes: list[tuple[int, int, int]], chip_name: str
-) -> None:
+def report(samples: list[dict[str, object]], variants: list[str], shapes: list[Shape], chip_name: str) -> None:
     """One table: medians, and each variant against the first baseline and the first variant."""
     header = ["variant", *("x".join(map(str, shape)) for shape in shapes), "geomean", "spread"]
-    header += [f"/ {variants[0]}", "/ cublas_one_gemm"]
+    peer = next((name for name in ("cublas_one_gemm", "cublas_groups") if name in variants), "cublas_one_gemm")
+    header += [f"/ {variants[0]}", f"/ {peer}"]
     by: dict[str, list[list[float]]] = {
         name: [[s["us"] for s in samples if s["variant"] == name and s["shape"] == list(shape)] for shape in shapes]
         for name in variants
@@ -250,7 +297,7 @@ def report(
         if all(by[name]):
             row.append(f"{geometric_mean(median(us) for us in by[name]):.2f}")
             row.append(f"{100 * max(relative_spread(us) for us in by[name]):.1f} %")
-            for base in (variants[0], "cublas_one_gemm"):
+            for base in (variants[0], peer):
                 if base in by and all(by[base]):
                     pairs = zip(by[name], by[base], strict=True)
                     row.append(f"{geometric_mean(ratio_interval(a, b).ratio for a, b in pairs):.3f}")
@@ -269,7 +316,7 @@ class Measured(NamedTuple):
     samples: list[dict[str, object]]
     left_out: dict[str, str]  # variants whose results were wrong or that cannot run, with the reason
     variants: list[str]
-    shapes: list[tuple[int, int, int]]
+    shapes: list[Shape]
 
     def record(self) -> dict[str, object]:
         """Medians in us by variant and shape, with what was timed."""
@@ -284,15 +331,21 @@ class Measured(NamedTuple):
         return {**self.env, "median_us": medians, "left_out": self.left_out}
 
 
+def read_shape(parts: Sequence[str]) -> Shape:
+    """M, N, K; a part with as many values as there are groups stays text."""
+    return tuple(int(part) if part.isdecimal() else part for part in parts)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--variants", default="auto", help="comma-separated; default: auto")
-    made.add_argument("--baselines", default=",".join(CUDA_BASELINES), help="comma-separated; empty for none")
+    made.add_argument("--problem", choices=KINDS, default=DEFAULT.name)
+    made.add_argument("--baselines", help="comma-separated; empty for none; default: the problem's on a CUDA device")
     made.add_argument("--library", action="append", default=[], metavar="NAME=FILE", help="for NAME/auto")
     made.add_argument("--checkout", action="append", default=[], metavar="NAME=DIR", help="built; for NAME/auto")
     made.add_argument("--scales", choices=("blocked", "rows"), default="blocked", help="layout of our scale factors")
-    made.add_argument("--inputs", type=int, default=24, help="distinct inputs, calls of a round")
+    made.add_argument("--inputs", type=int, help="distinct inputs, calls of a round; default: 24, of groups 15")
     made.add_argument("--repeats", type=int, default=20)
     made.add_argument("--seconds", type=float, default=60.0, help="at most, for each shape")
     made.add_argument("--shapes", default="", help="e.g. 256x4096x7168,...; default: the benchmarks")
@@ -304,13 +357,17 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def measure(options: argparse.Namespace, each: Callable[[tuple[int, int, int]], None] = lambda shape: None) -> Measured:
+def measure(options: argparse.Namespace, each: Callable[[Shape], None] = lambda shape: None) -> Measured:
     """Times every variant at every shape; `each` is told of a shape that is done."""
     torch.backends.cuda.matmul.allow_tf32 = False
+    kind = KINDS[options.problem]
     options.kernels, built_from = load_kernels(options)
-    variants = [name for name in (*options.variants.split(","), *options.baselines.split(",")) if name]
-    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",") if shape]
-    shapes = shapes or [case.shape[:3] for case in read_cases(ROOT / "eval/cases/benchmark.txt")]
+    options.inputs = options.inputs or kind.inputs
+    baselines = kind.defaults if options.baselines is None else options.baselines.split(",")
+    variants = [name for name in (*options.variants.split(","), *baselines) if name]
+    shapes = [read_shape(shape.split("x")) for shape in options.shapes.split(kind.separator) if shape]
+    cases = read_cases(ROOT / PROBLEMS[options.problem].cases / "benchmark.txt") if not shapes else []
+    shapes = shapes or [read_shape(case.shape.text().split()[:3]) for case in cases]
     commit = options.commit
     if not commit:
         git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -348,7 +405,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"SM clock while timing: {env['clocks']['sm_mhz_while_timing']} MHz; {env['chip']}, driver {env['driver']}")
     for reason in found.left_out.values():
         print(f"left out: {reason}")
-    return 1 if any(name not in BASELINES for name in found.left_out) else 0
+    return 1 if any(name not in KINDS[options.problem].baselines for name in found.left_out) else 0
 
 
 if __name__ == "__main__":

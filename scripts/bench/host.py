@@ -83,6 +83,7 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
     setattr(shim, call_name, record)
     if grouped:
         packing, shim._packing = shim._packing, _Kept(shim)
+        shim._call_python = None  # packs in Python, as where torch is too old
     shim.custom_kernel(data)
     setattr(shim, call_name, real_call)
     if grouped:
@@ -97,18 +98,16 @@ def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
         "library": (real_call, packed["args"]),
         "ctypes": (version, packed["args"]),
     }
+    if grouped and ours._call_python is not None:
+        calls |= {"packing": (shim.custom_kernel, data), "shim": (alone(ours).custom_kernel, data)}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, (call, argument) in calls.items():
             samples[name].append(sample_us(call, argument))
     medians = {name: median(values) for name, values in samples.items()}
     work = medians["library"] - medians["ctypes"]
-    return {
-        "work_us": work,
-        "ctypes_us": medians["ctypes"],
-        "shim_us": medians["shim"] - work,
-        "package_us": medians["package"] - work,
-    }
+    result = {"work_us": work, "ctypes_us": medians["ctypes"]}
+    return result | {f"{name}_us": medians[name] - work for name in ("shim", "packing", "package") if name in medians}
 
 
 def main() -> int:
@@ -123,7 +122,8 @@ def main() -> int:
     print(
         f"host cost of a call, minimal CPU problem ({sizes}): the shim {result['shim_us']:.2f} us "
         f"(goal {GOALS_US[options.problem]:.0f} us), of which the ctypes call {result['ctypes_us']:.2f} us; "
-        f"in the package {result['package_us']:.2f} us; the work in C is {result['work_us']:.2f} us beside it"
+        + (f"packed in Python {result['packing_us']:.2f} us; " if "packing_us" in result else "")
+        + f"in the package {result['package_us']:.2f} us; the work in C is {result['work_us']:.2f} us beside it"
     )
     if options.json:
         origin = {"processor": chip.name(torch.device("cpu")), "torch": torch.__version__}

@@ -140,6 +140,7 @@ class Sim:
         cluster: Extent = 0,
         shared: int = 0,
         dependent: int = 0,
+        cooperative: int = 0,
     ) -> int:
         triple = lambda value: (ctypes.c_uint32 * 3)(  # noqa: E731
             *(value if isinstance(value, tuple) else (value, 1 if value else 0, 1 if value else 0))
@@ -149,7 +150,14 @@ class Sim:
         ]
         pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
         launch = Launch(
-            triple(grid), triple(block), triple(cluster), shared, dependent, ctypes.addressof(pointers), len(blobs)
+            triple(grid),
+            triple(block),
+            triple(cluster),
+            shared,
+            dependent,
+            cooperative,
+            ctypes.addressof(pointers),
+            len(blobs),
         )
         return self.lib.sim_launch(self.sim, self.module, kernel.encode(), ctypes.byref(launch))
 

@@ -27,20 +27,27 @@ for data in [generate_input(m=m, n=n, k=k, l=1, seed=1111 + i, device="cpu") for
 
 
 def simulated_calls(
-    shape: tuple[int, int, int], backend: str, calls: int = 1, timeline: Path | None = None, **settings: str
+    shape: tuple[int, int, int],
+    backend: str,
+    calls: int = 1,
+    timeline: Path | None = None,
+    root: Path = ROOT,
+    **settings: str,
 ) -> dict[str, Any]:
     """The report's "time" of calls one behind another, each with inputs of its own (M, N, K; no values are computed).
 
-    settings: more environment variables.  Raises CalledProcessError where the run fails.
+    root: another checkout, with its library built in build.  settings: more environment variables.  Raises
+    CalledProcessError where the run fails.
     """
+    library = (BUILD if root == ROOT else root / "build") / "libcustom_kernel_sim.so"
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = {
-            **os.environ, "NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_BACKEND": backend,
+            **os.environ, "NVFP4_LIBRARY": str(library), "NVFP4_BACKEND": backend,
             "NVFP4_SIMULATE": "1", "NVFP4_SIMULATE_TIME": CHIPS[backend], "NVFP4_SIMULATE_CHECKS": "0",
-            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT), **settings,
+            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(root), **settings,
         }  # fmt: skip
         if timeline is not None:
             environment["NVFP4_SIMULATE_TIMELINE"] = str(timeline)
         command = [sys.executable, "-c", CALL, *map(str, shape), str(calls)]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        subprocess.run(command, cwd=root, env=environment, check=True)
         return json.loads(Path(report.name).read_text())["time"]

@@ -32,6 +32,11 @@ def names(backend: str) -> list[str]:
     return [*table["tiles"], *table.get("narrow_tiles", {})]
 
 
+def grouped_names(backend: str) -> list[str]:
+    """The same of the grouped GEMM's tiles."""
+    return list(printed()[backend]["grouped_tiles"])
+
+
 def costs(backend: str) -> dict[str, int]:
     """The constants of a backend's tile selection."""
     return printed()[backend]["costs"]

@@ -182,6 +182,7 @@ AREAS: dict[str, Area] = {
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",
             "test_bench.py",
+            "test_bench_grouped.py",
             "test_bench_host.py",
             "test_bench_sweep.py",
             "test_provenance.py",

@@ -72,7 +72,7 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
         "history": [{"state": "draft", "date": today()}],
     }
     if args.shapes:
-        data["shapes"] = args.shapes.split(",")
+        data["shapes"] = [shape for shape in args.shapes.split(";" if ";" in args.shapes else ",") if shape]
     if args.reconstructed:
         before, _, why = args.reconstructed.partition(":")
         data["reconstructed"] = {"from": tank.commit(before.strip()) or before, "why": why.strip()}
@@ -185,7 +185,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--backend", required=True, choices=("cpu", "hopper", "blackwell"))
     sub.add_argument("--base", required=True, metavar="VARIANT", help="variant name of the base in the samples")
     sub.add_argument("--candidate", required=True, metavar="VARIANT")
-    sub.add_argument("--shapes", metavar="MxNxK,...", help="what it measures; default: the benchmark's four shapes")
+    sub.add_argument(
+        "--shapes",
+        metavar="MxNxK,...",
+        help="what it measures, semicolons between lists of groups; default: the benchmark's shapes",
+    )
     sub.add_argument("--noise-round", type=int, metavar="N", help="the A/A round whose noise floor the rule uses")
     sub.add_argument("--noise-floor", action="store_true", help="this round is an A/A run")
     sub.add_argument(

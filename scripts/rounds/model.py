@@ -201,7 +201,8 @@ def digest(data: bytes) -> str:
 def parse_samples(content: bytes, name: str) -> Samples:
     """Raw samples from JSON lines `{"shape": [m, n, k], "variant": str, "repeat": int, "us": float}`.
 
-    Other keys are kept out. RoundError names the line of the first bad one.
+    An extent of groups that differ in it is a text of all of them, "80,176". Other keys are kept out. RoundError names
+    the line of the first bad one.
     """
     samples: Samples = {}
     for number, line in enumerate(content.decode().splitlines(), 1):
@@ -209,7 +210,7 @@ def parse_samples(content: bytes, name: str) -> Samples:
             continue
         try:
             row = json.loads(line)
-            m, n, k = (int(extent) for extent in row["shape"][:3])
+            m, n, k = (",".join(str(int(one)) for one in str(extent).split(",")) for extent in row["shape"][:3])
             variant, repeat, us = row["variant"], int(row["repeat"]), float(row["us"])
         except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise RoundError(

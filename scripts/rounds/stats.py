@@ -60,10 +60,10 @@ def compare(samples: Samples, base: str, candidate: str, seed: int = SEED) -> di
     return {"seed": seed, "draws": stats.BOOTSTRAP_ROUNDS, "shapes": shapes, "geomean": mean}
 
 
-def shape_key(shape: str) -> tuple[int, int, int]:
+def shape_key(shape: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Sort key that keeps "MxNxK" in the order of the problem's list of benchmarks: by weights, then by M."""
-    m, n, k = (int(part) for part in shape.split("x"))
-    return (-n, m, k)
+    m, n, k = (tuple(int(one) for one in part.split(",")) for part in shape.split("x"))
+    return (tuple(-one for one in n), m, k)
 
 
 def noise_band(measurement: dict) -> tuple[float, float]:

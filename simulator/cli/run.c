@@ -21,6 +21,7 @@ static const char usage[] =
     "usage: ptxsim run [options] -- PROGRAM [ARGUMENT...]\n"
     "  --mode eager|late|reverse|random:SEED|poison  --chip h200|b200|rtx5090|gb10 (as the PTX says)\n"
     "  --no-checks  --go-on (an error does not fail the program's calls)\n"
+    "  --shrink[=KIND]  the smallest set of delayed operations of a launch that still shows a finding\n"
     "  --json FILE (a second process's goes to FILE.PID)  --counters  --suppressions FILE\n"
     "reports go to standard error, the verdict last.  exit status: 0 clean, 1 review, 2 error, 3 incomplete; "
     "4: no\n"
@@ -242,7 +243,17 @@ static int start(struct run *run, char **arguments) {
     return child < 0 ? cli_fail("fork", strerror(errno)) : tell(run, waited);
 }
 
-enum { OPT_MODE = 256, OPT_CHIP, OPT_NO_CHECKS, OPT_GO_ON, OPT_JSON, OPT_COUNTERS, OPT_SUPPRESSIONS, OPT_HELP };
+enum {
+    OPT_MODE = 256,
+    OPT_CHIP,
+    OPT_NO_CHECKS,
+    OPT_GO_ON,
+    OPT_JSON,
+    OPT_COUNTERS,
+    OPT_SUPPRESSIONS,
+    OPT_SHRINK,
+    OPT_HELP
+};
 
 static const struct option options[] = {{"mode", required_argument, NULL, OPT_MODE},
                                         {"chip", required_argument, NULL, OPT_CHIP},
@@ -251,6 +262,7 @@ static const struct option options[] = {{"mode", required_argument, NULL, OPT_MO
                                         {"json", required_argument, NULL, OPT_JSON},
                                         {"counters", no_argument, NULL, OPT_COUNTERS},
                                         {"suppressions", required_argument, NULL, OPT_SUPPRESSIONS},
+                                        {"shrink", optional_argument, NULL, OPT_SHRINK},
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
 
@@ -296,6 +308,8 @@ static int set_option(struct run *run, int option, char *value) {
     case OPT_SUPPRESSIONS:
         run->rules = value;
         return set_path("NVFP4_SIMULATE_SUPPRESSIONS", value);
+    case OPT_SHRINK:
+        return setenv("NVFP4_SIMULATE_SHRINK", value == NULL ? "1" : value, 1);
     default: /* getopt_long has said what is wrong */
         return EXIT_NOT_RUN;
     }

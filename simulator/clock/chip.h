@@ -33,6 +33,7 @@ enum parameter_kind {
     X(l2_bytes, COUNT)                                                                                         \
     /* a warp instruction */                                                                                   \
     X(issue_interval, CYCLES)                                                                                  \
+    X(assembled_ahead, CYCLES)                                                                                 \
     X(cross_pipe_latency, CYCLES)                                                                              \
     X(alu_latency, CYCLES)                                                                                     \
     X(alu_interval, CYCLES)                                                                                    \
@@ -98,6 +99,7 @@ enum parameter_kind {
     /* wgmma; tcgen05.mma of one CTA and of a pair */                                                          \
     X(wgmma_latency_shared, CYCLES)                                                                            \
     X(wgmma_latency_registers, CYCLES)                                                                         \
+    X(wgmma_wait_latency, CYCLES)                                                                              \
     X(wgmma_column, CYCLES)                                                                                    \
     X(wgmma_read_a, CYCLES)                                                                                    \
     X(wgmma_read_column, CYCLES)                                                                               \
@@ -134,6 +136,8 @@ enum parameter_kind {
     X(cta_start_interval, CYCLES)                                                                              \
     X(sm_start_interval, CYCLES)                                                                               \
     X(cluster_start_interval, CYCLES)                                                                          \
+    X(sm_end_interval, CYCLES)                                                                                 \
+    X(cta_end_interval, CYCLES)                                                                                \
     X(cta_end, CYCLES)                                                                                         \
     X(launch_drain, CYCLES)
 

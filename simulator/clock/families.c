@@ -114,6 +114,9 @@ static struct meaning tensor(const char *name) {
     if (has(name, ".mma") || has(name, ".cp") || has(name, ".shift") || has(name, "tcgen05.commit")) {
         return means(FAMILY_TENSOR, 1);
     }
+    if (is(name, "wgmma.wait_group")) {
+        return means(FAMILY_TENSOR_WAIT, 1);
+    }
     return means(is(name, "tcgen05.ld") || is(name, "tcgen05.st") ? FAMILY_TENSOR_LOAD : FAMILY_ISSUE, 1);
 }
 

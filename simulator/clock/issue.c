@@ -189,7 +189,8 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct part *part = &sm->part[warp->index % SM_PARTS];
     ready = later(ready, part->issue);
     if (cost.pipe != PIPES) {
-        ready = later(ready, part->pipe[cost.pipe].free);
+        ticks taken = part->pipe[cost.pipe].free;
+        ready = later(ready, taken > chip->assembled_ahead ? taken - chip->assembled_ahead : 0);
     } else if (insn->timing == FAMILY_WARP_MMA) {
         ready = later(ready, part->mma.free);
     } else if (insn->timing == FAMILY_MEMORY) {
@@ -203,6 +204,16 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         ready = later(ready, sm->lsu.free - chip->memory_queue);
     }
     return ready;
+}
+
+ticks time_operands(const struct warp *warp, const struct split *split) {
+    return operands_ready(warp, split, &warp->cta->cluster->launch->module->code[split->pc], 0, PIPES);
+}
+
+/* HW (measured, H200: wgmma_interval_cycles, 2 warpgroups): warps take turns at MMAs that do not hold the
+ * issue. */
+static bool from_shared(const struct insn *insn) {
+    return strncmp(insn->name, "wgmma.mma", 9) == 0 && insn->wgmma.a_registers == 0;
 }
 
 /* ---- at the issue ---- */
@@ -233,18 +244,21 @@ void time_issue(struct run *run, const struct insn *insn) {
     if (run->split->resumed) {
         return;
     }
+    part->last = family == FAMILY_TENSOR && from_shared(insn) ? NULL : warp;
     struct cost cost = cost_of(warp, insn);
     ticks start = later(at, operands_ready(warp, run->split, insn, 0, cost.pipe));
     ticks slots = insn->machine * chip->issue_interval;
     part->issue = at + slots;
     part->issued += slots;
     time->next = at + slots;
+    if (cost.pipe != PIPES) {
+        start = later(start, booked(&part->pipe[cost.pipe], at, insn->machine * cost.interval));
+    }
     if (order_of(family) == ORDER_FREE) {
         time->started = later(time->started, start);
     }
     if (cost.pipe != PIPES) {
         ticks last = start + (insn->machine - 1u) * cost.interval;
-        (void)booked(&part->pipe[cost.pipe], at, insn->machine * cost.interval);
         results_ready(warp, run->split, insn, last + cost.latency, cost.pipe);
         return;
     }
@@ -273,6 +287,9 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     case FAMILY_WARP_SYNC:
         time->next = at + chip->warp_sync_latency;
+        break;
+    case FAMILY_TENSOR_WAIT:
+        time->next = at + chip->wgmma_wait_latency;
         break;
     case FAMILY_SET_REGISTERS:
         time->next = at + chip->set_registers_latency;

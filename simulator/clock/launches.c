@@ -13,7 +13,7 @@ static uint32_t room_of(const struct launch *launch) {
     uint32_t by_shared = (uint32_t)(chip->sm_shared_bytes / (SHARED_RESERVED + launch->shared_bytes));
     uint32_t by_threads = (uint32_t)chip->sm_threads / (launch->warps * LANES);
     uint32_t room = least(least(by_shared, by_threads), (uint32_t)chip->sm_ctas);
-    return room == 0 ? 1 : room;
+    return room == 0 ? 1 : least(room, PLACES);
 }
 
 /* SMs that a cluster can share lie in one processing cluster; what is left over of one stays idle. */
@@ -54,12 +54,13 @@ static void release_all(struct timing *timing) {
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
-        sm->stores_out = 0;
+        sm->stores_out = sm->last_gone = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         for (int j = 0; j < SM_PARTS; j++) {
             struct part *part = &sm->part[j];
             part->issue = part->issued = 0;
+            part->last = NULL;
             release(&part->mma);
             release(&part->tmem);
             for (int k = 0; k < PIPES; k++) {
@@ -82,7 +83,8 @@ bool time_launch_begin(struct launch *launch) {
     release_all(timing);
     memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
-    timing->first_start = NEVER;
+    timing->first_start = timing->first_end = NEVER;
+    timing->ended = 0;
     timing->triggered = timing->end = timing->begin;
     timing->room = room_of(launch);
     for (uint32_t i = 0; i < chip->sms; i++) { /* who has gone by now is in no one's way */
@@ -143,6 +145,11 @@ static ticks earliest(const struct launch *launch, const struct island *island, 
     return at;
 }
 
+/* When there is a place for one more: an SM's CTAs go in the order of their ends. */
+static ticks freed(const struct island *island, uint32_t room) {
+    return island->started < room ? 0 : island->gone[(island->started - room) % PLACES];
+}
+
 bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *start) {
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
@@ -152,8 +159,9 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
         if (candidate->resident >= timing->room) {
             continue;
         }
-        ticks at = earliest(launch, candidate,
-                            later(timing->dispatched, later(candidate->freed, candidate->next_start)));
+        ticks at =
+            earliest(launch, candidate,
+                     later(timing->dispatched, later(freed(candidate, timing->room), candidate->next_start)));
         if (at < best || (at == best && candidate->resident < timing->islands[*island].resident)) {
             best = at;
             *island = i;
@@ -166,6 +174,7 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
     timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval +
                          (chosen->sms > 1 ? chip->cluster_start_interval : 0);
     chosen->resident++;
+    chosen->started++;
     *start = best + chip->cta_start;
     chosen->next_start = best + chip->sm_start_interval;
     timing->first_start = *start < timing->first_start ? *start : timing->first_start;
@@ -190,15 +199,21 @@ void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) 
     struct timing *timing = launch->timing;
     struct island *island = &timing->islands[cluster->island];
     ticks gone = at + timing->chip.cta_end;
+    for (uint32_t i = 0; i < cluster->nctas; i++) { /* HW: an SM takes its CTAs down one after another */
+        gone = later(gone, timing->sm[cluster->ctas[i].sm].last_gone + timing->chip.sm_end_interval);
+    }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         const struct cta *cta = &cluster->ctas[i];
+        timing->sm[cta->sm].last_gone = gone;
         remember(&timing->sm[cta->sm],
                  (struct tenant){gone, SHARED_RESERVED + launch->shared_bytes, launch->warps * LANES});
         timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : at);
     }
     island->resident--;
-    island->freed = later(island->freed, gone);
+    island->gone[island->ended++ % PLACES] = gone;
     timing->end = later(timing->end, gone);
+    timing->first_end = gone < timing->first_end ? gone : timing->first_end;
+    timing->ended += cluster->nctas;
 }
 
 static void take_busy(struct timed_launch *listed, const struct timing *timing) {
@@ -251,6 +266,9 @@ void time_warp_end(struct warp *warp, ticks at) {
 
 void time_launch_end(struct launch *launch) {
     struct timing *timing = launch->timing;
+    if (timing->ended > 0) { /* HW: the chip counts them one after another */
+        timing->end = later(timing->end, timing->first_end + timing->ended * timing->chip.cta_end_interval);
+    }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
     timing->end = later(timing->end, timing->before_end) + timing->chip.launch_drain;

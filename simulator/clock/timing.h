@@ -15,6 +15,7 @@
 #define SM_PARTS     4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
 #define WINDOW       (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
 #define LINE_BYTES   128
+#define PLACES       64   /* no less than sm_ctas */
 #define MAX_LAUNCHES 4096 /* that are listed */
 
 enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
@@ -54,6 +55,7 @@ enum clock_family {
     FAMILY_FENCE_ASYNC_SHARED,
     FAMILY_COPY,
     FAMILY_TENSOR,
+    FAMILY_TENSOR_WAIT, /* for groups of wgmma */
     FAMILY_TENSOR_LOAD,
     FAMILY_GRID_LAUNCH,
     FAMILY_GRID_WAIT,
@@ -87,9 +89,11 @@ struct warp_time {
 struct sm_time {
     struct part {
         ticks issue, issued; /* when the slot is free; ticks that it was used */
+        struct warp *last;   /* that issued */
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    ticks last_gone;  /* of its CTAs of this launch */
     ticks stores_out; /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
@@ -137,9 +141,11 @@ struct island {
     uint32_t count, room;
     uint32_t first_sm, sms;
     uint32_t resident; /* clusters */
-    ticks freed;       /* when the last of those before them ended */
-    ticks next_start;  /* HW: an SM starts its CTAs one after another */
-    struct path path;  /* of the warp that ended last */
+    /* When the last PLACES clusters were gone, by their number; and how many started and ended. */
+    ticks gone[PLACES];
+    uint64_t started, ended;
+    ticks next_start; /* HW: an SM starts its CTAs one after another */
+    struct path path; /* of the warp that ended last */
 };
 
 struct timing {
@@ -179,6 +185,8 @@ struct timing {
     ticks kernel;           /* of the launch before, from its first CTA's start to the last one's end */
     ticks begin, first_start, triggered, end; /* of this launch */
     ticks dispatched;                         /* when the next CTA can start */
+    ticks first_end;                          /* of a CTA of this launch */
+    uint64_t ended;                           /* CTAs */
     uint32_t room;                            /* clusters an island holds */
     /* of the instruction that is running */
     struct footprint footprint;
@@ -229,6 +237,8 @@ bool timing_classify(struct module *module);
 bool timing_assemble(struct module *module, const struct function *function);
 /* When the warp's next instruction can issue, as far as it is known; NEVER: an answer of memory is to come. */
 ticks time_ready(const struct warp *warp, const struct split *split);
+/* When the next instruction's operands are there; what only computes takes its slot before. */
+ticks time_operands(const struct warp *warp, const struct split *split);
 /* Before and after it is executed, at a time that time_ready gave. */
 void time_issue(struct run *run, const struct insn *insn);
 void time_executed(struct run *run, const struct insn *insn, enum next next);

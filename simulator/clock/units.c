@@ -67,7 +67,11 @@ ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
         a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
-    ticks start = booked(&sm_of(run->cta)->tensor, timing->issued, length);
+    struct sm_time *sm = sm_of(run->cta);
+    ticks start = booked(&sm->tensor, timing->issued, length);
+    ticks wanted = n * chip->wgmma_read_column + (a_in_registers ? 0 : chip->wgmma_read_a);
+    ticks read = booked(&sm->shared, timing->issued, wanted) + wanted;
+    sm->tensor.free = later(sm->tensor.free, read);
     timing->tensor_works = true;
     if (a_in_registers) {
         hold_issue(run, form, start);

@@ -54,6 +54,10 @@ static const struct {
      "pointer does not correspond to a registered memory region"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "the simulator found an error; see its report"},
+    {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize",
+     "cluster size is too large for the kernel or its configuration"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
+     "too many blocks in cooperative launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported by the simulator"},
 };
 

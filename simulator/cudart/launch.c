@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "chip.h"
+#include "outcome.h"
 #include "registry.h"
 #include "undeclared.h"
+
+#define PORTABLE_CLUSTER 8 /* HW: CTAs that every chip with clusters holds (CUDA C++ Programming Guide) */
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
     cudaError_t error = cudaSuccess;
@@ -19,6 +22,8 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     } else if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         error = value < 0 || value > runtime_chip()->shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
         kernel->shared_limit = error == cudaSuccess ? (size_t)value : kernel->shared_limit;
+    } else if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+        kernel->wide_clusters = value != 0;
     }
     runtime_unlock();
     return runtime_result(error);
@@ -70,10 +75,13 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void 
 
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int *ctas, const void *function,
                                                  const cudaLaunchConfig_t *config) {
-    const int portable = 8;
-    (void)function;
     (void)config;
-    *ctas = portable;
+    if (runtime_lock() == NULL) {
+        return runtime_result(cudaErrorMemoryAllocation);
+    }
+    const struct kernel_entry *kernel = registry_kernel(function);
+    *ctas = kernel != NULL && kernel->wide_clusters ? runtime_chip()->cluster_ctas : PORTABLE_CLUSTER;
+    runtime_unlock();
     return runtime_result(cudaSuccess);
 }
 
@@ -98,6 +106,16 @@ cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache conf
     return runtime_result(cudaSuccess);
 }
 
+static bool fits_at_once(const struct sim_launch_attributes *wanted) {
+    const struct chip *chip = runtime_chip();
+    uint64_t threads = (uint64_t)wanted->block[0] * wanted->block[1] * wanted->block[2], most = 0;
+    if (threads > 0) {
+        most = (uint64_t)chip->sm_threads / threads;
+        most = most < (uint64_t)chip->sm_blocks ? most : (uint64_t)chip->sm_blocks;
+    }
+    return (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] <= most * (uint64_t)runtime_sms();
+}
+
 static cudaError_t launch(const void *function, const struct sim_launch_attributes *wanted, void **arguments,
                           cudaStream_t queue) {
     struct sim *sim = runtime_lock();
@@ -119,12 +137,25 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
         sim_refuse(sim, kernel->name, why);
         error = cudaErrorInvalidValue;
     }
+    uint64_t ctas = (uint64_t)wanted->cluster[0] * wanted->cluster[1] * wanted->cluster[2];
+    if (error == cudaSuccess && ctas > PORTABLE_CLUSTER && !kernel->wide_clusters) {
+        sim_refuse(
+            sim, kernel->name,
+            "more than 8 CTAs in a cluster, which cudaFuncAttributeNonPortableClusterSizeAllowed has to allow");
+        error = cudaErrorInvalidClusterSize;
+    }
+    if (error == cudaSuccess && wanted->cooperative && !fits_at_once(wanted)) {
+        sim_refuse(sim, kernel->name, "a cooperative launch of more CTAs than the chip holds at once");
+        error = cudaErrorCooperativeLaunchTooLarge;
+    }
+    bool shrunk = false;
     if (error == cudaSuccess) {
         struct sim_launch_attributes attributes = *wanted;
         int count = sim_parameter_count(module, kernel->name);
         attributes.arguments = arguments;
         attributes.argument_count = count < 0 ? 0 : (size_t)count;
         sim_queue_select(sim, runtime_queue(sim, queue));
+        shrunk = outcome_shrink(sim, module, kernel->name, &attributes);
         int status = sim_launch(sim, module, kernel->name, &attributes);
         error = status == SIM_OK || status == SIM_RUN_ERROR ? cudaSuccess
                 : status == SIM_NO_MEMORY                   ? cudaErrorMemoryAllocation
@@ -132,6 +163,9 @@ static cudaError_t launch(const void *function, const struct sim_launch_attribut
                                                             : cudaErrorInvalidConfiguration;
     }
     runtime_report(sim);
+    if (shrunk) {
+        sim_print_shrunk(sim, stderr);
+    }
     runtime_unlock();
     return runtime_result(error);
 }
@@ -147,6 +181,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
             attributes.cluster[0] = attribute->val.clusterDim.x;
             attributes.cluster[1] = attribute->val.clusterDim.y;
             attributes.cluster[2] = attribute->val.clusterDim.z;
+        } else if (attribute->id == cudaLaunchAttributeCooperative) {
+            attributes.cooperative = attribute->val.cooperative;
         } else if (attribute->id == cudaLaunchAttributeProgrammaticStreamSerialization) {
             attributes.programmatic_dependent = attribute->val.programmaticStreamSerializationAllowed;
         }
@@ -162,10 +198,13 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
     return launch(function, &attributes, arguments, queue);
 }
 
-/* Everything is resident as far as CTAs poll for each other: a launch is cooperative anyway. */
 cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                                         size_t shared, cudaStream_t queue) {
-    return cudaLaunchKernel(function, grid, block, arguments, shared, queue);
+    struct sim_launch_attributes attributes = {.grid = {grid.x, grid.y, grid.z},
+                                               .block = {block.x, block.y, block.z},
+                                               .dynamic_shared_bytes = (unsigned)shared,
+                                               .cooperative = 1};
+    return launch(function, &attributes, arguments, queue);
 }
 
 /* ---- what the generated code calls for f<<<...>>>(...) ---- */

@@ -338,8 +338,18 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                    CUstream queue, void **arguments) {
-    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, queue, arguments,
-                          NULL);
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchConfig config = {.gridDimX = grid_x,
+                             .gridDimY = grid_y,
+                             .gridDimZ = grid_z,
+                             .blockDimX = block_x,
+                             .blockDimY = block_y,
+                             .blockDimZ = block_z,
+                             .sharedMemBytes = shared,
+                             .hStream = queue,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    return cuLaunchKernelEx(&config, function, arguments, NULL);
 }
 
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config) {

@@ -76,6 +76,33 @@ void outcome_update(const struct sim *sim) {
     }
 }
 
+static const char *shrink_kind(void) { /* NULL: not asked for; "1": of whatever kind */
+    const char *kind = getenv("NVFP4_SIMULATE_SHRINK");
+    return kind == NULL || kind[0] == '\0' || strcmp(kind, "0") == 0 ? NULL : kind;
+}
+
+static uint64_t tried;    /* launches that were looked at for a finding to shrink */
+static bool told, shrunk; /* of one that needs no delay; of one that does */
+
+bool outcome_shrink(struct sim *sim, struct sim_module *module, const char *kernel,
+                    const struct sim_launch_attributes *attributes) {
+    const char *kind = shrink_kind();
+    if (kind == NULL || shrunk) {
+        return false;
+    }
+    struct sim_shrink_options options = {.kind = strcmp(kind, "1") == 0 ? NULL : kind};
+    (void)fflush(stdout);
+    const struct sim_shrunk *result = sim_shrink(sim, module, kernel, attributes, &options);
+    tried++;
+    shrunk = result != NULL && result->found && !result->always;
+    bool first = result == NULL || (result->found && !told) || shrunk;
+    told |= result != NULL && result->found;
+    if (result == NULL) {
+        (void)fprintf(stderr, "shrunk: not %s: %s\n", kernel, sim_message(sim));
+    }
+    return first && result != NULL;
+}
+
 /* The first process's reports are at the paths themselves, the others' beside them. */
 static void write_report(const char *path, uint64_t before, void (*print)(const struct sim *, FILE *)) {
     char own[4096];
@@ -90,6 +117,10 @@ static void write_report(const char *path, uint64_t before, void (*print)(const 
 static void at_end(void) {
     const char *path = getenv("NVFP4_SIMULATE_JSON"), *counters = getenv("NVFP4_SIMULATE_COUNTERS");
     outcome_update(the_sim);
+    if (tried > 0 && !told) {
+        (void)fprintf(stderr, "shrunk: the mode shows nothing to look for in %llu launch%s\n",
+                      (unsigned long long)tried, tried == 1 ? "" : "es");
+    }
     const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
     bool asked = (path != NULL && path[0] != '\0') || (timeline != NULL && timeline[0] != '\0');
     uint64_t before = shared == NULL || !asked ? 0 : atomic_fetch_add(&shared->reports, 1);

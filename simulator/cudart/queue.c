@@ -14,8 +14,16 @@ struct CUevent_st {
 };
 
 struct CUstream_st {
-    unsigned number;
+    unsigned number, flags;
+    int priority;
 };
+
+enum { HIGHEST_PRIORITY = -5 }; /* of a card */
+
+/* The default queues have handles that are no addresses. */
+static bool is_default(cudaStream_t queue) {
+    return queue == NULL || queue == cudaStreamLegacy || queue == cudaStreamPerThread;
+}
 
 unsigned runtime_queue(struct sim *sim, cudaStream_t queue) {
     static unsigned of_thread; /* cudaStreamPerThread: one for all threads */
@@ -41,10 +49,14 @@ cudaError_t runtime_synchronize(cudaStream_t queue, bool all) {
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *queue, unsigned flags, int priority) {
-    (void)priority;
+    if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) {
+        return runtime_result(cudaErrorInvalidValue);
+    }
     struct sim *sim = runtime_lock();
     *queue = sim == NULL ? NULL : malloc(sizeof **queue);
     if (*queue != NULL) {
+        (*queue)->flags = flags;
+        (*queue)->priority = priority > 0 ? 0 : priority < HIGHEST_PRIORITY ? HIGHEST_PRIORITY : priority;
         (*queue)->number = sim_queue_create(sim, flags != cudaStreamNonBlocking);
         if ((*queue)->number == 0) {
             free(*queue);
@@ -66,6 +78,9 @@ cudaError_t cudaStreamCreate(cudaStream_t *queue) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+    if (is_default(queue)) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
     struct sim *sim = runtime_lock();
     if (sim != NULL) {
         sim_queue_destroy(sim, queue->number);
@@ -85,13 +100,14 @@ cudaError_t cudaStreamQuery(cudaStream_t queue) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags) {
     (void)flags;
+    if (event == NULL) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
+    }
     struct sim *sim = runtime_lock();
     if (sim == NULL) {
         return runtime_result(cudaErrorMemoryAllocation);
     }
-    int status = event == NULL || event->order == NULL
-                     ? SIM_OK
-                     : sim_queue_wait(sim, runtime_queue(sim, queue), event->order);
+    int status = event->order == NULL ? SIM_OK : sim_queue_wait(sim, runtime_queue(sim, queue), event->order);
     runtime_unlock();
     return runtime_result(status == SIM_OK ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -107,9 +123,10 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    if (event != NULL) {
-        sim_event_free(event->order);
+    if (event == NULL) {
+        return runtime_result(cudaErrorInvalidResourceHandle);
     }
+    sim_event_free(event->order);
     free(event);
     return runtime_result(cudaSuccess);
 }
@@ -183,21 +200,18 @@ cudaError_t cudaStreamAddCallback(cudaStream_t queue, cudaStreamCallback_t callb
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    const int of_a_card = -5;
     *least = 0;
-    *greatest = of_a_card;
+    *greatest = HIGHEST_PRIORITY;
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t queue, int *priority) {
-    (void)queue;
-    *priority = 0;
+    *priority = is_default(queue) ? 0 : queue->priority;
     return runtime_result(cudaSuccess);
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t queue, unsigned *flags) {
-    (void)queue;
-    *flags = 0;
+    *flags = is_default(queue) ? 0 : queue->flags;
     return runtime_result(cudaSuccess);
 }
 

@@ -136,7 +136,8 @@ static struct kernel_entry *add_kernel(void **handle, const void *host, const ch
         free(copy);
         return NULL;
     }
-    *kernel = (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, default_shared_bytes};
+    *kernel =
+        (struct kernel_entry){kernels, host == NULL ? kernel : host, copy, handle, default_shared_bytes, false};
     kernels = kernel;
     return kernel;
 }

@@ -16,6 +16,7 @@ struct kernel_entry {
     char *name;
     void **binary;
     size_t shared_limit; /* what cudaFuncSetAttribute has allowed */
+    bool wide_clusters;  /* likewise: of more CTAs than every chip holds */
 };
 
 /* One simulator for the process, made at the first use; every call holds the lock.  NULL, and no lock: there is

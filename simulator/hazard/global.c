@@ -6,77 +6,11 @@
  * noted once. */
 #include "global.h"
 
-#include <stdlib.h>
-
 #include "delayed.h"
 #include "hazard.h"
 #include "launch_report.h"
+#include "line.h"
 #include "races.h"
-
-#define MOST_PC     0xfffffffu
-#define MOST_PLACES 8 /* PTX lines that are told apart in a line, of one launch */
-
-/* What a launch did to a line. */
-struct use {
-    uint32_t launch;     /* 0: none */
-    uint32_t pc : 28;    /* of the last new bytes; in a copy 0 */
-    uint32_t early : 1;  /* some of it before griddepcontrol.wait */
-    uint32_t strong : 1; /* all of it (PTX ISA, memory consistency model: strong operations) */
-    uint32_t write : 1;
-    uint32_t place : 1; /* no use of its own, but where bytes of a use came from */
-    uint64_t mask[RECORD_WORDS];
-};
-
-/* What few lines have. */
-struct more {
-    uint32_t count, room;
-    struct use *uses;
-};
-
-struct line {
-    struct use last[2]; /* read, written */
-    struct more *more;
-    uint32_t released; /* the last launch that wrote here by a strong operation */
-    atomic_flag lock;
-};
-_Static_assert(sizeof(struct line) == 64, "half of what it is about");
-
-/* Zeroed by calloc: pages of it that no access reaches cost nothing. */
-struct lines {
-    uint64_t count;
-    bool any_more, any_uses;
-    struct images *images;  /* by line; behind the lines */
-    struct line_uses *uses; /* by line; behind those */
-    char to_cache_line[16]; /* of a large block, which begins 16 bytes into a page */
-    struct line line[];
-};
-
-struct lines *lines_make(uint64_t bytes) {
-    uint64_t count = (bytes >> RECORD_SHIFT) + 1;
-    struct lines *lines =
-        calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images + sizeof *lines->uses));
-    if (lines != NULL) {
-        lines->count = count;
-        lines->images = (struct images *)(void *)&lines->line[count];
-        lines->uses = (struct line_uses *)(void *)&lines->images[count];
-    }
-    return lines;
-}
-
-void lines_free(struct lines *lines) {
-    for (uint64_t i = 0; lines != NULL && lines->any_more && i < lines->count; i++) {
-        if (lines->line[i].more != NULL) {
-            free(lines->line[i].more->uses);
-            free(lines->line[i].more);
-        }
-    }
-    for (uint64_t i = 0; lines != NULL && lines->any_uses && i < lines->count; i++) {
-        uses_free(&lines->uses[i]);
-    }
-    free(lines);
-}
-
-/* ---- masks ---- */
 
 /* Bits `first` to `first + bytes`. */
 static inline void set_mask(uint64_t mask[RECORD_WORDS], uint32_t first, uint32_t bytes) {
@@ -94,38 +28,7 @@ static inline void set_mask(uint64_t mask[RECORD_WORDS], uint32_t first, uint32_
     }
 }
 
-static bool covers(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS]) {
-    return ((b[0] & ~a[0]) | (b[1] & ~a[1])) == 0;
-}
-
-static bool overlap(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS]) {
-    return ((a[0] & b[0]) | (a[1] & b[1])) != 0;
-}
-
 /* ---- an access ---- */
-
-struct access {
-    struct launch *launch;
-    const struct allocation *allocation;
-    struct run *run; /* NULL: a copy */
-    const struct known *view;
-    uint32_t pc;
-    int lane;
-    bool early, strong, write;
-    bool all_known; /* by a flag of an earlier launch */
-    bool unsynced;  /* only a sibling lane has waited */
-    unsigned flags;
-    const struct epoch *epoch; /* of a thread's access, for races inside the launch */
-};
-
-static inline void line_lock(struct line *line) {
-    while (atomic_flag_test_and_set_explicit(&line->lock, memory_order_acquire)) {
-    }
-}
-
-void line_unlock(struct line *line) {
-    atomic_flag_clear_explicit(&line->lock, memory_order_release);
-}
 
 /* Where the bytes of a use come from. */
 static uint32_t place_of(const struct line *line, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
@@ -171,109 +74,6 @@ static void check(const struct access *access, const struct line *line, const st
     }
 }
 
-/* ---- what is kept ---- */
-
-static bool keep(const struct access *access, struct line *line, const struct use *use) {
-    if (line->more == NULL) {
-        line->more = calloc(1, sizeof *line->more);
-        if (line->more == NULL) {
-            return false;
-        }
-        __atomic_store_n(&access->allocation->lines->any_more, true, __ATOMIC_RELAXED);
-    }
-    struct more *more = line->more;
-    if (more->count == more->room) {
-        uint32_t room = more->room == 0 ? 2 : 2 * more->room;
-        struct use *grown = realloc(more->uses, room * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        more->uses = grown;
-        more->room = room;
-    }
-    more->uses[more->count++] = *use;
-    return true;
-}
-
-/* Whether no later launch has to look at it any more. */
-static bool needless(const struct access *access, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
-    return use->launch < access->launch->order.settled ||
-           (!use->place && use->launch != access->launch->order.number && (access->write || !use->write) &&
-            covers(mask, use->mask) && known_has(access->view, use->launch));
-}
-
-/* Who comes after a later use comes after this one too, which that use covers. */
-static bool implied(const struct access *access, const struct use *use, const struct use *later) {
-    return !use->place && later->launch > use->launch && later->launch != access->launch->order.number &&
-           (later->write || !use->write) && covers(later->mask, use->mask) &&
-           use->launch < order_submitted(access->launch->sim->order, later->launch)->implied;
-}
-
-static void prune(const struct access *access, const struct line *line, const uint64_t mask[RECORD_WORDS]) {
-    struct more *more = line->more;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < more->count; i++) {
-        const struct use *use = &more->uses[i];
-        if (!needless(access, use, mask) && !implied(access, use, &line->last[0]) &&
-            !implied(access, use, &line->last[1])) {
-            more->uses[kept++] = *use;
-        }
-    }
-    more->count = kept;
-}
-
-/* The launch's use before this access is one of other PTX lines: they are told apart, as far as there is room.
- */
-static bool keep_place(const struct access *access, struct line *line, const struct use *use,
-                       const uint64_t mask[RECORD_WORDS]) {
-    if (use->pc == access->pc || covers(use->mask, mask)) {
-        return true;
-    }
-    uint32_t places = 0;
-    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
-        struct use *other = &line->more->uses[i];
-        if (other->place && other->launch == use->launch && other->write == use->write) {
-            places++;
-        }
-    }
-    struct use place = *use;
-    place.place = true;
-    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) { /* bytes that are not its own */
-        const struct use *other = &line->more->uses[i];
-        if (other->place && other->launch == use->launch && other->write == use->write) {
-            place.mask[0] &= ~other->mask[0];
-            place.mask[1] &= ~other->mask[1];
-        }
-    }
-    return places == MOST_PLACES || keep(access, line, &place);
-}
-
-/* False: no memory. */
-static bool note(const struct access *access, struct line *line, const uint64_t mask[RECORD_WORDS]) {
-    struct use *use = &line->last[access->write];
-    bool kept = true;
-    if (use->launch == access->launch->order.number) {
-        kept = keep_place(access, line, use, mask);
-        use->early |= access->early;
-        use->strong &= access->strong;
-        use->mask[0] |= mask[0];
-        use->mask[1] |= mask[1];
-        use->pc = access->pc & MOST_PC;
-        return kept;
-    }
-    if (use->launch != 0 && !needless(access, use, mask)) {
-        kept = keep(access, line, use);
-    }
-    __atomic_store_n(&use->launch, 0, __ATOMIC_RELEASE); /* other threads look at it without the lock: noted */
-    *use = (struct use){.pc = access->pc & MOST_PC,
-                        .early = access->early,
-                        .strong = access->strong,
-                        .write = access->write,
-                        .mask = {mask[0], mask[1]}};
-    __atomic_store_n(&use->launch, access->launch->order.number, __ATOMIC_RELEASE);
-    return kept;
-}
-
 /* An access that cannot be passed over. */
 static void meet(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
     const struct allocation *allocation = access->allocation;
@@ -296,9 +96,9 @@ static void meet(struct access *access, uint64_t index, const uint64_t mask[RECO
         }
     }
     if (line->more != NULL) {
-        prune(access, line, mask);
+        line_prune(access, line, mask);
     }
-    bool kept = note(access, line, mask);
+    bool kept = line_note(access, line, mask);
     if (access->write && access->strong) {
         line->released = launch->order.number;
     }

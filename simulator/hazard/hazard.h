@@ -74,6 +74,9 @@ void locations_free(struct sync_table *table);
 /* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
  * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
 void clock_fence(struct run *run, bool acquires, bool releases);
+/* After it for a fence.sc of more than a CTA, membar.gl among them: other threads' relaxed signals count too.
+ */
+void clock_fence_sc(struct run *run);
 /* A relaxed arrival: gathered += that it came, and what a releasing fence before it covers. */
 void relaxed_signal(struct run *run, struct clockv *gathered);
 /* The running warp has seen a relaxed signal: what it told counts after an acquiring fence. */

@@ -7,6 +7,16 @@
 #define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* of a cluster's flags at most */
 #define FIRST_FLAGS      64
 #define MOST_FLAGS       (1u << 16)
+#define SC_FENCES        4
+
+/* Of a warp, as far as fence.sc goes.  Two of them are ordered by whatever goes from the first one's thread to
+ * the second one's, through other threads and relaxed flags too (PTX ISA, memory consistency model: Fence-SC
+ * order). */
+struct sc_fences {
+    struct clockv *covered[SC_FENCES]; /* the last ones, a ring: what came before, and the warp's time then */
+    uint32_t time[SC_FENCES], next;
+    uint32_t noticed; /* the warp's time when it last saw a relaxed signal */
+};
 
 /* Flags in memory that strong accesses of this cluster use, by a hash of their address. */
 struct sync_table {
@@ -23,6 +33,7 @@ struct sync_table {
     /* By warp of the cluster: what its last releasing fence covered, and what relaxed signals have told it that
      * an acquiring fence will let count; NULL: nothing. */
     struct clockv **fenced, **noticed;
+    struct sc_fences *sc; /* by warp of the cluster; NULL: none yet */
 };
 
 void locations_reset(struct cluster *cluster) {
@@ -39,12 +50,16 @@ void locations_reset(struct cluster *cluster) {
     for (uint32_t i = 0; table->fenced != NULL && i < 2 * all_warps(cluster); i++) {
         table->fenced[i] = NULL; /* noticed too */
     }
+    if (table->sc != NULL) {
+        memset(table->sc, 0, all_warps(cluster) * sizeof *table->sc);
+    }
 }
 
 void locations_free(struct sync_table *table) {
     if (table != NULL) {
         free(table->entry);
         free(table->fenced);
+        free(table->sc);
     }
     free(table);
 }
@@ -116,6 +131,55 @@ static struct clockv **of_warp(struct run *run, bool noticed) {
     return &(noticed ? table->noticed : table->fenced)[run->warp->number];
 }
 
+/* to += what any fence.sc covers that comes before the running warp's next access; NULL: to nothing.  Whether
+ * there is one. */
+static bool join_sc_fences(const struct run *run, struct clockv *to) {
+    const struct sc_fences *sc = run->cluster->sync == NULL ? NULL : run->cluster->sync->sc;
+    bool any = false;
+    for (uint32_t i = 0; sc != NULL && i < all_warps(run->cluster); i++) {
+        for (uint32_t j = 0; j < SC_FENCES && sc[i].covered[j] != NULL; j++) {
+            bool before = run->warp->clock->acquired[i] > sc[i].time[j];
+            any |= before;
+            if (before && to != NULL) {
+                clock_join(run->cluster, to, sc[i].covered[j]);
+            }
+        }
+    }
+    return any;
+}
+
+static struct sc_fences *sc_of_warp(struct run *run) {
+    struct sync_table *table = sync_table(run->cluster);
+    if (table->sc == NULL) {
+        table->sc = run_take(run->worker, all_warps(run->cluster), sizeof *table->sc);
+    }
+    return &table->sc[run->warp->number];
+}
+
+static void note_signal(struct run *run) {
+    sc_of_warp(run)->noticed = run->warp->clock->acquired[run->warp->number];
+}
+
+void clock_fence_sc(struct run *run) {
+    if (!run->launch->checks) {
+        return;
+    }
+    struct sc_fences *sc = sc_of_warp(run);
+    const struct sync_table *table = run->cluster->sync;
+    const uint32_t own = run->warp->number, warps = table->noticed == NULL ? 0 : all_warps(run->cluster);
+    for (uint32_t i = 0; i < warps; i++) { /* what others have seen before */
+        if (i != own && table->noticed[i] != NULL && table->sc[i].noticed != 0 &&
+            run->warp->clock->acquired[i] >= table->sc[i].noticed) {
+            clock_observe(run, table->noticed[i]);
+        }
+    }
+    struct clockv **covered = &sc->covered[sc->next % SC_FENCES];
+    *covered = *covered == NULL ? clock_make(run->cluster) : *covered;
+    clock_clear(run->cluster, *covered);
+    sc->time[sc->next++ % SC_FENCES] = run->warp->clock->acquired[own];
+    clock_publish(run, *covered);
+}
+
 void clock_fence(struct run *run, bool acquires, bool releases) {
     if (!run->launch->checks) {
         return;
@@ -143,12 +207,14 @@ void relaxed_signal(struct run *run, struct clockv *gathered) {
     if (fenced != NULL) {
         clock_join(run->cluster, gathered, fenced);
     }
+    (void)join_sc_fences(run, gathered);
 }
 
 void clock_noticed(struct run *run, const struct clockv *told) {
     struct clockv **noticed = of_warp(run, true);
     *noticed = *noticed == NULL ? clock_make(run->cluster) : *noticed;
     clock_join(run->cluster, *noticed, told);
+    note_signal(run);
 }
 
 static void sync_relaxed(struct run *run, bool write) {
@@ -171,6 +237,9 @@ static void hear_location(struct run *run, uint64_t address, enum sync_order ord
     struct clockv **noticed = ordered ? NULL : of_warp(run, true);
     if (noticed != NULL && *noticed == NULL) {
         *noticed = clock_make(run->cluster);
+    }
+    if (!ordered) {
+        note_signal(run);
     }
     struct clockv *clock = ordered ? run->warp->clock : *noticed;
     const uint32_t clock_index = run->cluster->heard_index;
@@ -210,7 +279,7 @@ static void sync_address(struct run *run, uint64_t address, enum sync_order orde
     if (!release) {
         hear_location(run, address, order);
     }
-    if (!ordered && (release ? fenced == NULL : run->cluster->sync->count == 0)) {
+    if (!ordered && (release ? fenced == NULL && !join_sc_fences(run, NULL) : run->cluster->sync->count == 0)) {
         return;
     }
     if (!ordered && !release) { /* a location that nothing was released to tells nothing */
@@ -225,7 +294,10 @@ static void sync_address(struct run *run, uint64_t address, enum sync_order orde
         return;
     }
     if (!ordered) {
-        clock_join(run->cluster, clock, fenced);
+        if (fenced != NULL) {
+            clock_join(run->cluster, clock, fenced);
+        }
+        (void)join_sc_fences(run, clock);
     } else if (release) {
         clock_publish(run, clock);
         note_release(run, entry_of(run->cluster->sync, address), order);

@@ -136,6 +136,10 @@ static uint32_t special_lane(const struct warp *warp, unsigned kind, uint32_t la
         return launch->timing != NULL
                    ? cta->sm
                    : (uint32_t)((cluster->number * cluster->nctas + rank) % launch->sim->options.sms);
+    case SR_ENVREG1:
+        return launch->workspace >> 32;
+    case SR_ENVREG2:
+        return (uint32_t)launch->workspace;
     case SR_NSMID:
         return launch->sim->options.sms;
     case SR_CLUSTERID_X:

@@ -4,6 +4,12 @@
 
 #include "machine/machine.h"
 
+/* Says why a launch is not run, as a finding too unless it ran and that is its outcome; gives `status` back. */
+int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why);
+/* Shape, registers, frames, shared memory and parameters, against the chip's limits.  SIM_OK, or the status of
+ * the refusal. */
+int launch_lay_out(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *attributes);
+void launch_free(struct launch *launch); /* what that has allocated */
 /* The next of worker->resident. */
 void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);
@@ -22,7 +28,7 @@ void report_deadlock(struct cluster *cluster);
 bool cluster_live(const struct cluster *cluster);
 /* Ends what is in flight, with the checks of a kernel's end. */
 void cluster_finish(struct cluster *cluster);
-void shrinking_free(struct shrinking *shrinking);                          /* shrink.c */
+void shrinking_free(struct shrinking *shrinking);                          /* shrunk.c */
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
 /* Whether insn touches a register that a pending wgmma or tcgen05.ld reads or writes: reports it. */
 enum next pending_registers(struct run *run, const struct insn *insn);

@@ -6,20 +6,12 @@
 
 #include "interp.h"
 #include "machine/findings.h"
+#include "shrink.h"
 #include "trial.h"
 
 #define MOST_RUNS         1000
 #define MOST_OPERATIONS   (1u << 20)
 #define MOST_INSTRUCTIONS ((uint64_t)1 << 31)
-#define UNTIL_BYTES       192
-
-/* What a call has found, with what its texts belong to. */
-struct shrinking {
-    struct sim_shrunk shown;
-    struct sim_delay *delays;
-    char (*until)[UNTIL_BYTES];
-    struct sim *last; /* of the last run: the finding's texts */
-};
 
 /* Delays that are tried together: a part of search->item. */
 struct group {
@@ -220,88 +212,7 @@ static const struct sim_finding *choose(const struct search *search, const struc
     return best;
 }
 
-/* ---- the result ---- */
-
-static void describe_until(const struct search *search, const struct scheduled *one, char *to) {
-    char warp[80] = "no warp had run", at[40] = "";
-    if (one->last_warp != UINT32_MAX) {
-        (void)snprintf(warp, sizeof warp, "warp %u of CTA %u,%u,%u had run to %s", one->last_warp,
-                       one->last_cta[0], one->last_cta[1], one->last_cta[2],
-                       one->last_pc == UINT32_MAX ? "its end" : "PTX line ");
-    }
-    if (one->last_pc != UINT32_MAX) {
-        (void)snprintf(at, sizeof at, "%u", search->trials.module.ptx->code[one->last_pc].line);
-    }
-    (void)snprintf(to, UNTIL_BYTES, "%s%s%s",
-                   one->written == SCHEDULED_IDLE      ? "until no warp could go on: last "
-                   : one->written == SCHEDULED_BETWEEN ? "until "
-                   : one->written == SCHEDULED_ENDED   ? "until all threads of the cluster had ended"
-                                                       : "until after the finding",
-                   one->written == SCHEDULED_IDLE || one->written == SCHEDULED_BETWEEN ? warp : "",
-                   one->written == SCHEDULED_IDLE || one->written == SCHEDULED_BETWEEN ? at : "");
-}
-
-void shrinking_free(struct shrinking *shrinking) {
-    if (shrinking == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < shrinking->shown.count; i++) {
-        free((void *)(uintptr_t)shrinking->delays[i].ptx);
-        free((void *)(uintptr_t)shrinking->delays[i].source);
-    }
-    free(shrinking->delays);
-    free(shrinking->until);
-    trial_free(shrinking->last);
-    free(shrinking);
-}
-
-static bool add_delay(struct search *search, struct shrinking *to, const struct scheduled *one) {
-    const struct module *module = search->trials.module.ptx;
-    struct sim_delay *delay = &to->delays[to->shown.count];
-    char *until = to->until[to->shown.count++];
-    if (one == NULL) {
-        *delay = (struct sim_delay){.operation = "turns of the warps",
-                                    .warp = -1,
-                                    .lane = -1,
-                                    .ptx = strdup(""),
-                                    .source = strdup(""),
-                                    .until = "as the seed draws them"};
-        return delay->ptx != NULL && delay->source != NULL;
-    }
-    const struct insn *insn = &module->code[one->issue.pc];
-    describe_until(search, one, until);
-    *delay = (struct sim_delay){.operation = one->kind,
-                                .cta = {one->cta[0], one->cta[1], one->cta[2]},
-                                .warp = (int32_t)one->warp,
-                                .lane = one->lane,
-                                .ptx_line = insn->line,
-                                .ptx = text_of(module, insn),
-                                .source = source_of(module, insn),
-                                .occurrence = one->issue.occurrence,
-                                .until = until};
-    return delay->ptx != NULL && delay->source != NULL;
-}
-
-/* Of the last run, which was that of the smallest set. */
-static bool describe(struct search *search, struct shrinking *to, bool turns) {
-    const struct schedule *schedule = &search->trials.schedule;
-    size_t delays = turns;
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        delays += schedule->list[i].delayed;
-    }
-    to->delays = calloc(delays + 1, sizeof *to->delays);
-    to->until = calloc(delays + 1, sizeof *to->until);
-    if (to->delays == NULL || to->until == NULL || (turns && !add_delay(search, to, NULL))) {
-        return fail(search, SIM_NO_MEMORY, no_memory);
-    }
-    for (uint32_t i = 0; i < schedule->count; i++) {
-        if (schedule->list[i].delayed && !add_delay(search, to, &schedule->list[i])) {
-            return fail(search, SIM_NO_MEMORY, no_memory);
-        }
-    }
-    to->shown.delays = to->delays;
-    return true;
-}
+/* ---- the search ---- */
 
 /* Sets search->wanted; false where there is nothing to look for, or it is there without a delay.  What the
  * finding's texts belong to is in `kept`. */
@@ -361,8 +272,9 @@ static void shrink(struct search *search, struct shrinking *to) {
     if (!search->failed && !shows(search, &whole, 1) && !search->failed) {
         (void)fail(search, SIM_RUN_ERROR, "the launch is not the same in each run: it reads what others write");
     }
-    if (!search->failed) {
-        (void)describe(search, to, search->turns);
+    if (!search->failed &&
+        !shrinking_describe(to, search->trials.module.ptx, &search->trials.schedule, search->turns)) {
+        (void)fail(search, SIM_NO_MEMORY, no_memory);
     }
 }
 

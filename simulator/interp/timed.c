@@ -87,6 +87,17 @@ static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
     }
 }
 
+/* HW: of the warps of a sub-partition, the one that issued last goes on as long as it can. */
+static bool yields(const struct warp *warp, ticks at) {
+    const struct sm_time *sm = sm_of(warp->cta);
+    struct warp *last = sm->part[warp->index % SM_PARTS].last;
+    if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || sm_of(last->cta) != sm) {
+        return false;
+    }
+    const struct split *split = warp_next(last);
+    return split != NULL && time_operands(last, split) <= at && time_ready(last, split) <= at;
+}
+
 /* Runs the warp until it waits, ends, or something else of its island comes first. */
 static void run_from(struct warp *warp, struct worker *worker, struct island *island, ticks until) {
     struct timing *timing = worker->launch->timing;
@@ -101,7 +112,7 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
             add_warp(timing, warp, until);
             return;
         }
-        if (at >= until || (island->count > 0 && island->events[0].at < at)) {
+        if (at >= until || (island->count > 0 && island->events[0].at < at) || yields(warp, at)) {
             add_warp(timing, warp, at);
             return;
         }

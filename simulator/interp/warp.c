@@ -50,7 +50,9 @@ static void merge_splits(struct warp *warp) {
         struct split *a = warp->splits[i];
         for (uint32_t j = i + 1; j < warp->nsplits;) {
             struct split *b = warp->splits[j];
-            bool mergeable = (a->wait.kind == WAIT_NONE || a->wait.kind == WAIT_CONVERGE) &&
+            bool apart = a->wait.kind == WAIT_CONVERGE && b->wait.kind == WAIT_CONVERGE &&
+                         a->wait.a != b->wait.a; /* they wait for different lanes */
+            bool mergeable = !apart && (a->wait.kind == WAIT_NONE || a->wait.kind == WAIT_CONVERGE) &&
                              (b->wait.kind == WAIT_NONE || b->wait.kind == WAIT_CONVERGE) && !a->resumed &&
                              !b->resumed;
             if (mergeable && same_place(a, b)) {
@@ -189,7 +191,7 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
                 split->resumed = false;
                 next = NEXT;
             }
-        } while (next == NEXT && alone && done < quantum);
+        } while (next == NEXT && alone && warp->nsplits == 1 && done < quantum);
         if (next == YIELD) {
             split->resumed = false;
             split->pc++;

@@ -126,6 +126,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type);
 
 /* cvt.rs; .rs has been taken. */
 void decode_cvt_stochastic(struct decoder *d);
+void decode_cvt_pack(struct decoder *d);
 
 /* st.async and red.async: copies, whatever their mnemonics. */
 void decode_st_async(struct decoder *d);

@@ -5,7 +5,7 @@ static struct split *new_split(struct warp *warp) {
     return &warp->split_store[__builtin_ctz(~warp->split_used)];
 }
 
-void add_split(struct run *run, uint32_t mask, uint32_t pc) {
+struct split *add_split(struct run *run, uint32_t mask, uint32_t pc) {
     struct warp *warp = run->warp;
     struct split *split = new_split(warp); /* never more splits than lanes */
     warp->split_used |= 1u << (split - warp->split_store);
@@ -16,6 +16,7 @@ void add_split(struct run *run, uint32_t mask, uint32_t pc) {
     split->resumed = false;
     split->wait.kind = WAIT_NONE;
     warp->splits[warp->nsplits++] = split;
+    return split;
 }
 
 void drop_split(struct warp *warp, uint32_t at) {

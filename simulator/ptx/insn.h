@@ -64,6 +64,7 @@ struct floating_fields {
     bool nan;         /* min, max: .NaN */
     bool largest;     /* max, not min */
     bool xorsign_abs; /* min, max: .xorsign.abs */
+    bool absolute;    /* of three: .abs */
 };
 
 /* cvt; `type` is the destination's. */
@@ -73,6 +74,7 @@ struct convert_fields {
     bool ftz, sat, relu, satfinite;
     uint8_t register_bits; /* of an integer destination: may be wider than its type */
     uint8_t target;        /* .rs: an index into its table of results */
+    uint8_t packed;        /* .pack: likewise */
 };
 
 /* setp, set, slct. */
@@ -139,6 +141,7 @@ struct control_fields {
 /* fence, membar. */
 struct fence_fields {
     bool acquires, releases; /* of the memory model: fence.sc, .acq_rel, .acquire, .release, membar */
+    bool sc;                 /* fence.sc or membar of a scope wider than the cluster */
     bool async_proxy;        /* fence.proxy.async */
     bool inits;              /* fence.mbarrier_init */
     bool acquires_map;       /* fence.proxy.tensormap::generic.acquire: the map's address is the operand */

@@ -212,6 +212,8 @@ enum special_kind {
     SR_SMID,
     SR_NSMID,
     SR_GRIDID,
+    SR_ENVREG1, /* 1 and 2: high and low word of the workspace's address (cooperative_groups, driver_abi.h) */
+    SR_ENVREG2,
     SR_CLUSTERID_X,
     SR_CLUSTERID_Y,
     SR_CLUSTERID_Z,

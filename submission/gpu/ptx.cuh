@@ -143,6 +143,17 @@ PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, 
                  : "memory");
 }
 
+/* Asks for bytes in L2, where all of the device sees the same, so that they cannot become stale: 16-byte units.
+ */
+PTX void cp_async_bulk_prefetch_l2(const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
+/* The same of a line.  HW: each lane's takes a cycle of its own. */
+PTX void prefetch_global_l2(const void *address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
+}
+
 PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
@@ -266,6 +277,14 @@ PTX void keep_after_wait(float &value) {
 /* Bytes of {x, y} (x: 0-3, y: 4-7) picked by the selector's nibbles, lowest first. */
 PTX uint32_t prmt(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);
+}
+
+/* The bits of `chosen` where the mask has ones, else those of `other`: one instruction, which ptxas does not
+ * find. */
+PTX uint32_t select_bits(uint32_t mask, uint32_t chosen, uint32_t other) {
+    uint32_t bits;
+    asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(bits) : "r"(mask), "r"(chosen), "r"(other));
+    return bits;
 }
 
 /* Two e4m3 values to two halves, exactly; NaN stays NaN. */

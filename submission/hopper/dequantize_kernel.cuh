@@ -10,11 +10,15 @@
 
 namespace hopper {
 
+#define SECTOR_BYTES    32 /* HW: of L2; PG, device memory accesses */
+#define UNITS_OF_SECTOR (DEQUANTIZE_UNITS * SECTOR_BYTES / (DEQUANTIZE_CHUNK_K / 2))
+
 /* Unit `index` of a row of A, which is row `row` of batch `batch`: a thread takes 16 bytes, one pair of each of
  * the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together: half-written
- * sectors cost a read each.  All loads are issued before any is used: one latency of memory. */
+ * sectors cost a read each.  All loads are issued before any is used: one latency of memory, and of L2 where it
+ * was asked before the wait. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint32_t index, uint32_t row,
-                                                       uint32_t batch, int64_t batch_row) {
+                                                       uint32_t batch, int64_t batch_row, bool ask_l2) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
@@ -23,6 +27,11 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
     uint4 *to = (uint4 *)p.a_fp16 + batch_row * p.row_units + index;
     bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
+    bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
+    if (ask_l2 && exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
+        prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
+        prefetch_global_l2(scales);
+    }
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B1 and B2, not this kernel's output */
     if (index >= p.row_units) {
@@ -49,7 +58,7 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_kernel(const __grid_constant__ dequantize_params p) {
     dequantize_unit(p, blockIdx.y * blockDim.x + threadIdx.x, blockIdx.x, blockIdx.z,
-                    (int64_t)blockIdx.z * gridDim.x + blockIdx.x);
+                    (int64_t)blockIdx.z * gridDim.x + blockIdx.x, true);
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
@@ -59,7 +68,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     while (row >= p.rows[group]) {
         row -= p.rows[group++];
     }
-    dequantize_unit(p.group[group], blockIdx.y * blockDim.x + threadIdx.x, row, 0, row);
+    dequantize_unit(p.group[group], blockIdx.y * blockDim.x + threadIdx.x, row, 0, row, false);
 }
 
 } // namespace hopper

@@ -170,7 +170,7 @@ template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
     const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
-    coord.n = blockIdx.x / T::split_k * T::tile_n;
+    coord.n = p.first_n + blockIdx.x / T::split_k * T::tile_n;
     coord.first_row = blockIdx.y * T::tile_m;
     coord.m = min(coord.first_row, p.m - p.a_box_rows);
     coord.batch = blockIdx.z;
@@ -280,7 +280,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
 }
 
 /* The A fragments of `steps` steps, two a word from `first_word` on of the thread's two rows. */
-template <int steps>
+template <class T, int steps>
 static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[steps][4],
                                                        const struct packed_m_block &packed, int first_word) {
 #pragma unroll
@@ -289,7 +289,12 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
         for (int i = 0; i < steps / 2; i++) {
             int word = first_word + i;
             uint32_t pairs[4];
-            dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+            if constexpr (T::warpgroups == 3) {
+                dequantize_word_by_bytes(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
+                                         pairs);
+            } else {
+                dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
+            }
             fragment[2 * i][which] = pairs[0];
             fragment[2 * i][2 + which] = pairs[1];
             fragment[2 * i + 1][which] = pairs[2];
@@ -340,7 +345,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(empty_barrier<T>(shared, previous));
             }
-            dequantize_part(fragment, packed[block], part * T::fragment_steps / 2);
+            dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {

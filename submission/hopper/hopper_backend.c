@@ -1,5 +1,5 @@
-/* The Hopper backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
- * memory, encode the tensor maps, launch.
+/* The Hopper backend's host side.  A call: select a tile or two, check the limits, plan the launches, get
+ * scratch memory, encode the tensor maps, launch.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
@@ -17,8 +17,7 @@
 
 /* What a call launches. */
 struct launch_plan {
-    int tile; /* index of the configuration */
-    const struct hopper_config *config;
+    struct hopper_choice choice;
     int64_t stages_k;
     bool permute_scales;          /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
     int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
@@ -31,11 +30,12 @@ struct operands {
     uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
 };
 
-/* The tile that the environment names, else the one for so many rows of A and SMs. */
-static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, tile));
-    if (*tile < 0) {
-        *tile = hopper_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
+/* The tile that the environment names, else what is best for the problem's size and so many SMs. */
+static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
+    *choice = (struct hopper_choice){.first_columns = problem->n};
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
+    if (choice->tile < 0) {
+        *choice = hopper_select_tiles(problem->m, problem->n, problem->k, problem->l, sms);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -53,10 +53,12 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-static int32_t make_plan(const struct problem *problem, int tile, struct launch_plan *plan) {
-    plan->tile = tile;
-    plan->config = &hopper_configs[plan->tile];
-    RETURN_IF_FAILED(check_limits(problem, plan->config));
+static int32_t make_plan(const struct problem *problem, struct hopper_choice choice, struct launch_plan *plan) {
+    plan->choice = choice;
+    RETURN_IF_FAILED(check_limits(problem, &hopper_configs[choice.tile]));
+    if (choice.first_columns < problem->n) {
+        RETURN_IF_FAILED(check_limits(problem, &hopper_configs[choice.rest_tile]));
+    }
     plan->stages_k = ceil_div(problem->k, STAGE_K);
     int64_t padded_k = plan->stages_k * STAGE_K;
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
@@ -97,10 +99,11 @@ struct tensor_maps {
 };
 
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
-                           const struct operands *operands, struct tensor_maps *maps) {
-    const int b_rows = hopper_tile_n(plan->config);
-    RETURN_IF_FAILED(hopper_encode_a("a", problem, plan->stages_k, operands->a,
-                                     a_box_rows(problem, plan->config), &maps->a));
+                           const struct operands *operands, const struct hopper_config *config,
+                           struct tensor_maps *maps) {
+    const int b_rows = hopper_tile_n(config);
+    RETURN_IF_FAILED(
+        hopper_encode_a("a", problem, plan->stages_k, operands->a, a_box_rows(problem, config), &maps->a));
     RETURN_IF_FAILED(hopper_encode_b("b1", problem, problem->b1, b_rows, &maps->b1));
     return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
@@ -131,24 +134,36 @@ static int32_t launch_permute_scales(const struct problem *problem, const struct
     return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
 }
 
-static int32_t make_dual_gemm_launch(const struct problem *problem, int tile, struct launch *launch) {
+/* A launch of the GEMM: with one tile, some columns of C. */
+struct dual_gemm {
+    const struct hopper_config *config;
+    int64_t first_n;
+    struct tensor_maps maps;
+    struct launch launch;
+};
+
+static int32_t make_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
+                              const struct operands *operands, int tile, int64_t first_n, int64_t columns,
+                              struct dual_gemm *gemm) {
     static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES];
     const struct hopper_config *config = &hopper_configs[tile];
-    *launch = (struct launch){
+    gemm->config = config;
+    gemm->first_n = first_n;
+    gemm->launch = (struct launch){
         .kernel = hopper_dual_gemm_kernel(tile),
-        .grid = {ceil_div(problem->n, hopper_tile_n(config)) * config->split_k,
+        .grid = {ceil_div(columns, hopper_tile_n(config)) * config->split_k,
                  ceil_div(problem->m, config->tile_m), problem->l},
         .threads = hopper_cta_threads(config),
         .cluster = config->split_k,
         .shared_bytes = hopper_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
-    return gpu_allow_shared_memory(&allowed[problem->device][tile], launch);
+    RETURN_IF_FAILED(encode_maps(problem, plan, operands, config, &gemm->maps));
+    return gpu_allow_shared_memory(&allowed[problem->device][tile], &gemm->launch);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
-                                const struct operands *operands, struct tensor_maps *maps,
-                                const struct launch *launch) {
+                                const struct operands *operands, struct dual_gemm *gemm) {
     int64_t scale_tiles_k = plan->stages_k * STAGE_SCALE_TILES;
     int64_t padded_groups = plan->stages_k * (STAGE_K / NVFP4_GROUP_ELEMS);
     struct hopper_dual_gemm_params params = {
@@ -158,40 +173,47 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .scale_batch_bytes = scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_groups),
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
-        .a_box_rows = (int32_t)a_box_rows(problem, plan->config),
-        .stage_tx_bytes = stage_tx_bytes(problem, plan->config),
+        .first_n = (int32_t)gemm->first_n,
+        .a_box_rows = (int32_t)a_box_rows(problem, gemm->config),
+        .stage_tx_bytes = stage_tx_bytes(problem, gemm->config),
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_by_previous_kernel = plan->permute_scales,
     };
-    void *arguments[] = {&maps->a, &maps->b1, &maps->b2, &params};
-    return gpu_launch(problem, launch, arguments);
+    void *arguments[] = {&gemm->maps.a, &gemm->maps.b1, &gemm->maps.b2, &params};
+    return gpu_launch(problem, &gemm->launch, arguments);
 }
 
 /* All that can fail for the problem's sake comes before the first launch. */
 static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
     struct operands operands = place_operands(problem, plan, scratch);
-    struct tensor_maps maps;
-    struct launch dual_gemm;
-    RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &maps));
-    RETURN_IF_FAILED(make_dual_gemm_launch(problem, plan->tile, &dual_gemm));
+    const struct hopper_choice *choice = &plan->choice;
+    const int64_t rest = problem->n - choice->first_columns;
+    struct dual_gemm first, second;
+    RETURN_IF_FAILED(make_dual_gemm(problem, plan, &operands, choice->tile, 0, choice->first_columns, &first));
+    if (rest > 0) {
+        RETURN_IF_FAILED(
+            make_dual_gemm(problem, plan, &operands, choice->rest_tile, choice->first_columns, rest, &second));
+    }
     RETURN_IF_FAILED(launch_dequantize(problem, plan, &operands));
     if (plan->permute_scales) {
         RETURN_IF_FAILED(launch_permute_scales(problem, plan, &operands));
     }
-    return launch_dual_gemm(problem, plan, &operands, &maps, &dual_gemm);
+    RETURN_IF_FAILED(launch_dual_gemm(problem, plan, &operands, &first));
+    return rest > 0 ? launch_dual_gemm(problem, plan, &operands, &second) : CUSTOM_KERNEL_OK;
 }
 
 static int32_t run_on_current_device(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
-    int sms = 0, tile = 0;
+    struct hopper_choice choice;
+    int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    RETURN_IF_FAILED(select_tile(problem, sms, &tile));
-    if (tile >= HOPPER_TILES) {
-        return hopper_run_narrow(problem, tile - HOPPER_TILES, sms, PDL_VARIABLE);
+    RETURN_IF_FAILED(select_tiles(problem, sms, &choice));
+    if (choice.tile >= HOPPER_TILES) {
+        return hopper_run_narrow(problem, choice.tile - HOPPER_TILES, sms, PDL_VARIABLE);
     }
-    RETURN_IF_FAILED(make_plan(problem, tile, &plan));
+    RETURN_IF_FAILED(make_plan(problem, choice, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);

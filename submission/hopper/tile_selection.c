@@ -16,7 +16,10 @@ const struct hopper_costs hopper_costs = {
     .reduction_ps = 1230000,
     .turns_ps = 2900000,
     .call_ps = 2890000,
+    .rest_ps = 2000000,
 };
+
+enum { REST_GAIN_PERCENT = 3, REST_TRIED_WAVES = 2 };
 
 #define CONFIG(name, ...) {#name, __VA_ARGS__},
 const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(CONFIG)};
@@ -63,6 +66,49 @@ int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
         return HOPPER_TILES + narrow;
     }
     return best;
+}
+
+/* Columns that so many whole waves of a configuration take, at whole scale tiles; 0 where that is none. */
+static int64_t columns_of_waves(const struct hopper_config *config, int64_t m, int64_t l, int64_t waves,
+                                int sms) {
+    int64_t tile_n = hopper_tile_n(config), per_column = ceil_div(m, config->tile_m) * l;
+    int64_t granule = tile_n;
+    while (granule % SCALE_TILE_ROWS != 0) {
+        granule += tile_n;
+    }
+    return waves * sms / per_column * tile_n / granule * granule;
+}
+
+struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    struct hopper_choice choice = {.tile = hopper_select_tile(m, n, k, l, sms), .first_columns = n};
+    if (choice.tile >= HOPPER_TILES) {
+        return choice;
+    }
+    const int64_t whole_ps = hopper_tile_cost_ps(&hopper_configs[choice.tile], m, n, k, l, sms);
+    const int64_t launch_ps = hopper_costs.rest_ps - hopper_costs.call_ps;
+    int64_t best_ps = whole_ps - whole_ps * REST_GAIN_PERCENT / 100;
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        const struct hopper_config *config = &hopper_configs[i];
+        int64_t all_waves = hopper_ctas(config, m, n, l) / sms;
+        if (config->split_k > 1) { /* made for less than a wave */
+            continue;
+        }
+        for (int64_t waves = all_waves; waves > 0 && waves > all_waves - REST_TRIED_WAVES; waves--) {
+            int64_t columns = columns_of_waves(config, m, l, waves, sms);
+            if (columns == 0 || columns >= n) {
+                continue;
+            }
+            int64_t first_ps = hopper_tile_cost_ps(config, m, columns, k, l, sms) + launch_ps;
+            for (int j = 0; j < HOPPER_TILES && first_ps < best_ps; j++) {
+                int64_t ps = first_ps + hopper_tile_cost_ps(&hopper_configs[j], m, n - columns, k, l, sms);
+                if (ps < best_ps) {
+                    choice = (struct hopper_choice){i, columns, j};
+                    best_ps = ps;
+                }
+            }
+        }
+    }
+    return choice;
 }
 
 const char *hopper_tile_name(int index) {

@@ -20,6 +20,7 @@ extern const struct hopper_costs {
     int64_t reduction_ps;      /* of the DSMEM reduction between the two CTAs of a split K */
     int64_t turns_ps;          /* of the reduction between warpgroups that take stages in turn */
     int64_t call_ps;           /* of a call beside its waves */
+    int64_t rest_ps;           /* of a second launch for the columns that the first one left */
 } hopper_costs;
 
 /* The predicted time in picoseconds of a stage of K of so many rows of B1 and B2 and rows of A. */
@@ -40,6 +41,17 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
  * less, then the first listed.  Few rows of A take a narrow tile (narrow_selection.h), whose number is
  * HOPPER_TILES plus its own; the largest of those only where no configuration is cheaper. */
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+
+/* What a problem runs with: columns 0 to first_columns - 1 with one tile, the others, if any, with a second. */
+struct hopper_choice {
+    int tile;
+    int64_t first_columns; /* n, or a multiple of both first tile and scale tile */
+    int rest_tile;
+};
+
+/* One tile as hopper_select_tile chooses it, or two launches where the waves of one are far from full: whole
+ * waves of a tile, and the columns that are left with the tile that is the cheapest for those. */
+struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The name of tile number `index`, narrow tiles after the others, or NULL where there is none. */
 const char *hopper_tile_name(int index);

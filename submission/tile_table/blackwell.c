@@ -4,16 +4,22 @@
 #include "../blackwell/tile_selection.h"
 #include "tile_table.h"
 
-void print_blackwell_tiles(void) {
-    const struct blackwell_costs *costs = &blackwell_costs;
-    printf("{\n    \"tiles\": {\n");
-    for (int i = 0; i < BLACKWELL_TILES; i++) {
-        const struct blackwell_config *config = &blackwell_configs[i];
+static void print_configs(const struct blackwell_config *configs, int count) {
+    for (int i = 0; i < count; i++) {
+        const struct blackwell_config *config = &configs[i];
         printf(
             "      \"%s\": {\"tile_n\": %d, \"stages\": %d, \"ctas\": %d, \"tail\": %d, \"split_k\": %d}%s\n",
             config->name, config->tile_n, config->stages, config->ctas, config->tail, config->split_k,
-            i + 1 < BLACKWELL_TILES ? "," : "");
+            i + 1 < count ? "," : "");
     }
+}
+
+void print_blackwell_tiles(void) {
+    const struct blackwell_costs *costs = &blackwell_costs;
+    printf("{\n    \"tiles\": {\n");
+    print_configs(blackwell_configs, BLACKWELL_TILES);
+    printf("    },\n    \"grouped_tiles\": {\n");
+    print_configs(blackwell_grouped_configs, BLACKWELL_GROUPED_TILES);
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         const struct blackwell_config *config = &blackwell_configs[i];

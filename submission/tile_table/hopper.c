@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "../hopper/grouped_selection.h"
 #include "../hopper/narrow_selection.h"
 #include "../hopper/tile_selection.h"
 #include "tile_table.h"
@@ -16,12 +17,13 @@ static void print_figures(const char *const *names, const int64_t *figures, int 
 
 static void print_costs(void) {
     const struct hopper_costs *costs = &hopper_costs;
-    static const char *const names[] = {"product_ps",        "b_row_ps",          "a_row_ps",
-                                        "b_row_at_least_ps", "a_row_at_least_ps", "wave_ps",
-                                        "reduction_ps",      "turns_ps",          "call_ps"};
-    const int64_t figures[] = {costs->product_ps,        costs->b_row_ps,          costs->a_row_ps,
-                               costs->b_row_at_least_ps, costs->a_row_at_least_ps, costs->wave_ps,
-                               costs->reduction_ps,      costs->turns_ps,          costs->call_ps};
+    static const char *const names[] = {"product_ps",        "b_row_ps", "a_row_ps",     "b_row_at_least_ps",
+                                        "a_row_at_least_ps", "wave_ps",  "reduction_ps", "turns_ps",
+                                        "call_ps",           "rest_ps"};
+    const int64_t figures[] = {
+        costs->product_ps,        costs->b_row_ps, costs->a_row_ps,     costs->b_row_at_least_ps,
+        costs->a_row_at_least_ps, costs->wave_ps,  costs->reduction_ps, costs->turns_ps,
+        costs->call_ps,           costs->rest_ps};
     print_figures(names, figures, COUNT(names));
 }
 
@@ -48,6 +50,12 @@ void print_hopper_tiles(void) {
         const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
         printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d}%s\n", config->name,
                config->tile_m, config->stages, config->a_units, i + 1 < HOPPER_NARROW_TILES ? "," : "");
+    }
+    printf("    },\n    \"grouped_tiles\": {\n");
+    for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
+        const struct hopper_grouped_tile *tile = &hopper_grouped_tiles[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"split_k\": %d}%s\n", tile->name, tile->tile_m,
+               tile->stages, tile->split_k, i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
@@ -77,12 +85,24 @@ static void print_narrow_selection(const struct hopper_narrow_config *config,
 
 void print_hopper_selection(const struct tile_question *question) {
     int64_t m = question->m, n = question->n, k = question->k, l = question->l;
-    int tile = hopper_select_tile(m, n, k, l, question->sms);
-    if (tile >= HOPPER_TILES) {
-        print_narrow_selection(&hopper_narrow_configs[tile - HOPPER_TILES], question);
+    int sms = question->sms;
+    struct hopper_choice choice = hopper_select_tiles(m, n, k, l, sms);
+    if (choice.tile >= HOPPER_TILES) {
+        print_narrow_selection(&hopper_narrow_configs[choice.tile - HOPPER_TILES], question);
         return;
     }
-    const struct hopper_config *config = &hopper_configs[tile];
-    printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64 "}", config->name,
-           hopper_ctas(config, m, n, l), hopper_tile_cost_ps(config, m, n, k, l, question->sms));
+    const struct hopper_config *first = &hopper_configs[choice.tile];
+    int64_t columns = choice.first_columns, ctas = hopper_ctas(first, m, columns, l);
+    int64_t ps = hopper_tile_cost_ps(first, m, columns, k, l, sms);
+    const char *rest_tile = "";
+    if (columns < n) {
+        const struct hopper_config *rest = &hopper_configs[choice.rest_tile];
+        ctas += hopper_ctas(rest, m, n - columns, l);
+        ps +=
+            hopper_costs.rest_ps - hopper_costs.call_ps + hopper_tile_cost_ps(rest, m, n - columns, k, l, sms);
+        rest_tile = rest->name;
+    }
+    printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64 ", \"first_columns\": %" PRId64
+           ", \"rest_tile\": \"%s\"}",
+           first->name, ctas, ps, columns, rest_tile);
 }

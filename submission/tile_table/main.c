@@ -6,6 +6,7 @@
  *                                         "resources": name -> threads and bytes of shared memory of a CTA, on
  *                                                      Blackwell also columns of tensor memory
  *                                         "costs":     what the selection counts with (tile_selection.h)
+ *                                         "grouped_tiles": of the grouped GEMM
  *                                         "narrow_tiles", "narrow_costs": on Hopper, those for few rows of A
  *   tile_table BACKEND SMS SHAPE ...    {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps": predicted}, ...}
  *                                       where SHAPE is MxNxK or MxNxKxL; of a narrow tile its layout too

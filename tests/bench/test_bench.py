@@ -195,7 +195,14 @@ def shaped(monkeypatch):
         clock = Clock(monkeypatch, names)
         origin, digests = {"program": "p.py", "host": "h", "chip": "c"}, {name: f"of {name}" for name in variants}
         options = argparse.Namespace(
-            inputs=2, device="cpu", kernels={}, repeats=repeats, seconds=seconds, origin=origin, digests=digests
+            problem="dual_gemm",
+            inputs=2,
+            device="cpu",
+            kernels={},
+            repeats=repeats,
+            seconds=seconds,
+            origin=origin,
+            digests=digests,
         )
         options.scales = "blocked"
         random.seed(1)
@@ -318,7 +325,7 @@ def test_its_files(command):
 
 
 def test_its_variants_and_baselines(command, monkeypatch):
-    monkeypatch.setattr(compare, "load_shim", lambda path: f"shim of {path}")
+    monkeypatch.setattr(compare, "load_shim", lambda path, checkout: f"shim of {path}")
     monkeypatch.setattr(provenance, "file_digest", lambda path: f"digest of {path.name}")
     done = command("--device", "cpu", "--variants", "auto,old/auto", "--baselines", "", "--library", "old=a=b.so")
     (first, *_), options = done.seen, done.seen[0][2]

@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from scripts.bench import check_gpu
+from scripts.bench.groups import checks as check_groups
 from submission.submission import custom_kernel
 
 
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch):
     monkeypatch.setattr(check_gpu, "device", "cpu")
+    monkeypatch.setattr(check_groups, "device", "cpu")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
 
 
@@ -207,16 +209,15 @@ def test_a_run_counts_what_passed_and_keeps_what_failed(monkeypatch, capsys):
         yield "b", False, "is off"
         raise ValueError("gone")
 
-    monkeypatch.setattr(check_gpu, "CHECKS", {"some": check})
     for name in check_gpu.CONFIG_VARIABLES:
         monkeypatch.setenv(name, "before")
-    assert check_gpu.run_check("m1", "some", False) == {
+    assert check_gpu.run_check("m1", "some", False, {"some": check}) == {
         "config": "m1", "check": "some", "passed": 1, "failures": ["b is off", "ValueError: gone"],
     }  # fmt: skip
     assert (os.environ["NVFP4_HOPPER_CONFIG"], os.environ["NVFP4_BLACKWELL_CONFIG"]) == ("m1", "m1")
     said = capsys.readouterr().out.splitlines()
     assert said == ["  FAIL m1 some: b is off", "  FAIL m1 some: ValueError: gone", "m1 some: 1 passed"]
-    assert check_gpu.run_check("", "some", True)["config"] == "auto"
+    assert check_gpu.run_check("", "some", True, {"some": check})["config"] == "auto"
     assert "  pass auto some: a " in capsys.readouterr().out.splitlines()
 
 
@@ -227,12 +228,12 @@ def command(monkeypatch, tmp_path, capsys):
     def run(*words, failures=()):
         ran = []
 
-        def run_check(config, name, verbose):
+        def run_check(config, name, verbose, checks):
             ran.append((config, name, verbose))
             return {"config": config, "check": name, "passed": 1, "failures": list(failures)}
 
         monkeypatch.setattr(check_gpu, "run_check", run_check)
-        monkeypatch.setattr(check_gpu, "every_config", lambda: ["c1", "c2"])
+        monkeypatch.setattr(check_gpu, "every_config", lambda grouped: ["c1", "c2"])
         path = tmp_path / "x.json"
         monkeypatch.setattr(sys, "argv", ["check_gpu.py", "--json", str(path), *words])
         status = check_gpu.main()
@@ -257,6 +258,8 @@ def test_its_command_line(command, monkeypatch):
         "c1",
         "c2",
     ]
+    done = command("--device", "cpu", "--problem", "group_gemm")
+    assert [name for _, name, _ in done.ran] == list(check_groups.CHECKS) and check_groups.device == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     done = command()
     assert (done.status, done.ran) == (1, []) and "no CUDA device" in done.said.err
@@ -268,10 +271,12 @@ def test_every_configuration_is_of_the_gpu_backend_that_runs(monkeypatch):
 
     monkeypatch.delenv("NVFP4_BACKEND", raising=False)
     monkeypatch.setattr(check_gpu.tile_table, "names", lambda name: [f"{name}1", f"{name}2"])
+    monkeypatch.setattr(check_gpu.tile_table, "grouped_names", lambda name: [f"{name} of groups"])
     listed = [backend("blackwell", False), backend("hopper", True), backend("cpu", True)]
     monkeypatch.setattr(check_gpu, "backends", lambda: listed)
-    assert check_gpu.every_config() == ["hopper1", "hopper2"]
+    assert check_gpu.every_config(False) == ["hopper1", "hopper2"]
     listed.insert(0, listed.pop())  # the CPU first
-    assert check_gpu.every_config() == ["hopper1", "hopper2"]
+    assert check_gpu.every_config(False) == ["hopper1", "hopper2"]
     monkeypatch.setenv("NVFP4_BACKEND", "blackwell")
-    assert check_gpu.every_config() == ["blackwell1", "blackwell2"]
+    assert check_gpu.every_config(False) == ["blackwell1", "blackwell2"]
+    assert check_gpu.every_config(True) == ["blackwell of groups"]

@@ -96,6 +96,7 @@ def test_commits_are_fetched_built_and_timed_by_their_own_shims(at_checkout, mon
         for name in ("--checkout", "--library"):
             parser.add_argument(name, action="append", default=[])
         options, seen["words"] = parser.parse_known_args(words)
+        options.problem = "dual_gemm"
         seen["kernels"], seen["digests"] = compare.load_kernels(options)
         return 0
 

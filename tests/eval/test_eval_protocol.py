@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
+
+from scripts.common import forked
 
 ADVERSARIAL = "tests/adversarial"
 SPECS = ("m: 128; n: 128; k: 256; l: 1; seed: 1111", "m: 40; n: 72; k: 64; l: 2; seed: 7")
@@ -21,15 +24,29 @@ def cases(tmp_path_factory):
     return path
 
 
-def run(root, *arguments, popcorn=True, **environment):
-    """eval.py in a process of its own: (exit code, protocol lines, what it printed)."""
+# What `python -m eval` does, with the protocol's lines in a file.
+PROGRAM = """
+import os, runpy, sys
+lines = sys.argv.pop(1)
+if lines:
+    os.environ["POPCORN_FD"] = str(os.open(lines, os.O_WRONLY | os.O_APPEND))
+runpy.run_module("eval", run_name="__main__", alter_sys=True)
+"""
+
+
+def run(*arguments, popcorn=True, **environment):
+    """The harness in a process of its own that starts with torch: (exit code, protocol lines, what it printed)."""
+    with tempfile.NamedTemporaryFile("r") as lines:
+        done = forked.run(PROGRAM, [lines.name if popcorn else "", *map(str, arguments)], {**os.environ, **environment})
+        return done.returncode, lines.read().splitlines(), done.stdout + done.stderr
+
+
+def run_script(root, *arguments):
+    """run() as the leaderboard has it: eval.py in an interpreter of its own, and a pipe for the lines."""
     read, write = os.pipe()
-    variables = {**os.environ, **environment}
-    if popcorn:
-        variables["POPCORN_FD"] = str(write)
     done = subprocess.run(
         [sys.executable, str(root / "eval" / "eval.py"), *map(str, arguments)],
-        env=variables,
+        env={**os.environ, "POPCORN_FD": str(write)},
         pass_fds=[write],
         capture_output=True,
         text=True,
@@ -40,7 +57,7 @@ def run(root, *arguments, popcorn=True, **environment):
 
 
 def test_tests_report_each_case_and_the_check(root, cases):
-    code, lines, printed = run(root, "test", cases)
+    code, lines, printed = run_script(root, "test", cases)
     assert code == 0, printed
     assert lines == [
         "test-count: 2",
@@ -53,7 +70,7 @@ def test_tests_report_each_case_and_the_check(root, cases):
 
 
 def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
-    code, lines, _ = run(root, "test", cases, "--submission", root / ADVERSARIAL / "wrong/one_gemm.py")
+    code, lines, _ = run("test", cases, "--submission", root / ADVERSARIAL / "wrong/one_gemm.py")
     assert code == 112
     assert lines[:3] == ["test-count: 2", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
     assert lines[3].startswith("test.0.error: wrong result")
@@ -63,7 +80,7 @@ def test_a_failing_test_reports_its_error_and_exits_112(root, cases):
 def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, printed = run(root, "leaderboard", path)
+    code, lines, printed = run("leaderboard", path)
     assert code == 0, printed
     assert lines[:2] == ["benchmark-count: 1", f"benchmark.0.spec: {SPECS[0]}"]
     keys = ["runs", "mean", "std", "err", "best", "worst"]
@@ -76,7 +93,7 @@ def test_benchmarks_report_figures_in_nanoseconds(root, tmp_path):
 
 
 def test_a_failing_benchmark_reports_status_and_error(root, cases):
-    code, lines, _ = run(root, "benchmark", cases, "--submission", root / ADVERSARIAL / "failing/raises.py")
+    code, lines, _ = run("benchmark", cases, "--submission", root / ADVERSARIAL / "failing/raises.py")
     assert code == 112
     assert lines[2] == "benchmark.0.status: fail"
     assert lines[3].startswith("benchmark.0.error: custom_kernel failed: ValueError: no such shape")
@@ -86,7 +103,7 @@ def test_a_failing_benchmark_reports_status_and_error(root, cases):
 def test_profile_reports_base64(root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, printed = run(root, "profile", path, "--submission", root / ADVERSARIAL / "honest/honest.py")
+    code, lines, printed = run("profile", path, "--submission", root / ADVERSARIAL / "honest/honest.py")
     assert code == 0, printed
     key, value = lines[2].split(": ")
     assert key == "benchmark.0.report"
@@ -96,9 +113,7 @@ def test_profile_reports_base64(root, tmp_path):
 def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, printed = run(
-        root, "test", path, "--submission", root / ADVERSARIAL / "honest/noisy.py", POPCORN_SEED="99"
-    )
+    code, lines, printed = run("test", path, "--submission", root / ADVERSARIAL / "honest/noisy.py", POPCORN_SEED="99")
     assert code == 0, printed
     assert lines.count("check: pass") == 1
     assert "check: pass" not in printed
@@ -107,9 +122,7 @@ def test_a_submission_that_prints_cannot_write_results(root, tmp_path):
 def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text(SPECS[0])
-    code, lines, _ = run(
-        root, "test", path, "--submission", root / ADVERSARIAL / "cheating_results/writes_everywhere.py"
-    )
+    code, lines, _ = run("test", path, "--submission", root / ADVERSARIAL / "cheating_results/writes_everywhere.py")
     assert code == 112
     assert lines[:3] == ["test-count: 1", f"test.0.spec: {SPECS[0]}", "test.0.status: fail"]
     assert lines[3].startswith(("test.0.error: the worker's answer is garbled", "test.0.error: an output changed"))
@@ -119,7 +132,7 @@ def test_a_submission_that_writes_to_every_descriptor_cannot_write_results(root,
 def test_a_secret_seed_changes_the_data_but_not_the_spec(root, tmp_path):
     path, record = tmp_path / "one.txt", tmp_path / "out.json"
     path.write_text(SPECS[0])
-    code, lines, _ = run(root, "test", path, "--json", record, POPCORN_SEED="3")
+    code, lines, _ = run("test", path, "--json", record, POPCORN_SEED="3")
     assert code == 0
     assert lines[1] == f"test.0.spec: {SPECS[0]}"
     assert json.loads(record.read_text())["results"][0]["seed"] == 1111 + (1111 + 3) * (1111 + 3 + 1) // 2
@@ -132,14 +145,14 @@ def test_a_bad_case_file_exits_113(root, tmp_path, text):
     path = tmp_path / "bad.txt"
     if text is not None:
         path.write_text(text)
-    code, lines, printed = run(root, "test", path)
+    code, lines, printed = run("test", path)
     assert (code, lines) == (113, [])
     assert "bad.txt" in printed
 
 
 def test_wrong_usage_exits_2(root, cases, tmp_path):
-    assert run(root)[0] == 2
-    assert run(root, "dance", cases)[0] == 2
+    assert run()[0] == 2
+    assert run("dance", cases)[0] == 2
     for options, text in (
         (("--submission", tmp_path / "none.py"), "none.py does not exist"),
         (("--json", tmp_path / "none" / "out.json"), "none is no folder"),
@@ -147,24 +160,24 @@ def test_wrong_usage_exits_2(root, cases, tmp_path):
         (("--device", "meta"), "'meta'; expected cpu or cuda"),
         (("--device", "cuda:99"), "CUDA devices here"),
     ):
-        code, lines, printed = run(root, "test", cases, *options)
+        code, lines, printed = run("test", cases, *options)
         assert (code, lines) == (2, [])
         assert text in printed
-    code, lines, printed = run(root, "test", cases, POPCORN_SEED="x")
+    code, lines, printed = run("test", cases, POPCORN_SEED="x")
     assert (code, lines) == (2, [])
     assert "POPCORN_SEED is 'x'; expected an integer" in printed
 
 
 @pytest.mark.parametrize("descriptor", ["999", "-1", "abc"])
 def test_an_unusable_descriptor_exits_111(root, cases, descriptor):
-    code, _, printed = run(root, "test", cases, popcorn=False, POPCORN_FD=descriptor)
+    code, _, printed = run("test", cases, popcorn=False, POPCORN_FD=descriptor)
     assert code == 111
     assert "POPCORN_FD" in printed
 
 
 def test_without_a_descriptor_a_person_gets_tables_and_json(root, cases, tmp_path):
     record = tmp_path / "out.json"
-    code, lines, printed = run(root, "benchmark", cases, "--json", record, popcorn=False)
+    code, lines, printed = run("benchmark", cases, "--json", record, popcorn=False)
     assert (code, lines) == (0, [])
     for text in ("128 128 256", "40 72 64 x 2", "geometric mean", "speed of light", "spread"):
         assert text in printed

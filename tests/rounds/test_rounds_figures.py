@@ -80,7 +80,11 @@ def test_shapes_are_in_the_order_of_the_benchmarks():
     shapes = rounds_model.benchmark_shapes(ROOT)
     assert shapes == SHAPES
     assert sorted(sorted(shapes), key=rounds_stats.shape_key) == SHAPES
-    assert rounds_stats.shape_key("2x3x4") == (-3, 2, 4)
+    assert rounds_stats.shape_key("2x3x4") == ((-3,), (2,), (4,))
+    groups = ["192,320x3072x4096", "80,176x4096x7168"]
+    assert sorted(groups, key=rounds_stats.shape_key) == groups[::-1]
+    line = json.dumps({"shape": ["80,176", 4096, 7168], "variant": "a", "repeat": 0, "us": 1.0}).encode()
+    assert list(parse_samples(line, "x")) == groups[1:]
 
 
 def mean(low, ratio, high, worst=1.0):

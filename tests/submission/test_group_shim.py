@@ -121,6 +121,7 @@ def test_what_is_wrong_is_named_with_its_group_and_nothing_is_written(place, val
     for c in outputs:
         if c.device.type == "cpu" and not c.is_neg():
             c.fill_(7)
+    assert shim._read_by_library(data, None)[0] == shim._NOT_AS_EXPECTED
     with pytest.raises(error, match="^" + re.escape(message)):
         custom_kernel(data)
     assert all((c == 7).all() for c in outputs if c.device.type == "cpu" and not c.is_neg())
@@ -177,10 +178,69 @@ def test_a_queue_that_is_none_is_refused(queue, error):
         custom_kernel(problem(), queue=queue)
 
 
-def test_right_tensors_need_no_second_look(monkeypatch):
+@pytest.mark.parametrize("reader", ["library", "shim"])
+def test_right_tensors_need_no_second_look(monkeypatch, reader):
     monkeypatch.setattr(shim, "_check_groups", lambda data: pytest.fail("the slow test was asked"))
+    if reader == "shim":
+        monkeypatch.setattr(shim, "_call_python", None)
+    else:
+        monkeypatch.setattr(shim, "_call_grouped", lambda address: pytest.fail("the library did not read the objects"))
     data = problem(full=False)
-    assert check_implementation(data, custom_kernel(data)) == (True, "")
+    forms = [data, tuple(map(tuple, data))]
+    if reader == "library":
+        forms.append(tuple([list(member) for member in members] for members in data))
+    for members in forms:
+        for c in (group[2] for group in data[0]):
+            c.fill_(float("nan"))
+        assert check_implementation(data, custom_kernel(members)) == (True, "")
+
+
+class Int(int):
+    """Another type whose conversion may do anything."""
+
+
+class Tensor(torch.Tensor):
+    """Another type, whose object may be of another form."""
+
+
+SHRUNK = torch.empty(1, 130, 16, dtype=torch.float16).permute(1, 2, 0)
+SHRUNK.untyped_storage().resize_(130 * 16 * 2 - 1)
+PUSHED = torch.empty(130 * 16 + 8, dtype=torch.float16)[8:].as_strided((130, 16, 1), (16, 1, 1))
+PUSHED.untyped_storage().resize_(130 * 16 * 2)
+TRANSPOSED = problem()[2][1][0].transpose(0, 1).contiguous().transpose(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ((3, 1), (33, 8, Int(64), 1)),
+        ((3, 1), (33, 8, 2**64, 1)),
+        ((3, 1), (33.0, 8, 64, 1)),
+        ((0, 1, 0), problem()[0][1][0].as_subclass(Tensor)),
+        ((0, 1, 0), 5),
+        ((0, 2, 2), SHRUNK),
+        ((0, 2, 2), PUSHED),
+        ((0, 2, 0), problem()[0][0][0]),
+        ((2, 1, 0), TRANSPOSED),
+        ((2, 1), problem()[2][1][0]),
+        ((0,), {}),
+    ],
+)
+def test_what_the_library_reads_is_of_the_exact_types_and_layouts(place, value, monkeypatch):
+    monkeypatch.setattr(shim, "_is_plain", None)
+    data = changed(problem(), place, value)
+    assert shim._call_python(shim._functions_address, data, 0) == shim._NOT_AS_EXPECTED
+    assert shim._call_python(shim._functions_address, data[:3], 0) == shim._NOT_AS_EXPECTED
+    assert shim._call_python(shim._functions_address, problem(), 0) == 0
+
+
+def test_a_torch_without_the_interface_leaves_the_reading_to_the_shim(monkeypatch):
+    monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    assert shim._python_functions() is None
+    monkeypatch.undo()
+    assert shim._python_functions() is not None
+    monkeypatch.setattr(shim, "object", type("Wider", (), {"__basicsize__": object.__basicsize__ + 8}), raising=False)
+    assert shim._python_functions() is None  # torch's tensor lies elsewhere than was thought
 
 
 def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):
@@ -194,6 +254,7 @@ def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):
         assert ctypes.string_at(address, len(before)) == before
         return 0
 
+    monkeypatch.setattr(shim, "_call_python", None)
     monkeypatch.setattr(shim, "_call_grouped", call)
     custom_kernel(problem())
     assert len(seen) == 2 and seen[0] != seen[1]
@@ -224,6 +285,7 @@ def test_a_backend_without_a_grouped_gemm_is_not_available(monkeypatch):
     monkeypatch.setattr(shim, "_call_grouped", lambda address: shim._STATUS_UNSUPPORTED)
     assert [backend.available for backend in shim.backends()] == [False, False]
     monkeypatch.setattr(shim, "_call_grouped", shim._lacking)
+    monkeypatch.setattr(shim, "_call_python", None)
     assert [backend.built for backend in shim.backends()] == [False, False]
     with pytest.raises(RuntimeError, match="has no grouped GEMM; expected ABI version"):
         custom_kernel(problem())

@@ -6,6 +6,9 @@
     python -m scripts.evidence.clock sweep 16x3072x4096 256x2048x7168            # the same, of the recorded sweep of M
     python -m scripts.evidence.clock tiles 256x3072x4096/m128n64                 # a tile by its name
     python -m scripts.evidence.clock ladder FOLDER 2 4                           # kernels of a checkout of fast.cu
+    python -m scripts.evidence.clock rounds 56 61/64x3072x4096                   # both commits of measured rounds
+    python -m scripts.evidence.clock --rows FILE sweep 16x3072x4096              # rows to a file of their own
+    python -m scripts.evidence.clock merge FILE...                               # such files, from any machine
     python -m scripts.evidence.clock render                                      # clock.md from clock.json
 
 What is measured lies in scripts/bench/micro/h200.json and shark_tank/recorded/; nothing here needs a card. The
@@ -19,13 +22,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.simulated_call import simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot
 from scripts.evidence.clock.ladder import ladder_rows
+from scripts.evidence.clock.rounds import round_rows
 from scripts.evidence.clock.table import (
     DOCUMENT,
     ERROR,
@@ -39,23 +45,8 @@ from scripts.evidence.clock.table import (
     save,
 )
 
+GEMMS = ("kernels", "tiles", "sweep")
 CALLS = 2  # the last of them counts: the chip is in its stride
-# Tiles of today that the recorded run chose, by their names then (h200_configurations.json has each tile's time).
-CHOSEN_THEN = {
-    "1536x512x7168": "m128n64",
-    "256x512x256": "m128n64",
-    "3072x1024x1536": "m128n96",
-    "7168x1024x256": "m128n96",
-    "7168x2304x2048": "m256n64",
-    "4608x384x7168": "m256n64",
-    "7168x384x2304": "m128n96",
-    "512x768x7168": "m128n96k2",
-    "4096x768x512": "m128n96",
-    "256x4096x7168": "m128n64",
-    "512x4096x7168": "m256n64",
-    "256x3072x4096": "m128n96k2",
-    "512x3072x7168": "m128n96",
-}
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -103,24 +94,59 @@ def kernel_rows(group: str, shapes: list[str]) -> Iterator[Row]:
     for shape, _, tile in (name.partition("/") for name in shapes):
         if shape not in recorded[tile or "auto"]:
             raise SystemExit(f"clock: {shape}: the card was timed at {', '.join(recorded[tile or 'auto'])}")
-        chosen = CHOSEN_THEN.get(shape) if group == "kernels" else tile or None
         measured = recorded[tile or "auto"][shape]
-        yield Row(group, "hopper", f"{shape} {tile}".strip(), "us", call_us(shape, chosen), measured, "validated")
+        yield Row(group, "hopper", f"{shape} {tile}".strip(), "us", call_us(shape, tile or None), measured, "validated")
+
+
+def measured_now() -> dict[str, float]:
+    """What the card gave, by the key of the row that predicts it."""
+    micro = json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]
+    found = {f"micro {key(row)}".strip(): row["value"] for row in micro}
+    for group in GEMMS:
+        for tile, shapes in json.loads((ROOT / RECORDED[group]).read_text())["median_us"].items():
+            named = "" if tile == "auto" else f" {tile}"
+            found |= {f"{group} hopper {shape}{named}": us for shape, us in shapes.items()}
+    return found
+
+
+def merged(files: Iterable[Path]) -> dict[str, Row]:
+    """The committed rows with those of files over them, beside what is recorded now."""
+    rows, measured = load(), measured_now()
+    for line in (line for file in files for line in file.read_text().splitlines()):
+        row = Row(**json.loads(line))
+        rows[row.key] = replace(row, measured=measured.get(row.key, row.measured))
+    return rows
+
+
+def predicted(what: str, names: list[str]) -> Iterator[Row]:
+    """Rows as they come in."""
+    if what == "micro":
+        yield from micro_rows(names)
+    elif what == "ladder":
+        yield from ladder_rows(names[0], names[1:])
+    elif what == "rounds":
+        yield from round_rows(names)
+    else:
+        yield from kernel_rows(what, names)
 
 
 def main() -> int:
     """Runs what is asked for, merges it into the JSON, renders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["micro", "kernels", "tiles", "sweep", "ladder", "render"])
-    parser.add_argument("names", nargs="*", help="groups, or shapes as MxNxK")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="write rows there and nothing else")
+    parser.add_argument("what", choices=["micro", *GEMMS, "ladder", "rounds", "merge", "render"])
+    parser.add_argument("names", nargs="*", help="groups, shapes as MxNxK, or files")
     options = parser.parse_args()
     digest = chip_digest()
-    if options.what == "micro":
-        save(load() | {row.key: row for row in micro_rows(options.names)}, digest)
+    if options.rows is not None:
+        with options.rows.open("a") as out:
+            for row in predicted(options.what, options.names):
+                print(json.dumps(asdict(row)), file=out, flush=True)
+        return 0
+    if options.what == "merge":
+        save(merged(map(Path, options.names)), digest)
     elif options.what != "render":
-        ladder = options.what == "ladder"
-        rows = ladder_rows(options.names[0], options.names[1:]) if ladder else kernel_rows(options.what, options.names)
-        for row in rows:
+        for row in predicted(options.what, options.names):
             save(load() | {row.key: row}, digest)
     plot.write(load())
     (ROOT / DOCUMENT).write_text(render(load()))

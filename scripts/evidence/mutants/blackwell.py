@@ -201,17 +201,24 @@ def chosen(found: list[re.Match[str]], places: slice | tuple[int, ...]) -> list[
     return found[places] if isinstance(places, slice) else [found[i] for i in places]
 
 
-def applies(what: str, config: Config) -> bool:
-    """Whether a kernel has what a mutant takes away."""
-    return (config.ctas == 2 or what not in OF_A_PAIR) and (config.stacked or what not in OF_STACKED)
+def mutants_at(
+    places: dict[str, slice | tuple[int, ...]], absent: set[str], text: str
+) -> Iterator[tuple[str, str, str, set[str]]]:
+    """What, its text, and the verdict and kinds of findings of which one has to be reported.
+
+    absent: what this kernel does not have.
+    """
+    for what, (pattern, replacement, *expected) in MUTANTS.items():
+        found = list(re.finditer(pattern, text))
+        assert bool(found) == (what not in absent), what
+        for match in chosen(found, places.get(what, ())):
+            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
 
 
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    for what, (pattern, replacement, *expected) in MUTANTS.items():
-        found = list(re.finditer(pattern, text))
-        assert bool(found) == applies(what, CONFIGS[name]), what
-        for match in chosen(found, PLACES[name].get(what, ())):
-            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
+    config = CONFIGS[name]
+    absent = (set() if config.ctas == 2 else OF_A_PAIR) | (set() if config.stacked else OF_STACKED)
+    yield from mutants_at(PLACES[name], absent, text)
 
 
 def mutant_k(name: str) -> int:

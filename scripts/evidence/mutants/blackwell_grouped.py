@@ -16,7 +16,7 @@ from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
 from scripts.evidence.mutants.blackwell import (
     BUT_FIRST,
     EVERY,
-    MUTANTS,
+    OF_A_PAIR,
     OF_STACKED,
     SHARED,
     STAGE_BYTES_K,
@@ -26,9 +26,8 @@ from scripts.evidence.mutants.blackwell import (
     UINT8,
     UINT16,
     Config,
-    applies,
-    chosen,
     module_of,
+    mutants_at,
     template_arguments,
 )
 
@@ -139,11 +138,7 @@ COPIES = r"cp\.async\.bulk\.tensor\.3d[^;]*;"
 
 
 def mutants(name: str, text: str) -> Iterator[tuple[str, str, str, set[str]]]:
-    """What, its text, and the verdict and kinds of findings of which one has to be reported."""
-    for what, (pattern, replacement, *expected) in MUTANTS.items():
-        found = list(re.finditer(pattern, text))
-        assert bool(found) == (what not in OF_STACKED and applies(what, CONFIGS[name])), what
-        for match in chosen(found, PLACES[name].get(what, ())):
-            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
+    absent = OF_STACKED | (set() if CONFIGS[name].ctas == 2 else OF_A_PAIR)
+    yield from mutants_at(PLACES[name], absent, text)
     for match in re.finditer(COPIES, text):
         yield "no copy", text[: match.start()] + text[match.end() :], "error", {"deadlock"}

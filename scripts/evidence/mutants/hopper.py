@@ -30,7 +30,12 @@ print(json.dumps(result))
 
 
 def run(
-    shapes: list[tuple[int, int, int, bool]], report: Path, mode: str = "eager", ptx: Path | str = "", config: str = ""
+    shapes: list[tuple[int, int, int, bool]],
+    report: Path,
+    mode: str = "eager",
+    ptx: Path | str = "",
+    config: str = "",
+    sms: str = "",
 ) -> tuple[list[bool] | None, dict, str]:
     environment = dict(
         os.environ,
@@ -41,6 +46,7 @@ def run(
         NVFP4_SIMULATE_MODE=mode,
         NVFP4_SIMULATE_PTX=str(ptx),
         NVFP4_SIMULATE_JSON=str(report),
+        **({"NVFP4_SIMULATE_SMS": sms} if sms else {}),
     )
     done = forked.run(DRIVER, [json.dumps(shapes)], environment, timeout=120)
     right = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None

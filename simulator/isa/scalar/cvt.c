@@ -347,11 +347,11 @@ void decode_cvt(struct decoder *d) {
     insn->convert.sat = mod(d, "sat");
     insn->convert.relu = mod(d, "relu");
     insn->convert.satfinite = mod(d, "satfinite");
-    bool pack = mod(d, "pack");
-    unsigned type = mod_type(d), source = mod_type(d);
-    if (pack) {
-        decode_fail(d, ".pack is not supported");
+    if (mod(d, "pack")) {
+        decode_cvt_pack(d);
+        return;
     }
+    unsigned type = mod_type(d), source = mod_type(d);
     insn->type = (uint8_t)type;
     insn->convert.from_type = (uint8_t)source;
     if (element_format(type) != TC_FORMATS || element_format(source) != TC_FORMATS) {

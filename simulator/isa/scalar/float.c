@@ -193,15 +193,20 @@ static enum next extreme_f32(struct run *run, const struct insn *insn, uint32_t 
     const float *pc = insn->nop > 3 ? row(run, insn->op[3]) : NULL;
     FOR_LANES(rest, mask) {
         int l = LANE(rest);
-        float a = pa[l], b = pb[l], r;
+        float a = pa[l], b = pb[l], c = pc == NULL ? 0 : pc[l], r;
         if (insn->floating.ftz) {
             a = flush(a);
             b = flush(b);
+            c = flush(c);
+        }
+        if (insn->floating.absolute) {
+            a = fabsf(a);
+            b = fabsf(b);
+            c = fabsf(c);
         }
         r = (float)extreme(a, b, insn->floating.largest, insn->floating.nan);
         if (pc != NULL) {
-            r = (float)extreme(r, insn->floating.ftz ? flush(pc[l]) : pc[l], insn->floating.largest,
-                               insn->floating.nan);
+            r = (float)extreme(r, c, insn->floating.largest, insn->floating.nan);
         }
         if (insn->floating.xorsign_abs) {
             r = copysignf((float)extreme(fabsf(a), fabsf(b), insn->floating.largest, insn->floating.nan),
@@ -223,9 +228,11 @@ static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
     static const exec_fn fns[T_TYPES] = {[T_F32] = extreme_f32, [T_F64] = extreme_f64};
     d->insn->floating.largest = largest;
     d->insn->floating.nan = mod(d, "NaN");
-    d->insn->floating.xorsign_abs = mod(d, "xorsign") && mod(d, "abs");
+    bool three = d->nop == 4 && type == T_F32;
+    d->insn->floating.xorsign_abs = !three && mod(d, "xorsign") && mod(d, "abs");
+    d->insn->floating.absolute = three && mod(d, "abs");
     d->insn->floating.ftz = mod(d, "ftz");
-    plain(d, fns, type, d->nop == 4 && type == T_F32 ? 3 : 2);
+    plain(d, fns, type, three ? 3 : 2);
 }
 
 void decode_float_binary(struct decoder *d, const char *name, unsigned type) {

@@ -203,15 +203,14 @@ void decode_cvta(struct decoder *d) {
     d->insn->fn = exec_cvta;
 }
 
+#define NO_RANK 0xffu
+
 static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         uint64_t address = lane_u64(run, insn->op[1], lane);
         uint32_t rank = lane_u32(run, insn->op[2], lane);
-        if (rank >= run->cluster->nctas) {
-            return sim_report(run, SIM_ERROR, "bad-rank", lane, "mapa names CTA rank %u of a cluster of %u",
-                              rank, run->cluster->nctas);
-        }
+        rank = rank < NO_RANK ? rank : NO_RANK; /* that there is none is said where the address is used */
         if (insn->space == SP_GENERIC && (address & WINDOW_MASK) != SHARED_WINDOW) {
             return sim_report(run, SIM_ERROR, "bad-address", lane, "mapa of %#llx, which is no shared address",
                               (unsigned long long)address);

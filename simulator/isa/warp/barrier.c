@@ -110,7 +110,17 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
 /* op: membermask.  Lanes may wait at different instructions. */
 static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32_t mask) {
     struct warp *warp = run->warp;
-    uint32_t named = lane_u32(run, insn->op[0], __builtin_ctz(mask)), here = mask;
+    const uint32_t *masks = row(run, insn->op[0]);
+    uint32_t named = masks[__builtin_ctz(mask)], same = 0, passed = run->split->mask & ~mask;
+    FOR_LANES(rest, mask) {
+        same |= (uint32_t)(masks[LANE(rest)] == named) << LANE(rest);
+    }
+    if (mask != same) { /* lanes with another mask meet apart from these */
+        (void)add_split(run, mask & ~same, run->split->pc);
+        run->split->mask &= ~mask | same;
+        run->mask = mask = same;
+    }
+    uint32_t here = mask;
     if ((named & mask) != mask) {
         return sim_report(run, SIM_ERROR, "member-mask", __builtin_ctz(mask & ~named),
                           "bar.warp.sync with a member mask %#x that leaves the executing lane out", named);
@@ -122,6 +132,10 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
         }
     }
     if ((here & named & warp->live) != (named & warp->live)) {
+        if (passed != 0) { /* by its predicate: those do not wait */
+            (void)add_split(run, passed, run->split->pc + 1);
+            run->split->mask = mask;
+        }
         return wait_for(run,
                         (struct wait){.kind = WAIT_WARP_SYNC, .a = named, .what = "lanes of bar.warp.sync"});
     }

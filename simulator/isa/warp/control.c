@@ -14,7 +14,7 @@ static enum next exec_bra(struct run *run, const struct insn *insn, uint32_t mas
     }
     split->mask &= ~mask;
     split->pc++;
-    add_split(run, mask, insn->control.target);
+    (void)add_split(run, mask, insn->control.target);
     return GONE;
 }
 
@@ -49,12 +49,12 @@ static enum next exec_brx(struct run *run, const struct insn *insn, uint32_t mas
             split->pc = targets->pc[index];
             used = true;
         } else {
-            add_split(run, same, targets->pc[index]);
+            (void)add_split(run, same, targets->pc[index]);
         }
         left &= ~same;
     }
     if (stay != 0) {
-        add_split(run, stay, next_pc);
+        (void)add_split(run, stay, next_pc);
     }
     return GONE;
 }
@@ -106,7 +106,7 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
     if (mask != split->mask) {
         uint32_t rest = split->mask & ~mask;
         split->mask = mask;
-        add_split(run, rest, split->pc + 1);
+        (void)add_split(run, rest, split->pc + 1);
     }
     split->stack[split->depth++] = (struct frame){split->pc + 1, split->function, call};
     split->function = call->callee;
@@ -168,7 +168,7 @@ static enum next exec_ret(struct run *run, const struct insn *insn, uint32_t mas
     if (mask != split->mask) {
         uint32_t rest = split->mask & ~mask;
         split->mask = mask;
-        add_split(run, rest, split->pc + 1);
+        (void)add_split(run, rest, split->pc + 1);
         frame = &run->split->stack[run->split->depth - 1];
     }
     split->pc = frame->return_pc;
@@ -296,6 +296,9 @@ void decode_griddepcontrol(struct decoder *d) {
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
     clock_fence(run, insn->fence.acquires, insn->fence.releases);
+    if (insn->fence.sc) {
+        clock_fence_sc(run);
+    }
     if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
@@ -332,8 +335,11 @@ void decode_fence(struct decoder *d) {
                                         "sync_restrict::shared::cluster",
                                         NULL};
     bool async = false, tensormap = false, plain = !proxy && !init;
-    bool only_acquires = false, only_releases = false;
+    bool only_acquires = false, only_releases = false, sc = d->mnemonic.text[0] == 'm'; /* membar */
+    bool wide = false; /* its scope holds threads of other clusters */
     for (int word = mod_of(d, words); word >= 0; word = mod_of(d, words)) {
+        sc |= word == 0;
+        wide |= word >= 6 && word <= 8;
         only_acquires |= word == 2;
         only_releases |= word == 3;
         async |= word == 9 || word == 10;
@@ -341,6 +347,7 @@ void decode_fence(struct decoder *d) {
     }
     d->insn->fence.acquires = plain && !only_releases;
     d->insn->fence.releases = plain && !only_acquires;
+    d->insn->fence.sc = plain && sc && wide;
     d->insn->fence.async_proxy = proxy && async;
     d->insn->fence.inits = init;
     d->insn->fence.acquires_map = tensormap && d->nop == 2;

@@ -6,28 +6,74 @@
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
-/* Lanes named by the member mask have to be here; the mask is the same in all of them. */
-static enum next gather(struct run *run, struct operand members, uint32_t mask, uint32_t *named) {
-    *named = lane_u32(run, members, __builtin_ctz(mask));
-    uint32_t wanted = *named & run->warp->live;
-    FOR_LANES(rest, mask) {
-        if (!(*named >> LANE(rest) & 1)) {
-            return sim_report(run, SIM_ERROR, "member-mask", LANE(rest),
-                              "lane %d executes a .sync instruction whose member mask %#x leaves it out",
-                              LANE(rest), *named);
+/* Lanes with one member mask, and whether all are here that it names. */
+struct party {
+    uint32_t lanes, named;
+    bool complete;
+};
+
+static struct wait wait_for_lanes(const struct party *party) {
+    return (struct wait){.kind = WAIT_CONVERGE, .a = party->named, .what = "lanes of the member mask"};
+}
+
+/* False after a report: a lane's mask leaves it out. */
+static bool find_parties(struct run *run, const uint32_t *named, uint32_t mask, struct party party[LANES],
+                         uint32_t *count) {
+    *count = 0;
+    while (mask != 0) {
+        struct party one = {.named = named[__builtin_ctz(mask)]};
+        FOR_LANES(rest, mask) {
+            one.lanes |= (uint32_t)(named[LANE(rest)] == one.named) << LANE(rest);
+        }
+        if ((one.lanes & ~one.named) != 0) {
+            int lane = __builtin_ctz(one.lanes & ~one.named);
+            (void)sim_report(run, SIM_ERROR, "member-mask", lane,
+                             "lane %d executes a .sync instruction whose member mask %#x leaves it out", lane,
+                             one.named);
+            return false;
+        }
+        one.complete = (one.named & run->warp->live & ~one.lanes) == 0;
+        party[(*count)++] = one;
+        mask &= ~one.lanes;
+    }
+    return true;
+}
+
+/* Lanes named by the member mask have to be here.  Those with different masks exchange apart from each other:
+ * *mask becomes the lanes of the first set that is complete, and each other set is a split of its own. */
+static enum next gather(struct run *run, struct operand members, uint32_t *mask) {
+    struct party party[LANES];
+    uint32_t count, first = 0, passed = run->split->mask & ~*mask; /* by its predicate */
+    if (!find_parties(run, row(run, members), *mask, party, &count)) {
+        return FAIL;
+    }
+    while (first < count && !party[first].complete) {
+        first++;
+    }
+    const struct party *own = &party[first < count ? first : 0];
+    for (uint32_t i = 0; i < count; i++) {
+        if (&party[i] != own) {
+            struct split *split = add_split(run, party[i].lanes, run->split->pc);
+            split->wait = party[i].complete ? split->wait : wait_for_lanes(&party[i]);
         }
     }
-    if ((mask & wanted) == wanted) {
+    if (own->complete) {
+        run->split->mask = own->lanes | passed;
+        run->mask = *mask = own->lanes;
         warp_synced(run);
         return NEXT;
     }
-    return wait_for(run, (struct wait){.kind = WAIT_CONVERGE, .a = *named, .what = "lanes of the member mask"});
+    if (passed != 0) {
+        (void)add_split(run, passed, run->split->pc + 1);
+    }
+    run->split->mask = own->lanes;
+    return wait_for(run, wait_for_lanes(own));
 }
 
 /* op: d, p (predicate or sink), a, b, c, membermask */
 static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t named, source[LANES], found = 0, result[LANES];
-    enum next next = gather(run, insn->op[5], mask, &named);
+    uint32_t source[LANES], found = 0, result[LANES];
+    enum next next = gather(run, insn->op[5], &mask);
     if (next != NEXT) {
         return next;
     }
@@ -95,11 +141,11 @@ void decode_shfl(struct decoder *d) {
 
 /* op: d, predicate, membermask */
 static enum next exec_vote(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t named, yes = pred(run, insn->op[1]) & mask;
-    enum next next = gather(run, insn->op[2], mask, &named);
+    enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {
         return next;
     }
+    uint32_t yes = pred(run, insn->op[1]) & mask;
     bool result = insn->warp.mode == 0   ? yes == mask
                   : insn->warp.mode == 1 ? yes != 0
                                          : yes == mask || yes == 0;
@@ -131,8 +177,8 @@ void decode_vote(struct decoder *d) {
 
 /* op: d, p or sink, a, membermask */
 static enum next exec_match(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t named, result[LANES], same = ALL_LANES;
-    enum next next = gather(run, insn->op[3], mask, &named);
+    uint32_t result[LANES], same = ALL_LANES;
+    enum next next = gather(run, insn->op[3], &mask);
     if (next != NEXT) {
         return next;
     }
@@ -174,8 +220,7 @@ void decode_match(struct decoder *d) {
 
 /* op: d, p, membermask.  The lowest lane is the leader, as on the chip. */
 static enum next exec_elect(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t named;
-    enum next next = gather(run, insn->op[2], mask, &named);
+    enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {
         return next;
     }
@@ -207,8 +252,7 @@ enum { R_ADD, R_MIN, R_MAX, R_AND, R_OR, R_XOR };
 
 /* op: d, a, membermask */
 static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t mask) {
-    uint32_t named;
-    enum next next = gather(run, insn->op[2], mask, &named);
+    enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {
         return next;
     }

@@ -154,11 +154,19 @@ def _triple(value: Extent) -> Any:
 
 
 def _attributes(
-    blobs: Sequence[Any], grid: Extent, block: Extent, cluster: Extent, shared: int, dependent: bool
+    blobs: Sequence[Any],
+    grid: Extent,
+    block: Extent,
+    cluster: Extent,
+    shared: int,
+    dependent: bool,
+    cooperative: bool = False,
 ) -> structs.Launch:
     """A launch of arguments that the caller keeps."""
     pointers = (ctypes.c_void_p * max(len(blobs), 1))(*(ctypes.addressof(blob) for blob in blobs))
-    made = structs.Launch(_triple(grid), _triple(block), _triple(cluster), shared, dependent, None, len(blobs))
+    made = structs.Launch(
+        _triple(grid), _triple(block), _triple(cluster), shared, dependent, cooperative, None, len(blobs)
+    )
     made.kept = pointers  # alive as long as what holds its address
     made.arguments = ctypes.addressof(pointers)
     return made
@@ -327,11 +335,12 @@ class Module:
         cluster: Extent = 0,
         shared: int = 0,
         dependent: bool = False,
+        cooperative: bool = False,
     ) -> Run:
         """Runs a kernel to its end; the findings are those of this launch.  LaunchRefused where it cannot run."""
         simulator = self._simulator
         blobs = self._blobs(kernel, arguments)
-        attributes = _attributes(blobs, grid, block, cluster, shared, dependent)
+        attributes = _attributes(blobs, grid, block, cluster, shared, dependent, cooperative)
         before = {finding: finding.times for finding in simulator.findings}
         status = self._lib.sim_launch(simulator._sim, self._handle, kernel.encode(), ctypes.byref(attributes))
         if status not in (OK, RUN_ERROR):

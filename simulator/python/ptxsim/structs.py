@@ -33,6 +33,7 @@ class Launch(ctypes.Structure):
         ("cluster", ctypes.c_uint32 * 3),
         ("shared", ctypes.c_uint32),
         ("dependent", ctypes.c_int),
+        ("cooperative", ctypes.c_int),
         ("arguments", ctypes.c_void_p),
         ("count", ctypes.c_size_t),
     )

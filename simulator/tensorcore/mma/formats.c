@@ -98,9 +98,12 @@ static uint32_t to_ue8m0(uint32_t magnitude, enum tc_round round, unsigned flags
 
 /* Whether the `lost` low bits, as a fraction of a unit, and the random bits carry into the unit. */
 static bool carries(uint32_t significand, int lost, uint32_t random) {
-    uint64_t part = lost > 63 ? 0 : significand & ((1ull << lost) - 1);
+    if (lost <= 0 || lost > 63) { /* nothing, or far too little */
+        return false;
+    }
+    uint64_t part = significand & ((1ull << lost) - 1);
     uint64_t fraction = lost > 32 ? part >> (lost - 32) : part << (32 - lost);
-    return lost > 0 && fraction + random > UINT32_MAX;
+    return fraction + random > UINT32_MAX;
 }
 
 uint32_t tc_from_f32(enum tc_format format, float x, enum tc_round round, unsigned flags, uint32_t random) {

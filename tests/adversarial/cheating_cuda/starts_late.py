@@ -13,7 +13,7 @@ _borrower, _line = found("Worker")._borrower, found("Channel")
 _runtime, _cuda = _borrower._runtime, _borrower._core._cuda
 
 
-def late(kernel, returned, data, lent_bytes):
+def late(kernel, returned, data, *rest):
     _line.receive()
     _runtime._call("cudaStreamWaitEvent", ctypes.c_void_p(0), ctypes.c_void_p(_cuda.lent), 0)
     for one in data:

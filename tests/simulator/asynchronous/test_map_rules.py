@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.simulator.asynchronous.test_copies import BYTES, load_text, tensor
-from tests.simulator.sim_kit import Sim, TensorMap, aligned, library
+from tests.simulator.sim_kit import Sim, TensorMap, aligned, body, library
 
 GOOD = {
     "data_type": 2,
@@ -228,3 +228,34 @@ def test_tf32_is_rounded_to_nearest_even_on_its_way(data_type):
     up = (low > half) | ((low == half) & (values >> 13 & 1 == 1))
     want = (values & ~np.uint32(0x1FFF)) + np.where(up, np.uint32(0x2000), np.uint32(0)).astype(np.uint32)
     assert out[:8].tolist() == want.tolist()
+
+
+COPIES = {
+    "load": "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    " [{shared}], [{map}, {{%r4}}], [%r3];",
+    "store": "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [{map}, {{%r4}}], [{shared}];",
+}
+REFUSED = {
+    "a map off by 32 bytes": ({"shared": "%r2", "map": "%rd2+32"}, "the tensor map at"),
+    "shared memory off by 4 bytes": ({"shared": "%r2+4", "map": "%rd2"}, "not aligned to"),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@pytest.mark.parametrize("name", REFUSED)
+def test_nothing_runs_behind_a_copy_that_is_refused(name, copy):
+    operands, text = REFUSED[name]
+    sim = Sim(
+        body(
+            "mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, 0; mov.u32 %r5, 1; mov.b64 %rd2, map;",
+            "cvta.param.u64 %rd2, %rd2; ld.param.u64 %rd1, [out]; mbarrier.init.shared::cta.b64 [%r3], 1;",
+            f"{COPIES[copy].format(**operands)} st.global.u32 [%rd1], %r5;",
+            params=".param .u64 out, .param .align 64 .b8 map[192]",
+            registers=".shared .align 128 .b8 tile[256]; .shared .align 8 .b8 bar[8];",
+        )
+    )
+    array, out = tensor((16,), np.uint32), sim.buffer(np.zeros(1, np.uint32))
+    sim.register(array)
+    described, _ = encode(array.ctypes.data, rank=1, sizes=[16, 0, 0], strides=[], box=[16, 0, 0], element_strides=[1])
+    assert sim.launch("k", out, described + bytes(64), block=1) != 0
+    assert [text in finding["message"] for finding in sim.findings] == [True] and out[0] == 0, sim.findings

@@ -273,6 +273,25 @@ def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
     assert two - wave == pytest.approx(wave + CHIP["cta_start"], rel=0.03)
 
 
+def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
+    chip = json.loads(H200.read_text())
+    path = tmp_path / "chip.json"
+
+    def cycles(ctas: int, sms: int, shared: int = 0, **parameters: float) -> float:
+        for name, value in {"sms": sms, "processing_cluster_sms": sms, **parameters}.items():
+            chip["parameters"][name]["value"] = value
+        path.write_text(json.dumps(chip))
+        sim = Sim(body(""), chip=str(path))
+        assert sim.launch("k", 0, grid=ctas, block=32, shared=shared) == 0
+        return sim.time.kernel_cycles
+
+    room = 200 * 1024  # one an SM: the next comes into the place of one that is gone
+    after = CHIP["cta_end"] + CHIP["cta_start"]
+    assert cycles(2, 1, room) - cycles(1, 1, room) == pytest.approx(after, abs=4)
+    assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_end_interval"], abs=2)
+    assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
+
+
 # ---- the whole ----
 
 

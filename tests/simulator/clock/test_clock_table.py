@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,8 +11,8 @@ import pytest
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.toolchain import BUILD
-from scripts.evidence.clock import plot
-from scripts.evidence.clock.__main__ import key
+from scripts.evidence.clock import plot, ratios, rounds
+from scripts.evidence.clock.__main__ import key, merged
 from scripts.evidence.clock.table import (
     DATA,
     DOCUMENT,
@@ -53,18 +54,52 @@ def test_what_was_measured_is_what_the_card_gave():
     micro = {key(row): row["value"] for row in recorded["micro"]["rows"]}
     ladder = {f"{row['kernel']} {row['size']}": row["median_us"] for row in recorded["ladder"]["rows"]}
     rows = load().values()
-    assert {"micro", "kernels", "ladder"} <= {row.group for row in rows} <= set(RECORDED)
+    assert {"micro", "kernels", "ladder"} <= {row.group for row in rows} <= set(TITLES)
     for row in rows:
         if row.group == "micro":
             measured = micro[f"{row.name} {row.parameters}".strip()]
         elif row.group == "ladder":
             measured = ladder[row.parameters]
+        elif row.group == "rounds":
+            measured = rounds.measured_ratio(int(row.name.split()[1]), row.parameters)
         else:
             shape, _, tile = row.parameters.partition(" ")
             measured = recorded[row.group]["median_us"][tile or "auto"][shape]
         assert row.measured == measured, row
         assert row.use == ("calibrated" if row.group == "micro" else "validated"), row
         assert row.predicted != row.measured or row.group == "micro", "a prediction that is the measurement is none"
+
+
+def test_rows_of_files_replace_the_committed_ones_beside_what_is_recorded_now(tmp_path):
+    row = next(row for row in load().values() if row.group == "micro")
+    made = dataclasses.replace(row, predicted=1234.5, measured=0.5, older=False)
+    new = dataclasses.replace(row, name="never measured", measured=7)
+    file = tmp_path / "rows"
+    file.write_text("".join(json.dumps(dataclasses.asdict(each)) + "\n" for each in (made, new)))
+    rows = merged([file])
+    assert len(rows) == len(load()) + 1
+    assert rows[row.key] == dataclasses.replace(row, predicted=1234.5, older=False)
+    assert rows[new.key].measured == 7
+
+
+def test_a_rounds_ratio_is_that_of_the_smallest_weights_with_few_rows():
+    shapes = {"64x512x512": 1, "256x512x512": 1, "384x512x512": 1, "64x1024x512": 1}
+    assert rounds.shapes_of({"measurement": {"shapes": shapes}}) == ["64x512x512", "256x512x512"]
+
+
+def test_a_round_counts_once_and_its_sign_where_it_moved():
+    def row(number: int, shape: str, predicted: float, measured: float) -> Row:
+        return Row("rounds", f"round {number}", shape, "of the base", predicted, measured, "validated")
+
+    rows = [row(9, "a", 0.8, 0.9), row(9, "b", 0.45, 0.4), row(8, "a", 1.1, 0.9), row(10, "a", 1.01, 0.99)]
+    found = ratios.ratios(rows)
+    assert [ratio.round for ratio in found] == ["0008", "0009", "0010"] and found[1].shapes == 2
+    assert found[1].predicted == pytest.approx(0.6) and found[1].measured == pytest.approx(0.6)
+    assert [(ratio.moved, ratio.right) for ratio in found] == [(True, False), (True, True), (False, False)]
+    assert ratios.rms(found) == pytest.approx(((200 / 9) ** 2 / 3 + (200 / 99) ** 2 / 3) ** 0.5)
+    text = ratios.text(rows)
+    assert "right in 1 of the 2" in text and "| 0008 | 1 | 1.100 | 0.900 | +22.2 % | wrong |" in text
+    assert "| 0010 | 1 | 1.010 | 0.990 | +2.0 % |  |" in text
 
 
 def test_the_picture_is_drawn_of_the_rows():

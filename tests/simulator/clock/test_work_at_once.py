@@ -105,3 +105,44 @@ def test_a_kernel_of_much_shared_memory_starts_beside_one_of_none_only_where_the
         assert after == pytest.approx(CHIP["cta_end"] + CHIP["cta_start"], abs=12)
     else:
         assert after < -15000
+
+
+def test_an_mma_and_loads_share_what_shared_memory_gives():
+    address = "shl.b32 %r4, %r1, 4; and.b32 %r4, %r4, 0x1ff; add.u32 %r4, %r4, %r2;"
+    loads = address + "ld.shared.v4.u32 {%r6, %r7, %r8, %r9}, [%r4];" * 8 + "st.shared.u32 [%r4], %r9;"
+    alone, beside = group(FROM_SHARED, 0, loads), group(FROM_SHARED, 4, loads)
+    assert alone > 4 * 8 * 4 * CHIP["shared_interval"]  # four warps, eight loads of 512 bytes each
+    reads = 4 * (CHIP["wgmma_read_a"] + 64 * CHIP["wgmma_read_column"])
+    assert beside - alone == pytest.approx(reads, abs=20)  # less what is read before the first load
+
+
+def test_work_of_two_pipes_takes_the_slots_of_each_however_ptx_orders_it():
+    chains = range(2, 18)
+    shifts = [f"shf.l.wrap.b32 %r{i}, %r{i}, %r{i}, %r{i};" for i in chains]
+    products = [f"fma.rn.f32 %f{i}, %f{i}, %f{i}, %f{i};" for i in chains]
+    apart = "".join(shifts[:8] + products[:8] + shifts[8:] + products[8:])
+    mixed = "".join(one + other for one, other in zip(shifts, products, strict=True))
+    bound = 16 * CHIP["alu_interval"]  # the slower pipe's
+    for text in (apart, mixed):
+        assert span(text * 8) - span(text * 4) == pytest.approx(4 * bound, abs=CHIP["assembled_ahead"])
+
+
+def test_of_two_warps_the_one_that_issued_last_goes_on():
+    work = "".join(f"fma.rn.f32 %f{i}, %f{i}, %f{i}, %f{i};" for i in range(2, 18)) * 4
+
+    def ends(warps: int) -> list[int]:
+        text = "bar.sync 0; mov.u64 %rd2, %clock64;", work, "mov.u64 %rd3, %clock64; shl.b32 %r3, %r1, 3;"
+        store = "cvt.u64.u32 %rd5, %r3; add.u64 %rd1, %rd1, %rd5; st.global.u64 [%rd1], %rd3;"
+        sim = Sim(body("ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x;", *text, store), chip="h200")
+        out = sim.buffer(np.zeros(1 << 10, np.uint64))
+        assert sim.launch("k", out, block=32 * warps) == 0, sim.findings
+        return sorted(int(out[32 * warp]) for warp in range(warps))
+
+    first, *_, last = ends(8)[::4]  # warps 0 and 4 share a sub-partition
+    assert last - first == pytest.approx(64 * CHIP["issue_interval"], abs=8)
+
+
+def test_a_wait_for_groups_that_are_done_takes_its_latency():
+    waits = "wgmma.wait_group.sync.aligned 1;"
+    per = (group(FROM_SHARED, 1, waits * 9) - group(FROM_SHARED, 1, waits)) / 8
+    assert per == pytest.approx(CHIP["wgmma_wait_latency"], abs=0.5)

@@ -89,6 +89,7 @@ int main() {
     NUMBER("same", p.multiProcessorCount == attribute(cudaDevAttrMultiProcessorCount) && p.warpSize == 32 &&
                        p.maxThreadsDim[2] == 64 && p.maxGridSize[1] == 65535 &&
                        (int)p.sharedMemPerBlockOptin == attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
+                       (int)p.sharedMemPerBlock == attribute(cudaDevAttrMaxSharedMemoryPerBlock) &&
                        p.regsPerBlock == 65536 && p.l2CacheSize > 0);
     SAY("malloc", cudaMalloc((void **)&device, 32));
     NUMBER("aligned", ((size_t)device & 255) == 0);
@@ -147,6 +148,9 @@ int main() {
     NUMBER("of 2", clusters(2, 1, 1));
     NUMBER("of 4", clusters(2, 2, 1));
     NUMBER("of 16", clusters(4, 2, 2));
+    SAY("16 not allowed", launch(16, 16, 128, (const void *)big, arguments));
+    (void)cudaFuncSetAttribute((const void *)big, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    SAY("17 together", launch(17, 17, 0, (const void *)big, arguments));
     SAY("16 together", launch(16, 16, 128, (const void *)big, arguments));
     (void)cudaGetLastError();
     cudaEvent_t first, second;
@@ -250,7 +254,9 @@ WANTED = {
     "written": "13013",
     "pair": OK,
     "odd": "cudaErrorInvalidConfiguration",
-    "seventeen": "cudaErrorInvalidConfiguration",
+    "seventeen": "cudaErrorInvalidClusterSize",
+    "16 not allowed": "cudaErrorInvalidClusterSize",
+    "17 together": "cudaErrorInvalidConfiguration",
     "unknown": "cudaErrorInvalidDeviceFunction",
     "no attribute": "cudaErrorInvalidDeviceFunction",
     "shared too much": INVALID,

@@ -22,6 +22,11 @@ PTX = (
     HEADER
     + ".visible .global .u32 seven = 7;\n"
     + KERNEL.format(name="store", text=STORE)
+    + KERNEL.format(
+        name="grid",
+        text="ld.param.u64 %rd1, [p]; mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; or.b32 %r1, %r1, %r2;"
+        " st.global.u32 [%rd1], %r1; ret;",
+    )
     + KERNEL.format(name="bad", text="frobnicate.u32 %r1; ret;")
 )
 PROGRAM = r"""
@@ -124,13 +129,35 @@ int main(int count, char **words) {
     SAY("kernel", cudaLibraryGetKernel(&kernel, library, "store"));
     SAY("kernels", cudaLibraryGetKernelCount(&number, library));
     SAY("enumerate", cudaLibraryEnumerateKernels(kernels, 4, library));
-    HOLDS("two kernels", number == 2 && kernels[0] == kernel && kernels[1] != NULL && kernels[2] == NULL);
+    HOLDS("three kernels", number == 3 && kernels[0] == kernel && kernels[2] != NULL && kernels[3] == NULL);
     cudaLaunchConfig_t plain = {.gridDim = {1, 1, 1}, .blockDim = {1, 1, 1}};
     packed.n = 8;
     SAY("launch of a library", cudaLaunchKernelExC(&plain, (const void *)kernel, arguments));
     cuMemcpyDtoH(host, out, 4);
     HOLDS("library ran", host[0] == 1008);
     SAY("unload", cudaLibraryUnload(library));
+    cluster.value.clusterDim.x = config.gridDimX = 16;
+    config.sharedMemBytes = 0;
+    SAY("wide cluster", cuLaunchKernelEx(&config, store, arguments, NULL));
+    SAY("allow it", cuFuncSetAttribute(store, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    SAY("allowed", cuLaunchKernelEx(&config, store, arguments, NULL));
+    cuMemcpyDtoH(host, out, 4);
+    HOLDS("in a wide cluster", host[0] == 16008);
+    CUstream first;
+    unsigned flags = 0;
+    SAY("queue of a priority", cuStreamCreateWithPriority(&first, CU_STREAM_NON_BLOCKING, -9));
+    SAY("its flags", cudaStreamGetFlags(first, &flags));
+    SAY("its priority", cudaStreamGetPriority(first, &value));
+    HOLDS("its own", flags == cudaStreamNonBlocking && value == -5);
+    SAY("destroy", cuStreamDestroy(first));
+    SAY("flags of the default queue", cudaStreamGetFlags(0, &flags));
+    HOLDS("none", flags == 0);
+    SAY("odd flags", cuStreamCreate(&first, 2));
+    SAY("destroy the default queue", cuStreamDestroy(NULL));
+    SAY("destroy the legacy queue", cuStreamDestroy(CU_STREAM_LEGACY));
+    SAY("wait for no event", cuStreamWaitEvent(queue, NULL, 0));
+    SAY("destroy no event", cuEventDestroy(NULL));
+    (void)cudaGetLastError();
     int more = 3;
     SAY("host function", cudaLaunchHostFunc(queue, host_work, &more));
     SAY("callback", cudaStreamAddCallback(queue, callback, &more, 0));
@@ -161,6 +188,80 @@ int main(int count, char **words) {
     HOLDS("its current one", entry == (void *)(uintptr_t)cuMemAlloc);
     SAY("no such name", cudaGetDriverEntryPointByVersion("cuFrobnicate", &entry, 12000, 0, &found));
     HOLDS("nothing", entry == NULL && found == cudaDriverEntryPointSymbolNotFound);
+    SAY("no device", cuDeviceGet(&device, 1));
+    SAY("retain of none", cuDevicePrimaryCtxRetain(&current, 1));
+    SAY("release of none", cuDevicePrimaryCtxRelease(1));
+    unsigned state = 0;
+    SAY("state", cuDevicePrimaryCtxGetState(0, &state, &value));
+    HOLDS("active", value == 1);
+    SAY("no shape", cuLaunchKernel(store, 0, 1, 1, 1, 1, 1, 0, queue, arguments, NULL));
+    SAY("attribute of no device", cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1,
+                                                       (CUkernel)store, 1));
+    SAY("the runtime's", cudaKernelSetAttributeForDevice((cudaKernel_t)store,
+                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, 1, 1));
+    SAY("shared beyond", cuFuncSetAttribute(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20));
+    cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, store);
+    HOLDS("shared as before", value == 60000);
+    SAY("threads", cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, store));
+    HOLDS("1024 threads", value == 1024);
+    SAY("unload nothing", cuModuleUnload(NULL));
+    SAY("name of nothing", cuFuncGetName(&name, NULL));
+    SAY("load nothing", cuFuncLoad(NULL));
+    SAY("no image", cuModuleLoadData(&other, NULL));
+    SAY("function of nothing", cuModuleGetFunction(&bad, NULL, "bad"));
+    cuModuleGetFunction(&bad, module, "bad");
+    SAY("state of the pointer", cuPointerGetAttribute(&state, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, out));
+    HOLDS("device memory", state == CU_MEMORYTYPE_DEVICE);
+    SAY("ordinal", cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, out));
+    HOLDS("device 0", value == 0);
+    SAY("no host function", cuLaunchHostFunc(queue, NULL, NULL));
+    SAY("callback with flags", cudaStreamAddCallback(queue, callback, &more, 1));
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    SAY("capturing", cuStreamIsCapturing(queue, &capture));
+    HOLDS("no capture", capture == CU_STREAM_CAPTURE_STATUS_NONE);
+    size_t available = 0, total = 0;
+    SAY("memory", cuMemGetInfo(&available, &total));
+    HOLDS("some memory", available > 0 && available <= total);
+    CUfunction grid = NULL;
+    cuModuleGetFunction(&grid, module, "grid");
+    SAY("cooperative", cuLaunchCooperativeKernel(grid, 1, 1, 1, 1, 1, 1, 0, queue, arguments));
+    cuMemcpyDtoH(host, out, 4);
+    HOLDS("a workspace", host[0] != 0);
+    SAY("too many at once", cuLaunchCooperativeKernel(grid, 132 * 32 + 1, 1, 1, 1, 1, 1, 0, queue, arguments));
+    (void)cudaGetLastError();
+    /* Queues without an order: a call that took another one than it was given would race. */
+    CUstream one, two;
+    CUevent start, end;
+    float ms = 0;
+    uint8_t sent[64], back[64] = {0};
+    for (int i = 0; i < 64; i++) { sent[i] = (uint8_t)(i + 1); }
+    cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), cuStreamCreate(&two, CU_STREAM_NON_BLOCKING);
+    cuEventCreate(&start, 0), cuEventCreate(&end, 0);
+    SAY("elapsed of nothing", cuEventElapsedTime(&ms, start, end));
+    (void)cudaGetLastError();
+    SAY("allocate in a queue", cuMemAllocAsync(&seven, 64, one));
+    SAY("start", cuEventRecord(start, one));
+    SAY("send", cuMemcpyHtoDAsync(seven, sent, 64, one));
+    SAY("half of it", cuMemcpyDtoDAsync(seven, seven + 32, 32, one));
+    SAY("bring", cuMemcpyDtoHAsync(back, seven, 64, one));
+    HOLDS("all of it", memcmp(back, sent + 32, 32) == 0 && memcmp(back + 32, sent + 32, 32) == 0);
+    packed.p = seven;
+    SAY("launch there", cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, one, arguments, NULL));
+    SAY("end", cuEventRecord(end, one));
+    SAY("wait", cuStreamWaitEvent(two, end, 0));
+    SAY("elapsed", cuEventElapsedTime(&ms, start, end));
+    HOLDS("time passed", ms > 0);
+    SAY("set in the other", cuMemsetD8Async(seven, 1, 64, two));
+    SAY("free in the other", cuMemFreeAsync(seven, two));
+    SAY("wait for it", cuStreamSynchronize(two));
+    SAY("none raced", cuMemAlloc(&seven, 64));
+    SAY("whole", cuMemcpyHtoD(seven, sent, 64));
+    SAY("set halves", cuMemsetD16Async(seven, 0x0102, 8, one));
+    SAY("wait for one", cuStreamSynchronize(one));
+    SAY("set words", cuMemsetD32(seven + 16, 3, 2));
+    SAY("move", cuMemcpyDtoD(seven + 24, seven, 4));
+    SAY("read", cuMemcpyDtoH(back, seven, 64));
+    HOLDS("as set", back[0] == 2 && back[15] == 1 && back[16] == 3 && back[17] == 0 && back[24] == 2 && back[63] == 64);
     cudaGraph_t graph;
     SAY("graph", cudaGraphCreate(&graph, 0));
     SAY("driver's graph", cuMulticastCreate(NULL, NULL));
@@ -181,9 +282,31 @@ WANTED = {
     "set odd": 1,
     "set beyond": 1,
     "too much shared": 1,
+    "wide cluster": 912,
+    "odd flags": 1,
+    "destroy the default queue": 400,
+    "destroy the legacy queue": 400,
+    "wait for no event": 400,
+    "destroy no event": 400,
     "driver's host pointer": 1,
     "register again": 712,
     "unregister again": 713,
+    "no device": 101,
+    "retain of none": 101,
+    "release of none": 101,
+    "no shape": 1,
+    "attribute of no device": 101,
+    "the runtime's": 101,
+    "shared beyond": 1,
+    "unload nothing": 400,
+    "name of nothing": 400,
+    "load nothing": 400,
+    "no image": 1,
+    "function of nothing": 400,
+    "no host function": 1,
+    "callback with flags": 1,
+    "too many at once": 720,
+    "elapsed of nothing": 400,
     "graph": 801,
     "driver's graph": 801,
     "launch of the unreadable": 400,

@@ -26,6 +26,24 @@ __global__ void unwritten(int *out) {
     __shared__ int room[32];
     out[threadIdx.x] = room[threadIdx.x];
 }
+__global__ void gather(const int *index, const int *table, int *out) { /* uses an index before it has come */
+    __shared__ alignas(128) int room[32];
+    __shared__ alignas(8) unsigned long long cell;
+    unsigned bar = (unsigned)__cvta_generic_to_shared(&cell), to = (unsigned)__cvta_generic_to_shared(room);
+    room[0] = 0;
+    asm volatile("mbarrier.init.shared.b64 [%0], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;\n\t"
+                 "mbarrier.arrive.expect_tx.shared.b64 _, [%0], 128;" :: "r"(bar) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
+                 :: "r"(to), "l"(index), "r"(bar) : "memory");
+    out[0] = table[((volatile int *)room)[0]];
+    asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra W; }" :: "r"(bar));
+    std::printf("gathered ");
+}
+__global__ void workspace(int *out) {
+    unsigned low, high;
+    asm volatile("mov.u32 %0, %%envreg2; mov.u32 %1, %%envreg1;" : "=r"(low), "=r"(high));
+    if (blockIdx.x + threadIdx.x == 0) *out = (low | high) != 0;
+}
 int main(int count, char **words) {
     int *p, host[64], way = count > 1 ? words[1][0] : 'c';
     for (int i = 0; i < 64; i++) host[i] = i;
@@ -34,6 +52,26 @@ int main(int count, char **words) {
     cudaMemcpy(p, host, sizeof host, cudaMemcpyHostToDevice);
     if (way == 'f') fork();
     if (way == 'r') unwritten<<<1, 32>>>(p); else reverse<64><<<1, 64>>>(p, way != 'w');
+    if (way == 'g') {
+        void *arguments[] = {&p};
+        cudaLaunchConfig_t config = {};
+        cudaLaunchAttribute attribute = {};
+        config.gridDim = config.blockDim = dim3(1);
+        config.attrs = &attribute, config.numAttrs = 1;
+        attribute.id = cudaLaunchAttributeCooperative, attribute.val.cooperative = 1;
+        for (int i = 0; i < 3; i++, p++) {
+            if (i == 0) cudaLaunchCooperativeKernel((void *)workspace, dim3(1), dim3(1), arguments, 0, 0);
+            if (i == 1) cudaLaunchKernelExC(&config, (void *)workspace, arguments);
+            if (i == 2) workspace<<<1, 1>>>(p);
+        }
+        cudaMemcpy(host, p - 3, 12, cudaMemcpyDeviceToHost);
+        std::printf("%d%d%d", host[0], host[1], host[2]);
+        for (int ctas = 132 * 2; ctas < 132 * 2 + 2; ctas++)
+            std::printf(" %s", cudaGetErrorName(cudaLaunchCooperativeKernel((void *)workspace, dim3(ctas), dim3(1024),
+                                                                            arguments, 0, 0)));
+        return 0;
+    }
+    if (way == 's') gather<<<1, 1>>>(p, p, p + 1);
     cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost);
     std::printf("%s %d %s\n", count > 2 ? words[2] : "", host[0], cudaGetErrorName(cudaGetLastError()));
     std::fflush(stdout);
@@ -102,6 +140,26 @@ def test_a_report_shows_lane_byte_instruction_and_source(folder):
     assert "warp 1, lane 3, byte 0x470 of shared memory\n" in done.stderr
     assert f"    ptx | {found['ptx']}\n" in done.stderr
     assert "\n  shared_load_bytes                    256\n" in done.stderr
+
+
+def test_shrinking_names_the_delay_of_the_launch_that_needs_one(folder):
+    """The second one; what a trial prints is not the program's."""
+    words = ("--mode", "poison", "--go-on", "--json", "shrunk.json")
+    done = run(folder, *words, "--shrink=out-of-bounds", "--", "shrink")
+    shrunk = json.loads((folder / "shrunk.json").read_text())["shrunk"]
+    assert (shrunk["kind"], shrunk["found"], shrunk["always"], shrunk["least"]) == ("out-of-bounds", True, False, True)
+    assert [delay["operation"] for delay in shrunk["delays"]] == ["bulk load"]
+    assert re.search(
+        r"\nshrunk: out-of-bounds at .*program.cu:\d+ needs 1 delay, of 1 operation \(3 runs\)\n", done.stderr
+    )
+    assert (done.stdout.count("gathered"), done.returncode) == (0, 2)
+    done = run(folder, *words, "--shrink", "--", "clean")
+    assert "\nshrunk: the mode shows nothing to look for in 1 launch\n" in "\n" + done.stderr
+
+
+def test_cooperative_launches_have_a_workspace_and_a_limit(folder):
+    """264 CTAs of 1024 threads fill an H200."""
+    assert run(folder, "--", "grid").stdout == "110 cudaSuccess cudaErrorCooperativeLaunchTooLarge"
 
 
 def test_suppressions_hide_by_kind_kernel_and_line_and_the_stale_ones_are_told(folder):

@@ -247,9 +247,9 @@ MISUSES = {
         mended=("%r3, 2", "%r3, 1"),
     ),
     "a rank past the cluster": Case(
-        "bad-rank",
-        ("mapa.shared::cluster.u32 %r3, %r2, 2; //HERE",),
-        mended=("%r2, 2", "%r2, 1"),
+        "bad-address",
+        ("mapa.shared::cluster.u32 %r3, %r2, 2;", "st.shared::cluster.u32 [%r3], %r1; //HERE"),
+        mended=("st.shared::cluster.u32 [%r3], %r1;", ""),  # CUTLASS maps ranks that it then does not use
         launch={"grid": 2, "cluster": 2},
     ),
     "mapa of a global address": Case(

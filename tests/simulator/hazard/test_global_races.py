@@ -285,3 +285,34 @@ def test_ctas_of_one_launch_after_another_do_not_race():
     for cta in (0, 1):
         assert sim.launch("k", data, sim.buffer(np.full(8, cta, np.uint32)), grid=2, block=64) == 0
     assert sim.findings == []
+
+
+SC, ACQ_REL = "membar.gl;", "fence.acq_rel.gpu;"
+FENCES = {  # by every thread before the writers' barrier, by who sets the flag, by who saw it, by every reader: verdict
+    ("", "", "", ""): "error",
+    (SC, "", SC, ""): "clean",
+    ("fence.sc.gpu;", "", "", SC): "clean",
+    ("", SC, SC, ""): "clean",
+    (ACQ_REL, "", ACQ_REL, ""): "error",
+    ("", ACQ_REL, ACQ_REL, ""): "clean",
+    ("membar.cta;", "", SC, ""): "error",
+    (SC, "", "", ""): "error",
+    (SC + " //", "", SC, ""): "error",  # and no barrier
+    ("", "", "", SC): "error",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fences_of_all_threads_beside_one_threads_flag(mode):
+    """__threadfence() is fence.sc: of two of them one comes first, whichever threads a flag went through."""
+    for (before, setter, seer, after), verdict in FENCES.items():
+        lines = (
+            "xor.b32 %r3, %r1, 63; mul.wide.u32 %rd5, %r3, 4; add.s64 %rd6, %rd1, %rd5; setp.ne.u32 %p4, %r2, 0;",
+            f"@%p4 bra READ; st.global.u32 [%rd4], %r1; {before} bar.sync 0; {setter}",
+            "@%p1 st.volatile.global.u32 [%rd2], %r9; bra END; READ: @!%p1 bra MEET;",
+            "L: ld.volatile.global.u32 %r5, [%rd2];",
+            f"setp.eq.u32 %p3, %r5, 0; @%p3 bra L; {seer} MEET: bar.sync 0; {after} ld.global.u32 %r5, [%rd6]; END:",
+        )
+        sim = Sim(body(BEGIN, *lines, params=".param .u64 data, .param .u64 flag", registers=SPACE), mode)
+        sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), sim.buffer(np.zeros(4, np.uint32)), grid=2, block=64)
+        assert sim.verdict == verdict, (before, setter, seer, after, sim.findings)

@@ -150,11 +150,13 @@ def test_calls_that_come_back_to_themselves_are_refused():
         ".func b();\n.func a() { call b, (); ret; }\n.func b() { call a, (); ret; }\n.func nowhere();\n"
         ".visible .entry k(.param .u64 p) { call a, (); ret;"
         " }\n.visible .entry far(.param .u64 p) { call nowhere, (); ret; }\n"
+        ".func (.param .b64 r) malloc(.param .b64 n);\n.visible .entry heap(.param .u64 p) {\n"
+        "{ .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call (r), malloc, (n); } ret; }\n"
     )
     sim = Sim(text)
-    for kernel in ("k", "far"):
+    for kernel, why in (("k", "itself"), ("far", "a function without a body"), ("heap", "malloc: a heap")):
         assert sim.launch(kernel, 0) == NO_KERNEL
-        assert "it calls itself, or a function without a body" in sim.message()
+        assert f"it calls {why}" in sim.message()
 
 
 def test_dynamic_shared_memory_starts_where_its_declaration_asks():
@@ -251,3 +253,9 @@ def test_findings_are_listed_up_to_a_thousand():
     sim = Sim(body("mov.u32 %r2, cell;", reads, registers=".shared .align 4 .b8 cell[4400];"))
     sim.launch("k", 0, block=1)
     assert len(sim.findings) == 1000
+
+
+def test_a_size_of_shared_memory_near_the_end_of_32_bits_is_too_much():
+    sim = Sim(body("mov.u32 %r1, cell;", registers=".shared .align 16 .b8 cell[64];"))
+    for shared in (2**32 - 64, 2**32 - 1):
+        assert sim.launch("k", 0, shared=shared) == BAD_ARGUMENT and "227 KB" in sim.message()

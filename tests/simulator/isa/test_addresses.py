@@ -110,6 +110,24 @@ def test_addresses_of_every_rank(form):
     assert out.tolist() == [*range(60, 76), *range(16)]
 
 
+@pytest.mark.parametrize("meet", ["bar.sync 0;", ""])
+def test_lanes_of_one_access_that_reach_different_spaces_are_held_to_each_spaces_rules(meet):
+    """Even lanes reach shared memory, odd ones global memory of their own: only the former race."""
+    sim = Sim(
+        body(
+            "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0;",
+            "mov.u64 %rd3, cell; cvta.shared.u64 %rd3, %rd3; mul.wide.u32 %rd4, %r2, 4; add.u64 %rd4, %rd4, %rd3;",
+            "ld.param.u64 %rd1, [p]; mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd1;",
+            "selp.u64 %rd6, %rd4, %rd5, %p1; setp.ge.u32 %p2, %r1, 32;",
+            f"@!%p2 st.u32 [%rd6], %r1; {meet} @%p2 ld.u32 %r5, [%rd6];",
+            registers=".shared .align 16 .b8 cell[128];",
+        )
+    )
+    assert sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), block=64) == 0
+    found = [(finding["kind"], finding["lane"], finding["times"]) for finding in sim.findings]
+    assert found == ([] if meet else [("read-after-write-race", 0, 16)])
+
+
 def test_clocks_never_stand_still():
     reads = ("%clock", "%clock64", "%globaltimer")
     lines = ["ld.param.u64 %rd1, [p];"]

@@ -462,3 +462,53 @@ def test_what_ptx_does_not_tell_of_registers_is_not_judged(tmp_path):
         assert "not checked: whether setmaxnreg.inc waits for ever" in told
     sim = registers("setmaxnreg.inc.sync.aligned.u32 64;", ".maxnreg 64", 32)
     assert "setmaxnreg" not in sim.report(tmp_path / "summary", "sim_print_summary")
+
+
+# Each eighth of a warp has a member mask of its own, in %r3, as cooperative_groups' tiles have.
+EIGHTHS = "shr.u32 %r2, %r1, 3; shl.b32 %r2, %r2, 3; mov.u32 %r3, 255; shl.b32 %r3, %r3, %r2; mov.u32 %r9, 0;"
+ODD = "and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 1;"
+LANE = np.arange(32, dtype=np.uint32)
+FIRST = LANE // 8 * 8
+PARTIES = {
+    "shfl": ("shfl.sync.bfly.b32 %r9, %r1, 7, 31, %r3;", LANE ^ 7),
+    "ballot": (f"{ODD} vote.sync.ballot.b32 %r9, %p1, %r3;", np.uint32(0xAA) << FIRST),
+    "redux": ("redux.sync.add.u32 %r9, %r1, %r3;", 8 * FIRST + 28),
+    "match": ("and.b32 %r4, %r1, 2; match.any.sync.b32 %r9, %r4, %r3;", np.where(LANE % 4 < 2, 0x33, 0xCC) << FIRST),
+    "elect": ("elect.sync %r9|%p1, %r3;", FIRST),
+    "apart": (  # half of each eighth comes later
+        "and.b32 %r4, %r1, 4; setp.eq.u32 %p1, %r4, 0; add.u32 %r5, %r1, 1; @%p1 bra A; add.u32 %r5, %r5, 1;"
+        " A: shfl.sync.bfly.b32 %r9, %r5, 4, 31, %r3;",
+        (LANE ^ 4) + 1 + (LANE % 8 < 4),
+    ),
+    "a barrier by two instructions": (
+        "setp.lt.u32 %p1, %r1, 16; @%p1 bar.warp.sync -1; @!%p1 bar.warp.sync -1; bar.warp.sync %r3; mov.u32 %r9, %r1;",
+        LANE,
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_with_different_member_masks_meet_apart(mode):
+    for name, (text, expected) in PARTIES.items():
+        sim = Sim(body(STORE, EIGHTHS, text, "st.global.u32 [%rd1], %r9;"), mode, limit=100_000)
+        out = sim.buffer(np.zeros(32, np.uint32))
+        assert sim.launch("k", out) == 0 and sim.findings == [], (name, sim.findings)
+        assert (out == expected).all(), (name, out)
+
+
+def test_a_cooperative_launch_has_a_workspace_of_its_own():
+    """Its address is %envreg1 and 2 (cooperative_groups, driver_abi.h); the second word is the grid's barrier."""
+    text = body(
+        *(
+            STORE,
+            "mov.u32 %r4, %ctaid.x; mul.wide.u32 %rd2, %r4, 4; add.s64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r4;",
+        ),
+        "mov.u32 %r2, %envreg1; mov.u32 %r3, %envreg2; mov.b64 %rd3, {%r3, %r2}; mov.u32 %r5, %nctaid.x;",
+        "atom.add.release.gpu.u32 %r6, [%rd3+4], 1; W: ld.acquire.gpu.u32 %r6, [%rd3+4]; setp.lt.u32 %p1, %r6, %r5;",
+        "@%p1 bra W; sub.u32 %r7, %r5, 1; sub.u32 %r7, %r7, %r4; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r7, 4;",
+        "add.s64 %rd1, %rd1, %rd2; ld.global.u32 %r8, [%rd1]; setp.ne.u32 %p2, %r8, %r7; @%p2 trap;",
+    )
+    sim, out = run(text, threads=1, words=300, grid=300, cooperative=1)  # more CTAs than a chip has SMs
+    assert sim.findings == [] and (out == np.arange(300)).all()
+    assert sim.launch("k", out, grid=300, block=1, cooperative=1) == 0 and sim.findings == [], "it begins at zero again"
+    assert "out-of-bounds" in run(text, threads=1, words=2, grid=2)[0].kinds

@@ -244,6 +244,23 @@ def test_half_fma_rounds_once():
     assert np.array_equal(got, want, equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", ["s16", "u16", "s8", "u8", "s4", "u4", "s2", "u2"])
+def test_packing_saturates_two_integers_below_a_third(kind):
+    """PTX ISA, cvt.pack: b lowest, then a, then c; the halves of 16 bits leave no room for c."""
+    bits, edges = (
+        int(kind[1:]),
+        np.array([-(2**31), -32769, -129, -9, -3, -1, 0, 1, 2, 7, 8, 255, 256, 65536], np.int64),
+    )
+    a, b = (np.resize(np.roll(edges, i), 32).astype(np.int32) for i in (0, 5))
+    c = np.arange(32, dtype=np.uint32) * 0x9E3779B9
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+    la, lb = (np.clip(x.astype(np.int64), low, high) & ((1 << bits) - 1) for x in (a, b))
+    above = c.astype(np.int64) << 2 * bits if bits < 16 else 0
+    text = f"cvt.pack.sat.{kind}.s32{'.b32' if bits < 16 else ''} {{0}}, {{1}}, {{2}}{', {3}' if bits < 16 else ''};"
+    got = run_op(text, "u4", a.view(np.uint32), b.view(np.uint32), c)
+    assert np.array_equal(got, ((above | la << bits | lb) & 0xFFFFFFFF).astype(np.uint32))
+
+
 def test_conversions_of_integers_and_floats():
     a = floats(6)
     bits = a.view(np.uint32)

@@ -38,6 +38,16 @@ def test_right_and_clean_in_every_mode(mode, tmp_path):
     assert report["counters"]["seconds"] < 5
 
 
+@pytest.mark.parametrize("mode", ["late", "reverse"])
+def test_two_launches_that_share_the_columns_are_right_and_clean(mode, tmp_path):
+    """Of three SMs whole waves take 384 columns with one tile, and another tile takes the rest."""
+    shape = (100, 880, 192)
+    chosen = tile_table.selected("hopper", 3, "x".join(map(str, shape)))["x".join(map(str, shape))]
+    assert chosen["first_columns"] == 384 and chosen["rest_tile"] not in ("", chosen["tile"])
+    right, report, messages = run([(*shape, True)], tmp_path / "report.json", mode, sms="3")
+    assert right == [True] and report["verdict"] == "clean", messages
+
+
 TAILS = """
 import json, os, sys
 from reference.reference import check_against_oracle, generate_input

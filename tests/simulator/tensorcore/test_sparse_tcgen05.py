@@ -274,11 +274,13 @@ def test_misuse_is_named():
 
 @pytest.mark.parametrize(("form", "lane"), [(FORMS[0], 53), (FORMS[4], 61)], ids=["f16", "e4m3"])
 def test_metadata_without_a_meaning_is_told_with_its_lane(form, lane):
+    """The wrong order; one place for two numbers of which one is no zero."""
     case = Case(form, 0)
-    case.chunks[61, 2] = 0x1  # of f16 in the lane of row 53's chunks 0 to 3
-    sim, _ = case.run(kernel(instruction(form, 0, False)))
-    assert "sparse-metadata" in sim.kinds and f"lane {lane} " in sim.findings[0]["message"]
-    assert sim.verdict == "error"
+    for code, stored in ((0x1, (1, 1)), (0x0, (0, 1)), (0x0, (1, 0))):
+        case.chunks[61, 2], case.a[61, 4:6] = code, stored  # of f16 in the lane of row 53's chunks 0 to 3
+        sim, _ = case.run(kernel(instruction(form, 0, False)))
+        assert "sparse-metadata" in sim.kinds and f"lane {lane} " in sim.findings[0]["message"]
+        assert sim.verdict == "error"
 
 
 @pytest.mark.parametrize(("form", "lane"), [(FORMS[0], 53), (FORMS[4], 61)], ids=["f16", "e4m3"])

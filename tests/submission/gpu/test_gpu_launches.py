@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from tests.submission.cpu_kit import ARGUMENT, INPUTS, OK, ROWS, UNAVAILABLE, UNSUPPORTED, Args
+from tests.submission.cpu_kit import ARGUMENT, BLOCKED, INPUTS, OK, ROWS, UNAVAILABLE, UNSUPPORTED, Args
 from tests.submission.gpu.fake_gpu import (
     ADDRESS,
     BACKENDS,
@@ -87,6 +87,21 @@ def test_few_rows_of_a_are_one_launch_without_scratch_memory_or_tensor_maps(fake
     split = chosen["split_k"]
     assert launch[2:] == [*grid, threads, 1, 1, chosen["shared_bytes"], QUEUE, split, 1, 1, 1, 1]
     assert template_numbers(launch[1], 4) == (*row, split)
+
+
+def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
+    shape = (512, 14336, 4096, 1)
+    chosen = tiles.selected(HOPPER, CHIPS[HOPPER][1], *shape)
+    columns, names = chosen["first_columns"], (chosen["tile"], chosen["rest_tile"])
+    assert 0 < columns < 14336 and columns % 128 == 0
+    assert fake.call(HOPPER, None, *shape, BLOCKED)[0] == OK
+    _, *gemms = fake.log("launch")
+    for launch, name, taken in zip(gemms, names, (columns, 14336 - columns), strict=True):
+        row = tuple(tiles.table[HOPPER]["tiles"][name].values())
+        warpgroups, m_blocks, tile_m, _, splits, _ = row
+        assert template_numbers(launch[1], 6) == row
+        assert launch[2:5] == [up(taken, 32 * m_blocks * warpgroups) * splits, up(512, tile_m), 1]
+    assert gemms[0][2] * gemms[0][3] % CHIPS[HOPPER][1] == 0, "whole waves"
 
 
 def test_a_narrow_tile_takes_any_number_of_rows(fake, monkeypatch):

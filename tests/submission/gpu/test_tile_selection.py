@@ -26,7 +26,7 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
     "m32n128": (4, 1, 32, 8, 1, 1),
     "m64n32k8": (1, 1, 64, 8, 2, 4),
 }
-NARROW = {"m8": (8, 3, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
+NARROW = {"m8": (8, 2, 4), "m16": (16, 2, 4), "m32": (32, 2, 2)}  # rows of A, stages, units of A a thread
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m256n64": (64, 7, 2, 0, 1),
     "m256n96": (96, 5, 2, 0, 1),
@@ -37,9 +37,30 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n64": (64, 5, 1, 3, 1),
     "m128n128": (128, 4, 1, 3, 1),
 }
+GROUPED = {  # rows of A, stages, splits; as BLACKWELL
+    "hopper": {
+        "m64": (64, 8, 1),
+        "m80": (80, 7, 1),
+        "m96": (96, 6, 1),
+        "m112": (112, 5, 1),
+        "m128": (128, 5, 1),
+        "m176": (176, 4, 1),
+        "m192": (192, 3, 1),
+        "m256": (256, 3, 1),
+        "m64k2": (64, 8, 2),
+        "m80k2": (80, 7, 2),
+        "m96k2": (96, 6, 2),
+    },
+    "blackwell": {
+        "m128n128": (64, 5, 1, 3, 1),
+        "m128n256": (128, 4, 1, 3, 1),
+        "m256n128": (64, 7, 2, 3, 1),
+        "m256n256": (128, 5, 2, 3, 1),
+    },
+}
 # A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between
-# CTAs and one between warpgroups, a call.
-HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000)
+# CTAs and one between warpgroups, a call, a second launch.
+HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000, 2_000_000)
 # A step, a block of A, a phase, an overlay, a reduction; of a whole call: a step, a row of A in it, the rest.
 NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000, 157_000, 7_100, 4_200_000)
 BLACKWELL_PS = (9340, 540, 2_500_000, 56_250)  # a KB of copies, a column of a step, a wave, a KB of the reduction
@@ -106,25 +127,56 @@ def narrow_call(shape, sms):
     return of_call + up(ctas, sms - sms % splits) * (turns * turn + (splits - 1) * of_reduction)
 
 
-def hopper(shape, sms):
-    """(name, CTAs, cost) of the tile that is to be selected."""
+def hopper_tile(shape, sms, name):
+    """CTAs and cost of one tile of config.h."""
     m, n, k, batches = shape
-    few = narrow(shape, sms)
-    if m <= 16:
-        return few[:3]
-    product, b_row, a_row, least, least_a_row, of_wave, reduction, turns, of_call = HOPPER_PS
+    warpgroups, m_blocks, tile_m, _, splits, in_turn = HOPPER[name]
+    product, b_row, a_row, least, least_a_row, of_wave, reduction, turns, of_call, _ = HOPPER_PS
+    tile_n = 32 * m_blocks * warpgroups
+    ctas = up(n, tile_n) * up(m, tile_m) * batches * splits
+    stage = max(tile_n * tile_m * product + tile_n * b_row + tile_m * a_row, tile_n * (least + tile_m * least_a_row))
+    of_one = up(up(k, 128), splits) * stage + of_wave + (splits > 1) * reduction + (in_turn > 1) * turns
+    return ctas, of_call + up(ctas, sms - sms % splits) * of_one
+
+
+def hopper_rest(shape, sms, cost):
+    """The best of two launches that saves 3 %: (cost, order, whole waves, columns, first tile, second tile, CTAs)."""
+    m, n, k, batches = shape
     found = []
-    for order, (name, (warpgroups, m_blocks, tile_m, _, splits, in_turn)) in enumerate(HOPPER.items()):
+    for order, (name, (warpgroups, m_blocks, tile_m, _, splits, _)) in enumerate(HOPPER.items()):
         tile_n = 32 * m_blocks * warpgroups
-        ctas = up(n, tile_n) * up(m, tile_m) * batches * splits
-        stage = max(
-            tile_n * tile_m * product + tile_n * b_row + tile_m * a_row, tile_n * (least + tile_m * least_a_row)
-        )
-        waves = up(ctas, sms - sms % splits)
-        of_one = up(up(k, 128), splits) * stage + of_wave + (splits > 1) * reduction + (in_turn > 1) * turns
-        found.append((of_call + waves * of_one, -tile_n * tile_m, order, name, ctas))
+        whole = hopper_tile(shape, sms, name)[0] // sms
+        for waves in (whole, whole - 1):
+            granule = math.lcm(tile_n, 128)
+            columns = waves * sms // (up(m, tile_m) * batches) * tile_n // granule * granule
+            if splits > 1 or waves < 1 or not 0 < columns < n:
+                continue
+            ctas, first = hopper_tile((m, columns, k, batches), sms, name)
+            first += HOPPER_PS[9] - HOPPER_PS[8]
+            for other, rest in enumerate(HOPPER):
+                more, last = hopper_tile((m, n - columns, k, batches), sms, rest)
+                found.append((first + last, order, -waves, other, columns, name, rest, ctas + more))
+    best = min(found, default=(math.inf,))
+    return best if best[0] < cost - cost * 3 // 100 else None
+
+
+def hopper(shape, sms):
+    """(name, CTAs, cost) of what is to be selected; beside a wgmma tile its columns, and the tile of the rest."""
+    few = narrow(shape, sms)
+    if shape[0] <= 16:
+        return few[:3]
+    found = []
+    for order, (name, (warpgroups, m_blocks, tile_m, *_)) in enumerate(HOPPER.items()):
+        ctas, cost = hopper_tile(shape, sms, name)
+        found.append((cost, -32 * m_blocks * warpgroups * tile_m, order, name, ctas))
     cost, _, _, name, ctas = min(found)
-    return few[:3] if few and narrow_call(shape, sms) <= cost else (name, ctas, cost)
+    if few and narrow_call(shape, sms) <= cost:
+        return few[:3]
+    two = hopper_rest(shape, sms, cost)
+    if two:
+        cost, _, _, _, columns, name, rest, ctas = two
+        return name, ctas, cost, columns, rest
+    return name, ctas, cost, shape[1], ""
 
 
 def clusters_at_once(cluster, sms):
@@ -162,13 +214,16 @@ def selected(tiles, backend, sms, shapes):
     words = ["x".join(map(str, shape)) for shape in shapes]
     done = subprocess.run([tiles.program, backend, str(sms), *words], capture_output=True, text=True, check=True)
     answers = json.loads(done.stdout)
-    return [(answers[word]["tile"], answers[word]["ctas"], answers[word]["cost_ps"]) for word in words]
+    keys = ("tile", "ctas", "cost_ps", "first_columns", "rest_tile")
+    return [tuple(answers[word][key] for key in keys if key in answers[word]) for word in words]
 
 
 @pytest.mark.parametrize(("backend", "table"), [("hopper", HOPPER), ("blackwell", BLACKWELL)])
 def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
     found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
     assert list(found.items()) == list(table.items())
+    found = {name: tuple(row.values()) for name, row in tiles.table[backend]["grouped_tiles"].items()}
+    assert list(found.items()) == list(GROUPED[backend].items())
     if backend == "hopper":
         assert {name: tuple(row.values()) for name, row in tiles.table[backend]["narrow_tiles"].items()} == NARROW
 
@@ -246,11 +301,12 @@ def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles, root
     names = [*HOPPER, *NARROW]
     shapes = [tuple(map(int, shape.split("x"))) for shape in times["auto"]]
     assert len(shapes) >= 60
-    for shape, (chosen, _, _) in zip(shapes, selected(tiles, "hopper", H200_SMS, shapes), strict=True):
+    for shape, (chosen, _, _, *two) in zip(shapes, selected(tiles, "hopper", H200_SMS, shapes), strict=True):
         found = {name: times[name].get("x".join(map(str, shape))) for name in names}
         timed = [us for us in found.values() if us is not None]
         assert len(timed) >= len(HOPPER)
-        assert found[chosen] <= 1.05 * min(timed), (shape, chosen)
+        if two[1:] in ([], [""]):
+            assert found[chosen] <= 1.05 * min(timed), (shape, chosen)
 
 
 @pytest.mark.parametrize("backend", MODELS)

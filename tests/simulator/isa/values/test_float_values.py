@@ -178,6 +178,10 @@ def test_minimum_and_maximum(name):
             f"{op}.ftz.f32 {{d}}, {{a}}, {{b}};": (32, lambda a, b, c, m=largest: ieee.extreme(F32, fl(a), fl(b), m)),
             f"{op}.f32 {{d}}, {{a}}, {{b}}, {{c}};": (32, lambda a, b, c, f=three: f(a, b, c, False)),
             f"{op}.NaN.f32 {{d}}, {{a}}, {{b}}, {{c}};": (32, lambda a, b, c, f=three: f(a, b, c, True)),
+            f"{op}.NaN.abs.f32 {{d}}, {{a}}, {{b}}, {{c}};": (
+                32,
+                lambda *v, f=three: f(*(x & 0x7FFFFFFF for x in v), True),
+            ),
             f"{op}.ftz.f32 {{d}}, {{a}}, {{b}}, {{c}};": (32, lambda a, b, c, f=three: f(fl(a), fl(b), fl(c), False)),
             f"{op}.xorsign.abs.f32 {{d}}, {{a}}, {{b}};": (32, lambda a, b, c, f=signs: f(a, b, False)),
             f"{op}.NaN.xorsign.abs.f32 {{d}}, {{a}}, {{b}};": (32, lambda a, b, c, f=signs: f(a, b, True)),

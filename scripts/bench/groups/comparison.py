@@ -1,0 +1,176 @@
+"""The grouped GEMM as compare.py times it (--problem group_gemm): inputs, variants, baselines and what is checked.
+
+A shape is a report's text of it, part by part: ("80,176", "4096", "7168") are two groups of one N and K.  All products
+round to fp16 or bf16 once, so the library's are held to the leaderboard's tolerance and the baselines', which may sum
+in any order, to one of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from reference import group_reference, nvfp4
+from reference.check import compare
+from reference.problems.group_gemm import PROBLEM, GroupGemm
+from reference.problems.interface import BOARD, blank
+from scripts.bench.baselines import Call
+
+CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
+DEPENDENT_VARIABLES = ("NVFP4_HOPPER_DEPENDENT_LAUNCH", "NVFP4_BLACKWELL_DEPENDENT_LAUNCH")
+CPU_ISAS = ("portable", "avx2", "avx512")
+INPUTS = PROBLEM.inputs
+BASELINES = {
+    "cublas_groups": "one cuBLAS fp16 GEMM a group on operands dequantized beforehand",
+    "grouped_mm": "one torch._grouped_mm in bf16 on operands dequantized beforehand; groups of one N and K",
+}
+TOLERANCE = 2e-2  # of a baseline, relative to the largest output of a group
+
+
+def shape_of(parts: tuple[int | str, ...]) -> GroupGemm:
+    """The sizes of a shape's text; what has one value has it in every group."""
+    values = [tuple(map(int, str(part).split(","))) for part in parts]
+    groups = max(map(len, values))
+    if any(len(of) not in (1, groups) for of in values) or len(values) != 3:
+        raise ValueError(f"{' '.join(map(str, parts))}: expected M N K, each of {groups} values or of one")
+    return GroupGemm(*(of if len(of) == groups else of * groups for of in values))
+
+
+class Problem:
+    """One list of groups with its inputs and dequantized operands."""
+
+    def __init__(self, m: int | str, n: int | str, k: int | str, inputs: int, device: str) -> None:
+        self.shape, self.device = shape_of((m, n, k)), torch.device(device)
+        seeds = range(1111, 1111 + 42 * inputs, 42)
+        self.data = [
+            self.shape.data(self.shape.generate(seed, BOARD, self.device), blank(self.shape, self.device))
+            for seed in seeds
+        ]
+        self.dequantized = [
+            [
+                tuple(self._half(code, scale) for code, scale in zip(of[:2], factors, strict=True))
+                for of, factors in both
+            ]
+            for both in (zip(data[0], data[1], strict=True) for data in self.data)
+        ]
+
+    def _half(self, code: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return nvfp4.decode(code[..., 0], scale[..., 0].to(self.device)).half()
+
+    def outputs(self, i: int) -> list[torch.Tensor]:
+        """Every c of input i."""
+        return self.shape.offered(self.data[i])
+
+
+def wanted(problem: Problem) -> list[list[torch.Tensor]]:
+    """The reference's results for every input. Raises RuntimeError where they are wrong themselves."""
+    wants = [group_reference.ref_kernel(data) for data in problem.data]
+    ok, message = group_reference.check_against_oracle(problem.data[0], wants[0])
+    if not ok:
+        raise RuntimeError(f"the reference is wrong: {message}")
+    return wants
+
+
+def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
+    """custom_kernel of a checkout's shim of groups on another library, without the rest of its package."""
+    package = ModuleType(f"grouped_shim_{len(sys.modules)}")
+    package.__path__ = [str(checkout / "submission")]
+    sys.modules[package.__name__] = package
+    before = os.environ.get("NVFP4_LIBRARY")
+    os.environ["NVFP4_LIBRARY"] = library
+    try:
+        return importlib.import_module(f"{package.__name__}.group_gemm").custom_kernel
+    finally:
+        if before is None:
+            del os.environ["NVFP4_LIBRARY"]
+        else:
+            os.environ["NVFP4_LIBRARY"] = before
+
+
+def ours(problem: Problem, name: str, kernels: dict[str, Callable[[Any], Any]], _scales: str) -> Call:
+    """A variant of the library: its tile is an environment variable the library reads in each call."""
+    library, _, variant = name.rpartition("/")
+    kernel = kernels[library]
+    tile, *suffixes = variant.split("+")
+
+    def call(i: int) -> None:
+        kernel(problem.data[i])
+
+    def prepare() -> None:
+        of_cpu = tile in CPU_ISAS
+        os.environ[CONFIG_VARIABLE] = "" if tile == "auto" or of_cpu else tile
+        os.environ["NVFP4_CPU_ISA"] = tile if of_cpu else ""
+        for variable in DEPENDENT_VARIABLES:
+            os.environ[variable] = "0" if "plain" in suffixes else "1"
+
+    call.prepare = prepare
+    return call
+
+
+def baseline(problem: Problem, name: str) -> Call:
+    """A baseline's call on input i."""
+    return {"cublas_groups": _cublas_groups, "grouped_mm": _grouped_mm}[name](problem)
+
+
+def _cublas_groups(problem: Problem) -> Call:
+    work = [
+        [(a, b.t(), c[..., 0]) for (a, b), c in zip(of, problem.outputs(i), strict=True)]
+        for i, of in enumerate(problem.dequantized)
+    ]
+
+    def call(i: int) -> None:
+        for a, b, c in work[i]:
+            torch.mm(a, b, out=c)
+
+    return call
+
+
+def _grouped_mm(problem: Problem) -> Call:
+    """`finish`, which is not timed, brings its result to the outputs."""
+    if len({(n, k) for _, n, k in problem.shape.groups}) > 1:
+        raise ValueError("groups of different N or K; expected one N and one K")
+    ends = torch.tensor(problem.shape.m, device=problem.device).cumsum(0).int()
+    work = [
+        (torch.cat([a for a, _ in of]).bfloat16(), torch.stack([b for _, b in of]).bfloat16().transpose(1, 2))
+        for of in problem.dequantized
+    ]
+    last: list[Any] = [0, None]
+
+    def call(i: int) -> None:
+        last[:] = i, torch._grouped_mm(*work[i], offs=ends)
+
+    def finish() -> None:
+        for c, product in zip(problem.outputs(last[0]), last[1].split(problem.shape.m), strict=True):
+            c[..., 0].copy_(product)
+
+    call.finish = finish
+    return call
+
+
+def check(problem: Problem, name: str, call: Call, wants: list[list[torch.Tensor]]) -> str:
+    """What is wrong with a variant's results on any input, if anything; every element has to be written."""
+    for i, want in enumerate(wants):
+        for output in problem.outputs(i):
+            output.fill_(float("nan"))
+        call(i)
+        getattr(call, "finish", lambda: None)()
+        if problem.device.type == "cuda":
+            torch.cuda.synchronize()
+        for group, (output, right) in enumerate(zip(problem.outputs(i), want, strict=True)):
+            if not output.numel():
+                continue
+            if name in BASELINES:
+                error = (output.float() - right.float()).abs().max() / right.float().abs().max()
+                ok, message = bool(error < TOLERANCE), f"relative error {error:g}"
+            else:
+                ok, message = compare(output, right)
+            if not ok:
+                return f"{name}: group {group} of {len(want)}: {message}"
+    return ""

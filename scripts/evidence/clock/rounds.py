@@ -1,0 +1,109 @@
+"""The measured rounds on the clock: both commits' kernels at a round's shapes, the ratio of their times.
+
+A commit's kernels and host code (submission/) are built with this checkout's simulator, in build/rounds/COMMIT.  One
+that is older than the simulator's entry takes that entry, and the shim, from the last commit of the same C ABI.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.common.simulated_call import simulated_calls
+from scripts.common.toolchain import BUILD
+from scripts.evidence.clock.row import ROOT, Row
+
+CALLS = 2  # the last of them counts
+MOST_ROWS = 256  # of the shapes that are simulated: those of a round's smallest weights
+SAME_ABI = "658cbe60e27e4b6e83b7e82048045c982839f788"
+ENTRY, SHIM = "simulator/nvfp4", ("__init__.py", "submission.py", "memory_check.py", "torch_operator.py")
+OURS = ("Makefile", "scripts", "reference", "eval")
+
+
+def round_document(number: int) -> dict[str, Any]:
+    """A round's JSON."""
+    (path,) = (ROOT / "shark_tank" / "rounds").glob(f"{number:04d}-*/round.json")
+    return json.loads(path.read_text())
+
+
+def unpack(commit: str, folder: Path, *paths: str) -> None:
+    """Those files of the commit into the folder."""
+    command = ["git", "-C", str(ROOT), "archive", commit, *paths]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "xf", "-", "-C", str(folder)], input=packed, check=True)
+
+
+def unpack_all(commit: str, folder: Path) -> None:
+    """What is the commit's own and runs on the simulator, Hopper's alone."""
+    folder.mkdir(parents=True)
+    unpack(commit, folder, "submission")
+    has_entry = subprocess.run(["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}:{ENTRY}"], capture_output=True)
+    if has_entry.returncode == 0:
+        unpack(commit, folder, ENTRY)
+    else:
+        unpack(SAME_ABI, folder, ENTRY, *(f"submission/{name}" for name in SHIM))
+    for other in ("blackwell", "tile_table"):
+        shutil.rmtree(folder / "submission" / other, ignore_errors=True)
+    (folder / "submission" / "install.mk").touch()  # the Makefile includes it
+
+
+@cache
+def checkout(commit: str) -> Path:
+    """A folder with the commit's kernels on this checkout's simulator, built; Hopper's alone."""
+    folder = (BUILD / "rounds" / commit[:7]).resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            unpack_all(commit, folder)
+        for part in (ROOT / "simulator").iterdir():
+            if part.name != Path(ENTRY).name and not (folder / "simulator" / part.name).exists():
+                (folder / "simulator" / part.name).symlink_to(part)
+        for name in OURS:
+            if not (folder / name).exists():
+                (folder / name).symlink_to(ROOT / name)
+        command = ["make", "-s", "BUILD=build", "build/libcustom_kernel_sim.so"]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    return folder
+
+
+def call_us(commit: str, variant: str, shape: str) -> float:
+    """Simulated us of a call behind others."""
+    m, n, k = (int(part) for part in shape.split("x"))
+    tile, *suffixes = variant.rpartition("/")[2].split("+")
+    settings = {"NVFP4_HOPPER_CONFIG": "" if tile == "auto" else tile}
+    if "plain" in suffixes:
+        settings["NVFP4_HOPPER_DEPENDENT_LAUNCH"] = "0"
+    launches = simulated_calls((m, n, k), "hopper", CALLS, root=checkout(commit), **settings)["launches"]
+    last = [launch["end_us"] for launch in launches if "dual_gemm" in launch["kernel"]]
+    return last[-1] - last[-2]
+
+
+def shapes_of(document: dict[str, Any]) -> list[str]:
+    """The shapes of a round that are simulated."""
+    sizes = {shape: tuple(map(int, shape.split("x"))) for shape in document["measurement"]["shapes"]}
+    weights = min(n * k for _, n, k in sizes.values())
+    return [shape for shape, (m, n, k) in sizes.items() if n * k == weights and m <= MOST_ROWS]
+
+
+def measured_ratio(number: int, shape: str) -> float:
+    """The card's, candidate over base."""
+    return round_document(number)["measurement"]["shapes"][shape]["ratio"]
+
+
+def round_rows(numbers: list[str]) -> Iterator[Row]:
+    """Each round's ratio at each of its shapes; NUMBER/SHAPE takes one."""
+    for number, _, chosen in (name.partition("/") for name in numbers):
+        document = round_document(int(number))
+        for shape in [chosen] if chosen else shapes_of(document):
+            base, candidate = (
+                call_us(document[side]["commit"], document[side]["variant"], shape) for side in ("base", "candidate")
+            )
+            ratio = measured_ratio(int(number), shape)
+            yield Row("rounds", f"round {number}", shape, "of the base", candidate / base, ratio, "validated")

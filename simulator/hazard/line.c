@@ -1,0 +1,139 @@
+/* What the record of a line keeps: the last launch that read it and the last that wrote it, and in a list those
+ * uses before them that a later launch has to be ordered after. */
+#include "line.h"
+
+#include <stdlib.h>
+
+#include "delayed.h"
+#include "races.h"
+
+#define MOST_PLACES 8 /* PTX lines that are told apart in a line, of one launch */
+
+struct lines *lines_make(uint64_t bytes) {
+    uint64_t count = (bytes >> RECORD_SHIFT) + 1;
+    struct lines *lines =
+        calloc(1, sizeof *lines + count * (sizeof *lines->line + sizeof *lines->images + sizeof *lines->uses));
+    if (lines != NULL) {
+        lines->count = count;
+        lines->images = (struct images *)(void *)&lines->line[count];
+        lines->uses = (struct line_uses *)(void *)&lines->images[count];
+    }
+    return lines;
+}
+
+void lines_free(struct lines *lines) {
+    for (uint64_t i = 0; lines != NULL && lines->any_more && i < lines->count; i++) {
+        if (lines->line[i].more != NULL) {
+            free(lines->line[i].more->uses);
+            free(lines->line[i].more);
+        }
+    }
+    for (uint64_t i = 0; lines != NULL && lines->any_uses && i < lines->count; i++) {
+        uses_free(&lines->uses[i]);
+    }
+    free(lines);
+}
+
+void line_unlock(struct line *line) {
+    atomic_flag_clear_explicit(&line->lock, memory_order_release);
+}
+
+static bool keep(const struct access *access, struct line *line, const struct use *use) {
+    if (line->more == NULL) {
+        line->more = calloc(1, sizeof *line->more);
+        if (line->more == NULL) {
+            return false;
+        }
+        __atomic_store_n(&access->allocation->lines->any_more, true, __ATOMIC_RELAXED);
+    }
+    struct more *more = line->more;
+    if (more->count == more->room) {
+        uint32_t room = more->room == 0 ? 2 : 2 * more->room;
+        struct use *grown = realloc(more->uses, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        more->uses = grown;
+        more->room = room;
+    }
+    more->uses[more->count++] = *use;
+    return true;
+}
+
+/* Whether no later launch has to look at it any more. */
+static bool needless(const struct access *access, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
+    return use->launch < access->launch->order.settled ||
+           (!use->place && use->launch != access->launch->order.number && (access->write || !use->write) &&
+            covers(mask, use->mask) && known_has(access->view, use->launch));
+}
+
+/* Who comes after a later use comes after this one too, which that use covers. */
+static bool implied(const struct access *access, const struct use *use, const struct use *later) {
+    return !use->place && later->launch > use->launch && later->launch != access->launch->order.number &&
+           (later->write || !use->write) && covers(later->mask, use->mask) &&
+           use->launch < order_submitted(access->launch->sim->order, later->launch)->implied;
+}
+
+void line_prune(const struct access *access, const struct line *line, const uint64_t mask[RECORD_WORDS]) {
+    struct more *more = line->more;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < more->count; i++) {
+        const struct use *use = &more->uses[i];
+        if (!needless(access, use, mask) && !implied(access, use, &line->last[0]) &&
+            !implied(access, use, &line->last[1])) {
+            more->uses[kept++] = *use;
+        }
+    }
+    more->count = kept;
+}
+
+/* The launch's use before this access is one of other PTX lines: they are told apart, as far as there is room.
+ */
+static bool keep_place(const struct access *access, struct line *line, const struct use *use,
+                       const uint64_t mask[RECORD_WORDS]) {
+    if (use->pc == access->pc || covers(use->mask, mask)) {
+        return true;
+    }
+    uint32_t places = 0;
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
+        struct use *other = &line->more->uses[i];
+        if (other->place && other->launch == use->launch && other->write == use->write) {
+            places++;
+        }
+    }
+    struct use place = *use;
+    place.place = true;
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) { /* bytes that are not its own */
+        const struct use *other = &line->more->uses[i];
+        if (other->place && other->launch == use->launch && other->write == use->write) {
+            place.mask[0] &= ~other->mask[0];
+            place.mask[1] &= ~other->mask[1];
+        }
+    }
+    return places == MOST_PLACES || keep(access, line, &place);
+}
+
+bool line_note(const struct access *access, struct line *line, const uint64_t mask[RECORD_WORDS]) {
+    struct use *use = &line->last[access->write];
+    bool kept = true;
+    if (use->launch == access->launch->order.number) {
+        kept = keep_place(access, line, use, mask);
+        use->early |= access->early;
+        use->strong &= access->strong;
+        use->mask[0] |= mask[0];
+        use->mask[1] |= mask[1];
+        use->pc = access->pc & MOST_PC;
+        return kept;
+    }
+    if (use->launch != 0 && !needless(access, use, mask)) {
+        kept = keep(access, line, use);
+    }
+    __atomic_store_n(&use->launch, 0, __ATOMIC_RELEASE); /* other threads look at it without the lock: noted */
+    *use = (struct use){.pc = access->pc & MOST_PC,
+                        .early = access->early,
+                        .strong = access->strong,
+                        .write = access->write,
+                        .mask = {mask[0], mask[1]}};
+    __atomic_store_n(&use->launch, access->launch->order.number, __ATOMIC_RELEASE);
+    return kept;
+}

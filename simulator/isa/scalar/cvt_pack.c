@@ -1,0 +1,54 @@
+/* cvt.pack: two integers, saturated to few bits, side by side (PTX ISA, Data Movement and Conversion). */
+#include "isa/opcodes.h"
+#include "machine/machine.h"
+
+static const struct packed {
+    const char *name;
+    uint8_t bits;
+    bool is_signed;
+} packed[] = {{"s16", 16, true}, {"u16", 16, false}, {"s8", 8, true}, {"u8", 8, false},
+              {"s4", 4, true},   {"u4", 4, false},   {"s2", 2, true}, {"u2", 2, false}};
+
+static uint32_t saturated(const struct packed *to, int32_t value) {
+    int32_t most = (int32_t)((1u << (to->bits - to->is_signed)) - 1), least = to->is_signed ? -most - 1 : 0;
+    value = value > most ? most : value < least ? least : value;
+    return (uint32_t)value & ((1u << to->bits) - 1);
+}
+
+/* op: d, a, b, and but for 16 bits c, whose low bits go above theirs. */
+static enum next exec_pack(struct run *run, const struct insn *insn, uint32_t mask) {
+    const struct packed *to = &packed[insn->convert.packed];
+    uint32_t *d = row(run, insn->op[0]);
+    const int32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]);
+    const uint32_t *c = to->bits < 16 ? row(run, insn->op[3]) : NULL;
+    FOR_LANES(rest, mask) {
+        int l = LANE(rest);
+        uint32_t above = c == NULL ? 0 : c[l] << 2 * to->bits;
+        d[l] = above | saturated(to, a[l]) << to->bits | saturated(to, b[l]);
+    }
+    return NEXT;
+}
+
+/* After cvt{.sat}.pack, which are taken. */
+void decode_cvt_pack(struct decoder *d) {
+    size_t kind = 0;
+    while (kind < sizeof packed / sizeof *packed && !mod(d, packed[kind].name)) {
+        kind++;
+    }
+    if (kind == sizeof packed / sizeof *packed || !d->insn->convert.sat || !mod(d, "s32")) {
+        decode_fail(d, "only cvt.pack.sat from .s32");
+    }
+    bool three = packed[kind].bits < 16;
+    if (three && !mod(d, "b32")) {
+        decode_fail(d, "no type .b32 of the bits above");
+    }
+    need_operands(d, three ? 4 : 3, three ? 4 : 3);
+    d->insn->convert.packed = (uint8_t)kind;
+    d->insn->type = T_B32;
+    d->insn->ndst = 1;
+    d->insn->fn = exec_pack;
+    emit(d, dst(d, &d->op[0], T_B32));
+    for (int i = 1; i < (three ? 4 : 3); i++) {
+        emit(d, src(d, &d->op[i], T_B32));
+    }
+}
