@@ -118,7 +118,7 @@ def clock(data: dict[str, Any]) -> str:
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/hopper_comparison.json", hopper),
-    "sweep": ("shark_tank/recorded/h200_sweep_after.json", sweep),
+    "sweep": ("shark_tank/recorded/h200_sweep_now.json", sweep),
     "clock": ("shark_tank/blackwell_clock.json", clock),
     "cpu": ("shark_tank/cpu_comparison.json", cpu),
     "group-board": ("shark_tank/group_gemm_inherited.json", group_board),

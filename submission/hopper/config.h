@@ -85,7 +85,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 
 /* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A's dequantization a thread */
 #define HOPPER_NARROW_CONFIGS(X)                                                                               \
-    X(m8, 8, 2, 4)                                                                                             \
+    X(m8, 8, 3, 4)                                                                                             \
     X(m16, 16, 2, 4)                                                                                           \
     X(m32, 32, 2, 2)
 
@@ -104,9 +104,6 @@ struct hopper_narrow_config {
 #define NARROW_STAGE_BYTES   (NARROW_ROWS_OF_LANE * (NARROW_FP4_BYTES + NARROW_SCALE_BYTES))
 #define NARROW_VECTOR_BYTES  (WARP_THREADS * 16)
 #define NARROW_A_OFFSET      128
-
-/* Of a row of B and a CTA, asked of L2 before the previous kernel is complete: a whole number of steps. */
-#define NARROW_PREFETCH_BYTES 256
 
 /* How a problem is shared out, and where a CTA's shared memory holds what: chosen by the host for each problem
  * (narrow_selection.h). */
