@@ -36,20 +36,8 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n64": (64, 5, 1, 3, 1),
     "m128n128": (128, 4, 1, 3, 1),
 }
-GROUPED = {  # rows of A, stages, splits; as BLACKWELL
-    "hopper": {
-        "m64": (64, 8, 1),
-        "m80": (80, 7, 1),
-        "m96": (96, 6, 1),
-        "m112": (112, 5, 1),
-        "m128": (128, 5, 1),
-        "m176": (176, 4, 1),
-        "m192": (192, 3, 1),
-        "m256": (256, 3, 1),
-        "m64k2": (64, 8, 2),
-        "m80k2": (80, 7, 2),
-        "m96k2": (96, 6, 2),
-    },
+GROUPED = {  # rows of A and stages; as BLACKWELL
+    "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
     "blackwell": {
         "m128n128": (64, 5, 1, 3, 1),
         "m128n256": (128, 4, 1, 3, 1),
