@@ -89,9 +89,9 @@ class _PythonFunctions(ctypes.Structure):
 def _tensor_offset(torch_library: ctypes.CDLL) -> int:
     """Bytes from a tensor's object to torch's own tensor, whose address torch's C interface takes.
 
-    No torch says it. Since 2.10 an exported DLPack tensor keeps a copy of that tensor, which is one pointer, first in
-    its context: where each of some objects holds this pointer too, there it is, and the interface is asked as well.
-    Raises ValueError where it is not found.
+    No torch says it. Of late an exported DLPack tensor keeps a copy of that tensor, which is one pointer, first in its
+    context: where each of some objects holds this pointer too, there it is, and the interface is asked as well. Raises
+    ValueError where it is not found (torch 2.13 passes, 2.11 does not).
     """
     of_capsule = ctypes.pythonapi.PyCapsule_GetPointer
     of_capsule.restype, of_capsule.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -121,7 +121,7 @@ def _tensor_offset(torch_library: ctypes.CDLL) -> int:
 
 
 def _python_functions() -> _PythonFunctions | None:
-    """Where the functions are; None where torch (before 2.10) or Python lacks one."""
+    """Where the functions are; None where torch or Python lacks one, or keeps its tensors elsewhere."""
     try:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         numbers = [getattr(torch_library, f"aoti_torch_{name}")() for name in _TORCH_NUMBERS.values()]

@@ -10,7 +10,6 @@
 #define MAX_THREAD_REGISTERS 255    /* HW: PG, compute capabilities */
 #define REGISTER_GRANULE     8      /* HW: setmaxnreg counts in these (PTX ISA) */
 #define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capabilities 9.0 and 10.x; PG */
-#define L2_LINE_BYTES        128    /* HW: PG, device memory accesses */
 #define MAX_CLUSTER_CTAS     8      /* HW: that every chip with clusters can run; PG, thread block clusters */
 #define MAX_GRID_YZ          65535  /* HW: PG, grid dimensions */
 #define MBARRIER_BYTES       8      /* HW: an mbarrier object; aligned to its size (PTX ISA) */

@@ -143,13 +143,8 @@ PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, 
                  : "memory");
 }
 
-/* Asks for bytes in L2, where all of the device sees the same, so that they cannot become stale: 16-byte units.
- */
-PTX void cp_async_bulk_prefetch_l2(const void *from, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
-/* The same of a line.  HW: each lane's takes a cycle of its own. */
+/* Asks for a line in L2, where all of the device sees the same, so that it cannot become stale.  HW: each
+ * lane's takes a cycle of its own. */
 PTX void prefetch_global_l2(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
 }

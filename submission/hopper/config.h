@@ -85,7 +85,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 
 /* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A's dequantization a thread */
 #define HOPPER_NARROW_CONFIGS(X)                                                                               \
-    X(m8, 8, 2, 4)                                                                                             \
+    X(m8, 8, 3, 4)                                                                                             \
     X(m16, 16, 2, 4)                                                                                           \
     X(m32, 32, 2, 2)
 
@@ -104,9 +104,6 @@ struct hopper_narrow_config {
 #define NARROW_STAGE_BYTES   (NARROW_ROWS_OF_LANE * (NARROW_FP4_BYTES + NARROW_SCALE_BYTES))
 #define NARROW_VECTOR_BYTES  (WARP_THREADS * 16)
 #define NARROW_A_OFFSET      128
-
-/* Of a row of B and a CTA, asked of L2 before the previous kernel is complete: a whole number of steps. */
-#define NARROW_PREFETCH_BYTES 256
 
 /* How a problem is shared out, and where a CTA's shared memory holds what: chosen by the host for each problem
  * (narrow_selection.h). */
@@ -147,31 +144,21 @@ struct hopper_dual_gemm_params {
 /* ---- the grouped GEMM (grouped_gemm.cuh) ---- */
 
 /* A CTA computes tile_m rows by GROUPED_COLUMNS columns of a group's C.  The dual GEMM's B1 and B2 are the
- * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages, CTAs that
- * share a tile's K; those that none share come first, each kind in order of rows */
+ * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages */
 #define HOPPER_GROUPED_TILES(X)                                                                                \
-    X(m64, 64, 8, 1)                                                                                           \
-    X(m80, 80, 7, 1)                                                                                           \
-    X(m96, 96, 6, 1)                                                                                           \
-    X(m112, 112, 5, 1)                                                                                         \
-    X(m128, 128, 5, 1)                                                                                         \
-    X(m176, 176, 4, 1)                                                                                         \
-    X(m192, 192, 3, 1)                                                                                         \
-    X(m256, 256, 3, 1)                                                                                         \
-    X(m64k2, 64, 8, 2)                                                                                         \
-    X(m80k2, 80, 7, 2)                                                                                         \
-    X(m96k2, 96, 6, 2)
+    X(m64, 64, 8)                                                                                              \
+    X(m96, 96, 6)                                                                                              \
+    X(m128, 128, 5)                                                                                            \
+    X(m192, 192, 3)                                                                                            \
+    X(m256, 256, 3)
 
 #define GROUPED_WARPGROUPS 2
 #define GROUPED_COLUMNS    (2 * TILE_N(GROUPED_WARPGROUPS, 1))
 
 struct hopper_grouped_tile {
     const char *name;
-    int tile_m, stages, split_k;
+    int tile_m, stages;
 };
-
-/* Where any tile's K is split, all CTAs are clusters of so many; a tile that is not has one CTA of one. */
-#define GROUPED_CLUSTER 2
 
 /* The scale factors of B come once. */
 #define GROUPED_STAGE_TX_BYTES(a_rows) (STAGE_BYTES(GROUPED_COLUMNS / 2, a_rows) - STAGE_SCALE_BYTES)

@@ -34,71 +34,37 @@ static int longest_first(const void *x, const void *y) {
     return (a->cut.all.tile_ps < b->cut.all.tile_ps) - (a->cut.all.tile_ps > b->cut.all.tile_ps);
 }
 
-static void cut_group(struct group_plan *group, int largest) {
-    const struct problem *problem = group->problem;
-    group->cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
-}
-
 /* Cuts all groups, tile number `largest` being the largest. */
 static void cut_groups(struct grouped_plan *plan, int largest) {
     for (int64_t i = 0; i < plan->groups; i++) {
-        cut_group(&plan->group[i], largest);
+        const struct problem *problem = plan->group[i].problem;
+        plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
     }
     qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
-}
-
-static int64_t cluster_of(const struct group_plan *groups, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        if (hopper_grouped_tiles[groups[i].cut.tile].split_k > 1) {
-            return GROUPED_CLUSTER;
-        }
-    }
-    return 1;
 }
 
 static int64_t predict(const struct grouped_plan *plan, int sms) {
     struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
-    int64_t cluster = cluster_of(plan->group, plan->groups);
     for (int64_t i = 0; i < plan->groups; i++) {
         classes[i] = plan->group[i].cut.all;
-        classes[i].tiles = ceil_div(classes[i].tiles, cluster);
     }
-    return gpu_schedule_ps(classes, plan->groups, sms / (int)cluster);
+    return gpu_schedule_ps(classes, plan->groups, sms);
 }
 
-/* Whole clusters. */
-static int64_t ctas_of(const struct group_plan *groups, int64_t count) {
-    int64_t ctas = 0, cluster = cluster_of(groups, count);
-    for (int64_t i = 0; i < count; i++) {
-        ctas += round_up(groups[i].cut.all.tiles, cluster);
+static int64_t tiles_of(const struct grouped_plan *plan) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        tiles += plan->group[i].cut.all.tiles;
     }
-    return ctas;
-}
-
-/* Splits the K of so many groups with the shortest tiles, where they have few rows; false where one has more.
- */
-static bool split_groups(struct grouped_plan *plan, int64_t count) {
-    const int largest = HOPPER_GROUPED_TILES_COUNT - 1;
-    for (int64_t i = plan->groups - count; i < plan->groups; i++) {
-        if (plan->group[i].problem->m > hopper_grouped_tiles[largest].tile_m) {
-            return false;
-        }
-        cut_group(&plan->group[i], largest);
-    }
-    qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
-    return true;
+    return tiles;
 }
 
 /* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     int largest = -1;
     RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
-    const bool any = largest < 0;
-    int64_t least_ps = INT64_MAX, split = 0;
-    for (int i = HOPPER_GROUPED_TILES_COUNT - 1; any && i >= 0; i--) {
-        if (hopper_grouped_tiles[i].split_k > 1) {
-            continue;
-        }
+    int64_t least_ps = INT64_MAX;
+    for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
         cut_groups(plan, i);
         int64_t ps = predict(plan, sms);
         if (ps < least_ps) {
@@ -107,16 +73,6 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
         }
     }
     cut_groups(plan, largest);
-    for (int64_t count = 1; any && count <= plan->groups && split_groups(plan, count); count++) {
-        int64_t ps = predict(plan, sms);
-        if (ps < least_ps) {
-            least_ps = ps;
-            split = count;
-        }
-        cut_groups(plan, largest);
-    }
-    cut_groups(plan, largest);
-    (void)split_groups(plan, split);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -139,9 +95,9 @@ static void place_operands(struct grouped_plan *plan) {
     }
 }
 
-/* What the kernel takes of a group whose CTAs start at number first_cta; `scales_permuted`: of any group of
+/* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
  * the launch, by the kernel before it. */
-static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t first_cta,
+static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t first_tile,
                         bool scales_permuted, struct hopper_group *group) {
     const struct problem *problem = plan->problem;
     const int64_t tile_m = hopper_grouped_tiles[plan->cut.tile].tile_m;
@@ -157,7 +113,7 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
         .scale_tiles_k = (int32_t)(plan->stages_k * STAGE_SCALE_TILES),
         .scales_by_previous_kernel = scales_permuted,
     };
-    group->first_cta = first_cta;
+    group->first_tile = first_tile;
     group->tiles_m = (int32_t)plan->cut.tiles_m;
     group->tile = plan->cut.tile;
     RETURN_IF_FAILED(hopper_encode_a(member_name(problem->group, "a").text, problem, plan->stages_k,
@@ -205,20 +161,20 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
     const bool is_few = count <= HOPPER_FEW_GROUPS;
     struct hopper_group *described = is_few ? few.group : many.group;
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
-    int64_t ctas = 0, cluster = cluster_of(groups, count);
+    int64_t tiles = 0;
     bool permuted = false;
     for (int64_t i = 0; i < count; i++) {
         permuted = permuted || groups[i].permute_scales;
     }
     for (int64_t i = 0; i < count; i++) {
-        RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)ctas, permuted, &described[i]));
-        ctas += round_up(groups[i].cut.all.tiles, cluster);
+        RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
+        tiles += groups[i].cut.all.tiles;
     }
     struct launch launch = {
         .kernel = hopper_grouped_gemm_kernel(is_few),
-        .grid = {ctas, 1, 1},
+        .grid = {tiles, 1, 1},
         .threads = CTA_THREADS(GROUPED_WARPGROUPS),
-        .cluster = cluster,
+        .cluster = 1,
         .shared_bytes = hopper_grouped_shared_bytes(),
         .pdl_variable = PDL_VARIABLE,
     };
@@ -252,7 +208,7 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms)
         plan.group[i].problem = &groups[i];
     }
     RETURN_IF_FAILED(select_cuts(&plan, sms));
-    RETURN_IF_FAILED(gpu_check_ctas("hopper", ctas_of(plan.group, plan.groups)));
+    RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
     int32_t status = launch_all_groups(&plan, scratch);

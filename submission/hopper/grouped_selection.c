@@ -5,22 +5,21 @@
 #include "../core/backend.h"
 #include "tile_selection.h"
 
-#define TILE(name, tile_m, stages, split_k) {#name, tile_m, stages, split_k},
+#define TILE(name, tile_m, stages) {#name, tile_m, stages},
 const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT] = {
     HOPPER_GROUPED_TILES(TILE)};
 
 struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int largest) {
     struct hopper_grouped_cut cut = {.tiles_m = ceil_div(m, hopper_grouped_tiles[largest].tile_m)};
-    const int split_k = hopper_grouped_tiles[largest].split_k;
     int64_t rows = ceil_div(m, cut.tiles_m);
-    while (hopper_grouped_tiles[cut.tile].tile_m < rows || hopper_grouped_tiles[cut.tile].split_k != split_k) {
+    while (hopper_grouped_tiles[cut.tile].tile_m < rows) {
         cut.tile++;
     }
-    cut.all.tiles = cut.tiles_m * ceil_div(n, GROUPED_COLUMNS) * split_k;
+    cut.all.tiles = cut.tiles_m * ceil_div(n, GROUPED_COLUMNS);
     /* A tile's work is that of the dual GEMM's with half as many columns. */
-    cut.all.tile_ps = ceil_div(ceil_div(k, STAGE_K), split_k) *
-                          hopper_stage_ps(GROUPED_COLUMNS / 2, hopper_grouped_tiles[cut.tile].tile_m) +
-                      hopper_costs.wave_ps + (split_k > 1 ? hopper_costs.reduction_ps : 0);
+    cut.all.tile_ps =
+        ceil_div(k, STAGE_K) * hopper_stage_ps(GROUPED_COLUMNS / 2, hopper_grouped_tiles[cut.tile].tile_m) +
+        hopper_costs.wave_ps;
     return cut;
 }
 

@@ -10,15 +10,15 @@ enum { HOPPER_GROUPED_TILES_COUNT = 0 HOPPER_GROUPED_TILES(ONE_CONFIG) };
 #undef ONE_CONFIG
 extern const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT];
 
-/* How a group is cut: into tiles of one kind, tiles_m along its rows; `all` are their CTAs. */
+/* How a group is cut: into tiles of one kind, tiles_m along its rows. */
 struct hopper_grouped_cut {
     int tile;
     int64_t tiles_m;
     struct tile_class all;
 };
 
-/* With tiles of at most as many rows as tile number `largest` has, and as many CTAs each: as few as hold the
- * group's rows, of the least tile that holds an equal share of them. */
+/* With tiles of at most as many rows as tile number `largest` has: as few as hold the group's rows, of the
+ * least tile that holds an equal share of them. */
 struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int largest);
 
 /* The bytes of shared memory of the largest tile, which every CTA gets. */

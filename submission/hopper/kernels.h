@@ -17,12 +17,12 @@ extern "C" {
 #define HOPPER_FEW_GROUPS  8
 #define HOPPER_MOST_GROUPS 64
 
-/* A group: its CTAs' numbers start at first_cta, those of the same rows of B next to each other.  gemm.sfb2 is
- * not used. */
+/* A group: its tiles' numbers start at first_tile, those of the same rows of B next to each other.  gemm.sfb2
+ * is not used. */
 struct hopper_group {
     CUtensorMap a, b; /* as those of the dual GEMM, l = 1 */
     struct hopper_dual_gemm_params gemm;
-    int32_t first_cta, tiles_m;
+    int32_t first_tile, tiles_m;
     int32_t tile; /* number in HOPPER_GROUPED_TILES */
 };
 

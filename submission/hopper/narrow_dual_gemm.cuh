@@ -33,6 +33,7 @@ template <int tile_m_, int stages_, int a_units_, int split_k_> struct narrow_ti
     static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
     static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* of 8 rows of A */
     static_assert(tile_m_ % NARROW_A_ROWS == 0, "whole blocks of A");
+    static_assert(stages >= 2, "a stage is copied while another is used");
     static_assert(split_k <= NARROW_MAX_SPLIT_K, "the clusters that the layout is made for");
 };
 
@@ -184,45 +185,6 @@ static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_
     cp_async_commit_group();
 }
 
-/* Before the wait for the previous kernel: asks L2 for A, of which each CTA takes lines, and for the start of
- * this CTA's share of its rows of B1 and B2 and of their scale factors.  Nothing is read, so that whoever still
- * writes them is seen. */
-static __device__ __forceinline__ void prefetch(const struct hopper_narrow_params &p,
-                                                const struct narrow_coord &coord) {
-    int64_t a_bytes = p.m * p.fp4_row_bytes,
-            line = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * L2_LINE_BYTES;
-    if (line < a_bytes) {
-        prefetch_global_l2(p.a + coord.batch * a_bytes + line);
-    }
-    if (line < p.sfa_batch_bytes) {
-        prefetch_global_l2(p.sfa + coord.batch * p.sfa_batch_bytes + line);
-    }
-    const int32_t rows = p.layout.warps_n * NARROW_B_ROWS, first_row = coord.tile_n * rows;
-    const int32_t first = coord.first_step * NARROW_STEP_BYTES, bytes = (int32_t)p.fp4_row_bytes - first;
-    for (int i = threadIdx.x; i < 2 * rows && bytes > 0; i += blockDim.x) {
-        int32_t row = b_row(first_row / NARROW_B_ROWS + i / 2 / NARROW_B_ROWS, i / 2 / 8 % 2, i / 2 % 8);
-        if (row < p.n) {
-            cp_async_bulk_prefetch_l2((i % 2 == 0 ? p.b1 : p.b2) +
-                                          ((int64_t)coord.batch * p.n + row) * p.fp4_row_bytes + first,
-                                      min(NARROW_PREFETCH_BYTES, bytes));
-        }
-    }
-    if (p.scale_word_step == SCALE_TILE_BYTES) { /* blocked */
-        const int32_t words = NARROW_PREFETCH_BYTES * 2 / SCALE_TILE_K,
-                      first_tile = first_row / SCALE_TILE_ROWS;
-        const int32_t tiles = (first_row + rows - 1) / SCALE_TILE_ROWS - first_tile + 1;
-        for (int i = threadIdx.x; i < 2 * words * tiles; i += blockDim.x) {
-            int32_t tile = first_tile + i / 2 / words,
-                    word = LANE_SCALE_WORD(coord.first_step, 0) + i / 2 % words;
-            if (tile * SCALE_TILE_ROWS < p.n && word < p.scale_words) {
-                cp_async_bulk_prefetch_l2((i % 2 == 0 ? p.sfb1 : p.sfb2) + coord.batch * p.sfb_batch_bytes +
-                                              tile * p.scale_tile_step + (uint64_t)word * SCALE_TILE_BYTES,
-                                          SCALE_TILE_BYTES);
-            }
-        }
-    }
-}
-
 /* ---- main loop ---- */
 
 /* What a lane has of a step: 32 elements of each of its four rows, and their scale factors. */
@@ -280,8 +242,7 @@ static __device__ __forceinline__ void multiply_step(float (&acc)[NARROW_BLOCKS]
 }
 
 /* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread has
- * dequantized its units of the next into the other buffer, and a barrier of the CTA ends both.  A stage is
- * filled again as soon as its lane has read it. */
+ * dequantized its units of the next into the other buffer, and a barrier of the CTA ends both. */
 template <class T>
 static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
                                                       uint32_t shared, const struct hopper_narrow_params &p,
@@ -293,13 +254,13 @@ static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS
     int32_t next_step = coord.first_step + coord.warp_k; /* to load */
     struct packed_a<T> packed;
     load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps)); /* first: it is waited for */
-    for (int stage = 0; stage < T::stages; stage++, next_step += warps_k) {
+    for (int stage = 0; stage < T::stages - 1; stage++, next_step += warps_k) {
         load_step(ring + stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
     }
     store_a<T>(a, packed, coord, min(phase_steps, coord.steps));
     __syncthreads();
 
-    int stage = 0;
+    int stage = 0, free_stage = T::stages - 1;
     for (int32_t phase = 0; phase < coord.steps; phase += phase_steps) {
         int32_t end = min(phase + phase_steps, coord.steps);
         if (end < coord.steps) {
@@ -307,10 +268,11 @@ static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS
             store_a<T>(next_a, packed, coord, min(phase_steps, coord.steps - end));
         }
         for (int32_t step = phase + coord.warp_k; step < end; step += warps_k, next_step += warps_k) {
-            cp_async_wait_group<T::stages - 1>();
+            cp_async_wait_group<T::stages - 2>();
             struct packed_step b;
             read_step(b, ring + stage * NARROW_STAGE_BYTES, coord);
-            load_step(ring + stage * NARROW_STAGE_BYTES, rows, p, coord, next_step); /* read before */
+            load_step(ring + free_stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
+            free_stage = stage;
             stage = stage == T::stages - 1 ? 0 : stage + 1;
             multiply_step<T>(acc, b,
                              a + (step - phase) * (T::a_blocks * NARROW_A_BLOCK_BYTES) + coord.lane * 16);
@@ -440,7 +402,6 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const struct b_rows rows = find_b_rows(p, coord); /* while the previous kernel ends */
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
-    prefetch(p, coord);
     griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
 
     float acc[NARROW_BLOCKS][T::a_blocks][4] = {}; /* [gate, gate, up, up] */

@@ -54,8 +54,8 @@ void print_hopper_tiles(void) {
     printf("    },\n    \"grouped_tiles\": {\n");
     for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
         const struct hopper_grouped_tile *tile = &hopper_grouped_tiles[i];
-        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"split_k\": %d}%s\n", tile->name, tile->tile_m,
-               tile->stages, tile->split_k, i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d}%s\n", tile->name, tile->tile_m, tile->stages,
+               i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
     }
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < HOPPER_TILES; i++) {
