@@ -40,9 +40,9 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
 GROUPED = {  # rows of A and stages; as BLACKWELL
     "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
     "blackwell": {
-        "m128n128": (64, 5, 1, 3, 1),
+        "m128n128": (64, 5, 1, 0, 1),
         "m128n256": (128, 4, 1, 3, 1),
-        "m256n128": (64, 7, 2, 3, 1),
+        "m256n128": (64, 7, 2, 0, 1),
         "m256n256": (128, 5, 2, 3, 1),
     },
 }
