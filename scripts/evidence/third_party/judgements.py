@@ -123,6 +123,18 @@ JUDGEMENTS = (
         "alone, which orders no memory; only an assertion reads it, so that no value depends on it",
     ),
     Judgement(
+        "NVIDIA/cutlass", "global-race", "practice",
+        "the comparison's kernel begins its loop of atomicCAS with an ordinary load of the same word: what it misses "
+        "the exchange finds",
+        "example 88",
+    ),
+    Judgement(
+        "nvidia-cutlass", "read-after-write-race", "true",
+        "the scheduler's warp arrives before it stores that there is no more work, and completes the bytes with "
+        "mbarrier.complete_tx, which is relaxed: nothing releases the store to the warps that wait",
+        "example 79b",
+    ),
+    Judgement(
         "cutlass", "mbarrier-init-race", "practice",
         "the barrier for the end of tensor memory is initialised after the pipelines' fences, with the relaxed cluster "
         "arrive alone behind it: no fence.mbarrier_init by the thread that initialised it",
