@@ -15,6 +15,7 @@ from scripts.rounds.stats import shape_key
 # f64x128c4s2k2w4: features x tokens, then what the round tried; m256n64k2: as tiles are called now.
 _OLD_TILE = re.compile(r"f(\d+)x(\d+)((?:[cskw]\d)*)")
 _TILE = re.compile(r"m(\d+)n(\d+)(k\d)?")
+_GROUPED_TILE = re.compile(r"m(\d+)(k\d)?")  # of the grouped GEMM: one width for all
 _LETTERS = {
     "c": "clusters of {}",
     "s": "{} stages",
@@ -28,13 +29,15 @@ _SUFFIXES = {"again": "the same once more, for the noise", "plain": "launched wi
 def _tile(name: str) -> str:
     if name == "auto":
         return "the library's own choice of tile"
-    old, new = _OLD_TILE.fullmatch(name), _TILE.fullmatch(name)
+    old, new, grouped = (pattern.fullmatch(name) for pattern in (_OLD_TILE, _TILE, _GROUPED_TILE))
     if old:
         parts = [_LETTERS[letter].format(digit) for letter, digit in re.findall(r"([cskw])(\d)", old[3])]
         parts = ["no clusters" if part == "clusters of 1" else part for part in parts]
         return ", ".join([f"tile of {old[1]} rows of B by {old[2]} of A", *parts])
     if new:
         return f"tile of {new[1]} rows of A by {new[2]} of B" + (", K split in two" if new[3] else "")
+    if grouped:
+        return f"tile of {grouped[1]} rows of a group's A" + (", K split in two" if grouped[2] else "")
     return ""
 
 

@@ -164,6 +164,7 @@ def test_what_a_round_changed_can_be_seen():
         ("f64x128c4s2", "tile of 64 rows of B by 128 of A, clusters of 4, 2 stages"),
         ("f64x128c1k2", "tile of 64 rows of B by 128 of A, no clusters, K split in 2"),
         ("m256n64k2", "tile of 256 rows of A by 64 of B, K split in two"),
+        ("m64k2", "tile of 64 rows of a group's A, K split in two"),
         ("auto+plain", "the library's own choice of tile; launched without dependent launch"),
         ("whole/auto", "the library's own choice of tile; another library, 'whole'"),
     ],
@@ -178,7 +179,7 @@ def test_every_variant_of_this_record_has_a_meaning():
     tank = Tank(ROOT)
     runs = {data["measurement"]["run"] for data in tank.all() if data["measurement"]}
     named = {name for run in runs for variants in tank.samples(run).values() for name in variants}
-    baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton"}
+    baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton", "cublas_groups", "grouped_mm"}
     assert {name for name in named - baselines if not meaning(name)} == set()
 
 
