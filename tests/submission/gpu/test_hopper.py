@@ -56,6 +56,11 @@ def compiled(root, tmp_path_factory):
     return done.stdout.decode() + done.stderr.decode()
 
 
+def test_the_compiler_lets_products_run_beside_each_other(compiled):
+    """A kernel too short of registers has its wgmma one after another, which ptxas tells as C7510 and its like."""
+    assert not re.findall(r".*C75\d\d.*|.*serialized.*", compiled)
+
+
 def test_no_kernel_spills_or_uses_local_memory(compiled):
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", compiled)
     # Fourteen configurations, three narrow ones with K whole and split, A, the scale factors; grouped: two sizes, A.
