@@ -26,7 +26,7 @@ from scripts.rounds.model import benchmark_shapes
 def model_error(errors: list[float]) -> dict[str, Any]:
     """What a difference may be off by: how far whole kernels' errors lie apart, percent.
 
-    A base and its candidate have much of the error in common, how much nobody has measured: so none is counted as such.
+    A base and its candidate have much of the error in common, how much is not measured: so none is counted as such.
     """
     apart = stdev(math.log1p(error / 100) for error in errors)
     return {

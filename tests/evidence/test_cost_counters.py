@@ -44,7 +44,7 @@ def test_a_simulation_is_a_process_with_its_settings(tmp_path, monkeypatch):
         counters.simulate(["-c", "import sys; print('so'); sys.exit('it is')"], "hopper", "f64", LIBRARY)
 
 
-def report_of(warps=6):
+def report_of(warps=12):
     found = {name: 10 * number for number, name in enumerate(counters.KEPT)}
     found["instructions_by_warp"] = [{"index": i, "instructions": 1 << i} for i in reversed(range(warps))]
     return {"counters": found | {"other": 1}, "verdict": "clean"}
@@ -63,7 +63,12 @@ def test_a_blackwell_call_is_counted_by_role_too(monkeypatch):
     assert {name: found.pop(name) for name in counters.KEPT} == {
         name: 10 * number for number, name in enumerate(counters.KEPT)
     }
-    assert found == {"load_instructions": 1, "mma_instructions": 2, "epilogue_instructions": 4 + 8 + 16 + 32}
+    assert found == {
+        "load_instructions": 1,
+        "mma_instructions": 2,
+        "scales_instructions": 4 + 8,
+        "epilogue_instructions": 4096 - 16,
+    }
     ((command, *rest), settings) = calls[0]
     assert (
         command[0] == "-c" and command[2] == "1x2x3" and "generate_input(m=m, n=n, k=k, l=1, seed=1111)" in command[1]

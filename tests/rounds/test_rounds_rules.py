@@ -167,7 +167,7 @@ def test_what_may_end_without_a_measurement(blackwell, state, evidence, backend)
         (put(kind="noise-floor"), "rule is faster-v1, expected noise-floor-v1 for kind noise-floor"),
         (
             lambda data: data["rule"].update(name="noise-floor-v1"),
-            "rule is noise-floor-v1, expected faster-v1 or unmeasured-v1 for kind change",
+            "rule is noise-floor-v1, expected faster-v1 or unmeasured-v1 or modelled-v1 for kind change",
         ),
         (
             lambda data: data["rule"].update(name="unmeasured-v1"),

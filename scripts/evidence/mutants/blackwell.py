@@ -128,7 +128,9 @@ class Kernel(Sim):
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
         grid = (-(-M // TILE_M) * self.config.split_k, -(-self.n // self.config.tile_n), 1)
         cluster = (self.config.ctas * self.config.split_k, 1, 1)
-        launch = Launch(grid, (THREADS, 1, 1), cluster, SHARED, dependent, ctypes.addressof(arguments), 1)
+        launch = Launch(
+            grid, (THREADS, 1, 1), cluster, SHARED, dependent, arguments=ctypes.addressof(arguments), count=1
+        )
         return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
 
 

@@ -111,7 +111,9 @@ class Kernel(Sim):
         blob = ctypes.create_string_buffer(self.params, size)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
         grid, cluster = (self.tiles * self.config.ctas, 1, 1), (self.config.ctas, 1, 1)
-        launch = Launch(grid, (THREADS, 1, 1), cluster, SHARED, dependent, ctypes.addressof(arguments), 1)
+        launch = Launch(
+            grid, (THREADS, 1, 1), cluster, SHARED, dependent, arguments=ctypes.addressof(arguments), count=1
+        )
         return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
 
     def is_right(self) -> bool:
