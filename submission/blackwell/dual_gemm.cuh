@@ -208,8 +208,8 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
         if constexpr (rearranges<T>()) {
             copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
         }
-        copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
+        copy_b<T>(to, p, coord, boxes, k, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
