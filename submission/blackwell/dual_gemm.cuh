@@ -178,20 +178,10 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
     }
 }
 
-/* Full[s] as both CTAs of a pair signal it: the first one's. */
-template <class T>
-static __device__ __forceinline__ struct mbarrier leaders_full(shared_t<T> shared,
-                                                               const struct tile_coord &coord, int stage) {
-    struct mbarrier full = full_barrier<T>(shared, stage);
-    if (T::ctas > 1) {
-        full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
-    }
-    return full;
-}
-
 /* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
- * fills stage s, where out-of-bounds elements read as zero; signals full[s]: one arrival and the stage's bytes,
- * those of the scale factors included, in a pair those of both CTAs at the first one's barrier. */
+ * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
+ * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
+ * barrier. */
 template <class T, class P>
 static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
@@ -203,41 +193,23 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < stages; i++) {
+        struct mbarrier full = full_barrier<T>(shared, ring.stage);
         stage_t<T> to = stage_of<T>(shared, ring.stage);
-        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES;
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
             wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
         }
         if (coord.rank == 0) {
-            mbarrier_arrive_expect_tx(full_barrier<T>(shared, ring.stage), T::ctas * stage_tx_bytes<T>());
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
         }
-        struct mbarrier full = leaders_full<T>(shared, coord, ring.stage);
-        copy_b<T>(to, p, coord, boxes, k, full);
-        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
-        advance<T::stages>(ring);
-    }
-}
-
-/* The scale factors' load warp, one thread: as the load warp, whose arrival counts these bytes too and may come
- * after some of them.  Out of bounds are the next rows' scale factors, which no MMA reads. */
-template <class T, class P>
-static __device__ __forceinline__ void load_scales(shared_t<T> shared, const struct tile_coord &coord,
-                                                   const P &p) {
-    int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
-    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
-    griddepcontrol_wait();
-    struct ring ring = {0, 0};
-#pragma unroll 1
-    for (int32_t i = 0; i < stages; i++) {
-        stage_t<T> to = stage_of<T>(shared, ring.stage);
-        int32_t step = (boxes.first_stage + i) * STAGE_STEPS;
-        if (i >= T::stages) {
-            wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1);
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
-        struct mbarrier full = leaders_full<T>(shared, coord, ring.stage);
         if constexpr (rearranges<T>()) {
             copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
         }
+        copy_b<T>(to, p, coord, boxes, k, full);
+        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
@@ -517,15 +489,10 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         init_barriers<T>(shared);
     }
     sync_ctas();             /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
-    if (warp == LOAD_WARP || warp == SCALE_LOAD_WARP) { /* need no more than the barriers: go on while the others
-                                                           meet for TMEM */
+    if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
         barrier_cluster_arrive_release();
         if (elect_sync()) {
-            if (warp == LOAD_WARP) {
-                load<T>(shared, coord, p);
-            } else {
-                load_scales<T>(shared, coord, p);
-            }
+            load<T>(shared, coord, p);
         }
         __syncwarp();
         barrier_cluster_wait_acquire();
