@@ -47,7 +47,7 @@ struct blackwell_config {
     int tile_n, stages, ctas, tail, split_k;
 };
 
-#define OTHER_WARPS    4 /* load, MMA, two for scale factors */
+#define OTHER_WARPS    2 /* load, MMA */
 #define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 

@@ -222,14 +222,20 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* A scale warp, which takes every other stage of the ring (always the same ones, so that it sees each phase of
- * their barriers), of each CTA.  Waits for scales_full[s]; puts the words of the stacked rows, B1's and then
- * B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[s] of the CTA
- * that issues the MMAs.  Rows behind the last one are no matter. */
+/* Warps that put a stage's scale factors together, one of its steps each; warps in so many groups take stages in
+ * turn. */
+#define STAGE_WARPS  STAGE_STEPS
+#define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
+
+/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same stages,
+ * so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the stacked rows,
+ * B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[s]
+ * of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
-    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane, in a step */
-    const int lane = threadIdx.x % WARP_THREADS, first = threadIdx.x / WARP_THREADS - SCALE_WARP;
+    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */
+    const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
+    const int step = warp % STAGE_WARPS, group = warp / STAGE_WARPS;
     const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
     uint32_t from[words];
 #pragma unroll
@@ -242,29 +248,20 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
-        if (ring.stage % SCALE_WARPS != first) {
+        if (ring.stage % STAGE_GROUPS != group) {
             continue;
         }
-        const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb);
-        uint32_t word[STAGE_STEPS][T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
+        uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
 #pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) {
-#pragma unroll
-            for (int j = 0; j < words; j++) {
-                word[step][j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] =
-                    ld_shared_u32(sfb + step * SCALE_TILE_BYTES + from[j]);
-            }
+        for (int j = 0; j < words; j++) {
+            word[j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] = ld_shared_u32(sfb + from[j]);
         }
         __syncwarp();
 #pragma unroll
-        for (int step = 0; step < STAGE_STEPS; step++) {
-#pragma unroll
-            for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
-                st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + step * SCALE_TILE_BYTES +
-                                 lane * SCALE_ENTRY_BYTES,
-                             word[step][tile]);
-            }
+        for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+            st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + lane * SCALE_ENTRY_BYTES, word[tile]);
         }
         fence_proxy_async_shared();
         __syncwarp();
@@ -438,7 +435,7 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
         mbarrier_init(empty_barrier<T>(shared, stage), 1);
         if constexpr (rearranges<T>()) {
             mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
-            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas);
+            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);
         }
     }
     for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
@@ -521,13 +518,8 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
         return;
     }
-    if (warp < OTHER_WARPS) {
-        if constexpr (rearranges<T>()) {
-            rearrange_scales<T>(shared, coord);
-        }
-        meet_for_reduction<T>();
-        sync_ctas();
-        return;
+    if constexpr (rearranges<T>()) {
+        rearrange_scales<T>(shared, coord);
     }
     struct output_row row = find_row(acc, coord, p);
     if constexpr (T::products == 1) {

@@ -17,8 +17,7 @@ namespace blackwell {
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
 #define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
 
-enum role { LOAD_WARP, MMA_WARP, SCALE_WARP };
-#define SCALE_WARPS (OTHER_WARPS - SCALE_WARP)
+enum role { LOAD_WARP, MMA_WARP };
 
 /*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
  *
