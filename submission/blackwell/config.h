@@ -33,13 +33,13 @@
 /* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first (0
  * where one MMA takes both products, or K is split), CTAs or pairs that share a tile's K */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
-    X(m256n64, 64, 8, 2, 0, 1)                                                                                 \
-    X(m256n96, 96, 6, 2, 0, 1)                                                                                 \
-    X(m256n128, 128, 6, 2, 3, 1)                                                                               \
-    X(m256n128k2, 128, 6, 2, 0, 2)                                                                             \
+    X(m256n64, 64, 7, 2, 0, 1)                                                                                 \
+    X(m256n96, 96, 5, 2, 0, 1)                                                                                 \
+    X(m256n128, 128, 5, 2, 3, 1)                                                                               \
+    X(m256n128k2, 128, 5, 2, 0, 2)                                                                             \
     X(m256n192k2, 192, 4, 2, 0, 2)                                                                             \
     X(m256n192k4, 192, 4, 2, 0, 4)                                                                             \
-    X(m128n64, 64, 6, 1, 3, 1)                                                                                 \
+    X(m128n64, 64, 5, 1, 3, 1)                                                                                 \
     X(m128n128, 128, 4, 1, 3, 1)
 
 struct blackwell_config {
@@ -47,51 +47,43 @@ struct blackwell_config {
     int tile_n, stages, ctas, tail, split_k;
 };
 
-#define OTHER_WARPS    3 /* load, MMA, load of scale factors */
+#define OTHER_WARPS    2 /* load, MMA */
 #define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 
 #define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
 
-/* Two rings: stages of A, B1 and B2 in fp4, and slots of their scale factors, of which fewer do, since they are
- * small and land early.  `tile_n` of the whole MMA, of which a CTA holds its part. */
-#define FP4_BYTES(tile_n, ctas)   ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES)
-#define SLOT_BYTES(tile_n)        ((1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
-#define STAGE_BYTES(tile_n, ctas) (FP4_BYTES(tile_n, ctas) + SLOT_BYTES(tile_n))
+/* A, B1 and B2 in fp4, then their scale factors; `tile_n` of the whole MMA, of which a CTA holds its part. */
+#define STAGE_BYTES(tile_n, ctas)                                                                              \
+    ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
+     (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
 
-/* After the rings: two barriers a stage and three a slot, one for each step, one for each product, a slot where
- * tcgen05.alloc leaves its address; and room to align their start. */
+/* After the stages: four barriers each, one for each step, one for each product, a slot where tcgen05.alloc
+ * leaves its address; and room to align their start. */
+#define BARRIERS(stages) (4 * (stages) + STAGE_STEPS + 2)
 #define TMEM_SLOT_BYTES  8
-#define OTHER_BYTES(stages)                                                                                    \
-    ((2 * (stages) + STAGE_STEPS + 2) * MBARRIER_BYTES + TMEM_SLOT_BYTES + SWIZZLE_ATOM_BYTES)
-#define SLOTS_OF_MEMORY(tile_n, stages, ctas)                                                                  \
-    ((MAX_SHARED_BYTES - (stages) * FP4_BYTES(tile_n, ctas) - OTHER_BYTES(stages)) /                           \
-     (SLOT_BYTES(tile_n) + 3 * MBARRIER_BYTES))
-#define LESSER(x, y)              ((x) < (y) ? (x) : (y))
-#define SLOTS(tile_n, stages, ctas) LESSER(stages, SLOTS_OF_MEMORY(tile_n, stages, ctas))
 #define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
-    ((stages) * FP4_BYTES(tile_n, ctas) + OTHER_BYTES(stages) +                                                \
-     SLOTS(tile_n, stages, ctas) * (SLOT_BYTES(tile_n) + 3 * MBARRIER_BYTES))
+    ((stages) * STAGE_BYTES(tile_n, ctas) + BARRIERS(stages) * MBARRIER_BYTES + TMEM_SLOT_BYTES +              \
+     SWIZZLE_ATOM_BYTES)
 
 static inline int blackwell_shared_bytes(const struct blackwell_config *config) {
     return SHARED_BYTES(config->tile_n, config->stages, config->ctas);
 }
 
-/* TMEM: the accumulators of both products, then scale factors.  Each slot's have columns of their own, or,
- * where these do not fit, all slots the same ones. */
+/* TMEM: the accumulators of both products, then scale factors.  Each stage's have columns of their own, or,
+ * where these do not fit, all stages the same ones. */
 #define SCALE_TILE_COLUMNS 4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
 #define B_SCALE_TILES(tile_n, stacked)                                                                         \
     ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
 #define STEP_COLUMNS(tile_n, stacked)                                                                          \
     ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A and B */
-#define SLOTS_OF_TMEM(tile_n, stacked)                                                                         \
+#define SCALE_STAGES(tile_n, stacked)                                                                          \
     ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* that fit */
 
 static inline int blackwell_tmem_columns(const struct blackwell_config *config) {
     int stacked = STACKED(config->tail, config->split_k);
-    int slots = SLOTS(config->tile_n, config->stages, config->ctas);
-    slots = SLOTS_OF_TMEM(config->tile_n, stacked) < slots ? 1 : slots;
-    return 2 * config->tile_n + slots * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
+    int stages = SCALE_STAGES(config->tile_n, stacked) < config->stages ? 1 : config->stages;
+    return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
 }
 
 /* Rows of B that a copy brings: of a pair whose products are one MMA, the first CTA has B1's and the second

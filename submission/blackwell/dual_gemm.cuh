@@ -90,12 +90,11 @@ template <class T> struct second_operand {
     static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
 };
 
-/* What a CTA's copies bring to a stage and its slot, and signal full[s] of. */
+/* What a CTA's copies bring to a stage, and signal full[s] of. */
 template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
-    return (int)(sizeof(shared_stage<T>) + sizeof(shared_slot<T>)) -
-           (rearranges<T>()                  ? (int)sizeof(shared_slot<T>::sfb)
-            : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
-                                             : 0);
+    return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
+                                           : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                                            : 0);
 }
 
 /* B of the first stages to L2, where this call's own permutation of scale factors runs before: there is time
@@ -123,7 +122,7 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
 /* Scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs both, of all rows
  * of B: each copies one, to both; where they are the same, the first one does. */
 template <class T, class P>
-static __device__ __forceinline__ void copy_b_scales(slot_t<T> to, int tile, const P &p,
+static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
                                                      const struct tile_coord &coord, int32_t y, int32_t y2,
                                                      struct mbarrier full) {
     uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
@@ -144,10 +143,10 @@ static __device__ __forceinline__ void copy_b_scales(slot_t<T> to, int tile, con
  * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
 template <class T>
 static __device__ __forceinline__ void
-copy_stacked_scales(shared_t<T> shared, int slot, const blackwell_dual_gemm_params &p,
+copy_stacked_scales(shared_t<T> shared, int stage, const blackwell_dual_gemm_params &p,
                     const struct tile_coord &coord, const struct box_coord &boxes, int32_t y) {
-    struct mbarrier full = scales_full_barrier<T>(shared, slot);
-    const slot_t<T> to = slot_of<T>(shared, slot);
+    struct mbarrier full = scales_full_barrier<T>(shared, stage);
+    const stage_t<T> to = stage_of<T>(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
     mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
 #pragma unroll 1
@@ -179,20 +178,10 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
     }
 }
 
-/* full[s] as a pair's copies signal it: the first CTA's. */
-template <class T>
-static __device__ __forceinline__ struct mbarrier leaders_full(shared_t<T> shared, const struct tile_coord &coord,
-                                                               int stage) {
-    struct mbarrier full = full_barrier<T>(shared, stage);
-    if (T::ctas > 1) {
-        full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
-    }
-    return full;
-}
-
 /* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
- * fills stage s, where out-of-bounds elements read as zero; signals full[s]: one arrival and the bytes of the
- * stage and its scale factors, in a pair those of both CTAs at the first one's barrier. */
+ * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
+ * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
+ * barrier. */
 template <class T, class P>
 static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
@@ -204,42 +193,23 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < stages; i++) {
+        struct mbarrier full = full_barrier<T>(shared, ring.stage);
         stage_t<T> to = stage_of<T>(shared, ring.stage);
-        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES;
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
             wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
         }
         if (coord.rank == 0) {
-            mbarrier_arrive_expect_tx(full_barrier<T>(shared, ring.stage), T::ctas * stage_tx_bytes<T>());
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
         }
-        struct mbarrier full = leaders_full<T>(shared, coord, ring.stage);
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
+        }
+        if constexpr (rearranges<T>()) {
+            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+        }
         copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
-        advance<T::stages>(ring);
-    }
-}
-
-/* Load warp of scale factors, one thread: the same with scales_empty[t] and slot t, of which there are not more
- * than stages: so full[s] is in this stage's phase by then, though its arrival may come after these bytes.  Out
- * of bounds are the next rows' scale factors, which no MMA reads. */
-template <class T, class P>
-static __device__ __forceinline__ void load_scales(shared_t<T> shared, const struct tile_coord &coord,
-                                                   const P &p) {
-    int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
-    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
-    griddepcontrol_wait();
-    struct ring ring = {0, 0}, slots = {0, 0};
-#pragma unroll 1
-    for (int32_t i = 0; i < stages; i++) {
-        slot_t<T> to = slot_of<T>(shared, slots.stage);
-        int32_t step = (boxes.first_stage + i) * STAGE_STEPS;
-        if (i >= T::slots) {
-            wait(scales_empty_barrier<T>(shared, slots.stage), slots.parity ^ 1);
-        }
-        struct mbarrier full = leaders_full<T>(shared, coord, ring.stage);
-        if constexpr (rearranges<T>()) {
-            copy_stacked_scales<T>(shared, slots.stage, p, coord, boxes, boxes.sfb_tile + step);
-        }
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
@@ -247,7 +217,6 @@ static __device__ __forceinline__ void load_scales(shared_t<T> shared, const str
         }
         copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
         advance<T::stages>(ring);
-        advance<T::slots>(slots);
     }
 }
 
@@ -258,9 +227,9 @@ static __device__ __forceinline__ void load_scales(shared_t<T> shared, const str
 #define STAGE_WARPS  STAGE_STEPS
 #define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
 
-/* An epilogue warp, before the end, of each CTA: a step of every other slot of the ring (always the same slots, so
- * that it sees each phase of their barriers).  Waits for scales_full[t]; puts the words of the stacked rows,
- * B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[t]
+/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same stages,
+ * so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the stacked rows,
+ * B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[s]
  * of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
@@ -278,11 +247,11 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
     }
     struct ring ring = {0, 0};
 #pragma unroll 1
-    for (int i = 0; i < stages; i++, advance<T::slots>(ring)) {
+    for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
         if (ring.stage % STAGE_GROUPS != group) {
             continue;
         }
-        const uint32_t sfb = SHARED_MEMBER(slot_of<T>(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
+        const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
         uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
 #pragma unroll
@@ -305,16 +274,6 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
 
 /* ---- main loop ---- */
 
-/* The stage and the slot of scale factors whose turn it is. */
-struct turn {
-    struct ring stages, slots;
-};
-
-template <class T> static __device__ __forceinline__ void next_turn(struct turn &turn) {
-    advance<T::stages>(turn.stages);
-    advance<T::slots>(turn.slots);
-}
-
 /* Where a stage's operands are: descriptors of its first step, and its columns of scale factors. */
 struct operands {
     uint64_t a, b1, b2, sfa, sfb1, sfb2;
@@ -323,16 +282,15 @@ struct operands {
 
 template <class T>
 static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
-                                                                const struct turn &turn) {
-    stage_t<T> at = stage_of<T>(shared, turn.stages.stage);
-    slot_t<T> scales = slot_of<T>(shared, turn.slots.stage);
+                                                                int stage) {
+    stage_t<T> at = stage_of<T>(shared, stage);
     return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
-            scale_tile_descriptor(SHARED_MEMBER(scales, sfa)),
-            scale_tile_descriptor(SHARED_MEMBER(scales, sfb[0])),
-            scale_tile_descriptor(SHARED_MEMBER(scales, sfb[1])),
-            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : turn.slots.stage) * T::stage_columns)};
+            scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
+            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
 }
 
 /* What both products have in common. */
@@ -394,9 +352,9 @@ static __device__ __forceinline__ void multiply_step(const struct products &p, c
 /* The steps of stage number `i` that K has.  Where stages share their scale factors' columns, waits for
  * scales_read[step] before it copies new ones, and signals it once both products have read them. */
 template <class T, enum part part>
-static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared,
-                                                      const struct turn &turn, int32_t i, int32_t steps) {
-    struct operands o = find_operands<T>(shared, p.acc_gate, turn);
+static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
+                                                      int32_t i, int32_t steps) {
+    struct operands o = find_operands<T>(shared, p.acc_gate, stage);
 #pragma unroll
     for (int step = 0; step < STAGE_STEPS; step++) {
         if (T::scales_shared && i > 0) {
@@ -414,27 +372,13 @@ static __device__ __forceinline__ void multiply_stage(const struct products &p, 
 }
 
 template <class T>
-static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct turn &turn) {
-    wait(full_barrier<T>(shared, turn.stages.stage), turn.stages.parity);
+static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
+    wait(full_barrier<T>(shared, ring.stage), ring.parity);
     if constexpr (rearranges<T>()) {
-        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, turn.slots.stage),
-                                                 turn.slots.parity)) {
+        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
         }
     }
     tcgen05_fence_after_thread_sync();
-}
-
-/* Gives back what no later stage of this tile would wait for in vain: an arrival that no thread waits for could
- * come after the CTA's end. */
-template <class T>
-static __device__ __forceinline__ void give_back(shared_t<T> shared, const struct turn &turn, int32_t remaining,
-                                                 uint16_t ctas) {
-    if (T::slots < remaining) {
-        tcgen05_commit<T::ctas>(scales_empty_barrier<T>(shared, turn.slots.stage), ctas);
-    }
-    if (T::stages < remaining) {
-        tcgen05_commit<T::ctas>(empty_barrier<T>(shared, turn.stages.stage), ctas);
-    }
 }
 
 /* MMA warp, one thread (of the first CTA of a pair).  Waits for full[s];
@@ -455,27 +399,29 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     };
     const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
     const int32_t together = max(stages - T::tail, 0);
-    struct turn turn = {{0, 0}, {0, 0}};
+    struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < together; i++) {
-        wait_for_stage<T>(shared, turn);
-        multiply_stage<T, BOTH_PRODUCTS>(p, shared, turn, i, steps);
-        give_back<T>(shared, turn, stages - i, p.ctas);
-        next_turn<T>(turn);
+        wait_for_stage<T>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
+        if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
+            tcgen05_commit<T::ctas>(empty_barrier<T>(shared, ring.stage), p.ctas);
+        }
+        advance<T::stages>(ring);
     }
     if constexpr (T::tail > 0) {
-        struct turn tail = turn;
+        struct ring tail = ring;
 #pragma unroll 1
         for (int32_t i = together; i < stages; i++) {
             wait_for_stage<T>(shared, tail);
-            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail, i, steps);
-            next_turn<T>(tail);
+            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps);
+            advance<T::stages>(tail);
         }
         tcgen05_commit<T::ctas>(gate_full_barrier<T>(shared), p.ctas);
 #pragma unroll 1
         for (int32_t i = together; i < stages; i++) {
-            multiply_stage<T, UP>(p, shared, turn, i, steps);
-            next_turn<T>(turn);
+            multiply_stage<T, UP>(p, shared, ring.stage, i, steps);
+            advance<T::stages>(ring);
         }
     }
     tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
@@ -487,12 +433,9 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier<T>(shared, stage), 1);
         mbarrier_init(empty_barrier<T>(shared, stage), 1);
-    }
-    for (int slot = 0; slot < T::slots; slot++) {
-        mbarrier_init(scales_empty_barrier<T>(shared, slot), 1);
         if constexpr (rearranges<T>()) {
-            mbarrier_init(scales_full_barrier<T>(shared, slot), 1);
-            mbarrier_init(scales_ready_barrier<T>(shared, slot), T::ctas * STAGE_WARPS);
+            mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
+            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);
         }
     }
     for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
@@ -543,14 +486,10 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
         init_barriers<T>(shared);
     }
     sync_ctas();             /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
-    if (warp == LOAD_WARP || warp == SCALE_LOAD_WARP) {
-        barrier_cluster_arrive_release(); /* needs no more than the barriers: goes on while others meet for TMEM */
+    if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
+        barrier_cluster_arrive_release();
         if (elect_sync()) {
-            if (warp == LOAD_WARP) {
-                load<T>(shared, coord, p);
-            } else {
-                load_scales<T>(shared, coord, p);
-            }
+            load<T>(shared, coord, p);
         }
         __syncwarp();
         barrier_cluster_wait_acquire();

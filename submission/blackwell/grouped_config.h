@@ -9,9 +9,9 @@
 
 /* As BLACKWELL_CONFIGS; the name has a tile's rows and columns of C. */
 #define BLACKWELL_GROUPED_CONFIGS(X)                                                                           \
-    X(m128n128, 64, 6, 1, 0, 1)                                                                                \
+    X(m128n128, 64, 5, 1, 0, 1)                                                                                \
     X(m128n256, 128, 4, 1, 3, 1)                                                                               \
-    X(m256n128, 64, 8, 2, 0, 1)                                                                                \
-    X(m256n256, 128, 6, 2, 3, 1)
+    X(m256n128, 64, 7, 2, 0, 1)                                                                                \
+    X(m256n256, 128, 5, 2, 3, 1)
 
 #endif

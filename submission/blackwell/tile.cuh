@@ -17,14 +17,13 @@ namespace blackwell {
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
 #define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
 
-enum role { LOAD_WARP, MMA_WARP, SCALE_LOAD_WARP };
+enum role { LOAD_WARP, MMA_WARP };
 
 /*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
  *
  * sfb1 and sfb2 are one scale tile a step each, or two where a tile's rows of B do not fit into one. */
 template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
-    static constexpr int slots = SLOTS(tile_n, stages, ctas); /* of scale factors */
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
     static constexpr int products = 2;          /* one in grouped_gemm.cuh, of twice as many columns */
@@ -35,25 +34,24 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
     static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
                          stage_columns = STAGE_STEPS * step_columns;
-    static constexpr bool scales_shared = slots > SLOTS_OF_TMEM(tile_n, stacked); /* columns, by all slots */
+    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* columns, by all stages */
 
     /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
      * accumulators of them. */
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
-    static constexpr int received_vectors = split_k > 1 ? 2 * output_n / VECTOR_FLOATS : 1;
 
     static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
     static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");
     static_assert(tile_n <= MAX_TCGEN05_N && cta_n <= MAX_TMA_BOX_ELEMS && TILE_M <= MAX_TMA_BOX_ELEMS,
                   "an MMA and a TMA box take all rows");
     static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
-    static_assert(scales_column + (scales_shared ? 1 : slots) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
+    static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
     static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "an MMA takes both products' rows");
     static_assert(stacked || tile_n % (SCALE_TILE_ROWS / 2) == 0,
                   "a tile's scale factors start at a scale tile or at half of one, as no others "
                   "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
-    static_assert(tail <= slots && slots >= 2, "the last stages are all there at once");
+    static_assert(tail <= stages, "the last stages are all there at once");
     static_assert(!scales_shared || (tail == 0 && !stacked),
                   "the last stages' scale factors are all there at once");
     static_assert(tile_n % split_k == 0 &&
@@ -70,9 +68,6 @@ template <class T> static constexpr __device__ __forceinline__ bool rearranges(v
 template <class T> struct shared_stage {
     unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
     unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise; or, stacked in a pair, one of them */
-};
-
-template <class T> struct shared_slot {
     unsigned char sfa[STAGE_SCALE_BYTES];
     unsigned char sfb[2][T::b_scale_tiles]
                      [STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
@@ -83,11 +78,9 @@ template <class T> struct shared_storage {
         struct shared_stage<T> stages[T::stages];
         /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
          * up][row]. */
-        float received[T::received_parts][T::received_vectors][TILE_M][VECTOR_FLOATS];
+        float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
-    struct shared_slot<T> slots[T::slots];
-    uint64_t full[T::stages], empty[T::stages]; /* mbarriers */
-    uint64_t scales_full[T::slots], scales_ready[T::slots], scales_empty[T::slots];
+    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
     unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc leaves its address */
 };
@@ -95,10 +88,9 @@ template <class T> struct shared_storage {
 /* Sizes that the host counts too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
-    using slot = struct shared_slot<T>;
     using storage = struct shared_storage<T>;
-    static_assert(sizeof(stage) == FP4_BYTES(T::tile_n, T::ctas) && sizeof(slot) == SLOT_BYTES(T::tile_n),
-                  "a stage and a slot have the bytes that the host counts");
+    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_n, T::ctas),
+                  "a stage has the bytes that the host counts");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::stages, T::ctas),
                   "shared memory has the bytes that the host asks for");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
@@ -109,20 +101,15 @@ template <class T> struct layout_of {
     static_assert(STAGE_FP4_BYTES == SWIZZLE_ROW_BYTES, "a row's fp4 are a row of the swizzle");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES && offsetof(storage, full) % MBARRIER_BYTES == 0,
                   "mbarrier objects, aligned");
-    static_assert(offsetof(storage, slots) == T::stages * sizeof(stage),
+    static_assert(offsetof(storage, full) == T::stages * sizeof(stage),
                   "received accumulators fit over the stages");
 };
 
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
-template <class T> using slot_t = struct shared_address<struct shared_slot<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
 template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
     return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
-}
-
-template <class T> static __device__ __forceinline__ slot_t<T> slot_of(shared_t<T> shared, int slot) {
-    return shared_element<shared_slot<T>>(SHARED_MEMBER(shared, slots), slot);
 }
 
 template <class T>
@@ -136,18 +123,13 @@ static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shar
 }
 
 template <class T>
-static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int slot) {
-    return mbarrier_element(SHARED_MEMBER(shared, scales_full), slot);
+static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_full), stage);
 }
 
 template <class T>
-static __device__ __forceinline__ struct mbarrier scales_ready_barrier(shared_t<T> shared, int slot) {
-    return mbarrier_element(SHARED_MEMBER(shared, scales_ready), slot);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier scales_empty_barrier(shared_t<T> shared, int slot) {
-    return mbarrier_element(SHARED_MEMBER(shared, scales_empty), slot);
+static __device__ __forceinline__ struct mbarrier scales_ready_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_ready), stage);
 }
 
 template <class T>
