@@ -524,6 +524,8 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     struct output_row row = find_row(acc, coord, p);
     if constexpr (T::products == 1) {
         epilogue_plain<T>(shared, row);
+    } else if constexpr (T::stacked) {
+        epilogue_stacked<T>(shared, row);
     } else if constexpr (T::split_k == 1) {
         epilogue<T>(shared, row);
     } else {

@@ -40,19 +40,28 @@ static __device__ __forceinline__ struct output_row find_row(struct tmem_addr ac
 
 /* ---- reduction across CTAs ---- */
 
-/* Accumulators of a lane's row, from TMEM. */
+/* Accumulators of a lane's row, from TMEM: not to be touched before await_loads. */
 template <int columns>
-static __device__ __forceinline__ void load_acc(float (&acc)[columns], struct tmem_addr from) {
+static __device__ __forceinline__ void start_load(float (&acc)[columns], struct tmem_addr from) {
     if constexpr (columns == LOAD_COLUMNS) {
         tcgen05_ld_32x32b_x32(acc, from);
     } else {
         tcgen05_ld_32x32b_x16(acc, from);
     }
+}
+
+template <int columns> static __device__ __forceinline__ void await_loads(float (&acc)[columns]) {
     tcgen05_wait_ld();
 #pragma unroll
     for (int i = 0; i < columns; i++) {
         keep_after_wait(acc[i]);
     }
+}
+
+template <int columns>
+static __device__ __forceinline__ void load_acc(float (&acc)[columns], struct tmem_addr from) {
+    start_load(acc, from);
+    await_loads(acc);
 }
 
 /* Where four columns of a thread's row lie in a received part: neighbours in threads are so in memory. */
@@ -118,11 +127,17 @@ static __device__ __forceinline__ void silu_two(float *gate) {
     divide_two(numerator, denominator, gate);
 }
 
-template <int columns> static __device__ __forceinline__ void silu(float (&gate)[columns]) {
+/* Of the gates from `first` on, before `end`. */
+template <int first, int end, int columns>
+static __device__ __forceinline__ void silu_columns(float (&gate)[columns]) {
 #pragma unroll
-    for (int i = 0; i < columns; i += 2) {
+    for (int i = first; i < end; i += 2) {
         silu_two(&gate[i]);
     }
+}
+
+template <int columns> static __device__ __forceinline__ void silu(float (&gate)[columns]) {
+    silu_columns<0, columns>(gate);
 }
 
 /* Eight outputs of a row, of which as many exist as columns are remaining. */
@@ -188,39 +203,75 @@ template <int tile_columns> struct column_parts {
     }
 };
 
-/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full; takes the SiLU of the gates into
- * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the
- * kernel's end does.  Where one MMA takes both products, they are complete together. */
+/* Epilogue warp where one MMA takes both products: a lane is a row of C.  Waits for up_full; loads up beside the
+ * SiLU of the gates, and arrives at the last meeting in the middle of it; multiplies, rounds, stores; signals
+ * nothing: the kernel's end does. */
 template <class T>
-static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
+static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;
-    float gate[parts::of_warp][parts::columns];
-    wait(T::stacked ? up_full_barrier<T>(shared) : gate_full_barrier<T>(shared), 0);
+    float gate[parts::of_warp][parts::columns], up[parts::of_warp][parts::columns];
+    wait(up_full_barrier<T>(shared), 0);
     tcgen05_fence_after_thread_sync();
 #pragma unroll
     for (int i = 0; i < parts::of_warp; i++) {
         if (parts::exists(row, i)) {
-            load_acc(gate[i], tmem_column(row.acc, parts::column(row, i)));
-            silu(gate[i]);
+            start_load(gate[i], tmem_column(row.acc, parts::column(row, i)));
         }
     }
-    if constexpr (!T::stacked) {
-        wait(up_full_barrier<T>(shared), 0);
-        tcgen05_fence_after_thread_sync();
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        await_loads(gate[i]);
     }
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        if (parts::exists(row, i)) {
+            start_load(up[i], tmem_column(row.acc, T::up_column + parts::column(row, i)));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        silu_columns<0, parts::columns / 2>(gate[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        await_loads(up[i]);
+    }
+    leave_tmem();
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        silu_columns<parts::columns / 2, parts::columns>(gate[i]);
+        if (parts::exists(row, i)) {
+            store_products(row, parts::column(row, i), gate[i], up[i]);
+        }
+    }
+}
+
+/* Epilogue warp: a lane is a row of C.  Waits for gate_full, then for up_full; takes the SiLU of the gates into
+ * registers, which overlaps the end of the second product; multiplies, rounds, stores; signals nothing: the
+ * kernel's end does. */
+template <class T>
+static __device__ __forceinline__ void epilogue(shared_t<T> shared, const struct output_row &row) {
+    using parts = column_parts<T::tile_n>;
+    static_assert(parts::all % COLUMN_GROUPS == 0, "each warp has as many parts");
+    float gate[parts::of_warp][parts::columns];
+    wait(gate_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
+#pragma unroll
+    for (int i = 0; i < parts::of_warp; i++) {
+        load_acc(gate[i], tmem_column(row.acc, parts::column(row, i)));
+        silu(gate[i]);
+    }
+    wait(up_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
 #pragma unroll
     for (int i = 0; i < parts::of_warp; i++) {
         float up[parts::columns];
         const int column = parts::column(row, i);
-        if (parts::exists(row, i)) {
-            load_acc(up, tmem_column(row.acc, T::up_column + column));
-        }
+        load_acc(up, tmem_column(row.acc, T::up_column + column));
         if (i + 1 == parts::of_warp) {
             leave_tmem();
         }
-        if (parts::exists(row, i)) {
-            store_products(row, column, gate[i], up);
-        }
+        store_products(row, column, gate[i], up);
     }
 }
 
