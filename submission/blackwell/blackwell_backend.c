@@ -18,7 +18,6 @@
 struct launch_plan {
     int tile; /* index of the configuration */
     const struct blackwell_config *config;
-    int clusters_at_once;
     bool permute_scales;          /* sfa, sfb1 and sfb2, into the blocked layout */
     int64_t sfa_bytes, sfb_bytes; /* in scratch memory: sfa; sfb1 or sfb2, permuted */
 };
@@ -67,14 +66,14 @@ static int32_t find_clusters_at_once(int32_t device, int *clusters) {
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t select_tile(const struct problem *problem, struct launch_plan *plan) {
-    int clusters[BLACKWELL_TILES];
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, blackwell_tile_name, &plan->tile));
-    RETURN_IF_FAILED(find_clusters_at_once(problem->device, clusters));
-    if (plan->tile < 0) {
-        plan->tile = blackwell_select_tile(problem->m, problem->n, problem->k, problem->l, clusters);
+static int32_t select_tile(const struct problem *problem, int *tile) {
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, blackwell_tile_name, tile));
+    if (*tile >= 0) {
+        return CUSTOM_KERNEL_OK;
     }
-    plan->clusters_at_once = clusters[plan->tile];
+    int clusters[BLACKWELL_TILES];
+    RETURN_IF_FAILED(find_clusters_at_once(problem->device, clusters));
+    *tile = blackwell_select_tile(problem->m, problem->n, problem->k, problem->l, clusters);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -102,7 +101,7 @@ static int32_t check_limits(const struct problem *problem, const struct blackwel
 }
 
 static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
-    RETURN_IF_FAILED(select_tile(problem, plan));
+    RETURN_IF_FAILED(select_tile(problem, &plan->tile));
     plan->config = &blackwell_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
@@ -162,8 +161,6 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
     launch->grid[0] = round_up(ceil_div(problem->m, TILE_M), config->ctas) * config->split_k;
     launch->grid[1] = ceil_div(problem->n, config->tile_n);
     launch->grid[2] = problem->l;
-    int64_t clusters = launch->grid[0] / launch->cluster * launch->grid[1] * launch->grid[2];
-    params->early_clusters = (int32_t)(clusters < plan->clusters_at_once ? plan->clusters_at_once - clusters : 0);
     void *arguments[] = {params};
     return gpu_launch(problem, launch, arguments);
 }

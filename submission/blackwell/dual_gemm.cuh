@@ -108,37 +108,6 @@ static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes,
     }
 }
 
-/* Stages of a tile that come from L2 though no call has loaded them before: fetched by a call's first CTAs,
- * which start on SMs that the call before leaves idle, for the tiles of all. */
-#define STAGES_AHEAD 2
-
-/* As prefetch_b, of every tile, by the first CTAs of the grid; one thread of a warp that has nothing else to do.
- */
-template <class T>
-static __device__ __forceinline__ void prefetch_for_all(const blackwell_dual_gemm_params &p) {
-    const int32_t clusters = p.early_clusters, first = (blockIdx.y * gridDim.x + blockIdx.x) / T::cluster;
-    constexpr int box_rows = T::stacked ? T::tile_n : T::cta_n;
-    if (blockIdx.z > 0 || first >= clusters) {
-        return;
-    }
-#pragma unroll 1
-    for (int32_t row = first * T::tile_n; row < p.n; row += clusters * T::tile_n) {
-        for (int32_t i = 0; i < T::tile_n * STAGES_AHEAD; i += box_rows) {
-            const int32_t k = i / T::tile_n * STAGE_FP4_BYTES, y = row + i % T::tile_n;
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, k, y, 0);
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.b2, k, y, 0);
-        }
-        const int32_t scales = row / SCALE_TILE_ROWS * p.steps_k;
-        for (int32_t step = 0; step < STAGES_AHEAD * STAGE_STEPS; step += STAGE_STEPS) {
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb1, 0, scales + step, 0);
-            cp_async_bulk_prefetch_tensor_3d_l2(&p.sfb2, 0, scales + step, 0);
-        }
-    }
-}
-
-template <class T> static __device__ __forceinline__ void prefetch_for_all(const blackwell_group &) {
-}
-
 /* Copies a box to this CTA, signalling `full`. */
 template <class T>
 static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
@@ -539,12 +508,8 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
 
     if (warp == MMA_WARP) {
-        if (elect_sync()) {
-            if (coord.rank == 0) {
-                multiply<T>(shared, acc, coord);
-            } else {
-                prefetch_for_all<T>(p);
-            }
+        if (coord.rank == 0 && elect_sync()) {
+            multiply<T>(shared, acc, coord);
         }
         __syncwarp();
         meet_for_reduction<T>();

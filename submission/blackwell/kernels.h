@@ -20,7 +20,6 @@ struct blackwell_dual_gemm_params {
     int32_t m, n;
     int32_t steps_k;                   /* K in steps, which is scale tiles along K too */
     int32_t scales_by_previous_kernel; /* permuted: wait for it before touching them */
-    int32_t early_clusters;            /* the grid's first, which start while others' SMs are still taken */
 };
 
 /* What a launch of the grouped GEMM takes at most: all of it are the kernel's parameters.  Few groups have a
