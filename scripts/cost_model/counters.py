@@ -47,7 +47,7 @@ KEPT = (
     "barrier_waits",
     "barrier_waits_blocked",
 )
-ROLES = {"load": (0,), "mma": (1,), "scales": (2, 3), "epilogue": tuple(range(4, 12))}  # warps of a Blackwell CTA
+ROLES = {"load": (0,), "mma": (1,), "epilogue": tuple(range(2, 10))}  # warps of a Blackwell CTA
 
 CALL = """
 import hashlib, sys

@@ -15,7 +15,7 @@
  *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs
  *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
  *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
- *   scales_ready[s]   1 a CTA            those of the stacked rows are put together
+ *   scales_ready[s]   4 a CTA (warps)    those of the stacked rows are put together
  *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
  *   gate_full         1 (commit)         A B1^T is complete (where it is so before the other)
  *   up_full           1 (commit)         both products are complete
@@ -23,8 +23,8 @@
  * full and scales_full also count bytes; of a pair's full and scales_ready the first CTA's are used;
  * scales_read is for stages that share their columns.
  *
- * Where one MMA takes both products (config.h), B's scale factors go from scales_full over two scale warps to
- * scales_ready, and there is no gate_full.
+ * Where one MMA takes both products (config.h), B's scale factors go from scales_full over the epilogue warps, which
+ * have nothing else to do before the end, to scales_ready, and there is no gate_full.
  *
  * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
  * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded

@@ -18,7 +18,7 @@ from scripts.common.toolchain import BUILD, nvcc
 
 UINT8, UINT16 = 0, 1  # CUtensorMapDataType
 SWIZZLE_128B = 3  # CUtensorMapSwizzle
-TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 384, 232448
+TILE_M, STAGE_BYTES_K, THREADS, SHARED = 128, 128, 320, 232448
 M = 130  # rows of A: two CTAs
 
 
