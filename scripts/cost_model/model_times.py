@@ -2,7 +2,8 @@
 
     python -m scripts.cost_model.model_times --json times.json --variant NAME=COMMIT:LIBRARY[:SHAPE=CONFIG,...] ...
 
-LIBRARY is a build of COMMIT's libcustom_kernel_sim.so; a shape without a CONFIG takes the tile that it selects.
+LIBRARY is a build of COMMIT's libcustom_kernel_sim.so, linked with this checkout's simulator; where it lies in the build
+folder of a checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that it selects.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def us_of(library: str, shape: str, config: str | None) -> float:
     """Behind other calls, from end to end of calls."""
     settings = {"NVFP4_LIBRARY": library} | ({"NVFP4_BLACKWELL_CONFIG": config} if config else {})
     m, n, k = (int(part) for part in shape.split("x"))
-    launches = simulated_calls((m, n, k), "blackwell", CALLS, **settings)["launches"]
+    checkout = Path(library).parents[1]
+    root = checkout if (checkout / "submission/submission.py").is_file() else ROOT
+    launches = simulated_calls((m, n, k), "blackwell", CALLS, root=root, **settings)["launches"]
     return round(launches[-1]["end_us"] - launches[-2]["end_us"], 3)
 
 

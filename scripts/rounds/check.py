@@ -269,7 +269,7 @@ def round_problems(tank: Tank, folder: Path, history: bool) -> list[str]:
         problems += prediction_problems(data, round_shapes(data, tank.root))
     try:
         problems += measurement_problems(tank, data) + simulation.simulation_problems(tank, data)
-        problems += modelled.problems(tank, data)
+        problems += modelled.problems(tank, data) + modelled.again_problems(tank, data)
     except (RoundError, ValueError) as error:
         problems.append(str(error))
     if history:
@@ -298,6 +298,7 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
     used = {
         data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)
     }
+    used |= {data["judged_again"]["model"]["run"] for data in tank.all() if "judged_again" in data}
     stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
     problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
     if problems:

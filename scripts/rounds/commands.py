@@ -19,11 +19,11 @@ from scripts.rounds.model import (
     prediction_problems,
     round_shapes,
 )
-from scripts.rounds.steps import advance, measure, model, render, simulate, today, write_round
+from scripts.rounds.steps import advance, again, measure, model, render, simulate, today, write_round
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BUILD = "make build"
-WRITING = ("new", "predict", "measure", "simulate", "model", "close")  # what they refuse leaves nothing behind
+WRITING = ("new", "predict", "measure", "simulate", "model", "again", "close")  # what they refuse leaves nothing behind
 
 
 def new(tank: Tank, args: argparse.Namespace) -> None:
@@ -228,6 +228,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--times", type=Path, required=True, help="JSON of scripts/cost_model/model_times.py")
     sub.add_argument("--run", required=True, help="name under shark_tank/runs")
     sub.add_argument("--why", help="one line for the tables")
+
+    sub = command("again", again)
+    sub.add_argument("--times", type=Path, required=True, help="JSON of scripts/cost_model/model_times.py")
+    sub.add_argument("--run", required=True, help="name under shark_tank/runs")
 
     sub = command("close", close)
     sub.add_argument("--state", required=True, choices=FINAL)

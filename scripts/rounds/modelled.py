@@ -114,9 +114,51 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     ]
 
 
+def judge_again(tank: Tank, data: dict[str, Any], run: str, date: str) -> dict[str, Any]:
+    """The block `judged_again` of a round whose own verdict came from counts: it stays, and this stands beside it."""
+    found = model_of(tank, data, run, data["simulation"]["prediction_commit"])
+    state, reason = judge(found)
+    return {"date": date, "state": state, "reason": reason, "model": found}
+
+
+def again_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
+    """A second judgement against its stored times and its rule."""
+    stored = data.get("judged_again")
+    if stored is None:
+        return []
+    if "simulation" not in data:
+        return ["judged_again is for a round that counts judged"]
+    wrong = []
+    if stored != judge_again(tank, data, stored["model"]["run"], stored["date"]):
+        wrong.append(f"judged_again is not what runs/{stored['model']['run']} gives")
+    run = stored["model"]["run"]
+    commits = load_times(read_bytes(times_path(tank, run)), run)["commits"]
+    wrong += [
+        f"judged_again: {side}.commit is not the one that the run names"
+        for side in ("base", "candidate")
+        if data[side]["commit"] != commits[data[side]["variant"]]
+    ]
+    return wrong
+
+
+def again_block(data: dict[str, Any]) -> str:
+    """What is added to the verdict in round.md."""
+    stored = data["judged_again"]
+    state = stored["state"] + (" (by the clock)" if stored["state"] == "adopted" else "")
+    return (
+        f"(Added {stored['date']}: judged again on the simulator's clock, evidence {EVIDENCE}, rule {RULE}: "
+        f"**{state}**: {stored['reason']}. The verdict above stays what the counts gave.)\n\n"
+        + text_of(stored["model"], data["prediction"]["shapes"])
+    )
+
+
 def block(data: dict[str, Any]) -> str:
     """The measurement's place in round.md."""
-    found, predicted = data["model"], data["prediction"]["shapes"]
+    return text_of(data["model"], data["prediction"]["shapes"])
+
+
+def text_of(found: dict[str, Any], predicted: dict[str, list[float]]) -> str:
+    """The times of a run and what was predicted of them."""
     rows = []
     for shape, entry in found["shapes"].items():
         low, high = predicted[shape]

@@ -127,7 +127,7 @@ def round_blocks(data: dict[str, Any], noise: dict[str, Any] | None = None) -> d
         "prediction": _prediction(data),
         "measurement": _measurement(data, noise),
         "verdict": _verdict(data),
-    }
+    } | ({"again": modelled.again_block(data)} if "judged_again" in data else {})
 
 
 def render_round_md(data: dict[str, Any], text: str, where: str, noise: dict[str, Any] | None = None) -> str:

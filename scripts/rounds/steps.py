@@ -184,6 +184,33 @@ def simulate(tank: Tank, args: argparse.Namespace) -> None:
     print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
 
 
+def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
+    """Stores a run of the clock's times once; the commit of each variant."""
+    content = read_bytes(times)
+    commits = modelled.load_times(content, str(times))["commits"]
+    path = modelled.times_path(tank, run)
+    if path.exists() and path.read_bytes() != content:
+        raise RoundError(f"run {run} exists with other times; give another --run")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return commits
+
+
+def again(tank: Tank, args: argparse.Namespace) -> None:
+    """Judge a round that counts judged again, by the simulator's clock; its page gets an addition, its verdict stays."""
+    data = tank.get(args.number)
+    if "simulation" not in data:
+        raise RoundError(f"round {args.number}: only a round that counts judged is judged again on the clock")
+    _take_times(tank, args.run, args.times)
+    data["judged_again"] = modelled.judge_again(tank, data, args.run, today())
+    page = tank.find(args.number) / "round.md"
+    end, marks = "<!-- /generated:verdict -->\n", "<!-- generated:again -->\n<!-- /generated:again -->\n"
+    if (text := page.read_text()).count(marks.splitlines()[0]) == 0:
+        page.write_text(text.replace(end, end + "\n" + marks))
+    write_round(tank, data)
+    print(f"round {args.number}: {data['judged_again']['state']}: {data['judged_again']['reason']}")
+
+
 def model(tank: Tank, args: argparse.Namespace) -> None:
     """Take in times of the simulator's clock (scripts/cost_model/model_times.py): ratios, and the rule's verdict."""
     data = tank.get(args.number)
@@ -192,13 +219,7 @@ def model(tank: Tank, args: argparse.Namespace) -> None:
     commit = tank.prediction_commit(data)
     if commit is None:
         raise RoundError(f"round {args.number}: its prediction as it stands is in no commit; commit it, then simulate")
-    content = read_bytes(args.times)
-    commits = modelled.load_times(content, str(args.times))["commits"]
-    path = modelled.times_path(tank, args.run)
-    if path.exists() and path.read_bytes() != content:
-        raise RoundError(f"run {args.run} exists with other times; give another --run")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    commits = _take_times(tank, args.run, args.times)
     data["model"] = modelled.model_of(tank, data, args.run, commit)
     for side in ("base", "candidate"):
         data[side]["commit"] = tank.commit(commits[data[side]["variant"]])

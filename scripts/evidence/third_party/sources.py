@@ -20,6 +20,7 @@ COMMITS = {
     "deepseek-ai/DeepGEMM": "54e22612409371d6364144b69086735beb54e98b",
     "HazyResearch/ThunderKittens": "0b55588d2769dde0c7a9a606ffc015b0ca7a9551",
     "patrick-toulme/pyptx": "bc3b0cadb966fccaaf1576f59cd1e6a2bde3cc04",
+    "gau-nernst/gpu-mode-kernels": "aee9cda6b6444f774ce5eaee1ec1a5c84acaa521",
 }
 # Compilers that need no GPU, and headers, as wheels.
 WHEELS = {"triton": "3.9.0", "nvidia-cutlass-dsl": "4.8.1", "nvidia-curand": "10.4.5.25"}
