@@ -96,5 +96,18 @@ def test_a_folder_can_be_read_at_a_glance(root, folder):
     assert {name: files for name, files in count.items() if files > MOST_FILES} == {}
 
 
+def test_every_program_says_what_it_does(modules):
+    silent = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "argparse.ArgumentParser"
+        and not {"description", "parents"} & {keyword.arg for keyword in node.keywords}
+        and not name.startswith("tests/")
+    ]
+    assert silent == []
+
+
 def test_nothing_lies_at_the_top_by_accident(root):
     assert {PurePath(name).parts[0] for name in tracked(root)} <= TOP_LEVEL
