@@ -1,6 +1,6 @@
 """The Blackwell kernel's simulated times at the benchmark shapes: shark_tank/blackwell_clock.json and .md.
 
-    python -m scripts.cost_model            # simulate each shape (a minute in all), write both
+    python -m scripts.cost_model            # simulate each shape, on every tile too (minutes), write both
     python -m scripts.cost_model --render   # both from the committed times
     python -m scripts.cost_model --check    # say whether the page is the data's, and the chip's parameters are the same
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from reference.problems.dual_gemm import PROBLEM
 from scripts.common.markdown import table
+from scripts.common import tile_table
 from scripts.common.simulated_call import simulated_calls
 from scripts.cost_model.counters import ROOT
 from scripts.evidence.clock import b200_page
@@ -27,15 +28,16 @@ from scripts.rounds.model import benchmark_shapes
 COUNTERS = ROOT / "shark_tank" / "cost_model_counters.json"
 RESULT = ROOT / "shark_tank" / "blackwell_clock.json"
 TEXT = ROOT / "shark_tank" / "blackwell_clock.md"
+PUBLIC = ROOT / "shark_tank" / "blackwell_public.json"
 CALLS = 3  # the last is in its stride: behind others, with inputs of its own
 # The best public time of each shape (gpu-mode-kernels and the leaderboard), from others' B200s.
 PUBLISHED_BEST_US = (12.4, 15.3, 9.43, 14.4)
 
 
-def simulate(shape: str) -> dict[str, Any]:
-    """A call alone and a call behind others, in us, and what each hangs on."""
+def simulate(shape: str, config: str = "") -> dict[str, Any]:
+    """A call alone and a call behind others, in us, and what each hangs on; config: another tile than the chosen one."""
     m, n, k = (int(part) for part in shape.split("x"))
-    launches = simulated_calls((m, n, k), "blackwell", CALLS)["launches"]
+    launches = simulated_calls((m, n, k), "blackwell", CALLS, NVFP4_BLACKWELL_CONFIG=config)["launches"]
     first, before, last = launches[0], launches[-2], launches[-1]
     return {
         "back_to_back_us": round(last["end_us"] - before["end_us"], 3),
@@ -51,14 +53,20 @@ def whole_kernel_errors() -> list[float]:
     return [row.error for row in rows if row.error is not None]
 
 
-def compute(times: dict[str, dict[str, Any]], errors: list[float]) -> dict[str, Any]:
-    """The document: the shapes' times, and predictions with the largest of whole kernels' errors around them."""
+def compute(
+    times: dict[str, dict[str, Any]], tiles: dict[str, dict[str, float]], errors: list[float]
+) -> dict[str, Any]:
+    """The document: the shapes' times, and predictions with the largest of whole kernels' errors around them.
+
+    tiles: every tile's time behind other calls, us, by shape: what first-day sets beside a chip's.
+    """
     chosen = json.loads(COUNTERS.read_text())["blackwell"]["chosen"]
     largest = max(abs(error) for error in errors) / 100
     predicted = {
         shape: {
             "us": found["back_to_back_us"], "low_us": round(found["back_to_back_us"] * (1 - largest), 3),
             "high_us": round(found["back_to_back_us"] * (1 + largest), 3), "config": chosen[shape],
+            "tiles_us": tiles[shape],
         }
         for shape, found in times.items()
     }  # fmt: skip
@@ -99,6 +107,63 @@ def rows(data: dict[str, Any]) -> str:
     return table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], body)
 
 
+def public() -> dict[str, Any]:
+    """The public kernels' times on the clock (scripts/cost_model/public_kernels.py)."""
+    return json.loads(PUBLIC.read_text())
+
+
+def dual_ratios(data: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Ours over each public dual GEMM behind other calls, by kernel and shape."""
+    found: dict[str, dict[str, float]] = {}
+    for row in public()["rows"]:
+        if row["problem"] == "dual":
+            us = data["times"][row["case"]]["back_to_back_us"]
+            found.setdefault(row["kernel"], {})[row["case"]] = us / row["theirs"]["back_to_back_us"]
+    return found
+
+
+def public_rows(data: dict[str, Any]) -> str:
+    """Public dual GEMMs on the same clock, beside their published times, and ours over theirs."""
+    shapes, body = list(data["times"]), []
+
+    def line(label: str, values: list[float], digits: int = 1) -> None:
+        mean = geometric_mean(values)
+        body.append([label, *(f"{value:.{digits}f}" for value in values), f"{mean:.{digits}f}"])
+
+    for kernel, ratios in dual_ratios(data).items():
+        of = {row["case"]: row for row in public()["rows"] if row["kernel"] == kernel}
+        line(f"{kernel}: behind other calls (simulated)", [of[s]["theirs"]["back_to_back_us"] for s in shapes])
+        line(f"{kernel}: alone (simulated)", [of[s]["theirs"]["isolated_us"] for s in shapes])
+        line(f"{kernel}: published, B200", [of[s]["published_us"] for s in shapes])
+        line(f"**ours / {kernel}, behind other calls**", [ratios[s] for s in shapes], 2)
+        alone = [data["times"][s]["isolated_us"] / of[s]["theirs"]["isolated_us"] for s in shapes]
+        line(f"ours / {kernel}, alone", alone, 2)
+    return table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], body)
+
+
+def other_rows() -> str:
+    """Public kernels of other problems on the same clock, beside ours."""
+    body = [
+        [
+            row["kernel"], row["case"], f"{row['theirs']['back_to_back_us']:.1f}",
+            f"{row['theirs']['isolated_us']:.1f}", f"{row['ours']['back_to_back_us']:.1f}",
+            f"{row['ours']['isolated_us']:.1f}",
+            f"{row['ours']['back_to_back_us'] / row['theirs']['back_to_back_us']:.2f}", f"{row['published_us']:g}",
+        ]
+        for row in public()["rows"] if row["problem"] != "dual"
+    ]  # fmt: skip
+    head = ["kernel", "case", "theirs", "alone", "ours", "alone", "ours / theirs", "published, B200"]
+    return table(head, body)
+
+
+def tile_rows(data: dict[str, Any]) -> str:
+    """Every tile behind other calls."""
+    predicted = data["predictions"]["blackwell"]
+    names = list(next(iter(predicted.values()))["tiles_us"])
+    body = [[f"`{name}`", *(f"{found['tiles_us'][name]:.1f}" for found in predicted.values())] for name in names]
+    return table(["us behind other calls (simulated)", *(shape.replace("x", " ") for shape in predicted)], body)
+
+
 def error_text(data: dict[str, Any]) -> str:
     """How far off such times may be."""
     error = data["error"]
@@ -126,6 +191,18 @@ def render(data: dict[str, Any]) -> str:
         "CTA's start to its last one's end. Rates and latencies, row by row: "
         "[beside published B200 measurements](../simulator/results/clock_b200.md); the Hopper kernels' times "
         "[beside an H200](../simulator/results/clock.md).",
+        "## Public kernels on the same clock",
+        "Compiled from their own sources with their own host code (`scripts/cost_model/public_kernels.py`, "
+        "[blackwell_public.json](blackwell_public.json); the sources are fetched, not kept), on the same parameters. They "
+        "are launched without dependent launch, as their authors do. Published: their authors' own, of a real B200, whose "
+        "timer steps by some 2 us.",
+        public_rows(data),
+        "Other problems. The grouped GEMM's host code encodes its tensor maps anew here. `s_128t` is a single GEMM: beside "
+        "it stands our dual one of half the columns, which takes as many products and bytes of operands.",
+        other_rows(),
+        "## Every tile",
+        "What `nvfp4 first-day` sets beside a B200's times of the same tiles.",
+        tile_rows(data),
         "## What the time hangs on",
         critical,
     ]
@@ -138,8 +215,11 @@ def problems() -> list[str]:
     data = json.loads(RESULT.read_text())
     if data["chip_sha256"] != b200_page.digest():
         found.append(f"{RESULT.name}: simulated with other parameters of the chip")
-    if data != compute(data["times"], data["error"]["whole_kernels_percent"]):
+    tiles = {shape: found["tiles_us"] for shape, found in data["predictions"]["blackwell"].items()}
+    if data != compute(data["times"], tiles, data["error"]["whole_kernels_percent"]):
         found.append(f"{RESULT.name}: not what its times give")
+    if public()["chip_sha256"] != data["chip_sha256"]:
+        found.append(f"{PUBLIC.name}: simulated with other parameters of the chip")
     if TEXT.read_text() != render(data):
         found.append(f"{TEXT.name}: not what {RESULT.name} gives")
     return found
@@ -163,9 +243,15 @@ def main(arguments: list[str]) -> int:
         for problem in (found := problems()):
             print(f"{problem}; run python -m scripts.cost_model", file=sys.stderr)
         return int(bool(found))
-    kept = json.loads(RESULT.read_text())["times"] if options.render else None
-    times = kept or {shape: simulate(shape) for shape in benchmark_shapes(ROOT)}
-    data = compute(times, [round(error, 1) for error in whole_kernel_errors()])
+    if options.render:
+        kept = json.loads(RESULT.read_text())
+        times = kept["times"]
+        tiles = {shape: found["tiles_us"] for shape, found in kept["predictions"]["blackwell"].items()}
+    else:
+        times = {shape: simulate(shape) for shape in benchmark_shapes(ROOT)}
+        configs = tile_table.tiles("blackwell")
+        tiles = {shape: {name: simulate(shape, name)["back_to_back_us"] for name in configs} for shape in times}
+    data = compute(times, tiles, [round(error, 1) for error in whole_kernel_errors()])
     write(RESULT, json.dumps(data, indent=1) + "\n")
     write(TEXT, render(data))
     print(rows(data))

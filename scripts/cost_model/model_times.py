@@ -2,8 +2,8 @@
 
     python -m scripts.cost_model.model_times --json times.json --variant NAME=COMMIT:LIBRARY[:SHAPE=CONFIG,...] ...
 
-LIBRARY is a build of COMMIT's libcustom_kernel_sim.so, linked with this checkout's simulator; where it lies in the build
-folder of a checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that it selects.
+LIBRARY is a build of COMMIT's libcustom_kernel_sim.so, linked with this checkout's simulator; where it lies in the
+build folder of a checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that it selects.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m scripts.cost_model.public_kernels [--checkout OWNER/NAME=FOLDER ...] [--only TEXT ...]
 
-Their sources are fetched at pinned commits, compiled with their own host code around them and never kept here; each runs
-three calls with buffers of their own, without values.  A row: what it computes, its simulated times behind other calls and
-alone, and what its author published of a real B200.
+Their sources are fetched at pinned commits, compiled with their own host code around them and never kept here; each
+runs three calls with buffers of their own, without values.  A row: what it computes, its simulated times behind other
+calls and alone, and what its author published of a real B200.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def gau_group_call(rows: list[int]) -> str:
     return f"group_gemm({', '.join('{' + ', '.join(lists[name]) + '}' for name in 'ABSTC')})"
 
 
-# The grouped kernel's host code writes into encoded maps, whose bytes mean nothing outside a driver: it encodes them anew.
+# The grouped kernel's host code writes into encoded maps, whose bytes only a driver knows: it encodes them anew.
 ENCODED = (
     r"(?s)    // exploit the internal.*?SFB_list\[idx\]\.data_ptr\(\);\n",
     "    init_AB_tmap(args.A_tmap_list + i, A_list[idx].data_ptr(), M, K, 128 / CTA_GROUP, BLOCK_K);\n"
@@ -168,7 +168,8 @@ import ctypes, sys
 from _ctypes import dlclose
 library = ctypes.CDLL(sys.argv[1])
 one = (ctypes.c_char * 16)()
-status = library.trial((ctypes.c_void_p * 1)(ctypes.addressof(one)), (ctypes.c_size_t * 1)(16), 1, *map(int, sys.argv[2:]))
+host, size = (ctypes.c_void_p * 1)(ctypes.addressof(one)), (ctypes.c_size_t * 1)(16)
+status = library.trial(host, size, 1, *map(int, sys.argv[2:]))
 dlclose(library._handle)
 sys.exit(status != 0)
 """
@@ -189,7 +190,9 @@ def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
     """A process on the clock."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         settings = {**os.environ, **environment, "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, "-c", *arguments], cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-c", *arguments], cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL
+        )
         return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
 
 

@@ -23,8 +23,8 @@
  * full and scales_full also count bytes; of a pair's full and scales_ready the first CTA's are used;
  * scales_read is for stages that share their columns.
  *
- * Where one MMA takes both products (config.h), B's scale factors go from scales_full over the epilogue warps, which
- * have nothing else to do before the end, to scales_ready, and there is no gate_full.
+ * Where one MMA takes both products (config.h), B's scale factors go from scales_full over the epilogue warps,
+ * which have nothing else to do before the end, to scales_ready, and there is no gate_full.
  *
  * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
  * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
@@ -222,15 +222,15 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
 
 /* ---- scale factors of stacked rows ---- */
 
-/* Warps that put a stage's scale factors together, one of its steps each; warps in so many groups take stages in
- * turn. */
+/* Warps that put a stage's scale factors together, one of its steps each; warps in so many groups take stages
+ * in turn. */
 #define STAGE_WARPS  STAGE_STEPS
 #define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
 
-/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same stages,
- * so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the stacked rows,
- * B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals scales_ready[s]
- * of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
+/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same
+ * stages, so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the
+ * stacked rows, B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals
+ * scales_ready[s] of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
 template <class T>
 static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
     constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */

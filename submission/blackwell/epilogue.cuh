@@ -203,9 +203,9 @@ template <int tile_columns> struct column_parts {
     }
 };
 
-/* Epilogue warp where one MMA takes both products: a lane is a row of C.  Waits for up_full; loads up beside the
- * SiLU of the gates, and arrives at the last meeting in the middle of it; multiplies, rounds, stores; signals
- * nothing: the kernel's end does. */
+/* Epilogue warp where one MMA takes both products: a lane is a row of C.  Waits for up_full; loads up beside
+ * the SiLU of the gates, and arrives at the last meeting in the middle of it; multiplies, rounds, stores;
+ * signals nothing: the kernel's end does. */
 template <class T>
 static __device__ __forceinline__ void epilogue_stacked(shared_t<T> shared, const struct output_row &row) {
     using parts = column_parts<T::tile_n>;

@@ -23,7 +23,7 @@ def test_both_pages_are_what_the_committed_data_give():
 
 
 def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
-    for name in ("RESULT", "TEXT"):
+    for name in ("RESULT", "TEXT", "PUBLIC"):
         path = getattr(clock, name)
         copy = tmp_path / path.name
         copy.write_text(path.read_text())
@@ -33,6 +33,9 @@ def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
     clock.RESULT.write_text(json.dumps(data))
     assert clock.main(["--check"]) == 1
     assert "blackwell_clock.json: simulated with other parameters" in capsys.readouterr().err
+    clock.PUBLIC.write_text(json.dumps({"chip_sha256": "1" * 64, "rows": clock.public()["rows"]}))
+    assert any("blackwell_public.json: simulated with other" in problem for problem in clock.problems())
+    clock.PUBLIC.write_text((ROOT / "shark_tank/blackwell_public.json").read_text())
     assert clock.main(["--render"]) == 0 and clock.main(["--check"]) == 0
     clock.TEXT.write_text("older")
     assert clock.main(["--check"]) == 1 and "blackwell_clock.md: not what" in capsys.readouterr().err
@@ -48,6 +51,15 @@ def test_the_table_says_that_it_is_simulated_and_how_far_off():
         assert found["low_us"] < found["us"] < found["high_us"]
         largest = data["error"]["largest_percent"] / 100
         assert found["high_us"] == pytest.approx(found["us"] * (1 + largest), rel=1e-3)
+
+
+def test_the_public_kernels_stand_beside_ours_on_the_same_chip_file():
+    data = json.loads(clock.RESULT.read_text())
+    assert clock.public()["chip_sha256"] == data["chip_sha256"]
+    ratios = clock.dual_ratios(data)
+    assert all(list(of) == list(data["times"]) for of in ratios.values()) and len(ratios) >= 2
+    line = next(line for line in readme.clock(data).splitlines() if line.startswith("| **ours / gau-nernst v2b"))
+    assert line.endswith(f"| {geometric_mean(ratios['gau-nernst v2b'].values()):.2f} |")
 
 
 def test_an_error_is_told_of_rows_that_validate_alone():

@@ -119,16 +119,23 @@ def test_configurations_that_pass_together_are_not_checked_one_by_one(tmp_path, 
 
 
 def test_times_are_set_against_the_cost_model_s_intervals(tmp_path, monkeypatch):
-    costs = {"predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0}}}}
+    costs = {
+        "predictions": {"blackwell": {"1x2x3": {"us": 10.0, "low_us": 9.0, "high_us": 11.0, "tiles_us": {"t64": 20.0}}}}
+    }
     monkeypatch.setattr(protocol, "COST_MODEL", tmp_path / "cost_model.json")
     protocol.COST_MODEL.write_text(json.dumps(costs))
     times = [
         {"shape": "1x2x3", "variant": "auto", "median_us": 12.5},
         {"shape": "1x2x3", "variant": "auto+again", "median_us": 10.0},
+        {"shape": "1x2x3", "variant": "t64", "median_us": 21.0},
         {"shape": "4x5x6", "variant": "auto", "median_us": 1.0},
     ]
     rows = protocol.against_cost_model(times, "blackwell")
-    assert [(row["shape"], row["inside"], row["measured_over_predicted"]) for row in rows] == [("1x2x3", False, 1.25)]
+    assert [(row["variant"], row["predicted_us"], row["inside"]) for row in rows] == [
+        ("auto", 10.0, False),
+        ("t64", 20.0, True),
+    ]
+    assert [row["measured_over_predicted"] for row in rows] == [1.25, 1.05] and rows[1]["high_us"] == 22.0
     assert protocol.against_cost_model(times, "hopper") == []
     protocol.COST_MODEL.unlink()
     assert protocol.against_cost_model(times, "blackwell") == []

@@ -229,7 +229,14 @@ def test_a_time_is_inside_between_both_ends_of_its_interval(tmp_path, monkeypatc
     bounds = {"predicted_us": 8.0, "low_us": 9.0, "high_us": 11.0}
     ratio = round(us / 8.0, 4)
     assert protocol.against_cost_model([entry], "hopper") == [
-        {"shape": "1x2x3", "measured_us": us, **bounds, "inside": inside, "measured_over_predicted": ratio}
+        {
+            "shape": "1x2x3",
+            "variant": "auto",
+            "measured_us": us,
+            **bounds,
+            "inside": inside,
+            "measured_over_predicted": ratio,
+        }
     ]
     assert protocol.against_cost_model([entry | {"median_us": None}], "hopper") == []
     protocol.COST_MODEL.write_text("{}")
@@ -263,8 +270,10 @@ REPORT = {
         {"shape": "4x5x6", "variant": "again", "median_us": 20.0},
     ],
     "against_cost_model": [
-        {"shape": "1x2x3", "measured_us": 1.2, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1, "inside": False},
-        {"shape": "4x5x6", "measured_us": 1.0, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1, "inside": True},
+        {"shape": "1x2x3", "variant": "auto", "measured_us": 1.2, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1}
+        | {"inside": False},
+        {"shape": "4x5x6", "variant": "t64", "measured_us": 1.0, "predicted_us": 1.0, "low_us": 0.5, "high_us": 1.1}
+        | {"inside": True},
     ],
     "checks": [{"step": "check", "failures": [f"edge {number}" for number in range(7)]}],
 }
@@ -287,8 +296,11 @@ def test_the_printed_report(monkeypatch, capsys):
         [["auto", "1.23", "-"], ["again", "-", "20.00"]],
     )
     assert tables[2][1:] == (
-        ["M N K", "measured us", "predicted us", "interval", ""],
-        [["1x2x3", "1.20", "1.00", "0.50 to 1.10", "outside"], ["4x5x6", "1.00", "1.00", "0.50 to 1.10", "inside"]],
+        ["M N K", "tile", "measured us", "predicted us", "interval", ""],
+        [
+            ["1x2x3", "auto", "1.20", "1.00", "0.50 to 1.10", "outside"],
+            ["4x5x6", "t64", "1.00", "1.00", "0.50 to 1.10", "inside"],
+        ],
     )
     assert capsys.readouterr().out.splitlines() == [f"FAIL check: edge {number}" for number in range(5)]
     for changes, titles in (
