@@ -254,7 +254,7 @@ def shape_key(shape: tuple[int, ...]) -> str:
 
 
 def against_cost_model(times: list[dict[str, Any]], backend: str) -> list[dict[str, Any]]:
-    """The library's own choice and every tile on each shape the cost model predicts: inside its interval, how far off."""
+    """The library's choice and every tile on each shape that is predicted: inside its interval, or how far off."""
     try:
         predicted = json.loads(COST_MODEL.read_text())["predictions"].get(backend, {})
     except (OSError, ValueError, KeyError):

@@ -17,8 +17,8 @@ from statistics import geometric_mean, mean
 from typing import Any
 
 from reference.problems.dual_gemm import PROBLEM
-from scripts.common.markdown import table
 from scripts.common import tile_table
+from scripts.common.markdown import table
 from scripts.common.simulated_call import simulated_calls
 from scripts.cost_model.counters import ROOT
 from scripts.evidence.clock import b200_page
@@ -35,7 +35,7 @@ PUBLISHED_BEST_US = (12.4, 15.3, 9.43, 14.4)
 
 
 def simulate(shape: str, config: str = "") -> dict[str, Any]:
-    """A call alone and a call behind others, in us, and what each hangs on; config: another tile than the chosen one."""
+    """A call alone and a call behind others, in us, and what each hangs on; config: not the chosen tile but this."""
     m, n, k = (int(part) for part in shape.split("x"))
     launches = simulated_calls((m, n, k), "blackwell", CALLS, NVFP4_BLACKWELL_CONFIG=config)["launches"]
     first, before, last = launches[0], launches[-2], launches[-1]
@@ -193,12 +193,12 @@ def render(data: dict[str, Any]) -> str:
         "[beside an H200](../simulator/results/clock.md).",
         "## Public kernels on the same clock",
         "Compiled from their own sources with their own host code (`scripts/cost_model/public_kernels.py`, "
-        "[blackwell_public.json](blackwell_public.json); the sources are fetched, not kept), on the same parameters. They "
-        "are launched without dependent launch, as their authors do. Published: their authors' own, of a real B200, whose "
-        "timer steps by some 2 us.",
+        "[blackwell_public.json](blackwell_public.json); the sources are fetched, not kept), on the same parameters. "
+        "They are launched without dependent launch, as their authors do. Published: their authors' own, of a real "
+        "B200, whose timer steps by some 2 us.",
         public_rows(data),
-        "Other problems. The grouped GEMM's host code encodes its tensor maps anew here. `s_128t` is a single GEMM: beside "
-        "it stands our dual one of half the columns, which takes as many products and bytes of operands.",
+        "Other problems. The grouped GEMM's host code encodes its tensor maps anew here. `s_128t` is a single GEMM: "
+        "beside it stands our dual one of half the columns, which takes as many products and bytes of operands.",
         other_rows(),
         "## Every tile",
         "What `nvfp4 first-day` sets beside a B200's times of the same tiles.",

@@ -190,14 +190,13 @@ def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
     """A process on the clock."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         settings = {**os.environ, **environment, "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT)}
-        subprocess.run(
-            [sys.executable, "-c", *arguments], cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-c", *arguments]
+        subprocess.run(command, cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL)
         return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
 
 
 def ours(problem: str, case: str) -> dict[str, Any]:
-    """Our kernel at the same case; beside a single GEMM the dual one of half the columns: as many products and bytes."""
+    """Our kernel at the same case; beside a single GEMM the dual one of half the columns: as many products."""
     if problem == "grouped":
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
         return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings | {"NVFP4_BACKEND": "blackwell"})

@@ -197,7 +197,7 @@ def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
 
 
 def again(tank: Tank, args: argparse.Namespace) -> None:
-    """Judge a round that counts judged again, by the simulator's clock; its page gets an addition, its verdict stays."""
+    """Judge a round that counts judged again, on the clock: its page gets an addition, its verdict stays."""
     data = tank.get(args.number)
     if "simulation" not in data:
         raise RoundError(f"round {args.number}: only a round that counts judged is judged again on the clock")

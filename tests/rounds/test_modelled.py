@@ -100,3 +100,41 @@ def test_a_changed_ratio_is_told(record):
     tank, data = record
     data["model"]["shapes"][SHAPES[0]]["ratio"] = 0.4
     assert any("model.shapes" in found for found in modelled.problems(tank, data))
+
+
+@pytest.fixture
+def again(record):
+    tank, data = record
+    judged = {key: data[key] for key in ("shapes", "base", "candidate")} | {
+        "number": 4,
+        "simulation": {"prediction_commit": "1" * 40},
+        "prediction": {"shapes": {shape: [0.5, 2] for shape in SHAPES}},
+    }
+    judged["judged_again"] = modelled.judge_again(tank, judged, "run", "2026-11-22")
+    return tank, judged
+
+
+def test_a_round_that_counts_judged_is_judged_again_beside_its_verdict(again):
+    tank, data = again
+    assert modelled.again_problems(tank, data) == []
+    assert data["judged_again"]["model"]["prediction_commit"] == "1" * 40
+    text = modelled.again_block(data)
+    assert text.startswith("(Added 2026-11-22: judged again") and "The verdict above stays" in text
+    assert data["judged_again"]["reason"] in text and "Simulated time, not measured" in text
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("judged_again", {"state": "rejected"}, "is not what runs/run gives"),
+        ("simulation", None, "for a round that counts judged"),
+        ("base", {"commit": "2"}, "base.commit is not the one"),
+    ],
+)
+def test_a_second_judgement_that_does_not_follow_is_refused(again, part, value, said):
+    tank, data = again
+    if value is None:
+        del data[part]
+    else:
+        data[part] = data[part] | value
+    assert any(said in problem for problem in modelled.again_problems(tank, data))

@@ -237,7 +237,7 @@ def test_what_a_cta_takes(tiles):
         b_tiles = up(2 * columns, 128) if tail == 0 and splits == 1 else 2 * scale_tiles  # stacked, or not
         tensor_columns_of_stage = 4 * (1 + b_tiles) * 4
         kept = stages if 2 * columns + stages * tensor_columns_of_stage <= 512 else 1
-        wanted = (384, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
+        wanted = (320, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
         assert resources[name] == wanted, name
 
 
