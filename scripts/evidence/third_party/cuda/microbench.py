@@ -38,6 +38,8 @@ class Program:
 
 UMMA = "umma_latency/umma_lat.cu"
 FEWER = (("N_ITERS 10000", "N_ITERS 2"),)
+SHORTER = (("(size_t)l2_size / LINE_SIZE", "(size_t)65536 / LINE_SIZE"), (": 5;", ": 1;"),
+           ("results/sm_info.csv", "/dev/null"), ("results/latency_profile.csv", "/dev/null"))  # fmt: skip
 PROGRAMS = (
     Program("umma_lat bf16", UMMA, "MMA_FORMAT=0 MMA_M=128 MMA_N=128 MMA_K=16 CTA_GROUP=1 AB_LAYOUT=0", "tcgen05.mma"),
     Program("umma_lat bf16 TS", UMMA, "MMA_FORMAT=0 MMA_M=128 MMA_N=128 MMA_K=16 CTA_GROUP=1 AB_LAYOUT=1",
@@ -56,7 +58,7 @@ PROGRAMS = (
             "CTAS_PER_SM=1 NUM_STAGES=4 THREADS_PER_BLOCK=128 LOAD_T=float4", "a ring of cp.async"),
     Program("dsmem_tput", "dsmem_throughput/dsmem_tput.cu",
             "CLUSTER_SIZE=4 THREADS_PER_CTA=1024 LOAD_T=float4 ACCESS_MODE=1", "shared memory of another CTA", FEWER),
-    Program("l2_pointer_chase", "sm_l2_distance/l2_pointer_chase.cu", "NUM_SMS=4", "dependent loads", ()),
+    Program("l2_pointer_chase", "sm_l2_distance/l2_pointer_chase.cu", "NUM_SMS=4", "dependent loads", SHORTER),
 )  # fmt: skip
 
 
@@ -125,9 +127,9 @@ def cases() -> Iterator[Case]:
         trial, data = Trial(REPOSITORY, "", ARCH, "", "", (1, ELEMENTS, 1), ""), inputs()
         return lambda mode: in_a_child(lambda: run_library(library, trial, data, mode))
 
-    yield Case(
-        REPOSITORY, "elementwise_tput", ", ".join(OPERATIONS), f"{ELEMENTS}", ARCH, prepare_elementwise
-    )
+    yield Case(REPOSITORY, "elementwise_tput", ", ".join(OPERATIONS), f"{ELEMENTS}", ARCH, prepare_elementwise)
     for program in PROGRAMS:
         shows = f"{program.shows}; a benchmark, which compares nothing"
-        yield Case(REPOSITORY, program.name, shows, program.macros.replace("_", " ").lower(), ARCH, partial(prepare, program))
+        yield Case(
+            REPOSITORY, program.name, shows, program.macros.replace("_", " ").lower(), ARCH, partial(prepare, program)
+        )
