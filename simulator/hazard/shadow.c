@@ -226,8 +226,8 @@ static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
     touch->bytes |= bytes;
 }
 
-void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask, uint32_t bytes,
-                  unsigned flags) {
+void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                  uint32_t bytes, unsigned flags) {
     struct epoch epoch = warp_epoch(run, mask);
     remote_note(run, cta, &epoch);
     uint32_t last = UINT32_MAX;

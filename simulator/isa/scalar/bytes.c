@@ -1,4 +1,5 @@
-/* Byte permutation, dot products of bytes, differences of parts (PTX ISA: prmt, dp4a, dp2a, vabsdiff2, vabsdiff4). */
+/* Byte permutation, dot products of bytes, differences of parts (PTX ISA: prmt, dp4a, dp2a, vabsdiff2,
+ * vabsdiff4). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -86,8 +87,8 @@ static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* |a - b| of the bytes or halves of two words: side by side, or their sum and c.  c takes the place of parts that a
- * mask leaves out, and there is none. */
+/* |a - b| of the bytes or halves of two words: side by side, or their sum and c.  c takes the place of parts
+ * that a mask leaves out, and there is none. */
 static inline uint32_t differences(const struct insn *insn, uint32_t a, uint32_t b, uint32_t c, int parts) {
     bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
     uint32_t sum = c, word = 0;
