@@ -107,7 +107,7 @@ NARROW_MUTANTS = {
 # of whose warps reads what others have made of A (of eight rows, a warp reads its own).  Barriers are numbered in the
 # order of the kernel's text.
 SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_4tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
-SHARED_A = ("", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi2E", [(16, 64, 8192, True)])
+SHARED_A = ("", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi2ELi1ELi2E", [(16, 64, 8192, True)])
 BARRIER_MUTANTS = {
     "no barrier before the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 0, {"overwrite-while-read"}),
     "no barrier behind the warpgroups' sums": (SHARED_K, r"bar\.sync %r\d+, %r\d+;", 1, {"read-after-write-race"}),
