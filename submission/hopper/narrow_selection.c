@@ -13,6 +13,7 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
     .reduction_ps = 1100000,
     .call_step_ps = 157000,
     .call_row_ps = 7100,
+    .call_team_ps = 154000,
     .call_ps = 4200000,
 };
 
@@ -139,7 +140,8 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
     int64_t waves = ceil_div(ctas, sms / layout.split_k * layout.split_k);
     int64_t warps = ceil_div((int64_t)layout.warps_n * layout.warps_k, SCHEDULERS) + HIDDEN_WARPS;
     int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
-    int64_t turn = warps * (costs->call_step_ps + config->tile_m * costs->call_row_ps);
-    return costs->call_ps +
-           waves * (ceil_div(steps, layout.warps_k) * turn + (layout.split_k > 1 ? costs->reduction_ps : 0));
+    int64_t step_ps =
+        config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
+    return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps +
+                                     (layout.split_k > 1 ? costs->reduction_ps : 0));
 }

@@ -19,6 +19,7 @@ extern const struct hopper_narrow_costs {
     /* Of a whole call, to compare with other kernels: */
     int64_t call_step_ps; /* of a step, as step_ps, beside its products */
     int64_t call_row_ps;  /* of its products with a row of A */
+    int64_t call_team_ps; /* of a step of a tile of warpgroups, its products included */
     int64_t call_ps;      /* of all but steps and reduction */
 } hopper_narrow_costs;
 

@@ -29,10 +29,12 @@ static void print_costs(void) {
 
 static void print_narrow_costs(void) {
     const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
-    static const char *const names[] = {"step_ps",      "a_block_ps",   "phase_ps",    "overlay_ps",
-                                        "reduction_ps", "call_step_ps", "call_row_ps", "call_ps"};
-    const int64_t figures[] = {costs->step_ps,      costs->a_block_ps,   costs->phase_ps,    costs->overlay_ps,
-                               costs->reduction_ps, costs->call_step_ps, costs->call_row_ps, costs->call_ps};
+    static const char *const names[] = {"step_ps",     "a_block_ps",   "phase_ps",
+                                        "overlay_ps",  "reduction_ps", "call_step_ps",
+                                        "call_row_ps", "call_team_ps", "call_ps"};
+    const int64_t figures[] = {costs->step_ps,     costs->a_block_ps,   costs->phase_ps,
+                               costs->overlay_ps,  costs->reduction_ps, costs->call_step_ps,
+                               costs->call_row_ps, costs->call_team_ps, costs->call_ps};
     print_figures(names, figures, COUNT(names));
 }
 

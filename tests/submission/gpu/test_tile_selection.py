@@ -29,7 +29,7 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
 NARROW = {  # rows of A, stages, units of A a thread, blocks of a warp, warps of a team
     "m8": (8, 3, 4, 2, 1),
     "m16": (16, 2, 4, 2, 1),
-    "m32": (32, 2, 2, 2, 1),
+    "m32": (32, 2, 2, 1, 4),
 }
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m256n64": (64, 7, 2, 0, 1),
@@ -53,8 +53,9 @@ GROUPED = {  # rows of A and stages; as BLACKWELL
 # A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between
 # CTAs and one between warpgroups, a call, a second launch.
 HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000, 2_000_000)
-# A step, a block of A, a phase, an overlay, a reduction; of a whole call: a step, a row of A in it, the rest.
-NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000, 157_000, 7_100, 4_200_000)
+# A step, a block of A, a phase, an overlay, a reduction; of a whole call: a step, a row of A in it, a step by
+# warpgroups, the rest.
+NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000, 157_000, 7_100, 154_000, 4_200_000)
 BLACKWELL_PS = (9340, 540, 2_500_000, 56_250)  # a KB of copies, a column of a step, a wave, a KB of the reduction
 H200_SMS, B200_SMS = 132, 148
 SCALE_TILE_ROWS = 128
@@ -117,8 +118,9 @@ def narrow_call(shape, sms):
     """The cost of a whole call of few rows, to compare with other kernels."""
     k = shape[2]
     name, ctas, _, (splits, warps_n, warps_k, *_) = narrow(shape, sms)
-    *_, of_reduction, of_step, of_row, of_call = NARROW_PS
-    turn = (up(warps_n * warps_k, 4) + 2) * (of_step + of_row * NARROW[name][0])
+    *_, of_reduction, of_step, of_row, of_team, of_call = NARROW_PS
+    step = of_team if NARROW[name][-1] > 1 else of_step + of_row * NARROW[name][0]
+    turn = (up(warps_n * warps_k, 4) + 2) * step
     turns = up(up(up(k, 128), splits), warps_k)
     return of_call + up(ctas, sms - sms % splits) * (turns * turn + (splits - 1) * of_reduction)
 
