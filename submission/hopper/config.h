@@ -88,7 +88,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
  * of a warp, warps of a team */
 #define HOPPER_NARROW_CONFIGS(X)                                                                               \
     X(m8, 8, 3, 4, 2, 1)                                                                                       \
-    X(m16, 16, 2, 4, 2, 1)                                                                                     \
+    X(m16, 16, 2, 4, 1, NARROW_WARPGROUP)                                                                      \
     X(m32, 32, 2, 2, 1, NARROW_WARPGROUP)
 
 struct hopper_narrow_config {

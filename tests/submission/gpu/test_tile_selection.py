@@ -28,7 +28,7 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
 }
 NARROW = {  # rows of A, stages, units of A a thread, blocks of a warp, warps of a team
     "m8": (8, 3, 4, 2, 1),
-    "m16": (16, 2, 4, 2, 1),
+    "m16": (16, 2, 4, 1, 4),
     "m32": (32, 2, 2, 1, 4),
 }
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
