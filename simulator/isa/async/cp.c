@@ -53,15 +53,21 @@ static void copies_timed(struct run *run, struct async_op *op) {
     struct request *request = time_request(timing);
     request->at = timing->issued;
     request->sm = run->cta->sm;
+    request->asker = ASKED_BY_WARP;
     request->op = op;
     request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
-    FOR_LANES(rest, copies->mask) {
+    uint64_t filled = 0;
+    FOR_LANES(rest, copies->mask) { /* a load brings the whole line from memory, for the other lanes as well */
         request->bytes += copies->bytes;
-        request->missed += time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, NULL);
+        uint64_t far = time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, &filled);
+        request->missed += far > 0 ? LINE_BYTES : 0;
     }
     request->unloaded = request->missed > 0 ? timing->chip.hbm_latency : timing->chip.l2_latency;
+    if (filled > timing->issued) {
+        request->unloaded = later(request->unloaded, filled - timing->issued + timing->chip.l2_latency);
+    }
 }
 
 static const struct async_kind copies_kind = {"cp.async",    copies_read, copies_write, copies_complete,
