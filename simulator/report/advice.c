@@ -86,6 +86,8 @@ static const struct advice {
      "registers at the launch times threads is all there is: setmaxnreg.dec in other warpgroups first"},
     {"divergent-aligned", ".aligned: all threads of the warp execute it", "hang or give anything",
      "bring the warp together, or leave .aligned out"},
+    {"assert", "CUDA C: assert", "end the launch with cudaErrorAssert", "what the assertion is about"},
+    {"trap", "trap: ends the launch", "end the launch", "the condition that leads there"},
     {"runaway", "a limit of the simulator", "run on", "look for a loop without an end, or raise --limit"},
     {"launch-refused", "CUDA driver API: limits of a launch", "refuse the launch",
      "the shape, memory or arguments named"},
