@@ -97,16 +97,32 @@ def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
     assert loaded - idle == pytest.approx(200 * load**3, rel=0.4)
 
 
-@pytest.mark.parametrize("asker", ["lines", "sectors"])
-def test_a_copy_of_few_bytes_brings_its_line_from_memory(chip, asker):
-    count, rate, step = 24, 8, {"lines": 128, "sectors": 16}[asker]
+FOUR = "{%f1, %f2, %f3, %f4}"
+PRODUCT = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FOUR}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {FOUR};"
+
+
+def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:
+    """Cycles of `count` copies of a warp, each of 16 bytes a lane and of lanes that lie `step` bytes apart."""
     address = f"mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, {step}; add.u64 %rd5, %rd5, %rd8; shl.b32 %r5, %r1, 4;"
     asked = "".join(f"cp.async.cg.shared.global [%r4+{512 * i}], [%rd5+{4096 * i}], 16;" for i in range(count))
-    wait = "cp.async.commit_group; cp.async.wait_group 0;"
     text = body(
-        STAMP, "mov.u32 %r2, tile; ", address, "add.u32 %r4, %r2, %r5; mov.u64 %rd7, %clock64;", asked, wait,
-        "mov.u64 %rd3, %clock64; setp.eq.u32 %p1, %r1, 0; @%p1 st.global.u64 [%rd1], %rd7;"
-        "@%p1 st.global.u64 [%rd1+8], %rd3;", registers=SHARED, params=PARAMETERS,
+        STAMP, "mov.u32 %r2, tile;", address, before, "add.u32 %r4, %r2, %r5; mov.u64 %rd7, %clock64;", asked,
+        "cp.async.commit_group; cp.async.wait_group 0; mov.u64 %rd3, %clock64; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 st.global.u64 [%rd1], %rd7; @%p1 st.global.u64 [%rd1+8], %rd3;",
+        registers=SHARED, params=PARAMETERS,
     )  # fmt: skip
-    ((start, end),) = spans(text, chip(hbm_warp_rate=rate, hbm_loaded=0), 0, np.zeros(4096 * count, np.uint8), block=32)
-    assert end - start == pytest.approx(count * 32 * step / rate + CHIP["hbm_latency"], rel=0.1)
+    ((start, end),) = spans(text, path, 0, np.zeros(4096 * count, np.uint8), block=32)
+    return end - start
+
+
+@pytest.mark.parametrize("step", [128, 16])
+def test_a_copy_of_few_bytes_brings_its_line_from_memory_and_at_the_rate_of_warps(chip, step):
+    count, rate = 24, 8
+    cycles = asked_by_warps(chip(hbm_warp_rate=rate, hbm_loaded=0), step, count)
+    assert cycles == pytest.approx(count * 32 * step / rate + CHIP["hbm_latency"], rel=0.1)
+
+
+def test_memory_keeps_its_clock_when_that_of_the_sms_falls(chip):
+    path = chip(hbm_warp_rate=8, hbm_loaded=0)
+    fallen = asked_by_warps(path, 128, 24, PRODUCT) / asked_by_warps(path, 128, 24)
+    assert fallen == pytest.approx(CHIP["sm_clock_tensor"] / CHIP["sm_clock"], abs=0.01)
