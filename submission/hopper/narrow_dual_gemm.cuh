@@ -1,8 +1,8 @@
 /* The fused dual GEMM for few rows of A, where the weights are the traffic.
  *
- * Read in this order: config.h (sizes, layout), dequantize.cuh (fp4 to fp16), narrow_products.cuh (the tile, and
- * the products of a step), then from the top: A, load, main loop, reduction, epilogue, kernel.  No launch before
- * it, no scratch memory.
+ * Read in this order: config.h (sizes, layout), dequantize.cuh (fp4 to fp16), narrow_products.cuh (the tile,
+ * and the products of a step), then from the top: A, load, main loop, reduction, epilogue, kernel.  No launch
+ * before it, no scratch memory.
  *
  *   every thread                                 every warp, for steps of K of its own
  *   ------------                                 -------------------------------------
@@ -17,8 +17,8 @@
  *                                                          where K is split, else a barrier of the CTA does it
  *
  * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
- * dual_gemm.cuh the transpose is computed, C^T = B A^T: a warp's A operand are 8 rows of B1 and 8 of B2, so that a
- * thread holds gate and up of the same output; the B operand are blocks of 8 rows of A. */
+ * dual_gemm.cuh the transpose is computed, C^T = B A^T: a warp's A operand are 8 rows of B1 and 8 of B2, so
+ * that a thread holds gate and up of the same output; the B operand are blocks of 8 rows of A. */
 #ifndef HOPPER_NARROW_DUAL_GEMM_CUH
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
