@@ -108,7 +108,7 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
         work += best_ps;
     }
     const int64_t split_ps = work / sms + hopper_costs.wave_ps - NEXT_TILE_PS + PARTS_PS;
-    plan->split = force != NULL && force[0] == '1' && split_ps > 0;
+    plan->split = force != NULL ? force[0] == '1' : split_ps < least_ps;
     if (plan->split) {
         qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, by_tile);
     } else {
