@@ -184,6 +184,7 @@ struct hopper_grouped_tile {
 #define DEQUANTIZE_CHUNK_K     STAGE_K
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
+#define GROUPED_DEQUANTIZE_THREADS 128 /* that fit beside a CTA of the GEMM */
 
 /* The dequantization of A.  The scale factors of a row and a chunk start at the sum of its batch's, tile's,
  * quarter of a tile's, row's and chunk's steps, all in bytes. */

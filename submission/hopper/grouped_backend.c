@@ -188,7 +188,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         rows += group->problem->m;
         row_units = params.group[i].row_units > row_units ? params.group[i].row_units : row_units;
     }
-    int64_t threads = hopper_dequantize_threads(row_units);
+    int64_t threads = GROUPED_DEQUANTIZE_THREADS;
     struct launch launch = {
         .kernel = hopper_grouped_dequantize_kernel(),
         .grid = {rows, ceil_div(row_units, threads), 1},

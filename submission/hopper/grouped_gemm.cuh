@@ -245,8 +245,10 @@ static __device__ __forceinline__ void store_tile(float (&acc)[T::m_blocks][T::a
 
 /* ---- kernel ---- */
 
-#define GROUPED_PRODUCER_REGISTERS 40
-#define GROUPED_CONSUMER_REGISTERS 232
+/* At the launch: what leaves room for a CTA of the dequantization of the next call. */
+#define GROUPED_REGISTERS          160
+#define GROUPED_PRODUCER_REGISTERS 32
+#define GROUPED_CONSUMER_REGISTERS 224
 
 /* The barriers of a group's tile, by lanes 0 .. stages - 1 of a warp. */
 static __device__ __forceinline__ void init_barriers(const struct hopper_group &group, uint32_t shared, int lane) {
@@ -267,7 +269,7 @@ static __device__ __forceinline__ void inval_barriers(const struct hopper_group 
 }
 
 template <class P>
-static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
+static __global__ void __maxnreg__(GROUPED_REGISTERS)
     grouped_gemm_kernel(const __grid_constant__ P p) {
     extern __shared__ unsigned char memory[];
     uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
