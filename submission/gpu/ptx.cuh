@@ -22,10 +22,6 @@ PTX void mbarrier_init(struct mbarrier barrier, uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.address), "r"(arrivals) : "memory");
 }
 
-PTX void mbarrier_inval(struct mbarrier barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
-}
-
 /* Makes initialised barriers visible to the async proxy and to the cluster. */
 PTX void fence_mbarrier_init(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -229,17 +225,6 @@ PTX bool elect_sync(void) {
 /* Named barrier among `threads` threads of the CTA; 0 is __syncthreads. */
 PTX void bar_sync(uint32_t barrier, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-/* Of a word in global memory, to threads of the whole GPU. */
-PTX void red_release_gpu_add(uint32_t *word, uint32_t value) {
-    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-
-PTX uint32_t ld_acquire_gpu(const uint32_t *word) {
-    uint32_t value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
 }
 
 PTX uint4 ld_shared_v4(uint32_t address) {

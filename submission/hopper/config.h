@@ -146,18 +146,10 @@ struct hopper_dual_gemm_params {
 /* A CTA computes tile_m rows by GROUPED_COLUMNS columns of a group's C.  The dual GEMM's B1 and B2 are the
  * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages */
 #define HOPPER_GROUPED_TILES(X)                                                                                \
-    X(m48, 48, 8)                                                                                              \
     X(m64, 64, 8)                                                                                              \
-    X(m80, 80, 7)                                                                                              \
     X(m96, 96, 6)                                                                                              \
-    X(m112, 112, 5)                                                                                            \
     X(m128, 128, 5)                                                                                            \
-    X(m144, 144, 4)                                                                                            \
-    X(m160, 160, 4)                                                                                            \
-    X(m176, 176, 4)                                                                                            \
     X(m192, 192, 3)                                                                                            \
-    X(m208, 208, 3)                                                                                            \
-    X(m224, 224, 3)                                                                                            \
     X(m256, 256, 3)
 
 #define GROUPED_WARPGROUPS 2
@@ -168,23 +160,12 @@ struct hopper_grouped_tile {
     int tile_m, stages;
 };
 
-/* A CTA's shared memory: the stages and barriers of its tile, which start at its beginning, then what does not
- * depend on the tile: rows of C of each warp, and a barrier. */
-#define GROUPED_MAX_STAGES        8
-#define GROUPED_WARP_OUTPUT_BYTES (WARP_THREADS * 16)
-#define GROUPED_TILES_BYTES       224512
-#define GROUPED_OUTPUT_OFFSET     GROUPED_TILES_BYTES
-#define GROUPED_FREE_OFFSET       (GROUPED_OUTPUT_OFFSET + 4 * GROUPED_WARPGROUPS * GROUPED_WARP_OUTPUT_BYTES)
-#define GROUPED_SHARED_BYTES      (GROUPED_FREE_OFFSET + MBARRIER_BYTES + SWIZZLE_ATOM_BYTES)
-#define GROUPED_LEAST_STAGES      4 /* of a part of a tile */
-
 /* The scale factors of B come once. */
-#define GROUPED_STAGE_BYTES(a_rows) (STAGE_BYTES(GROUPED_COLUMNS / 2, a_rows) - STAGE_SCALE_BYTES)
+#define GROUPED_STAGE_TX_BYTES(a_rows) (STAGE_BYTES(GROUPED_COLUMNS / 2, a_rows) - STAGE_SCALE_BYTES)
 
 #define DEQUANTIZE_CHUNK_K     STAGE_K
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
-#define GROUPED_DEQUANTIZE_THREADS 128 /* that fit beside a CTA of the GEMM */
 
 /* The dequantization of A.  The scale factors of a row and a chunk start at the sum of its batch's, tile's,
  * quarter of a tile's, row's and chunk's steps, all in bytes. */

@@ -62,15 +62,9 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
-static __global__ void __launch_bounds__(GROUPED_DEQUANTIZE_THREADS, 16)
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     grouped_dequantize_kernel(const __grid_constant__ hopper_grouped_dequantize_params p) {
     int32_t group = 0, row = blockIdx.x;
-    if (blockIdx.x == 0 && blockIdx.y == 0) {
-        griddepcontrol_wait();
-        for (int32_t i = threadIdx.x; i < p.ranges; i += blockDim.x) {
-            p.ready[i] = 0;
-        }
-    }
     while (row >= p.rows[group]) {
         row -= p.rows[group++];
     }

@@ -109,7 +109,7 @@ template <class T> struct shared_stage {
         float4 received[T::stage_vectors][T::finishers];  /* others' accumulators, after the main loop */
     };
     unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2] */
-    unsigned char scales[T::products][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
+    unsigned char scales[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
 
     static_assert(STAGE_FP4_BYTES % BULK_COPY_ALIGNMENT == 0 && STAGE_SCALE_BYTES % BULK_COPY_ALIGNMENT == 0,
                   "every copy is aligned");
@@ -255,15 +255,11 @@ struct packed_m_block {
     uint32_t scales[2][2]; /* [B1, B2][group] */
 };
 
-/* From a thread's row of the first operand to that of the second, and of their scale factors: of another tensor,
- * or where there is only one B, eight rows further, so that a warp's 16 rows lie together. */
-#define FRAGMENT_ROWS 8
-template <class T> static constexpr __device__ __forceinline__ int second_fp4(void) {
-    return T::products == 2 ? (int)sizeof(shared_stage<T>::fp4[0]) : FRAGMENT_ROWS * STAGE_FP4_BYTES;
-}
-
+/* From the scale factors of a row of the first operand to those of the same row of the second: another
+ * tensor's, or where the only B fills a scale tile, of its second half. */
 template <class T> static constexpr __device__ __forceinline__ int second_scales(void) {
-    return T::products == 2 ? (int)sizeof(shared_stage<T>::scales[0]) : FRAGMENT_ROWS * SCALE_ENTRY_BYTES;
+    return T::products == 2 ? (int)sizeof(shared_stage<T>::scales[0])
+                            : T::tile_n / SCALE_ENTRIES * SCALE_WORD_BYTES;
 }
 
 /* `block_row`: the warp's first row in the tile; `scale_row`: the same row in the stage's scale tiles. */
@@ -278,7 +274,7 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
                           quad_lane / 2 * SCALE_TILE_BYTES;
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
-        packed.fp4[which] = ld_shared_v4(fp4 + which * second_fp4<T>());
+        packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
         widen_scales(ld_shared_u16(scales + which * second_scales<T>()), packed.scales[which]);
     }
 }
@@ -340,7 +336,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             uint32_t (&fragment)[T::fragment_steps][4] = fragments[i % 2];
             for (int j = 0; j < T::m_blocks; j++) {
                 if (T::in_turn ? i == j * T::parts : i == 0) {
-                    int row = (first_row + j * WGMMA_M_BLOCK_B_ROWS + warp * 8) * (2 / T::products);
+                    int row = first_row + j * WGMMA_M_BLOCK_B_ROWS + warp * 8;
                     read_m_block<T>(packed[j], stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row,
                                     lane);
                 }

@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include "tile_selection.h"
 
 #include "../core/checks.h"
 #include "grouped_selection.h"
@@ -28,23 +27,11 @@ struct group_plan {
 struct grouped_plan {
     struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
     int64_t groups, scratch_bytes;
-    int64_t split, ranges, part_bytes, parts_offset, ready_offset;
 };
 
-enum { NEXT_TILE_PS = 1600000, PARTS_PS = 6000000 };
-
-static int64_t stage_ps(const struct group_plan *group) {
-    return hopper_stage_ps(GROUPED_COLUMNS / 2, hopper_grouped_tiles[group->cut.tile].tile_m);
-}
-
-static int64_t work_ps(const struct group_plan *group) {
-    return group->cut.all.tiles * (ceil_div(group->problem->k, STAGE_K) * stage_ps(group) + NEXT_TILE_PS);
-}
-
-static int by_tile(const void *x, const void *y) {
+static int longest_first(const void *x, const void *y) {
     const struct group_plan *a = x, *b = y;
-    return a->cut.tile != b->cut.tile ? a->cut.tile - b->cut.tile
-                                      : (a->cut.all.tile_ps > b->cut.all.tile_ps) - (a->cut.all.tile_ps < b->cut.all.tile_ps);
+    return (a->cut.all.tile_ps < b->cut.all.tile_ps) - (a->cut.all.tile_ps > b->cut.all.tile_ps);
 }
 
 /* Cuts all groups, tile number `largest` being the largest. */
@@ -53,7 +40,7 @@ static void cut_groups(struct grouped_plan *plan, int largest) {
         const struct problem *problem = plan->group[i].problem;
         plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
     }
-    qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, by_tile);
+    qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
 }
 
 static int64_t predict(const struct grouped_plan *plan, int sms) {
@@ -72,15 +59,12 @@ static int64_t tiles_of(const struct grouped_plan *plan) {
     return tiles;
 }
 
+/* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
-    int wanted = -1, largest = HOPPER_GROUPED_TILES_COUNT - 1;
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &wanted));
-    const char *force = getenv("NVFP4_GROUPED_SPLIT");
+    int largest = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
     int64_t least_ps = INT64_MAX;
-    for (int i = HOPPER_GROUPED_TILES_COUNT - 1; i >= 0; i--) {
-        if (wanted >= 0 && i != wanted) {
-            continue;
-        }
+    for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
         cut_groups(plan, i);
         int64_t ps = predict(plan, sms);
         if (ps < least_ps) {
@@ -88,38 +72,7 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
             largest = i;
         }
     }
-    /* Split: each group by itself. */
-    int64_t work = 0;
-    for (int64_t i = 0; i < plan->groups; i++) {
-        struct group_plan *group = &plan->group[i];
-        struct hopper_grouped_cut best = {0};
-        int64_t best_ps = INT64_MAX;
-        for (int t = HOPPER_GROUPED_TILES_COUNT - 1; t >= 0; t--) {
-            if (wanted >= 0 && t != wanted) {
-                continue;
-            }
-            group->cut = hopper_cut_group(group->problem->m, group->problem->n, group->problem->k, t);
-            if (work_ps(group) < best_ps) {
-                best = group->cut;
-                best_ps = work_ps(group);
-            }
-        }
-        group->cut = best;
-        work += best_ps;
-    }
-    const int64_t split_ps = work / sms + hopper_costs.wave_ps - NEXT_TILE_PS + PARTS_PS;
-    plan->split = force != NULL ? force[0] == '1' : split_ps < least_ps;
-    if (plan->split) {
-        qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, by_tile);
-    } else {
-        cut_groups(plan, largest);
-    }
-    plan->ranges = sms;
-    plan->part_bytes = 0;
-    for (int64_t i = 0; i < plan->groups; i++) {
-        int64_t bytes = (int64_t)hopper_grouped_tiles[plan->group[i].cut.tile].tile_m * GROUPED_COLUMNS * 4;
-        plan->part_bytes = bytes > plan->part_bytes ? bytes : plan->part_bytes;
-    }
+    cut_groups(plan, largest);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -140,10 +93,6 @@ static void place_operands(struct grouped_plan *plan) {
                 SCRATCH_ALIGNMENT);
         }
     }
-    plan->ready_offset = plan->scratch_bytes;
-    plan->scratch_bytes += round_up(plan->ranges * 4, SCRATCH_ALIGNMENT);
-    plan->parts_offset = plan->scratch_bytes;
-    plan->scratch_bytes += plan->split ? plan->ranges * plan->part_bytes : 0;
 }
 
 /* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
@@ -159,7 +108,7 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
         .a_box_rows = (int32_t)a_box_rows,
-        .stage_tx_bytes = GROUPED_STAGE_BYTES(a_box_rows),
+        .stage_tx_bytes = GROUPED_STAGE_TX_BYTES(a_box_rows),
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)(plan->stages_k * STAGE_SCALE_TILES),
         .scales_by_previous_kernel = scales_permuted,
@@ -167,19 +116,14 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)plan->cut.tiles_m;
     group->tile = plan->cut.tile;
-    group->tile_rows = (int32_t)tile_m;
-    group->tile_stages = hopper_grouped_tiles[plan->cut.tile].stages;
-    group->barriers_offset = group->tile_stages * GROUPED_STAGE_BYTES((int32_t)tile_m);
     RETURN_IF_FAILED(hopper_encode_a(member_name(problem->group, "a").text, problem, plan->stages_k,
                                      scratch + plan->a_offset, a_box_rows, &group->a));
     return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS / 2,
                            &group->b);
 }
 
-static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count, uint8_t *scratch) {
+static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
     struct hopper_grouped_dequantize_params params;
-    params.ready = (uint32_t *)(void *)(scratch + plan->ready_offset);
-    params.ranges = plan->split ? (int32_t)plan->ranges : 0;
     int64_t rows = 0, row_units = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct group_plan *group = &groups[i];
@@ -188,7 +132,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         rows += group->problem->m;
         row_units = params.group[i].row_units > row_units ? params.group[i].row_units : row_units;
     }
-    int64_t threads = GROUPED_DEQUANTIZE_THREADS;
+    int64_t threads = hopper_dequantize_threads(row_units);
     struct launch launch = {
         .kernel = hopper_grouped_dequantize_kernel(),
         .grid = {rows, ceil_div(row_units, threads), 1},
@@ -210,48 +154,32 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
 }
 
 /* As many groups as a launch takes. */
-static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count, uint8_t *scratch) {
+static int32_t launch_groups(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
     static atomic_bool allowed[MAX_DEVICES][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
     const bool is_few = count <= HOPPER_FEW_GROUPS;
     struct hopper_group *described = is_few ? few.group : many.group;
-    struct hopper_sharing *sharing = is_few ? &few.sharing : &many.sharing;
-    int64_t tiles = 0, total_ps = 0;
+    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    int64_t tiles = 0;
     bool permuted = false;
     for (int64_t i = 0; i < count; i++) {
         permuted = permuted || groups[i].permute_scales;
-        total_ps += work_ps(&groups[i]);
     }
-    const int64_t unit_ps = (total_ps >> 30) + 1;
-    uint32_t cost = 0;
     for (int64_t i = 0; i < count; i++) {
         RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
         tiles += groups[i].cut.all.tiles;
-        described[i].first_cost = cost;
-        described[i].stage_cost = (uint32_t)(stage_ps(&groups[i]) / unit_ps);
-        described[i].tile_cost = (uint32_t)groups[i].stages_k * described[i].stage_cost + (uint32_t)(NEXT_TILE_PS / unit_ps);
-        cost += described[i].tile_cost * (uint32_t)groups[i].cut.all.tiles;
     }
-    *sharing = (struct hopper_sharing){
-        .groups = (int32_t)count,
-        .ranges = (int32_t)(plan->split ? plan->ranges : tiles),
-        .share = plan->split ? cost / (uint32_t)plan->ranges : 0,
-        .rest = plan->split ? cost % (uint32_t)plan->ranges : 0,
-        .part_bytes = plan->part_bytes,
-        .parts = (float *)(void *)(scratch + plan->parts_offset),
-        .ready = (uint32_t *)(void *)(scratch + plan->ready_offset),
-    };
     struct launch launch = {
         .kernel = hopper_grouped_gemm_kernel(is_few),
-        .grid = {sharing->ranges, 1, 1},
+        .grid = {tiles, 1, 1},
         .threads = CTA_THREADS(GROUPED_WARPGROUPS),
         .cluster = 1,
-        .shared_bytes = GROUPED_SHARED_BYTES,
+        .shared_bytes = hopper_grouped_shared_bytes(),
         .pdl_variable = PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
-    RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
+    RETURN_IF_FAILED(launch_grouped_dequantize(groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {
             RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch));
@@ -265,7 +193,7 @@ static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scrat
     for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
         int64_t left = plan->groups - i;
         RETURN_IF_FAILED(
-            launch_groups(plan, &plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
+            launch_groups(&plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
     }
     return CUSTOM_KERNEL_OK;
 }

@@ -23,6 +23,16 @@ struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int 
     return cut;
 }
 
+int hopper_grouped_shared_bytes(void) {
+    int most = 0;
+    for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
+        int bytes =
+            SHARED_BYTES(GROUPED_COLUMNS / 2, hopper_grouped_tiles[i].tile_m, hopper_grouped_tiles[i].stages);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 const char *hopper_grouped_tile_name(int index) {
     return index >= 0 && index < HOPPER_GROUPED_TILES_COUNT ? hopper_grouped_tiles[index].name : NULL;
 }

@@ -21,6 +21,9 @@ struct hopper_grouped_cut {
  * least tile that holds an equal share of them. */
 struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int largest);
 
+/* The bytes of shared memory of the largest tile, which every CTA gets. */
+int hopper_grouped_shared_bytes(void);
+
 /* The name of tile number `index`, or NULL where there is none. */
 const char *hopper_grouped_tile_name(int index);
 

@@ -24,37 +24,22 @@ struct hopper_group {
     struct hopper_dual_gemm_params gemm;
     int32_t first_tile, tiles_m;
     int32_t tile; /* number in HOPPER_GROUPED_TILES */
-    int32_t tile_rows, tile_stages, barriers_offset; /* of that tile, in shared memory */
-    /* Of time, in a unit of the launch's: before the group's first tile; of a stage; of a tile. */
-    uint32_t first_cost, stage_cost, tile_cost;
-};
-
-/* How the work of a launch is shared out.  With share = 0 a CTA computes a tile; else so much of the work, parts
- * of tiles at both ends included: CTA x takes range ranges - 1 - x. */
-struct hopper_sharing {
-    int32_t groups, ranges;
-    uint32_t share, rest; /* of the total: for each range, and one more for each of the first `rest` */
-    int64_t part_bytes;
-    float *parts;    /* of each range: accumulators of the tile that it begins in */
-    uint32_t *ready; /* of each range: whether they are there */
 };
 
 struct hopper_few_groups {
     struct hopper_group group[HOPPER_FEW_GROUPS];
-    struct hopper_sharing sharing;
+    int32_t groups;
 };
 
 struct hopper_many_groups {
     struct hopper_group group[HOPPER_MOST_GROUPS];
-    struct hopper_sharing sharing;
+    int32_t groups;
 };
 
 /* The dequantization of every group's A. */
 struct hopper_grouped_dequantize_params {
     struct dequantize_params group[HOPPER_MOST_GROUPS];
     int32_t rows[HOPPER_MOST_GROUPS];
-    uint32_t *ready; /* that become zero */
-    int32_t ranges;
 };
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
