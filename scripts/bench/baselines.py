@@ -43,21 +43,6 @@ def fast_dequantize(fp4: torch.Tensor, scales: torch.Tensor, pairs: torch.Tensor
     return (grouped * scales.half().unsqueeze(-1)).view(fp4.shape[0], -1)
 
 
-def baseline(problem: Problem, name: str) -> Call:
-    """A baseline's call on input i."""
-    makers: dict[str, Callable[[Problem], Call]] = {
-        "cublas_one_gemm": lambda p: lambda i: torch.mm(p.dequantized[i][0], p.stacked[i].t(), out=p.both),
-        "cublas_two_gemms": _two_gemms,
-        "dequantize_cublas": _dequantize_cublas,
-        "triton": _triton,
-        "scaled_mm": _scaled_mm,
-        "scaled_one_gemm": _scaled_one_gemm,
-        "torch_bf16": lambda p: _one_gemm(p, torch.bfloat16),
-        "torch_fp32": lambda p: _one_gemm(p, torch.float32),
-    }
-    return makers[name](problem)
-
-
 def _one_gemm(problem: Problem, dtype: torch.dtype) -> Call:
     """The product in a type of its own; `finish`, which is not timed, leaves it in Problem.both."""
     operands = [(a.to(dtype), w.to(dtype)) for (a, _, _), w in zip(problem.dequantized, problem.stacked, strict=True)]
@@ -129,3 +114,20 @@ def _scaled_one_gemm(problem: Problem) -> Call:
         torch._scaled_mm(a, fp4.t(), sfa, sfb, out_dtype=torch.half, out=problem.both)
 
     return call
+
+
+_MAKERS: dict[str, Callable[[Problem], Call]] = {
+    "cublas_one_gemm": lambda p: lambda i: torch.mm(p.dequantized[i][0], p.stacked[i].t(), out=p.both),
+    "cublas_two_gemms": _two_gemms,
+    "dequantize_cublas": _dequantize_cublas,
+    "triton": _triton,
+    "scaled_mm": _scaled_mm,
+    "scaled_one_gemm": _scaled_one_gemm,
+    "torch_bf16": lambda p: _one_gemm(p, torch.bfloat16),
+    "torch_fp32": lambda p: _one_gemm(p, torch.float32),
+}
+
+
+def baseline(problem: Problem, name: str) -> Call:
+    """A baseline's call on input i."""
+    return _MAKERS[name](problem)

@@ -86,7 +86,7 @@ AREAS: dict[str, Area] = {
         wider=SUBMISSION_TESTS,
     ),
     "hopper": Area(
-        ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/*.cuh"),
+        ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/[!t]*.cuh"),
         ("test_permute_scales.py", "test_hopper_kernels.py", "test_grouped_kernels.py", "test_hopper_recorded.py"),
         (SIMULATED,),
     ),

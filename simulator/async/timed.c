@@ -40,6 +40,7 @@ void load_timed(struct run *run, struct async_op *op) {
     }
     struct request *request = asked(run, op, start, load->bytes, false);
     if (load->tensor) {
+        request->asker = ASKED_BY_BOX;
         touch_box(timing, &load->box, false, request, &filled);
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);

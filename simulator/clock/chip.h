@@ -64,11 +64,16 @@ enum parameter_kind {
     X(l1_latency, CYCLES)                                                                                      \
     X(l2_latency, CYCLES)                                                                                      \
     X(hbm_latency, CYCLES)                                                                                     \
+    X(hbm_loaded, CYCLES)                                                                                      \
     X(sm_load_rate, RATE)                                                                                      \
     X(sm_store_rate, RATE)                                                                                     \
     X(l2_load_rate, RATE)                                                                                      \
+    X(l2_box_rate, RATE)                                                                                       \
+    X(l2_warp_rate, RATE)                                                                                      \
     X(l2_store_rate, RATE)                                                                                     \
     X(hbm_rate, RATE)                                                                                          \
+    X(hbm_box_rate, RATE)                                                                                      \
+    X(hbm_warp_rate, RATE)                                                                                     \
     X(memory_queue, CYCLES)                                                                                    \
     X(store_queue, CYCLES)                                                                                     \
     X(remote_latency, CYCLES)                                                                                  \

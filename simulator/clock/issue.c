@@ -153,6 +153,24 @@ static enum order order_of(enum clock_family family) {
     }
 }
 
+static bool is_wgmma(const struct insn *insn) {
+    return insn->timing == FAMILY_TENSOR && strncmp(insn->name, "wgmma.mma", 9) == 0;
+}
+
+/* HW (measured, H200: wgmma_interval_cycles, 2 warpgroups): warps take turns at MMAs that do not hold the
+ * issue. */
+static bool from_shared(const struct insn *insn) {
+    return is_wgmma(insn) && insn->wgmma.a_registers == 0;
+}
+
+/* HW (measured, H200: consumer_lap_cycles, 64 operations, 2 and 3 warpgroups): while the tensor cores work for
+ * one warpgroup, another's MMA with A in registers is not issued, and others' instructions are. */
+static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const struct sm_time *sm) {
+    bool another =
+        sm->tensor_user != NULL && sm->tensor_user != &warp->cta->warps[warp->index / SM_PARTS * SM_PARTS];
+    return another && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
+}
+
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
@@ -177,7 +195,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     default:
         ready = later(later(ready, operands), time->started);
     }
-    ready = later(ready, kept_back(warp, (enum clock_family)insn->timing));
+    ready = later(ready, later(kept_back(warp, (enum clock_family)insn->timing), tensor_turn(warp, insn, sm)));
     if (insn->timing == FAMILY_GRID_WAIT && launch->dependent) {
         ready = later(ready, launch->timing->before_end + chip->dependent_release);
     }
@@ -197,7 +215,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         ticks taken = later(sm->shared.free, insn->ndst == 0 ? sm->remote.free : 0);
         ready = later(ready, taken > chip->memory_queue ? taken - chip->memory_queue : 0);
         if (insn->ndst == 0 && (insn->space == SP_GLOBAL || insn->space == SP_GENERIC)) {
-            ticks out = later(sm->stores_out, launch->timing->l2_store.free);
+            ticks out = later(sm->stores_out, launch->timing->l2_store->server.free);
             ready = later(ready, out > chip->store_queue ? out - chip->store_queue : 0);
         }
     } else if (lsu_interval(chip, (enum clock_family)insn->timing) != 0 && sm->lsu.free > chip->memory_queue) {
@@ -208,12 +226,6 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
 
 ticks time_operands(const struct warp *warp, const struct split *split) {
     return operands_ready(warp, split, &warp->cta->cluster->launch->module->code[split->pc], 0, PIPES);
-}
-
-/* HW (measured, H200: wgmma_interval_cycles, 2 warpgroups): warps take turns at MMAs that do not hold the
- * issue. */
-static bool from_shared(const struct insn *insn) {
-    return strncmp(insn->name, "wgmma.mma", 9) == 0 && insn->wgmma.a_registers == 0;
 }
 
 /* ---- at the issue ---- */
@@ -248,11 +260,13 @@ void time_issue(struct run *run, const struct insn *insn) {
     struct cost cost = cost_of(warp, insn);
     ticks start = later(at, operands_ready(warp, run->split, insn, 0, cost.pipe));
     ticks slots = insn->machine * chip->issue_interval;
-    part->issue = at + slots;
+    unsigned share = warp->index % SM_PARTS * PART_SHARES;
+    part->issue = time->next = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
     part->issued += slots;
-    time->next = at + slots;
     if (cost.pipe != PIPES) {
-        start = later(start, booked(&part->pipe[cost.pipe], at, insn->machine * cost.interval));
+        ticks length =
+            time_beside(timing, sm, share + SHARE_PIPES + cost.pipe, at, insn->machine * cost.interval);
+        start = later(start, booked(&part->pipe[cost.pipe], at, length));
     }
     if (order_of(family) == ORDER_FREE) {
         time->started = later(time->started, start);
@@ -272,7 +286,8 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     }
     case FAMILY_WARP_MMA:
-        (void)booked(&part->mma, at, chip->warp_mma_interval);
+        timing->tensor_works = true;
+        (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, chip->warp_mma_interval));
         results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
     case FAMILY_BRANCH:
@@ -354,7 +369,8 @@ static void executed_memory(struct run *run, const struct insn *insn) {
         ticks done = time_remote(run, footprint->remote);
         results_ready(run->warp, run->split, insn, done, PIPES);
     } else if (wavefronts > 0) {
-        ticks length = wavefronts * chip->shared_interval, end = booked(&sm->shared, at, length) + length;
+        ticks length = time_beside(timing, sm, SHARE_SHARED, at, wavefronts * chip->shared_interval);
+        ticks end = booked(&sm->shared, at, length) + length;
         results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency, PIPES);
     }
     if (footprint->mask != 0) {

@@ -68,9 +68,9 @@ static void release_all(struct timing *timing) {
             }
         }
     }
-    release(&timing->l2_load);
-    release(&timing->l2_store);
-    release(&timing->hbm);
+    release(&timing->l2_load->server);
+    release(&timing->l2_store->server);
+    release(&timing->hbm->server);
 }
 
 bool time_launch_begin(struct launch *launch) {
@@ -235,8 +235,9 @@ static void take_busy(struct timed_launch *listed, const struct timing *timing) 
             listed->busiest[j] = later(listed->busiest[j], taken[j]);
         }
     }
-    listed->busy[SIM_L2] = listed->busiest[SIM_L2] = timing->l2_load.busy + timing->l2_store.busy;
-    listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm.busy;
+    listed->busy[SIM_L2] = listed->busiest[SIM_L2] =
+        timing->l2_load->server.busy + timing->l2_store->server.busy;
+    listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm->server.busy;
 }
 
 static void list(const struct launch *launch) {

@@ -88,29 +88,41 @@ static int by_time(const void *x, const void *y) {
 
 /* How long a request waits for those before it. */
 static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t bytes) {
-    ticks wait = server->free > at ? server->free - at : 0, length = rate_ticks(rate, bytes);
-    server->free = later(server->free, at) + length;
-    server->busy += length;
-    return wait;
+    return booked(server, at, rate_ticks(rate, bytes)) - at;
+}
+
+/* HW: L2 and HBM have clocks of their own, which stay when that of the SMs falls. */
+static ticks outside(const struct timing *timing, ticks length) {
+    return length * time_clock(timing) / timing->chip.sm_clock;
+}
+
+static ticks queue_common(const struct timing *timing, struct common *common, ticks at, uint64_t rate,
+                          uint64_t bytes) {
+    ticks length = outside(timing, rate_ticks(rate, bytes));
+    return time_common(timing, common, at, length) - length - at;
 }
 
 static ticks served(struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
+    const uint64_t from_l2[] = {chip->l2_load_rate, chip->l2_box_rate, chip->l2_warp_rate};
+    const uint64_t from_hbm[] = {chip->hbm_rate, chip->hbm_box_rate, chip->hbm_warp_rate};
     struct sm_time *sm = &timing->sm[request->sm];
     enum sim_step longest = SIM_STEP_PORT;
     ticks wait, near;
     if (request->store) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
-        near = queue(&timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
+        near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
     } else {
         wait = queue(&sm->load_port, request->at, chip->sm_load_rate, request->bytes);
-        near = queue(&timing->l2_load, request->at, chip->l2_load_rate, request->bytes);
+        near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker], request->bytes);
     }
     if (near > wait) {
         longest = SIM_STEP_L2;
         wait = near;
     }
-    ticks far = request->missed > 0 ? queue(&timing->hbm, request->at, chip->hbm_rate, request->missed) : 0;
+    ticks far = request->missed == 0
+                    ? 0
+                    : queue_common(timing, timing->hbm, request->at, from_hbm[request->asker], request->missed);
     if (far > wait) {
         longest = SIM_STEP_HBM;
         wait = far;
@@ -118,11 +130,18 @@ static ticks served(struct timing *timing, const struct request *request) {
     if (request->path != NULL) {
         path_queued(request->path, longest, wait);
     }
-    return request->at + wait + request->unloaded;
+    if (request->store) {
+        return request->at + wait + request->unloaded;
+    }
+    return request->at + wait +
+           outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
 }
 
 void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
+    if (timing->nrequests > 0) {
+        timing->hbm_late = time_loaded(timing, timing->requests[0].at);
+    }
     for (uint32_t i = 0; i < timing->nrequests; i++) {
         const struct request *request = &timing->requests[i];
         ticks done = served(timing, request);
@@ -210,6 +229,7 @@ void time_global(struct run *run, const struct insn *insn) {
     request->bytes = bytes;
     request->missed = missed;
     request->store = store;
+    request->asker = ASKED_BY_WARP;
     request->unloaded = missed > 0 ? chip->hbm_latency : chip->l2_latency;
     if (filled > timing->issued) {
         request->unloaded = later(request->unloaded, filled - timing->issued + chip->l2_latency);

@@ -17,11 +17,18 @@ struct timing *timing_make(const char *name, char *message, size_t room) {
     timing->sm = calloc(chip.sms, sizeof *timing->sm);
     timing->l2 = calloc(timing->l2_lines, sizeof *timing->l2);
     timing->launch = calloc(MAX_LAUNCHES, sizeof *timing->launch);
-    bool whole = timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL && timing->l2_lines > 0;
+    struct common **const common[] = {&timing->l2_load, &timing->l2_store, &timing->hbm};
+    bool whole = true;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        *common[i] = calloc(1, sizeof **common[i]);
+        whole = whole && *common[i] != NULL;
+    }
+    whole = whole && timing->sm != NULL && timing->launch != NULL && timing->l2 != NULL && timing->l2_lines > 0;
     for (uint64_t i = 0; whole && i < chip.sms; i++) {
         timing->sm[i].l1_lines = (uint32_t)(chip.l1_bytes / LINE_BYTES);
         timing->sm[i].l1 = calloc(timing->sm[i].l1_lines + 1, sizeof *timing->sm[i].l1);
-        whole = timing->sm[i].l1 != NULL && timing->sm[i].l1_lines > 0;
+        timing->sm[i].slices = calloc(SM_SLICES, sizeof *timing->sm[i].slices);
+        whole = timing->sm[i].l1 != NULL && timing->sm[i].l1_lines > 0 && timing->sm[i].slices != NULL;
     }
     if (!whole) {
         timing_free(timing);
@@ -33,6 +40,7 @@ struct timing *timing_make(const char *name, char *message, size_t room) {
 void timing_free(struct timing *timing) {
     for (uint64_t i = 0; timing != NULL && timing->sm != NULL && i < timing->chip.sms; i++) {
         free(timing->sm[i].l1);
+        free(timing->sm[i].slices);
     }
     for (uint32_t i = 0; timing != NULL && i < timing->nislands; i++) {
         free(timing->islands[i].events);
@@ -40,6 +48,9 @@ void timing_free(struct timing *timing) {
     if (timing != NULL) {
         free(timing->sm);
         free(timing->l2);
+        free(timing->l2_load);
+        free(timing->l2_store);
+        free(timing->hbm);
         free(timing->launch);
         free(timing->requests);
         free(timing->islands);

@@ -15,8 +15,10 @@
 #define SM_PARTS     4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
 #define WINDOW       (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
 #define LINE_BYTES   128
-#define PLACES       64   /* no less than sm_ctas */
-#define MAX_LAUNCHES 4096 /* that are listed */
+#define PLACES       64    /* no less than sm_ctas */
+#define MAX_LAUNCHES 4096  /* that are listed */
+#define SLICES       32768 /* windows that are remembered of what all SMs share: 2 ms */
+#define SM_SLICES    1024  /* of an SM: more than launches overlap */
 
 enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
 
@@ -86,6 +88,23 @@ struct warp_time {
     ticks loads_until; /* when the last of its loads of global memory was there */
 };
 
+/* What all SMs share; each of its windows remembers what launches took, for those that overlap them. */
+struct common {
+    struct server server; /* of this launch */
+    struct slice {
+        uint64_t window, launch;
+        ticks before, taken; /* by the launches before, and by this one */
+    } slices[SLICES];
+};
+
+/* The same of what CTAs of an SM share: each sub-partition's slots and pipes, shared memory, tensor cores. */
+enum { SHARE_SLOTS, SHARE_PIPES, SHARE_MMA = SHARE_PIPES + PIPES, PART_SHARES };
+enum { SHARE_SHARED = SM_PARTS * PART_SHARES, SHARE_TENSOR, SHARES };
+struct sm_slice {
+    uint64_t window, launch;
+    uint16_t before[SHARES], taken[SHARES]; /* ticks */
+};
+
 struct sm_time {
     struct part {
         ticks issue, issued; /* when the slot is free; ticks that it was used */
@@ -93,8 +112,9 @@ struct sm_time {
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
-    ticks last_gone;  /* of its CTAs of this launch */
-    ticks stores_out; /* when the warps' stores so far have left, at the SM's rate */
+    struct sm_slice *slices; /* SM_SLICES */
+    ticks last_gone;         /* of its CTAs of this launch */
+    ticks stores_out;        /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -108,6 +128,9 @@ struct sm_time {
     uint32_t ntenants, nolder; /* nolder: those of the launch before come first */
 };
 
+/* Who asks for bytes: L2 and HBM give less to rows of a tensor map, and to warps, than to whole blocks. */
+enum asker { ASKED_BY_BLOCK, ASKED_BY_BOX, ASKED_BY_WARP };
+
 /* What an SM asks of the memory behind it: served at the end of its window. */
 struct request {
     ticks at, unloaded; /* when it was asked, and how long it takes on an idle chip */
@@ -115,6 +138,7 @@ struct request {
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
     uint32_t sm;
     bool store;
+    enum asker asker;    /* of a load */
     struct async_op *op; /* or the rows to set ready */
     struct path *path;   /* of the operation; NULL: none */
     uint8_t stage;       /* of the operation that this completes */
@@ -151,7 +175,8 @@ struct island {
 struct timing {
     struct chip chip;
     struct sm_time *sm;
-    struct server l2_load, l2_store, hbm;
+    struct common *l2_load, *l2_store, *hbm;
+    ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled;
@@ -195,7 +220,7 @@ struct timing {
     uint32_t generation; /* of the cluster's barrier, before it */
     bool signals_far;    /* it arrives in another CTA */
     bool no_memory;
-    bool tensor_works; /* there was an asynchronous MMA */
+    bool tensor_works; /* there was an MMA */
 };
 
 static inline ticks later(ticks a, ticks b) {
@@ -214,8 +239,9 @@ static inline struct sm_time *sm_of(const struct cta *cta) {
     return &cta->cluster->launch->timing->sm[cta->sm];
 }
 
-/* Thousandths of GHz.  HW (measured, H200: working_clock_ghz): the chip's clock falls while tensor cores work;
- * here from the first wgmma on, for all that the program is told of time. */
+/* Thousandths of GHz.  HW (measured, H200: working_clock_ghz): the chip's clock falls while tensor cores work,
+ * on one SM or on all, a quarter of the time or all of it; here from the first MMA on, for all that the program
+ * is told of time. */
 static inline uint64_t time_clock(const struct timing *timing) {
     return timing->tensor_works ? timing->chip.sm_clock_tensor : timing->chip.sm_clock;
 }
@@ -248,6 +274,15 @@ void time_skipped(struct run *run, const struct insn *insn);
 uint64_t time_clock_register(const struct timing *timing, unsigned kind);
 /* When a warp that waited goes on, told at `at`. */
 ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
+
+/* ---- launches that overlap (clock/overlap.c) ---- */
+
+/* Books what all SMs share, for so long where no launch before took of it; when that ends. */
+ticks time_common(const struct timing *timing, struct common *common, ticks at, ticks length);
+/* What HBM's load before that time adds to its latency. */
+ticks time_loaded(const struct timing *timing, ticks at);
+/* Notes what is taken of an SM's share from then on; how long it takes beside launches before. */
+ticks time_beside(const struct timing *timing, struct sm_time *sm, unsigned share, ticks at, ticks length);
 
 /* ---- memory (clock/memory.c) ---- */
 

@@ -68,7 +68,8 @@ ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
     ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
     ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
     struct sm_time *sm = sm_of(run->cta);
-    ticks start = booked(&sm->tensor, timing->issued, length);
+    ticks start =
+        booked(&sm->tensor, timing->issued, time_beside(timing, sm, SHARE_TENSOR, timing->issued, length));
     ticks wanted = n * chip->wgmma_read_column + (a_in_registers ? 0 : chip->wgmma_read_a);
     ticks read = booked(&sm->shared, timing->issued, wanted) + wanted;
     sm->tensor.free = later(sm->tensor.free, read);

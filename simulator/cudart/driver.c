@@ -20,8 +20,6 @@ CUresult driver_result(cudaError_t error) {
         return CUDA_ERROR_INVALID_VALUE;
     case cudaErrorInvalidDeviceFunction:
         return CUDA_ERROR_INVALID_HANDLE;
-    case cudaErrorInvalidSymbol:
-        return CUDA_ERROR_NOT_FOUND;
     default:
         return (CUresult)error;
     }

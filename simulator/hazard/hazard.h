@@ -114,8 +114,8 @@ void shadow_reset(struct shadow *shadow);
 void shadow_free(struct shadow *shadow);
 
 /* A warp's access: offsets of its lanes, `bytes` each. */
-enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
-                       uint32_t bytes, unsigned flags);
+void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                  uint32_t bytes, unsigned flags);
 /* When an access counts as done: where a clock has reached `value` at the index. */
 struct epoch {
     uint32_t clock_index, value;

@@ -16,7 +16,7 @@ static void settle(struct known *known) {
     while (known->words > 0 && known_has(known, known->floor)) {
         known->floor++;
     }
-    uint32_t over = known->floor / WORD > known->first ? known->floor / WORD - known->first : 0;
+    uint32_t over = known->floor / WORD - known->first; /* bits never start above the floor */
     over = over < known->words ? over : known->words;
     if (over > 0) {
         known->words -= over;

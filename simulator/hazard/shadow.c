@@ -226,8 +226,8 @@ static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
     touch->bytes |= bytes;
 }
 
-enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
-                       uint32_t bytes, unsigned flags) {
+void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
+                  uint32_t bytes, unsigned flags) {
     struct epoch epoch = warp_epoch(run, mask);
     remote_note(run, cta, &epoch);
     uint32_t last = UINT32_MAX;
@@ -236,7 +236,7 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
         FOR_LANES(rest, mask) {
             (void)hazard_range(run, cta, offsets[LANE(rest)], bytes, flags, &epoch);
         }
-        return NEXT;
+        return;
     }
     /* Lanes side by side share a granule: one check for all of them. */
     FOR_LANES(rest, mask) {
@@ -254,7 +254,6 @@ enum next hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[
     if (touch.bytes != 0) {
         check_granule(run, cta->shadow, &cta->shadow->granules[last], &touch, flags, &epoch);
     }
-    return NEXT;
 }
 
 static const struct shadow_record *unacquired(const struct shadow_record *records, uint32_t count,

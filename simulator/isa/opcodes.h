@@ -32,6 +32,8 @@
     X(szext, szext, INT)                                                                                       \
     X(bmsk, bmsk, INT)                                                                                         \
     X(dp4a, dp4a, INT)                                                                                         \
+    X(vabsdiff2, vabsdiff2, INT)                                                                               \
+    X(vabsdiff4, vabsdiff4, INT)                                                                               \
     X(dp2a, dp2a, INT)                                                                                         \
     X(and, and, INT)                                                                                           \
     X(or, or, INT)                                                                                             \

@@ -43,8 +43,9 @@ typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t 
 /* Integer arithmetic, logic and bit fields. */
 struct integer_fields {
     uint8_t byte_order; /* prmt: enum of its modes, 0 for the selector in op[3] */
-    uint8_t b_type;     /* dp4a, dp2a: type of b; `type` is that of a */
+    uint8_t b_type;     /* dp4a, dp2a, vabsdiff: type of b; `type` is that of a */
     bool upper_bytes;   /* dp2a.hi */
+    bool sum;           /* vabsdiff.add */
     uint8_t table;      /* lop3: immLut */
     bool combine_and;   /* lop3 with a predicate: .and, not .or */
     bool shift_amount;  /* bfind.shiftamt */

@@ -64,6 +64,10 @@ def test_baselines_give_right_results(problem, wants, name):
     assert compare.check(problem, name, call, changed).startswith(f"{name}: relative error 0.3")
 
 
+def test_each_baseline_has_a_line_that_says_what_it_does_and_a_maker():
+    assert list(baselines.BASELINES) == list(baselines._MAKERS)
+
+
 def test_a_check_looks_at_the_first_and_last_input_and_at_every_element(problem, wants):
     call = right(problem, wants)
     assert compare.check(problem, "auto", call, wants) == "" and call.seen == [0, 2]

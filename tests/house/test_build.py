@@ -144,6 +144,13 @@ def test_an_nvcc_is_looked_for_in_order_past_those_that_cannot_compile(find_nvcc
     assert said == f"{places['usual']} cannot compile for sm_90a: fatal: no host compiler"
 
 
+def test_what_tests_run_beside_the_library_is_made_before_them(root, tmp_path):
+    """As commands, in a folder where nothing is built."""
+    done = make(root, "-n", "test-programs", f"BUILD={tmp_path}", "GPU=0", "V=1")
+    linked = set(re.findall(rf"\s-o {tmp_path}/(\S+) ", done.stdout))
+    assert linked >= {"ptxsim", "libptxsim.so", "libtensor_test.so", "ptxsim_no_memory"}, done.stdout + done.stderr
+
+
 def test_changed_flags_rebuild_the_objects(sources, tmp_path):
     gcc = f"CC={tmp_path / 'bin' / 'gcc'}"
     first = make(sources, "library", "GPU=0", gcc)

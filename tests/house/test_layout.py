@@ -13,6 +13,11 @@ PRODUCTS = {"eval", "reference", "scripts", "submission"}
 # A submission may import modules beside it, as under the leaderboard, which runs it as a script.
 MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
 MOST_FILES = 14  # about a dozen
+TOP_LEVEL = {
+    *(".ci", ".clang-format", ".gitignore", "LICENSE", "Makefile", "nvfp4", "pyproject.toml", "setup.py"),
+    *("ENVIRONMENT.md", "GLOSSARY.md", "README.md", "task.md", "task_group_gemm.md"),
+    *("eval", "examples", "reference", "scripts", "shark_tank", "simulator", "submission", "tests"),
+}
 
 
 def tracked(root: Path, *patterns: str) -> list[str]:
@@ -89,3 +94,20 @@ def test_a_folder_can_be_read_at_a_glance(root, folder):
         str(PurePath(name).parent) for name in tracked(root, folder) if PurePath(name).name != "__init__.py"
     )
     assert {name: files for name, files in count.items() if files > MOST_FILES} == {}
+
+
+def test_every_program_says_what_it_does(modules):
+    silent = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "argparse.ArgumentParser"
+        and not {"description", "parents"} & {keyword.arg for keyword in node.keywords}
+        and not name.startswith("tests/")
+    ]
+    assert silent == []
+
+
+def test_nothing_lies_at_the_top_by_accident(root):
+    assert {PurePath(name).parts[0] for name in tracked(root)} <= TOP_LEVEL

@@ -47,6 +47,16 @@ def with_states(data, *states):
     return data
 
 
+def test_a_round_that_breaks_the_schema_is_not_saved(hopper, tmp_path):
+    folder = Tank(tmp_path).rounds_dir / f"{hopper['number']:04d}-{hopper['slug']}"
+    folder.mkdir(parents=True)
+    with pytest.raises(RoundError, match=rf"{folder.name}/round.json: .*verdict"):
+        Tank(tmp_path).save(hopper | {"verdict": "fast"})
+    assert not (folder / "round.json").exists()
+    Tank(tmp_path).save(hopper)
+    assert Tank(tmp_path).get(hopper["number"]) == hopper
+
+
 # --- states -------------------------------------------------------------------------------------------------------
 
 

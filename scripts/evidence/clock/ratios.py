@@ -62,7 +62,7 @@ def text(rows: Iterable[Row]) -> str:
     moved = [ratio for ratio in found if ratio.moved]
     right = sum(ratio.right for ratio in moved)
     lines = [
-        f"{len(found)} rounds, each over the shapes of its smallest weights with up to 256 rows.",
+        f"{len(found)} rounds, each over shapes of its smallest weights with up to 256 rows.",
         f"The ratio's rms error is {rms(found):.1f} % (aim: 4 %).",
         f"The sign is right in {right} of the {len(moved)} that moved more than {MOVED:.0f} % (aim: 9 of 10).",
         "",

@@ -23,7 +23,7 @@ from pathlib import Path
 from scripts.common.toolchain import BUILD, ROOT, NoCompiler, built
 from scripts.evidence.third_party import corpus
 from scripts.evidence.third_party.compile import NotBuilt
-from scripts.evidence.third_party.cuda import cutlass, deepgemm, flashinfer, libraries, thunderkittens
+from scripts.evidence.third_party.cuda import cutlass, deepgemm, flashinfer, libraries, microbench, thunderkittens
 from scripts.evidence.third_party.cute import cases as cute
 from scripts.evidence.third_party.outcome import Case, cases_of
 from scripts.evidence.third_party.render import faults, in_order, key, render
@@ -39,6 +39,7 @@ PRODUCERS = (
     libraries.cases,
     thunderkittens.cases,
     flashinfer.cases,
+    microbench.cases,
 )
 
 

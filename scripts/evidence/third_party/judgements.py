@@ -27,6 +27,7 @@ class Judgement:
 
 
 OWN_HOST = "fast.cu|learn-cuda|gpu-mode-kernels|NVFP4_Kernels|nvfp4_gemm|ThunderKittens"
+BENCHMARKS = "microbench-blackwell"
 JUDGEMENTS = (
     Judgement(
         "", "missing-tcgen05-fence", "practice",
@@ -57,7 +58,38 @@ JUDGEMENTS = (
         "a register of tcgen05.ld is used before wait::ld, since the compiler moved the use: asm without a dependence "
         "(Triton's cvt stands before its wait)",
     ),
-    Judgement(OWN_HOST, "deadlock", "follows", "follows from missed-phase where the schedule runs into it"),
+    Judgement(
+        BENCHMARKS, "missed-phase", "true",
+        "all threads wait for each MMA's phase, and the thread that issues the next waits for none of them: a warp "
+        "that comes late misses a phase and waits for ever",
+    ),
+    Judgement(
+        BENCHMARKS, "missing-proxy-fence", "true",
+        "ordinary stores fill the operands in shared memory, with a barrier and no fence.proxy.async before the MMA",
+    ),
+    Judgement(
+        BENCHMARKS, "tensor-memory-uninitialised", "true",
+        "the first MMA adds to an accumulator, or takes scale factors, that nothing has written: only its time counts",
+    ),
+    Judgement(
+        BENCHMARKS, "tensor-memory-race", "true",
+        "tcgen05.st of A or of the scale factors without tcgen05.wait::st before the barrier and the MMA",
+    ),
+    Judgement(
+        BENCHMARKS, "tensor-memory-freed", "true",
+        "the same tcgen05.st, which nothing waits for before the dealloc either",
+    ),
+    Judgement(
+        BENCHMARKS, "tensor-memory-lane", "practice",
+        "every warp names lane 0 in tcgen05.st's address: PTX wants its own lanes, and chips seem to take those",
+    ),
+    Judgement(
+        BENCHMARKS, "mbarrier-init-fence", "true",
+        "no fence between mbarrier.init and the first bulk copy on it, but a barrier of the CTA; chips forgive it",
+    ),
+    Judgement(
+        f"{OWN_HOST}|{BENCHMARKS}", "deadlock", "follows", "follows from missed-phase where the schedule runs into it",
+    ),
     Judgement(
         "learn-cuda|nvfp4_gemm", "missed-phase", "true",
         "one mbarrier phase can complete twice before a slower warp looks at it: every warp waits for a barrier that "

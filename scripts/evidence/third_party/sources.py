@@ -19,6 +19,7 @@ COMMITS = {
     "NVIDIA/cutlass": "7107b05535f8977f5ecb9d01ee203205b1fd9bc4",
     "deepseek-ai/DeepGEMM": "54e22612409371d6364144b69086735beb54e98b",
     "HazyResearch/ThunderKittens": "0b55588d2769dde0c7a9a606ffc015b0ca7a9551",
+    "SemiAnalysisAI/microbench-blackwell": "9a068d853d5c3676939eb46fe21ff6d6a2a4133b",
     "patrick-toulme/pyptx": "bc3b0cadb966fccaaf1576f59cd1e6a2bde3cc04",
 }
 # Compilers that need no GPU, and headers, as wheels.

@@ -53,15 +53,21 @@ static void copies_timed(struct run *run, struct async_op *op) {
     struct request *request = time_request(timing);
     request->at = timing->issued;
     request->sm = run->cta->sm;
+    request->asker = ASKED_BY_WARP;
     request->op = op;
     request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
-    FOR_LANES(rest, copies->mask) {
+    uint64_t filled = 0;
+    FOR_LANES(rest, copies->mask) { /* a load brings the whole line from memory, for the other lanes as well */
         request->bytes += copies->bytes;
-        request->missed += time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, NULL);
+        uint64_t far = time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, &filled);
+        request->missed += far > 0 ? LINE_BYTES : 0;
     }
     request->unloaded = request->missed > 0 ? timing->chip.hbm_latency : timing->chip.l2_latency;
+    if (filled > timing->issued) {
+        request->unloaded = later(request->unloaded, filled - timing->issued + timing->chip.l2_latency);
+    }
 }
 
 static const struct async_kind copies_kind = {"cp.async",    copies_read, copies_write, copies_complete,
@@ -81,7 +87,12 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
             copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->cp_async.bytes;
         } else if (insn->nop > 2) {
             uint32_t wanted = lane_u32(run, insn->op[2], lane);
-            copies.source_bytes[lane] = wanted < insn->cp_async.bytes ? wanted : insn->cp_async.bytes;
+            if (wanted > insn->cp_async.bytes) {
+                return sim_report(run, SIM_ERROR, "copy-size", lane,
+                                  "the source of a copy of %u bytes has %u: PTX leaves open what is copied",
+                                  insn->cp_async.bytes, wanted);
+            }
+            copies.source_bytes[lane] = wanted;
         }
         if (shared_cta(run, to, insn->cp_async.bytes, insn->cp_async.bytes, lane, true, &copies.to[lane]) ==
             NULL) {

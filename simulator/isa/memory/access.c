@@ -271,9 +271,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
             part |= (uint32_t)(ctas[LANE(rest)] == at) << LANE(rest);
         }
         left &= ~part;
-        if (hazard_lanes(run, at, offsets, part, a.bytes, access_flags(insn, write)) == FAIL) {
-            return FAIL;
-        }
+        hazard_lanes(run, at, offsets, part, a.bytes, access_flags(insn, write));
     }
     run->values = NULL;
     uint8_t *places[LANES];
@@ -304,9 +302,7 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
         if (cta != NULL && run->launch->checks) {
             uint32_t offsets[LANES];
             offsets[lane] = offset;
-            if (hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write)) == FAIL) {
-                return FAIL;
-            }
+            hazard_lanes(run, cta, offsets, 1u << lane, a.bytes, access_flags(insn, write));
         }
         if ((address & WINDOW_MASK) == 0) {
             touch_global(run, address, a.bytes, lane, access_flags(insn, write));

@@ -132,9 +132,8 @@ static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t by
     if (at == NULL) {
         return NULL;
     }
-    if (cta != NULL && run->launch->checks &&
-        hazard_lanes(run, cta, offsets, 1u << lane, bytes, ACCESS_WRITE | ACCESS_ATOMIC) == FAIL) {
-        return NULL;
+    if (cta != NULL && run->launch->checks) {
+        hazard_lanes(run, cta, offsets, 1u << lane, bytes, ACCESS_WRITE | ACCESS_ATOMIC);
     }
     if ((address & WINDOW_MASK) == 0) {
         touch_global(run, address, bytes, lane, ACCESS_WRITE | ACCESS_ATOMIC);

@@ -1,4 +1,5 @@
-/* Byte permutation and dot products of bytes (PTX ISA: prmt, dp4a, dp2a). */
+/* Byte permutation, dot products of bytes, differences of parts (PTX ISA: prmt, dp4a, dp2a, vabsdiff2,
+ * vabsdiff4). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -86,7 +87,36 @@ static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-static void dot(struct decoder *d, exec_fn fn) {
+/* |a - b| of the bytes or halves of two words: side by side, or their sum and c.  c takes the place of parts
+ * that a mask leaves out, and there is none. */
+static inline uint32_t differences(const struct insn *insn, uint32_t a, uint32_t b, uint32_t c, int parts) {
+    bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
+    uint32_t sum = c, word = 0;
+    for (int i = 0; i < parts; i++) {
+        int32_t x = parts == 4 ? byte_of(a, i, sign_a) : half_of(a, i, sign_a);
+        int32_t y = parts == 4 ? byte_of(b, i, sign_b) : half_of(b, i, sign_b);
+        uint32_t difference = (uint32_t)(x < y ? y - x : x - y);
+        sum += difference;
+        word |= (difference & (parts == 4 ? 0xff : 0xffff)) << (32 / parts * i);
+    }
+    return insn->integer.sum ? sum : word;
+}
+
+static enum next exec_vabsdiff2(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = differences(insn, a[l], b[l], c[l], 2));
+    return NEXT;
+}
+
+static enum next exec_vabsdiff4(struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t *d = row(run, insn->op[0]);
+    const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]), *c = row(run, insn->op[3]);
+    LANEWISE(mask, d[l] = differences(insn, a[l], b[l], c[l], 4));
+    return NEXT;
+}
+
+static void two_types(struct decoder *d, exec_fn fn) {
     unsigned type = mod_type(d), second = mod_type(d);
     need_operands(d, 4, 4);
     if ((type != T_U32 && type != T_S32) || (second != T_U32 && second != T_S32)) {
@@ -103,7 +133,7 @@ static void dot(struct decoder *d, exec_fn fn) {
 }
 
 void decode_dp4a(struct decoder *d) {
-    dot(d, exec_dp4a);
+    two_types(d, exec_dp4a);
 }
 
 void decode_dp2a(struct decoder *d) {
@@ -111,5 +141,23 @@ void decode_dp2a(struct decoder *d) {
     if (!d->insn->integer.upper_bytes && !mod(d, "lo")) {
         decode_fail(d, "neither .lo nor .hi");
     }
-    dot(d, exec_dp2a);
+    two_types(d, exec_dp2a);
+}
+
+/* The forms that nvcc makes of __vabsdiffu4 and its kin: without masks, selectors and saturation. */
+static void vabsdiff(struct decoder *d, exec_fn fn) {
+    unsigned type = mod_type(d);
+    if (type != T_U32 && type != T_S32) {
+        decode_fail(d, "not with this type");
+    }
+    two_types(d, fn);
+    d->insn->integer.sum = mod(d, "add");
+}
+
+void decode_vabsdiff2(struct decoder *d) {
+    vabsdiff(d, exec_vabsdiff2);
+}
+
+void decode_vabsdiff4(struct decoder *d) {
+    vabsdiff(d, exec_vabsdiff4);
 }

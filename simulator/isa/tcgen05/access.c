@@ -98,7 +98,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
             tensor->alloc[unit].time = run->warp->clock->acquired[run->warp->number];
         }
         offsets[__builtin_ctz(mask)] = offset;
-        return hazard_lanes(run, cta, offsets, mask & -mask, 4, ACCESS_WRITE);
+        hazard_lanes(run, cta, offsets, mask & -mask, 4, ACCESS_WRITE);
     }
     return NEXT;
 }

@@ -83,6 +83,14 @@ static bool check_mma(struct run *run, struct mma_op *m) {
  * address if A is sparse, then the scale addresses or the lanes' masks. */
 enum { M_D, M_A, M_B, M_IDESC, M_ENABLE, M_REST };
 
+/* CUTLASS's addresses of scale factors repeat the ID of the instruction descriptor in their two highest bits,
+ * which no lane has (cute/arch/mma_sm100_desc.hpp): the MMA takes the ID from the descriptor. */
+static uint32_t scale_address(const struct run *run, const struct insn *insn, int operand, int lane) {
+    const uint32_t id_bits = 3U << 30;
+    return (uint32_t)(lane_u64(run, insn->op[operand], lane) + (uint64_t)insn->tcgen05.form->offset[operand]) &
+           ~id_bits;
+}
+
 static bool decode_mma(struct run *run, const struct insn *insn, int lane, struct tc_mma *mma) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tc_why why;
@@ -116,8 +124,8 @@ static bool decode_mma(struct run *run, const struct insn *insn, int lane, struc
     }
     mma->accumulate = pred(run, insn->op[M_ENABLE]) >> lane & 1;
     if (mma->in.scales) {
-        mma->sfa_tmem = (uint32_t)(lane_u64(run, insn->op[rest], lane) + (uint64_t)form->offset[rest]);
-        mma->sfb_tmem = (uint32_t)(lane_u64(run, insn->op[rest + 1], lane) + (uint64_t)form->offset[rest + 1]);
+        mma->sfa_tmem = scale_address(run, insn, rest, lane);
+        mma->sfb_tmem = scale_address(run, insn, rest + 1, lane);
     }
     for (int i = 0; form->has_disabled && i < 4 * form->cta_group; i++) {
         mma->disabled_lanes[i] = lane_u32(run, insn->op[rest + i], lane);

@@ -35,6 +35,17 @@ def test_two_logic_operations_are_one_of_three_inputs_unless_the_first_is_used_a
     assert cycles(three) == pytest.approx(2 * one, rel=0.1)
 
 
+def test_every_kernel_of_a_module_is_assembled():
+    text = body(work("and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;"), registers=NAMES)
+    twice = text + text[text.index(".visible") :].replace(" k(", " k2(")
+    times = []
+    for name in ("k", "k2"):
+        sim = Sim(twice, chip="h200")
+        assert sim.launch(name, sim.buffer(np.zeros(1, np.uint64)), block=32) == 0
+        times.append(sim.time.kernel_cycles)
+    assert times[0] == times[1]
+
+
 def test_what_is_known_and_a_flag_that_was_a_number_cost_nothing():
     assert cycles("mov.u32 %x#, 3; add.u32 %y#, %x#, 4; setp.ne.u32 %q#, %y#, 0;") == 0
     flag = cycles("setp.ne.u32 %w#, %r1, %r2;")

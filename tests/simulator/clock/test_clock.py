@@ -413,6 +413,16 @@ def test_a_report_tells_what_was_busy_and_what_warps_waited_for(tmp_path):
         assert warp["lived"] == pytest.approx(sim.time.kernel_cycles - CHIP["cta_end"], abs=20)
 
 
+def test_one_warp_keeps_its_quarter_of_an_sm_busy(tmp_path):
+    """Of four partitions one issues a dependent chain, an instruction every few cycles."""
+    count = 4000
+    sim = Sim(body("ld.param.u64 %rd1, [p];", "shf.l.wrap.b32 %r1, %r1, %r1, %r1;" * count), chip="h200")
+    assert sim.launch("k", sim.buffer(np.zeros(1, np.uint64)), block=32) == 0
+    busy = report(sim, tmp_path)["busy"]
+    assert busy["issue slots"][1] == pytest.approx(count / 4 / sim.time.kernel_cycles, rel=0.02)
+    assert busy["ALU"][1] == pytest.approx(busy["issue slots"][1] * CHIP["alu_interval"], rel=0.05)
+
+
 def test_without_values_an_mma_leaves_its_registers_and_takes_its_time(tmp_path):
     text = body(
         "ld.param.u64 %rd1, [p];", OPERANDS, "mov.f32 %f1, 0f40A00000; setp.eq.u32 %p1, 0, 1;"

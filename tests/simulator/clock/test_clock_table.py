@@ -11,7 +11,7 @@ import pytest
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.toolchain import BUILD
-from scripts.evidence.clock import plot, ratios, rounds
+from scripts.evidence.clock import plot, ratios, rounds, targets
 from scripts.evidence.clock.__main__ import key, merged
 from scripts.evidence.clock.table import (
     DATA,
@@ -100,6 +100,20 @@ def test_a_round_counts_once_and_its_sign_where_it_moved():
     text = ratios.text(rows)
     assert "right in 1 of the 2" in text and "| 0008 | 1 | 1.100 | 0.900 | +22.2 % | wrong |" in text
     assert "| 0010 | 1 | 1.010 | 0.990 | +2.0 % |  |" in text
+
+
+def test_a_target_that_is_missed_is_told_so():
+    def rows(group: str, *errors: float) -> list[Row]:
+        return [Row(group, f"round {i}", "", "us", 100 + off, 100, "validated") for i, off in enumerate(errors)]
+
+    groups = {"micro": rows("micro", 4, -6), "kernels": rows("kernels", 1, -13), "ladder": rows("ladder", 9, -8)}
+    groups["rounds"] = rows("rounds", 3, -3)
+    told = {line[0]: (line[2], line[3]) for line in targets.lines(groups)}
+    assert told["microbenchmarks, which calibrate"] == ("1 of 2; median 5.0 %", "**no**")
+    assert told["our Hopper kernels: mean"] == ("7.0 %", "**no**")
+    assert told["our Hopper kernels: largest"] == ("13.0 %", "**no**")
+    assert told["measured rounds' ratios: rms"] == ("3.0 % over 2", "yes")
+    assert told["their signs"] == ("2 of 2", "yes") and told["fast.cu's ladder: mean"] == ("8.5 % over 2", "yes")
 
 
 def test_the_picture_is_drawn_of_the_rows():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.simulator.clock.test_clock import CHIP, DONE, H200, SHARED, STAMP, span
+from tests.simulator.clock.test_overlap import PRODUCT
 from tests.simulator.sim_kit import Sim, body
 
 SUMS = ", ".join(f"%sum{i}" for i in range(32))
@@ -47,7 +48,28 @@ def test_mmas_with_registers_hold_the_issue_until_each_has_begun_and_those_from_
     assert group(REGISTERS, 4, work) - group(REGISTERS, 4) == pytest.approx(20 * CHIP["alu_latency"], abs=4)
 
 
-def test_the_clock_falls_with_the_first_asynchronous_mma():
+def test_an_mma_that_waits_for_another_warpgroups_is_not_issued_and_holds_no_ones_issue():
+    """Eight MMAs of warpgroup 0 are under way, warpgroup 1 has one with registers, warpgroup 2 computes."""
+    fence, commit, wait = (f"wgmma.{word}.sync.aligned" for word in ("fence", "commit_group", "wait_group"))
+
+    def cycles(one: str) -> int:
+        text = (
+            "shr.u32 %r10, %r1, 7; setp.eq.u32 %p5, %r10, 1; setp.eq.u32 %p6, %r10, 2; @%p5 bra ONE; @%p6 bra TWO;",
+            f"{fence}; {FROM_SHARED * 8} {commit}; {wait} 0; bra END; ONE: {fence}; {one} {commit}; {wait} 0; bra END;",
+            "TWO:", "shf.l.wrap.b32 %r11, %r11, %r11, %r11;" * 30,
+            "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; st.global.u64 [%rd1], %rd4; END:",
+        )  # fmt: skip
+        zero = "".join(f"mov.b32 %r{i}, 0;" for i in (6, 7, 8, 9)) + "mov.u32 %r11, %tid.x;"
+        sim = Sim(body("ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x;", zero, B, *text, registers=ROOM), chip="h200")
+        out = sim.buffer(np.zeros(1 << 10, np.uint64))
+        assert sim.launch("k", out, block=384) == 0, sim.findings
+        return int(out[0])
+
+    assert 30 * CHIP["alu_latency"] < 8 * STEP
+    assert cycles(REGISTERS) == pytest.approx(cycles(""), abs=8)
+
+
+def test_the_clock_falls_with_the_first_mma():
     text = (B, "wgmma.fence.sync.aligned;", FROM_SHARED, "wgmma.commit_group.sync.aligned;")
     sim = Sim(
         body("ld.param.u64 %rd1, [p];", "mov.u32 %r1, 1;", *text, "wgmma.wait_group.sync.aligned 0;", registers=ROOM),
@@ -56,9 +78,10 @@ def test_the_clock_falls_with_the_first_asynchronous_mma():
     assert sim.launch("k", sim.buffer(np.zeros(1 << 10, np.uint64)), block=128) == 0, sim.findings
     assert sim.time.clock_ghz == CHIP["sm_clock_tensor"] < CHIP["sm_clock"]
     assert sim.time.kernel_us == pytest.approx(sim.time.kernel_cycles / CHIP["sm_clock_tensor"] / 1000)
-    idle = Sim(body("mov.u32 %r1, 1;"), chip="h200")
-    assert idle.launch("k", 0) == 0
-    assert idle.time.clock_ghz == CHIP["sm_clock"]
+    for line, clock in (("mov.u32 %r1, 1;", "sm_clock"), (PRODUCT, "sm_clock_tensor")):
+        sim = Sim(body(line), chip="h200")
+        assert sim.launch("k", 0) == 0
+        assert sim.time.clock_ghz == CHIP[clock]
 
 
 def test_stores_leave_an_sm_at_its_rate_and_the_warp_waits_for_the_way_out():

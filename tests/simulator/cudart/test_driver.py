@@ -268,6 +268,10 @@ int main(int count, char **words) {
     SAY("no error so far", cuCtxSynchronize() == cudaErrorNotSupported ? 0 : (int)cuCtxSynchronize());
     (void)cudaGetLastError();
     SAY("launch of the unreadable", cuLaunchKernel(bad, 1, 1, 1, 1, 1, 1, 0, queue, arguments, NULL));
+    /* The pool gives the second queue what it was told to free there, while the first one may still write it. */
+    cuMemAllocAsync(&seven, 80, one), cuMemsetD8Async(seven, 1, 80, one), cuMemFreeAsync(seven, two);
+    cuMemAllocAsync(&seven, 80, two), cuMemsetD8Async(seven, 2, 80, two);
+    SAY("free beside a use", cuCtxSynchronize());
     (void)count;
     return 0;
 }
@@ -310,6 +314,7 @@ WANTED = {
     "graph": 801,
     "driver's graph": 801,
     "launch of the unreadable": 400,
+    "free beside a use": 719,
 }
 
 

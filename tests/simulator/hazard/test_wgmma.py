@@ -67,6 +67,13 @@ def test_each_rule(name):
         assert sim.kinds == (set() if kind is None else {kind}), (mode, sim.findings)
 
 
+def test_what_a_copy_wrote_is_for_a_person_to_judge():
+    """nvcc puts copies behind the fence by itself; ptxas then serialises, which is right and slow."""
+    for write, verdict in (("add.f32 %f2, %f2, %f1;", "error"), ("mov.f32 %f2, %f1;", "review")):
+        sim = run(body(BEGIN, FENCE, write, MMA, COMMIT, WAIT, registers=ROOM))
+        assert (sim.kinds, sim.verdict) == ({"missing-wgmma-fence"}, verdict)
+
+
 def test_fewer_than_four_warps():
     assert run(body(BEGIN, FENCE, MMA, COMMIT, WAIT, registers=ROOM), block=96).kinds == {"wgmma-warps"}
 

@@ -151,3 +151,18 @@ def test_clocks_never_stand_still():
     assert times[0] == times[1]
     assert times[0][:6] == sorted(set(times[0][:6]))
     assert times[0][6] == 0  # the high halves
+
+
+def test_an_address_of_32_bits_wraps_around_before_it_is_used():
+    """Compilers put what is negative into the register and the rest into the offset."""
+    text = body(
+        "mov.u32 %r1, cell; sub.u32 %r1, %r1, 65536; mov.u32 %r2, 5; st.shared.u32 [%r1+65536], %r2;",
+        "atom.shared.add.u32 %r3, [%r1+65536], %r2; red.shared.add.u32 [%r1+65536], %r2;"
+        " ld.shared.u32 %r4, [%r1+65536];",
+        "ld.param.u64 %rd1, [p]; st.global.v2.u32 [%rd1], {%r3, %r4};",
+        registers=ROOM,
+    )
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(2, np.uint32))
+    assert sim.launch("k", out, block=1) == 0, sim.findings
+    assert out.tolist() == [5, 15]

@@ -349,6 +349,11 @@ PARTIES = {
         " A: shfl.sync.bfly.b32 %r9, %r5, 4, 31, %r3;",
         (LANE ^ 4) + 1 + (LANE % 8 < 4),
     ),
+    "from behind": (  # those that are missed come back to the exchange from further on
+        "mov.u32 %r5, %r1; and.b32 %r4, %r1, 4; setp.ne.u32 %p1, %r4, 0; @%p1 bra B;"
+        " A: shfl.sync.bfly.b32 %r9, %r5, 4, 31, %r3; bra C; B: add.u32 %r5, %r5, 32; bra A; C:",
+        (LANE ^ 4) + np.where(LANE & 4, 0, 32),
+    ),
     "a barrier by two instructions": (
         "setp.lt.u32 %p1, %r1, 16; @%p1 bar.warp.sync -1; @!%p1 bar.warp.sync -1; bar.warp.sync %r3; mov.u32 %r9, %r1;",
         LANE,

@@ -43,7 +43,8 @@ def descriptor(form: Form, selector: int, m: int = M, n: int = N, **bits: int) -
 
 def instruction(form: Form, selector: int, in_tensor_memory: bool, group: int = 1, **bits: int) -> str:
     size = f".scale_vec::{form.scales}X" if form.kind == "mxf4nvf4" else ""
-    scales = f"[%s0+{SFA}], [%s0+{SFB}], " if form.scales else ""
+    repeated = 3 << 30  # an ID that CUTLASS puts into addresses as well, and the MMA takes from the descriptor
+    scales = f"[%s0+{SFA + repeated}], [%s0+{SFB}], " if form.scales else ""
     a = f"[%s0+{A}]" if in_tensor_memory else "%rd5"
     block = f".block_scale{size}" if form.scales else ""
     return (

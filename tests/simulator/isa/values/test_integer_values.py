@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -218,6 +220,26 @@ def test_dot_products():
                     return c + x[0] * y[0] + x[1] * y[1]
 
                 table[f"dp2a.{half}.{ta}32.{tb}32 {{d}}, {{a}}, {{b}}, {{c}};"] = (32, two)
+    check(table, rows(32))
+
+
+def test_differences_of_bytes_and_halves():
+    table = {}
+    for ta, tb, count in itertools.product("us", "us", (2, 4)):
+        bits = 32 // count
+
+        def apart(a, b, ta=ta, tb=tb, bits=bits):
+            return [abs(x - y) for x, y in zip(parts(a, bits, ta == "s"), parts(b, bits, tb == "s"), strict=True)]
+
+        def word(a, b, c, apart=apart, bits=bits):
+            return sum(x % (1 << bits) << bits * i for i, x in enumerate(apart(a, b)))
+
+        def total(a, b, c, apart=apart):
+            return c + sum(apart(a, b))
+
+        types = f"vabsdiff{count}.u32.{ta}32.{tb}32"
+        table[f"{types} {{d}}, {{a}}, {{b}}, {{c}};"] = (32, word)
+        table[f"{types}.add {{d}}, {{a}}, {{b}}, {{c}};"] = (32, total)
     check(table, rows(32))
 
 

@@ -2,7 +2,8 @@
 
 An instruction names its operands {d} (the result), {a}, {b}, {c}, {e} and {p} (predicates: whether the input's low bit
 is set); its result is the text's width: 16, 32 or 64 bits, or "p" for a predicate.  What it gives is compared bit for
-bit with a function of the row's Python integers."""
+bit with a function of the row's Python integers.  One instruction alone runs in two halves, the odd rows first, which
+leaves what the even rows' register held."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from tests.simulator.sim_kit import Sim, aligned, body
 WORD = {"p": np.uint32, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 REGISTER = {16: "%rs", 32: "%r", 64: "%rd"}
 CTA = 256
+ODD, MARK = "%p9", 0x2FA3
+OF_THE_WARP = (".sync", "activemask", "@", "{")  # what depends on who takes part, or has a predicate already
 
 
 def bits_of(array: np.ndarray) -> int:
@@ -29,7 +32,7 @@ def evaluate(
     lines = [
         "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;",
         f"setp.ge.u32 %p1, %r1, {count}; @%p1 exit; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 8;",
-        "add.u64 %rd1, %rd1, %rd2;",
+        f"add.u64 %rd1, %rd1, %rd2; and.b32 %r4, %r1, 1; setp.ne.u32 {ODD}, %r4, 0; mov.pred %p8, 0;",
     ]
     names = {}
     for i, (name, values) in enumerate(inputs.items()):
@@ -45,11 +48,18 @@ def evaluate(
             lines.append(f"and.b32 %r4, {register}, 1; setp.ne.u32 {names[name]}, %r4, 0;")
     for i, (text, width) in enumerate(rows):
         target = "%p2" if width == "p" else f"{REGISTER[width]}10"
-        lines.append(text.format(d=target, **names))
+        instruction = text.format(d=target, **names)
+        if width != "p" and instruction.count(";") == 1 and not any(word in instruction for word in OF_THE_WARP):
+            instruction = (
+                f"mov.b{width} {target}, {MARK}; @{ODD} {instruction} setp.ne.b{width} %p7, {target}, {MARK};"
+                f" @!{ODD} or.pred %p8, %p8, %p7; @!{ODD} {instruction}"
+            )
+        lines.append(instruction)
         if width == "p":
             lines.append("selp.u32 %r10, 1, 0, %p2;")
         bits = 32 if width == "p" else width
         lines.append(f"st.global.b{bits} [%rd1+{i * 8 * count}], {REGISTER[bits]}10;")
+    lines.append("@%p8 trap;")
     params = ".param .u64 out" + "".join(f", .param .u64 in{i}" for i in range(len(inputs)))
     sim = Sim(body(*lines, params=params).replace("sm_90a", chip))
     out = sim.register(aligned((len(rows), count), np.uint64))

@@ -1,0 +1,69 @@
+/* Launches are simulated one after another, and a dependent one begins before the one before has ended: what
+ * that took is remembered window by window, and the later launch has what is left.  The earlier one has been
+ * simulated by then and loses nothing; in a row of calls each pays for the one before. */
+#include "timing.h"
+
+#define LOAD_WINDOWS 8            /* that a load is the mean of: some time a request is under way */
+#define LEAST_SPARE  (WINDOW / 8) /* of a window: none is so full that nothing goes on */
+
+static struct slice *slice_of(struct common *common, uint64_t launch, uint64_t window) {
+    struct slice *slice = &common->slices[window % SLICES];
+    if (slice->window != window) {
+        *slice = (struct slice){.window = window, .launch = launch};
+    } else if (slice->launch != launch) {
+        slice->launch = launch;
+        slice->before += slice->taken;
+        slice->taken = 0;
+    }
+    return slice;
+}
+
+ticks time_common(const struct timing *timing, struct common *common, ticks at, ticks length) {
+    ticks now = later(common->server.free, at);
+    common->server.busy += length;
+    while (length > 0) {
+        struct slice *slice = slice_of(common, timing->launches, now / WINDOW);
+        ticks rest = WINDOW - now % WINDOW, spare = slice->before < WINDOW ? WINDOW - slice->before : 0;
+        ticks most = rest * spare / WINDOW, done = length < most ? length : most;
+        now += done < length ? rest : length * WINDOW / spare;
+        slice->taken += done;
+        length -= done;
+    }
+    common->server.free = now;
+    return now;
+}
+
+/* HW (measured, H200: load_rate): latency grows long before HBM is full, since banks and channels are not used
+ * evenly; about with the third power of the load. */
+ticks time_loaded(const struct timing *timing, ticks at) {
+    uint64_t window = at / WINDOW, first = window < LOAD_WINDOWS ? 0 : window - LOAD_WINDOWS;
+    ticks busy = 0, all = LOAD_WINDOWS * WINDOW;
+    for (uint64_t i = first; i < window; i++) {
+        const struct slice *slice = &timing->hbm->slices[i % SLICES];
+        busy += slice->window == i ? slice->before + slice->taken : 0;
+    }
+    busy = busy < all ? busy : all;
+    return timing->chip.hbm_loaded * busy / all * busy / all * busy / all;
+}
+
+static uint16_t sum(uint16_t a, ticks b) {
+    return a + b < UINT16_MAX ? (uint16_t)(a + b) : UINT16_MAX;
+}
+
+ticks time_beside(const struct timing *timing, struct sm_time *sm, unsigned share, ticks at, ticks length) {
+    uint64_t window = at / WINDOW;
+    struct sm_slice *slice = &sm->slices[window % SM_SLICES];
+    if (slice->window != window) {
+        *slice = (struct sm_slice){.window = window, .launch = timing->launches};
+    } else if (slice->launch != timing->launches) {
+        slice->launch = timing->launches;
+        for (int i = 0; i < SHARES; i++) {
+            slice->before[i] = sum(slice->before[i], slice->taken[i]);
+            slice->taken[i] = 0;
+        }
+    }
+    slice->taken[share] = sum(slice->taken[share], length);
+    ticks before = slice->before[share];
+    return before == 0 ? length
+                       : length * WINDOW / (before < WINDOW - LEAST_SPARE ? WINDOW - before : LEAST_SPARE);
+}

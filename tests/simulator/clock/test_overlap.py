@@ -1,0 +1,128 @@
+"""Simulated time of what overlaps: launches that share the chip, and memory whose latency grows with its load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.test_clock import BARRIER, CHIP, H200, INIT, SHARED, copy
+from tests.simulator.sim_kit import Sim, body
+
+BLOCK = 16384  # bytes of a copy
+EARLY = "griddepcontrol.launch_dependents;"
+STAMP = "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u64 %rd7, %clock64;"
+DONE = "mov.u64 %rd3, %clock64; st.global.u64 [%rd1], %rd7; st.global.u64 [%rd1+8], %rd3;"
+PARAMETERS = ".param .u64 p, .param .u64 q"
+
+
+@pytest.fixture
+def chip(tmp_path: Path):
+    """Makes a chip of four SMs with some values of its own."""
+
+    def make(**values: float) -> str:
+        parameters = json.loads(H200.read_text())
+        for name, value in {"sms": 4, "processing_cluster_sms": 4, **values}.items():
+            parameters["parameters"][name]["value"] = value
+        path = tmp_path / f"{'_'.join(values)}{hash(tuple(values.values())) % 997}.json"
+        path.write_text(json.dumps(parameters))
+        return str(path)
+
+    return make
+
+
+def spans(text: str, chip: str, dependent: int, *given: int | np.ndarray, **launch) -> list[tuple[int, int]]:
+    """Start and end of launches, the later ones dependent or not; given: what each has as q, or copies of a buffer."""
+    sim, found = Sim(text, chip=chip), []
+    for number, q in enumerate(given):
+        out = sim.buffer(np.zeros(4, np.uint64))
+        q = q if isinstance(q, int) else sim.buffer(q.copy())
+        assert sim.launch("k", out, q, dependent=dependent and number, **launch) == 0, sim.findings
+        found.append((int(out[0]), int(out[1])))
+    return found
+
+
+def test_a_launch_has_the_slots_that_an_overlapping_one_leaves_it(chip):
+    """The first issues a shift every other cycle, the second a product each; beside it, one every other cycle."""
+    shifts = "".join(f"shf.l.wrap.b32 %r{i}, %r{i}, %r{i}, %r{i};" for i in range(2, 18)) * 200
+    products = "".join(f"fma.rn.f32 %f{i}, %f{i}, %f{i}, %f{i};" for i in range(2, 18)) * 40
+    work = f"setp.ne.u64 %p1, %rd5, 0; @%p1 bra PRODUCTS; {shifts} bra END; PRODUCTS: {products} END:"
+    text = body(EARLY, STAMP, work, DONE, params=PARAMETERS)
+
+    def second(dependent: int) -> tuple[int, int]:
+        (_, first), (start, end) = spans(text, chip(sms=1, processing_cluster_sms=1), dependent, 0, 1, block=32)
+        return end - start, first - start
+
+    alone, _ = second(0)
+    beside, overlap = second(1)
+    assert overlap > beside  # it ends before the first one does
+    assert beside - alone == pytest.approx(16 * 40, rel=0.05)
+
+
+def test_a_launch_has_the_bandwidth_that_an_overlapping_one_leaves_it(chip):
+    count, rate = 8, 16
+    wait = "{W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;}"
+    loads = "".join(
+        f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5+{i * BLOCK}], {BLOCK}, [%r3];"
+        for i in range(count)
+    )
+    expect = f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {count * BLOCK};"
+    text = body(EARLY, STAMP, INIT, expect, loads, wait, DONE, registers=BARRIER, params=PARAMETERS)
+    bytes_of = np.zeros(count * BLOCK, np.uint8)
+    ends = [spans(text, chip(hbm_rate=rate, hbm_loaded=0), early, bytes_of, bytes_of, block=1) for early in (0, 1)]
+    took = count * BLOCK / rate
+    (_, (start, end)), ((_, first), (_, last)) = ends
+    assert end - start == pytest.approx(took, rel=0.15)  # alone: a queue, and the way of one copy
+    assert last - first == pytest.approx(took, rel=0.1)  # begun beside the first, which had all of HBM
+
+
+def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
+    laps = 12
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q];", INIT,
+        *(copy(i * BLOCK, BLOCK, i % 2, i) + ("mov.u64 %rd7, %clock64;" if i == 3 else "") for i in range(laps)),
+        DONE, registers=BARRIER, params=PARAMETERS,
+    )  # fmt: skip
+
+    def lap(grown: float) -> float:
+        ((start, end),) = spans(text, chip(hbm_rate=16, hbm_loaded=grown), 0, np.zeros(laps * BLOCK, np.uint8), block=1)
+        return (end - start) / (laps - 4)
+
+    took, window = BLOCK / 16, 1024
+    idle, loaded = lap(0), lap(200)
+    load = (took - (loaded - window)) / window  # of the cycles before a copy, those in which one was served
+    assert 0.6 < load < 0.9
+    assert loaded - idle == pytest.approx(200 * load**3, rel=0.4)
+
+
+FOUR = "{%f1, %f2, %f3, %f4}"
+PRODUCT = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FOUR}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {FOUR};"
+
+
+def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:
+    """Cycles of `count` copies of a warp, each of 16 bytes a lane and of lanes that lie `step` bytes apart."""
+    address = f"mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, {step}; add.u64 %rd5, %rd5, %rd8; shl.b32 %r5, %r1, 4;"
+    asked = "".join(f"cp.async.cg.shared.global [%r4+{512 * i}], [%rd5+{4096 * i}], 16;" for i in range(count))
+    text = body(
+        STAMP, "mov.u32 %r2, tile;", address, before, "add.u32 %r4, %r2, %r5; mov.u64 %rd7, %clock64;", asked,
+        "cp.async.commit_group; cp.async.wait_group 0; mov.u64 %rd3, %clock64; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 st.global.u64 [%rd1], %rd7; @%p1 st.global.u64 [%rd1+8], %rd3;",
+        registers=SHARED, params=PARAMETERS,
+    )  # fmt: skip
+    ((start, end),) = spans(text, path, 0, np.zeros(4096 * count, np.uint8), block=32)
+    return end - start
+
+
+@pytest.mark.parametrize("step", [128, 16])
+def test_a_copy_of_few_bytes_brings_its_line_from_memory_and_at_the_rate_of_warps(chip, step):
+    count, rate = 24, 8
+    cycles = asked_by_warps(chip(hbm_warp_rate=rate, hbm_loaded=0), step, count)
+    assert cycles == pytest.approx(count * 32 * step / rate + CHIP["hbm_latency"], rel=0.1)
+
+
+def test_memory_keeps_its_clock_when_that_of_the_sms_falls(chip):
+    path = chip(hbm_warp_rate=8, hbm_loaded=0)
+    fallen = asked_by_warps(path, 128, 24, PRODUCT) / asked_by_warps(path, 128, 24)
+    assert fallen == pytest.approx(CHIP["sm_clock_tensor"] / CHIP["sm_clock"], abs=0.01)
