@@ -46,10 +46,7 @@ _MOST_GROUPS = 256  # CUSTOM_KERNEL_MAX_GROUPS
 _GROUP_OF_NO_ROWS = (0, 1, 64, 0, 0, 0, 0, 0)
 _STATUS_UNSUPPORTED = 4
 _NAMES = ("a", "b", "c", "sfa_reordered", "sfb_reordered")
-_TORCH_NUMBERS = {  # of core/python_groups.h, and what torch calls them
-    "fp4": "dtype_float4_e2m1fn_x2", "e4m3": "dtype_float8_e4m3fn", "fp16": "dtype_float16", "cpu": "device_type_cpu",
-    "cuda": "device_type_cuda",
-}  # fmt: skip
+_NUMBERS = ("fp4", "e4m3", "fp16", "cpu", "cuda")  # torch's, of core/python_groups.h
 _TYPES = ("PyTuple_Type", "PyList_Type", "PyLong_Type", "tensor_type")
 _PYTHON_FUNCTIONS = (
     "PyObject_Type", "Py_DecRef", "PyTuple_Size", "PyTuple_GetItem", "PyList_Size", "PyList_GetItem",
@@ -81,7 +78,7 @@ class _PythonFunctions(ctypes.Structure):
     _fields_ = (
         ("struct_bytes", ctypes.c_uint32),
         ("tensor_offset", ctypes.c_uint32),
-        *((name, ctypes.c_int32) for name in (*_TORCH_NUMBERS, "reserved")),
+        *((name, ctypes.c_int32) for name in (*_NUMBERS, "reserved")),
         *((name, ctypes.c_void_p) for name in (*_TYPES, *_PYTHON_FUNCTIONS, *_TORCH_FUNCTIONS)),
     )
 
@@ -89,27 +86,16 @@ class _PythonFunctions(ctypes.Structure):
 def _tensor_offset(torch_library: ctypes.CDLL) -> int:
     """Bytes from a tensor's object to torch's own tensor, whose address torch's C interface takes.
 
-    No torch says it. Of late an exported DLPack tensor keeps a copy of that tensor, which is one pointer, first in its
-    context: where each of some objects holds this pointer too, there it is, and the interface is asked as well. Raises
-    ValueError where it is not found (torch 2.13 passes, 2.11 does not).
+    No torch says it. That tensor is one pointer, which torch gives as _cdata: where the first member of each of some
+    objects is this pointer, there it is, and the interface is asked as well. Raises ValueError where it is not found:
+    up to torch 2.9 a word before it says who owns it.
     """
-    of_capsule = ctypes.pythonapi.PyCapsule_GetPointer
-    of_capsule.restype, of_capsule.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    api = (ctypes.c_uint64 * 5).from_address(of_capsule(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
-    if api[0] & 0xFFFFFFFF != 1:  # DLPack's major version: version, older interface, allocator, export, ...
-        raise ValueError("DLPack has another version")
-    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))(api[3])
     first_member = object.__basicsize__
     for shape in ((), (3,), (2, 1, 5)):
-        tensor, exported = torch.empty(shape, dtype=_OUTPUT), ctypes.c_void_p()
-        if export(tensor, ctypes.byref(exported)) != 0:
-            raise ValueError("DLPack exports no tensor")
-        _, context, delete = (ctypes.c_uint64 * 3).from_address(exported.value)  # DLManagedTensorVersioned
-        held = ctypes.c_uint64.from_address(context).value
-        ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(delete)(exported.value)
+        tensor = torch.empty(shape, dtype=_OUTPUT)
         if (
             type(tensor).__basicsize__ < first_member + 8
-            or held != ctypes.c_uint64.from_address(id(tensor) + first_member).value
+            or tensor._cdata != ctypes.c_uint64.from_address(id(tensor) + first_member).value
         ):
             raise ValueError("a tensor's object does not begin with torch's own tensor")
         address, dimensions = ctypes.c_void_p(), ctypes.c_int64()
@@ -120,16 +106,26 @@ def _tensor_offset(torch_library: ctypes.CDLL) -> int:
     return first_member
 
 
+def _torch_numbers(torch_library: ctypes.CDLL, offset: int) -> list[int]:
+    """Of _NUMBERS: those of types by tensors of theirs, since not every torch has a function for each."""
+    numbers = []
+    for dtype in (_FP4, torch.float8_e4m3fn, _OUTPUT):
+        tensor, number = torch.empty(0, dtype=dtype), ctypes.c_int32()
+        torch_library.aoti_torch_get_dtype(ctypes.c_void_p(id(tensor) + offset), ctypes.byref(number))
+        numbers.append(number.value)
+    return [*numbers, torch_library.aoti_torch_device_type_cpu(), torch_library.aoti_torch_device_type_cuda()]
+
+
 def _python_functions() -> _PythonFunctions | None:
     """Where the functions are; None where torch or Python lacks one, or keeps its tensors elsewhere."""
     try:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        numbers = [getattr(torch_library, f"aoti_torch_{name}")() for name in _TORCH_NUMBERS.values()]
         types = (id(tuple), id(list), id(int), id(torch.Tensor))
         functions = [getattr(ctypes.pythonapi, name) for name in _PYTHON_FUNCTIONS]
         functions += [getattr(torch_library, name) for name in _TORCH_FUNCTIONS]
         addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
         offset = _tensor_offset(torch_library)
+        numbers = _torch_numbers(torch_library, offset)
     except (AttributeError, OSError, TypeError, ValueError):
         return None
     return _PythonFunctions(ctypes.sizeof(_PythonFunctions), offset, *numbers, 0, *types, *addresses)

@@ -49,7 +49,14 @@ AREAS: dict[str, Area] = {
     ),
     "shim": Area(
         ("submission/*.py",),
-        ("test_shim.py", "test_shim_limits.py", "test_group_shim.py", "test_layouts.py", "test_torch_operator.py"),
+        (
+            "test_shim.py",
+            "test_shim_limits.py",
+            "test_group_shim.py",
+            "test_python_groups.py",
+            "test_layouts.py",
+            "test_torch_operator.py",
+        ),
         wider=SUBMISSION_TESTS,
     ),
     "host": Area(

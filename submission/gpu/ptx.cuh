@@ -236,6 +236,17 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     return value;
 }
 
+/* Four accumulators as they are: read as words, the compiler would keep them as words, and copy them. */
+PTX void st_shared_v4_f32(uint32_t address, const float *four) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
+                 "f"(four[2]), "f"(four[3])
+                 : "memory");
+}
+
+PTX void st_shared_u32(uint32_t address, uint32_t word) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
 PTX void st_shared_v4(uint32_t address, const uint32_t (&words)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]), "r"(words[1]),
                  "r"(words[2]), "r"(words[3])

@@ -24,6 +24,20 @@ template <int pending> PTX void wgmma_wait_group(void) {
  * wgmma_wait_group has waited for it. */
 template <int n> struct wgmma_m64k16;
 
+template <> struct wgmma_m64k16<16> {
+    static __device__ __forceinline__ void mma_async(float (&d)[8], const uint32_t (&a)[4], uint64_t b,
+                                                     int accumulate) {
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %13, 0;\n\t"
+                     "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+                     "{"
+                     "%0, %1, %2, %3, %4, %5, %6, %7"
+                     "}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;\n\t}"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+                       "+f"(d[7])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    }
+};
+
 template <> struct wgmma_m64k16<32> {
     static __device__ __forceinline__ void mma_async(float (&d)[16], const uint32_t (&a)[4], uint64_t b,
                                                      int accumulate) {

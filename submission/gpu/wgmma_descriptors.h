@@ -28,6 +28,14 @@ WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_tile_descriptor(uint32_t address) {
     return wgmma_matrix_descriptor(address, unused, SWIZZLE_ATOM_BYTES, swizzle_128b);
 }
 
+/* A K-major tile of core matrices, not swizzled: 8 rows of 16 bytes that follow each other; so many bytes from
+ * one to the next along K, and to the next 8 rows. */
+WGMMA_DESCRIPTOR uint64_t wgmma_core_matrix_descriptor(uint32_t address, uint32_t along_k_bytes,
+                                                       uint32_t along_rows_bytes) {
+    const uint32_t no_swizzle = 0;
+    return wgmma_matrix_descriptor(address, along_k_bytes, along_rows_bytes, no_swizzle);
+}
+
 /* The same matrix from so many bytes further on, in the shared memory of the same CTA: the address's field does
  * not overflow, so that one addition does it where a descriptor made anew takes six uniform instructions. */
 WGMMA_DESCRIPTOR uint64_t wgmma_descriptor_plus(uint64_t descriptor, uint32_t bytes) {

@@ -73,37 +73,39 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 
 /* ---- narrow tiles: few rows of A (narrow_dual_gemm.cuh) ---- */
 
-/* A warp takes NARROW_B_ROWS rows of B1 and the same of B2 against all of the tile's rows of A, as two blocks
- * of mma.sync's M: 8 rows of B1, 8 of B2. */
-#define NARROW_BLOCKS      2
-#define NARROW_B_ROWS      (NARROW_BLOCKS * 8)
-#define NARROW_STEP_K      128 /* elements of K that a warp takes at a time: 32 a lane, 16 bytes of fp4 */
-#define NARROW_STEP_BYTES  (NARROW_STEP_K / 2)
-#define NARROW_MAX_WARPS   16 /* of a CTA: four for each of an SM's schedulers */
-#define NARROW_MAX_SPLIT_K 2  /* pairs of CTAs are the largest clusters of which every SM holds a part */
-#define NARROW_A_ROWS      8  /* of a block of A: mma.sync's N */
+/* A warp takes `blocks` times NARROW_BLOCK_B_ROWS rows of B1 and the same of B2 against all of the tile's rows
+ * of A: of each block 8 rows of B1 and 8 of B2 are the 16 rows of a fragment.  The warps of a team take the
+ * same steps of K: one warp multiplies alone (mma.sync), a warpgroup together (wgmma). */
+#define NARROW_BLOCK_B_ROWS 8
+#define NARROW_STEP_K       128 /* elements of K that a warp takes at a time: 32 a lane, 16 bytes of fp4 */
+#define NARROW_STEP_BYTES   (NARROW_STEP_K / 2)
+#define NARROW_MAX_WARPS    16 /* of a CTA: four for each of an SM's schedulers */
+#define NARROW_MAX_SPLIT_K  2  /* pairs of CTAs are the largest clusters of which every SM holds a part */
+#define NARROW_A_ROWS       8  /* of a block of A: mma.sync's N, and a core matrix's rows */
+#define NARROW_WARPGROUP    4  /* warps of a team that multiplies by wgmma */
 
-/* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A's dequantization a thread */
+/* name (a tile's rows of A), rows of A, stages of a warp's ring, units of A's dequantization a thread, blocks
+ * of a warp, warps of a team */
 #define HOPPER_NARROW_CONFIGS(X)                                                                               \
-    X(m8, 8, 3, 4)                                                                                             \
-    X(m16, 16, 2, 4)                                                                                           \
-    X(m32, 32, 2, 2)
+    X(m8, 8, 3, 4, 2, 1)                                                                                       \
+    X(m16, 16, 2, 4, 1, NARROW_WARPGROUP)                                                                      \
+    X(m32, 32, 2, 2, 1, NARROW_WARPGROUP)
 
 struct hopper_narrow_config {
     const char *name;
-    int tile_m, stages, a_units;
+    int tile_m, stages, a_units, blocks, team;
 };
 
-/* Bytes of shared memory.  A block of A: 8 rows by NARROW_STEP_K in fp16, as fragments.  A stage of a warp: of
- * each of a lane's four rows 16 bytes of fp4 and a word of scale factors.  A vector of partial sums: a float4
- * of each lane.  The mbarrier comes first. */
-#define NARROW_A_BLOCK_BYTES (NARROW_A_ROWS * NARROW_STEP_K * FP16_BYTES)
-#define NARROW_ROWS_OF_LANE  (2 * NARROW_BLOCKS)
-#define NARROW_FP4_BYTES     (WARP_THREADS * 16)
-#define NARROW_SCALE_BYTES   (WARP_THREADS * SCALE_WORD_BYTES)
-#define NARROW_STAGE_BYTES   (NARROW_ROWS_OF_LANE * (NARROW_FP4_BYTES + NARROW_SCALE_BYTES))
-#define NARROW_VECTOR_BYTES  (WARP_THREADS * 16)
-#define NARROW_A_OFFSET      128
+/* Bytes of shared memory.  A block of A: 8 rows by NARROW_STEP_K in fp16, as fragments or as core matrices.  A
+ * stage of a warp: of each of a lane's rows 16 bytes of fp4 and a word of scale factors.  A vector of partial
+ * sums: a float4 of each lane.  The mbarrier comes first. */
+#define NARROW_A_BLOCK_BYTES       (NARROW_A_ROWS * NARROW_STEP_K * FP16_BYTES)
+#define NARROW_FP4_BYTES           (WARP_THREADS * 16)
+#define NARROW_SCALE_BYTES         (WARP_THREADS * SCALE_WORD_BYTES)
+#define NARROW_STAGE_BYTES(blocks) (2 * (blocks) * (NARROW_FP4_BYTES + NARROW_SCALE_BYTES))
+#define NARROW_VECTOR_BYTES        (WARP_THREADS * 16)
+#define NARROW_A_OFFSET            128
+#define L2_LINE_BYTES              128
 
 /* How a problem is shared out, and where a CTA's shared memory holds what: chosen by the host for each problem
  * (narrow_selection.h). */

@@ -18,9 +18,9 @@ const void *hopper_dual_gemm_kernel(int index) {
     return kernels[index];
 }
 
-#define NARROW_KERNELS(name, tile_m, stages, a_units)                                                          \
-    {(const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<tile_m, stages, a_units, 1>>,           \
-     (const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<tile_m, stages, a_units, 2>>},
+#define NARROW_KERNELS(name, ...)                                                                              \
+    {(const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, 1>>,                       \
+     (const void *)hopper::narrow_dual_gemm_kernel<hopper::narrow_tile<__VA_ARGS__, 2>>},
 
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
     static const void *const kernels[][NARROW_MAX_SPLIT_K] = {HOPPER_NARROW_CONFIGS(NARROW_KERNELS)};

@@ -52,7 +52,7 @@ int32_t hopper_run_narrow(const struct problem *problem, int index, int sms, con
     struct hopper_narrow_params params = make_params(problem, &layout);
     struct launch launch = {
         .kernel = hopper_narrow_dual_gemm_kernel(index, layout.split_k),
-        .grid = {hopper_narrow_ctas_along_n(&layout, problem->n), ceil_div(problem->m, config->tile_m),
+        .grid = {hopper_narrow_ctas_along_n(config, &layout, problem->n), ceil_div(problem->m, config->tile_m),
                  problem->l},
         .threads = (int64_t)layout.warps_n * layout.warps_k * WARP_THREADS,
         .cluster = layout.split_k,

@@ -1,13 +1,14 @@
 /* The fused dual GEMM for few rows of A, where the weights are the traffic.
  *
- * Read in this order: config.h (sizes, layout), dequantize.cuh (fp4 to fp16), then from the top: tile and
- * shared memory, A, load, main loop, reduction, epilogue, kernel.  No launch before it, no scratch memory.
+ * Read in this order: config.h (sizes, layout), dequantize.cuh (fp4 to fp16), narrow_products.cuh (the tile,
+ * and the products of a step), then from the top: A, load, main loop, reduction, epilogue, kernel.  No launch
+ * before it, no scratch memory.
  *
  *   every thread                                 every warp, for steps of K of its own
  *   ------------                                 -------------------------------------
  *   A fp4, sfa --dequantize--> shared memory     B1, B2 fp4, sfb1, sfb2 --cp.async--> its ring --LDS-->
- * registers (B fragments, all warps)          | |                           '--dequantize--> A fragments
- *                      '-------------------------------------------> mma.sync --> acc (gate, up)
+ *                      |                                                     '--dequantize--> A fragments
+ *                      '--- B operand of all warps ---> mma.sync, or a warpgroup's wgmma --> acc (gate, up)
  *                                                                      |
  *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st(.async)-- acc of warps and CTAs
  *
@@ -16,26 +17,18 @@
  *                                                          where K is split, else a barrier of the CTA does it
  *
  * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
- * dual_gemm.cuh the transpose is computed, C^T = B A^T: mma.sync's A operand are 8 rows of B1 and 8 of B2, so
- * that a thread holds gate and up of the same output; its B operand are 8 rows of A. */
+ * dual_gemm.cuh the transpose is computed, C^T = B A^T: a warp's A operand are 8 rows of B1 and 8 of B2, so
+ * that a thread holds gate and up of the same output; the B operand are blocks of 8 rows of A. */
 #ifndef HOPPER_NARROW_DUAL_GEMM_CUH
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
 #include "../gpu/ring.cuh"
-#include "dequantize.cuh"
 #include "epilogue.cuh"
+#include "narrow_products.cuh"
 
 namespace hopper {
 
-/* ---- tile and shared memory ---- */
-
-template <int tile_m_, int stages_, int a_units_, int split_k_> struct narrow_tile {
-    static constexpr int stages = stages_, a_units = a_units_, split_k = split_k_;
-    static constexpr int a_blocks = tile_m_ / NARROW_A_ROWS; /* of 8 rows of A */
-    static_assert(tile_m_ % NARROW_A_ROWS == 0, "whole blocks of A");
-    static_assert(stages >= 2, "a stage is copied while another is used");
-    static_assert(split_k <= NARROW_MAX_SPLIT_K, "the clusters that the layout is made for");
-};
+/* ---- where a CTA, and a thread, stands ---- */
 
 /* Where this thread stands: in the grid, and in its CTA. */
 struct narrow_coord {
@@ -53,6 +46,9 @@ static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const str
     coord.quad = coord.lane / 4;
     coord.quad_lane = coord.lane % 4;
     coord.warp = threadIdx.x / WARP_THREADS;
+    if (T::by_warpgroup) { /* uniform for the compiler, else it serializes wgmma (C7520) */
+        coord.warp = __shfl_sync(~0u, coord.warp, 0);
+    }
     coord.warp_n = coord.warp % p.layout.warps_n;
     coord.warp_k = coord.warp / p.layout.warps_n;
     coord.warps = p.layout.warps_n * p.layout.warps_k;
@@ -66,11 +62,10 @@ static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const str
     return coord;
 }
 
-/* The row of B1 and B2 that a quad of block `block` holds, for a warp's place along N.  A warp's rows are four
- * that follow each other in each quarter of a scale tile, two of them a block: their scale factors fill whole
- * sectors. */
-static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
-    constexpr int units = SCALE_TILE_ROWS / NARROW_B_ROWS, rows_of_quarter = NARROW_B_ROWS / SCALE_ENTRY_WORDS;
+/* The row of B1 and B2 that a quad of block `block` holds, for a warp's place along N.  A warp's rows follow
+ * each other in each quarter of a scale tile, two of a block: a block's scale factors fill whole sectors. */
+template <class T> static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
+    constexpr int units = SCALE_TILE_ROWS / T::warp_rows, rows_of_quarter = T::warp_rows / SCALE_ENTRY_WORDS;
     return unit / units * SCALE_TILE_ROWS + unit % units * rows_of_quarter + block * 2 + quad % 2 +
            quad / 2 * SCALE_ENTRIES;
 }
@@ -85,7 +80,6 @@ static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_n
 /* A lane's part of a row and a step are 32 elements: half of a scale word.  Its 16 bytes of fp4, and its two
  * scale factors; `word` is the scale word's number in the row. */
 #define LANE_FP4_OFFSET(word, quad_lane) ((uint64_t)(word) * (NARROW_STEP_BYTES / 2) + (quad_lane) % 2 * 16)
-#define LANE_SCALE_OFFSET(quad_lane)     ((quad_lane) % 2 * 2)
 #define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
 
 /* ---- A ---- */
@@ -119,7 +113,9 @@ static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const 
     }
 }
 
-/* As fragments of mma.sync's B operand: of a block four vectors of a lane, each two steps of 16. */
+/* As the tensor cores' B operand (narrow_products.cuh): of a block four vectors of a lane, each two steps
+ * of 16.
+ */
 template <class T>
 static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
                                                const struct narrow_coord &coord, int32_t steps) {
@@ -135,26 +131,48 @@ static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_
         for (int word = 0; word < 4; word++) {
             uint32_t pairs[4];
             dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], pairs);
-            st_shared_v4(to + block * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + coord.lane * 16,
-                         pairs);
+            if constexpr (T::by_warpgroup) {
+                store_core_matrices(to + block * NARROW_A_BLOCK_BYTES, word, coord.lane, pairs);
+            } else {
+                st_shared_v4(to + block * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + coord.lane * 16,
+                             pairs);
+            }
         }
+    }
+    if constexpr (T::by_warpgroup) {
+        fence_proxy_async_shared(); /* wgmma reads it behind the next barrier */
+    }
+}
+
+/* Before the wait for the previous kernel: asks L2 for A and its scale factors, of which each CTA takes some
+ * lines.  Nothing is read, so that whoever still writes them is seen. */
+static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_params &p,
+                                                 const struct narrow_coord &coord) {
+    const int half = (int)blockDim.x / 2;
+    const bool scales = (int)threadIdx.x >= half;
+    const int64_t bytes = scales ? p.sfa_batch_bytes : p.m * p.fp4_row_bytes;
+    const int64_t line =
+        ((threadIdx.x - (scales ? half : 0)) * (int64_t)gridDim.x + blockIdx.x) * L2_LINE_BYTES;
+    if (line < bytes) {
+        prefetch_global_l2((scales ? p.sfa : p.a) + coord.batch * bytes + line);
     }
 }
 
 /* ---- load ---- */
 
-/* A lane's four rows, [block][B1, B2]. */
-struct b_rows {
-    const uint8_t *fp4[NARROW_BLOCKS][2], *scales[NARROW_BLOCKS][2];
+/* A lane's rows, [block][B1, B2]. */
+template <class T> struct b_rows {
+    const uint8_t *fp4[T::blocks][2], *scales[T::blocks][2];
 };
 
 /* Rows past the last one read the last one, and are not stored. */
-static __device__ __forceinline__ struct b_rows find_b_rows(const struct hopper_narrow_params &p,
-                                                            const struct narrow_coord &coord) {
-    struct b_rows rows;
+template <class T>
+static __device__ __forceinline__ struct b_rows<T> find_b_rows(const struct hopper_narrow_params &p,
+                                                               const struct narrow_coord &coord) {
+    struct b_rows<T> rows;
 #pragma unroll
-    for (int block = 0; block < NARROW_BLOCKS; block++) {
-        int32_t row = min(b_row(coord.tile_n * p.layout.warps_n + coord.warp_n, block, coord.quad), p.n - 1);
+    for (int block = 0; block < T::blocks; block++) {
+        int32_t row = min(b_row<T>(coord.tile_n * p.layout.warps_n + coord.warp_n, block, coord.quad), p.n - 1);
         int64_t fp4 =
             ((int64_t)coord.batch * p.n + row) * p.fp4_row_bytes + LANE_FP4_OFFSET(0, coord.quad_lane);
         int64_t scales = coord.batch * p.sfb_batch_bytes + scale_row_offset(p, row);
@@ -168,16 +186,17 @@ static __device__ __forceinline__ struct b_rows find_b_rows(const struct hopper_
 
 /* A step of the warp's rows into a stage, as a group of this thread's; an empty group past the last step. Where
  * K ends in the middle of a step, its first half comes twice: A is zero there. */
-static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_rows &rows,
+template <class T>
+static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_rows<T> &rows,
                                                  const struct hopper_narrow_params &p,
                                                  const struct narrow_coord &coord, int32_t step) {
     if (step < coord.first_step + coord.steps) {
         uint32_t word = min(LANE_SCALE_WORD(step, coord.quad_lane), p.scale_words - 1);
 #pragma unroll
-        for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
+        for (int i = 0; i < T::lane_rows; i++) {
             cp_async_cg_16(stage + i * NARROW_FP4_BYTES + coord.lane * 16,
                            rows.fp4[i / 2][i % 2] + (uint64_t)word * (NARROW_STEP_BYTES / 2));
-            cp_async_ca_4(stage + NARROW_ROWS_OF_LANE * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
+            cp_async_ca_4(stage + T::lane_rows * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
                               coord.lane * SCALE_WORD_BYTES,
                           rows.scales[i / 2][i % 2] + (uint64_t)word * p.scale_word_step);
         }
@@ -187,102 +206,65 @@ static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_
 
 /* ---- main loop ---- */
 
-/* What a lane has of a step: 32 elements of each of its four rows, and their scale factors. */
-struct packed_step {
-    uint4 fp4[NARROW_BLOCKS][2];
-    uint32_t scales[NARROW_BLOCKS][2][2]; /* [block][B1, B2][group] */
-};
-
-static __device__ __forceinline__ void read_step(struct packed_step &packed, uint32_t stage,
-                                                 const struct narrow_coord &coord) {
-#pragma unroll
-    for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
-        packed.fp4[i / 2][i % 2] = ld_shared_v4(stage + i * NARROW_FP4_BYTES + coord.lane * 16);
-        widen_scales(ld_shared_u16(stage + NARROW_ROWS_OF_LANE * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
-                                   coord.lane * SCALE_WORD_BYTES + LANE_SCALE_OFFSET(coord.quad_lane)),
-                     packed.scales[i / 2][i % 2]);
-    }
-}
-
-/* The step's products with A, whose blocks of this step start at `a`. */
+/* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread loads
+ * or has dequantized its units of the next into the other buffer, and a barrier of the CTA ends both.  A stage
+ * is filled again as soon as its lane has read it, where the tile says so. */
 template <class T>
-static __device__ __forceinline__ void multiply_step(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
-                                                     const struct packed_step &packed, uint32_t a) {
-#pragma unroll
-    for (int word = 0; word < 4; word++) {
-        uint32_t fragments[NARROW_BLOCKS][2][4]; /* [block][k16 step] */
-#pragma unroll
-        for (int i = 0; i < NARROW_ROWS_OF_LANE; i++) {
-            int block = i / 2, which = i % 2;
-            uint32_t pairs[4];
-            dequantize_word(word_of(packed.fp4[block][which], word), packed.scales[block][which][word / 2],
-                            pairs);
-            fragments[block][0][which] = pairs[0];
-            fragments[block][0][2 + which] = pairs[1];
-            fragments[block][1][which] = pairs[2];
-            fragments[block][1][2 + which] = pairs[3];
-        }
-        uint4 b[T::a_blocks];
-#pragma unroll
-        for (int i = 0; i < T::a_blocks; i++) {
-            b[i] = ld_shared_v4(a + i * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES);
-        }
-        /* Products of one accumulator apart: each waits for the one before. */
-#pragma unroll
-        for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
-            int block = i % NARROW_BLOCKS, a_block = i / NARROW_BLOCKS;
-            mma_m16n8k16(acc[block][a_block], fragments[block][0], b[a_block].x, b[a_block].y);
-        }
-#pragma unroll
-        for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
-            int block = i % NARROW_BLOCKS, a_block = i / NARROW_BLOCKS;
-            mma_m16n8k16(acc[block][a_block], fragments[block][1], b[a_block].z, b[a_block].w);
-        }
-    }
-}
-
-/* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread has
- * dequantized its units of the next into the other buffer, and a barrier of the CTA ends both. */
-template <class T>
-static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS][T::a_blocks][4],
-                                                      uint32_t shared, const struct hopper_narrow_params &p,
-                                                      const struct narrow_coord &coord,
-                                                      const struct b_rows &rows) {
+static __device__ __forceinline__ void
+multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct hopper_narrow_params &p,
+               const struct narrow_coord &coord, const struct b_rows<T> &rows) {
+    constexpr int a_step_bytes = T::a_blocks * NARROW_A_BLOCK_BYTES;
     const int32_t phase_steps = p.layout.phase_steps, warps_k = p.layout.warps_k;
-    const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * NARROW_STAGE_BYTES);
-    uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * (T::a_blocks * NARROW_A_BLOCK_BYTES);
+    const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * T::stage_bytes);
+    uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * a_step_bytes;
     int32_t next_step = coord.first_step + coord.warp_k; /* to load */
     struct packed_a<T> packed;
     load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps)); /* first: it is waited for */
-    for (int stage = 0; stage < T::stages - 1; stage++, next_step += warps_k) {
-        load_step(ring + stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
+    for (int stage = 0; stage < T::ahead; stage++, next_step += warps_k) {
+        load_step<T>(ring + stage * T::stage_bytes, rows, p, coord, next_step);
     }
     store_a<T>(a, packed, coord, min(phase_steps, coord.steps));
     __syncthreads();
 
-    int stage = 0, free_stage = T::stages - 1;
+    struct narrow_fragments<T> fragments[2];
+    int stage = 0, free_stage = T::ahead % T::stages;
     for (int32_t phase = 0; phase < coord.steps; phase += phase_steps) {
-        int32_t end = min(phase + phase_steps, coord.steps);
-        if (end < coord.steps) {
-            load_a<T>(packed, p, coord, coord.first_step + end, min(phase_steps, coord.steps - end));
-            store_a<T>(next_a, packed, coord, min(phase_steps, coord.steps - end));
+        int32_t end = min(phase + phase_steps, coord.steps), next_steps = min(phase_steps, coord.steps - end);
+        if (next_steps > 0) {
+            load_a<T>(packed, p, coord, coord.first_step + end, next_steps);
+            if constexpr (!T::by_warpgroup) {
+                store_a<T>(next_a, packed, coord, next_steps);
+            }
         }
         for (int32_t step = phase + coord.warp_k; step < end; step += warps_k, next_step += warps_k) {
-            cp_async_wait_group<T::stages - 2>();
-            struct packed_step b;
-            read_step(b, ring + stage * NARROW_STAGE_BYTES, coord);
-            load_step(ring + free_stage * NARROW_STAGE_BYTES, rows, p, coord, next_step);
-            free_stage = stage;
+            cp_async_wait_group<T::ahead - 1>();
+            struct packed_step<T> b;
+            read_step<T>(b, ring + stage * T::stage_bytes, coord.lane);
+            load_step<T>(ring + free_stage * T::stage_bytes, rows, p, coord, next_step);
             stage = stage == T::stages - 1 ? 0 : stage + 1;
-            multiply_step<T>(acc, b,
-                             a + (step - phase) * (T::a_blocks * NARROW_A_BLOCK_BYTES) + coord.lane * 16);
+            free_stage = free_stage == T::stages - 1 ? 0 : free_stage + 1;
+            const uint32_t a_of_step = a + (step - phase) * a_step_bytes;
+            if constexpr (T::by_warpgroup) {
+                multiply_together<T>(acc, fragments, b, a_of_step, step > coord.warp_k);
+            } else {
+                multiply_alone<T>(acc, b, a_of_step, coord.lane);
+            }
         }
-        if (end < coord.steps) {
+        if constexpr (T::by_warpgroup) {
+            wait_for_products<T>(acc);
+            if (next_steps > 0) {
+                store_a<T>(next_a, packed, coord, next_steps);
+            }
+        }
+        if (next_steps > 0) {
             __syncthreads();
         }
         uint32_t used = a;
         a = next_a;
         next_a = used;
+    }
+    if (T::by_warpgroup && coord.steps <= coord.warp_k) {
+        clear<T>(acc); /* no step */
     }
 }
 
@@ -292,7 +274,7 @@ static __device__ __forceinline__ void multiply_share(float (&acc)[NARROW_BLOCKS
  * finishes vector v of the tile; it receives split_k * warps_k partial sums of it, by their order along K. */
 template <class T>
 static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_params &p, int32_t rank) {
-    return (p.layout.warps_n * NARROW_BLOCKS * T::a_blocks - rank + T::split_k - 1) / T::split_k;
+    return (p.layout.warps_n * T::vectors - rank + T::split_k - 1) / T::split_k;
 }
 
 /* Where K is split: tells the barrier how many bytes it will receive, before the other CTA can send them. */
@@ -330,23 +312,21 @@ template <class T> static __device__ __forceinline__ void wait_for_place(const s
 /* This warp's partial sums to where they are added, and back once this CTA has all that it finishes.  HW:
  * st.async is an illegal instruction in a kernel that was launched without clusters (seen on an H200). */
 template <class T>
-static __device__ __forceinline__ void
-exchange_sums(const float (&acc)[NARROW_BLOCKS][T::a_blocks][4], uint32_t shared, struct mbarrier sums,
-              const struct hopper_narrow_params &p, const struct narrow_coord &coord) {
+static __device__ __forceinline__ void exchange_sums(const struct narrow_accumulators<T> &acc, uint32_t shared,
+                                                     struct mbarrier sums, const struct hopper_narrow_params &p,
+                                                     const struct narrow_coord &coord) {
     const int sources = T::split_k * p.layout.warps_k, source = coord.rank * p.layout.warps_k + coord.warp_k;
     wait_for_place<T>(p);
 #pragma unroll
-    for (int i = 0; i < NARROW_BLOCKS * T::a_blocks; i++) {
-        int vector = coord.warp_n * (NARROW_BLOCKS * T::a_blocks) + i, owner = vector % T::split_k;
-        const float (&four)[4] = acc[i / T::a_blocks][i % T::a_blocks];
+    for (int i = 0; i < T::vectors; i++) {
+        int vector = coord.warp_n * T::vectors + i, owner = vector % T::split_k;
+        const float *four = &acc.of[i / T::a_blocks][i % T::a_blocks * 4];
         uint32_t to = shared + p.layout.sums_offset +
                       (vector / T::split_k * sources + source) * NARROW_VECTOR_BYTES + coord.lane * 16;
         if constexpr (T::split_k > 1) {
             st_async_v4(mapa_shared_cluster(to, owner), four, mapa_shared_cluster(sums.address, owner));
         } else {
-            const uint32_t words[4] = {__float_as_uint(four[0]), __float_as_uint(four[1]),
-                                       __float_as_uint(four[2]), __float_as_uint(four[3])};
-            st_shared_v4(to, words);
+            st_shared_v4_f32(to, four);
         }
     }
     if constexpr (T::split_k > 1) {
@@ -376,8 +356,8 @@ static __device__ __forceinline__ void finish(uint32_t shared, const struct hopp
             sum[3] += __uint_as_float(part.w);
         }
         int vector = i * T::split_k + coord.rank, a_block = vector % T::a_blocks;
-        int block = vector / T::a_blocks % NARROW_BLOCKS, warp_n = vector / T::a_blocks / NARROW_BLOCKS;
-        int32_t column = b_row(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
+        int block = vector / T::a_blocks % T::blocks, warp_n = vector / T::vectors;
+        int32_t column = b_row<T>(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
         int32_t row = coord.m + a_block * NARROW_A_ROWS + coord.quad_lane * 2;
         uint32_t halves = silu_times_up(sum);
         uint16_t *to = p.c + ((int64_t)coord.batch * p.m + row) * p.n + column;
@@ -399,12 +379,16 @@ static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
     const uint32_t shared = cvta_to_shared(memory);
     const struct mbarrier sums = {shared};
     const struct narrow_coord coord = find_narrow_tile<T>(p);
-    const struct b_rows rows = find_b_rows(p, coord); /* while the previous kernel ends */
+    const struct b_rows<T> rows = find_b_rows<T>(p, coord); /* while the previous kernel ends */
     expect_sums<T>(sums, p, coord);
     griddepcontrol_launch_dependents();
+    ask_for_a(p, coord);
     griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
 
-    float acc[NARROW_BLOCKS][T::a_blocks][4] = {}; /* [gate, gate, up, up] */
+    struct narrow_accumulators<T> acc;
+    if (!T::by_warpgroup) {
+        clear<T>(acc); /* else the first products replace them */
+    }
     multiply_share<T>(acc, shared, p, coord, rows);
     exchange_sums<T>(acc, shared, sums, p, coord);
     finish<T>(shared, p, coord);

@@ -13,12 +13,13 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
     .reduction_ps = 1100000,
     .call_step_ps = 157000,
     .call_row_ps = 7100,
+    .call_team_ps = 154000,
     .call_ps = 4200000,
 };
 
 enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
 
-#define CONFIG(name, tile_m, stages, a_units) {#name, tile_m, stages, a_units},
+#define CONFIG(name, ...) {#name, __VA_ARGS__},
 const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {HOPPER_NARROW_CONFIGS(CONFIG)};
 
 int hopper_select_narrow_tile(int64_t m) {
@@ -30,13 +31,14 @@ int hopper_select_narrow_tile(int64_t m) {
     return -1;
 }
 
-/* Tiles along the rows of B: units of NARROW_B_ROWS rows, where 128 rows count whole. */
-static int64_t tiles_n(int64_t n, int warps_n) {
-    return ceil_div(scale_tile_rows(n) * (SCALE_TILE_ROWS / NARROW_B_ROWS), warps_n);
+/* Tiles along the rows of B: units of a warp's rows, where 128 rows count whole. */
+static int64_t tiles_n(const struct hopper_narrow_config *config, int64_t n, int warps_n) {
+    return ceil_div(scale_tile_rows(n) * (SCALE_TILE_ROWS / (config->blocks * NARROW_BLOCK_B_ROWS)), warps_n);
 }
 
-int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_layout *layout, int64_t n) {
-    return tiles_n(n, layout->warps_n) * layout->split_k;
+int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
+                                   const struct hopper_narrow_layout *layout, int64_t n) {
+    return tiles_n(config, n, layout->warps_n) * layout->split_k;
 }
 
 /* Places A's blocks, the rings and the partial sums for phases of so many steps; false where they do not fit.
@@ -50,8 +52,8 @@ static bool place(const struct hopper_narrow_config *config, int64_t steps,
         return false;
     }
     int64_t a_bytes = resident * blocks * NARROW_A_BLOCK_BYTES;
-    int64_t ring_bytes = (int64_t)warps * config->stages * NARROW_STAGE_BYTES;
-    int vectors = layout->warps_n * NARROW_BLOCKS * blocks;
+    int64_t ring_bytes = (int64_t)warps * config->stages * NARROW_STAGE_BYTES(config->blocks);
+    int vectors = layout->warps_n * config->blocks * blocks;
     int64_t sums_bytes =
         ceil_div(vectors, layout->split_k) * layout->split_k * layout->warps_k * NARROW_VECTOR_BYTES;
     int64_t sums_offset = NARROW_A_OFFSET + a_bytes + ring_bytes, bytes = sums_offset + sums_bytes;
@@ -83,12 +85,13 @@ static bool place_longest(const struct hopper_narrow_config *config, int64_t ste
     return false;
 }
 
-/* The fewest warps along the rows of B with which all CTAs run at once, or as many as a CTA may have; no fewer
- * than dequantize a step of A in a turn. */
+/* The fewest warps along the rows of B, in whole teams, with which all CTAs run at once, or as many as a CTA
+ * may have; no fewer than dequantize a step of A in a turn. */
 static int warps_along_n(const struct hopper_narrow_config *config, int64_t n, int64_t ctas_of_a_column) {
     int warps_n = (int)ceil_div(config->tile_m / NARROW_A_ROWS, config->a_units);
-    while (warps_n < NARROW_MAX_WARPS && tiles_n(n, warps_n) > ctas_of_a_column) {
-        warps_n++;
+    warps_n = (int)round_up(warps_n, config->team);
+    while (warps_n < NARROW_MAX_WARPS && tiles_n(config, n, warps_n) > ctas_of_a_column) {
+        warps_n += config->team;
     }
     return warps_n;
 }
@@ -115,7 +118,8 @@ int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t 
             if (!place_longest(config, steps, &tried)) {
                 continue;
             }
-            int64_t waves = ceil_div(hopper_narrow_ctas_along_n(&tried, n) * columns, sms / split_k * split_k);
+            int64_t waves =
+                ceil_div(hopper_narrow_ctas_along_n(config, &tried, n) * columns, sms / split_k * split_k);
             int64_t ps = waves * layout_ps(config, &tried, steps);
             if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
                 *layout = tried;
@@ -132,11 +136,12 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
     const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
     struct hopper_narrow_layout layout;
     (void)hopper_narrow_layout(config, m, n, k, l, sms, &layout);
-    int64_t ctas = hopper_narrow_ctas_along_n(&layout, n) * ceil_div(m, config->tile_m) * l;
+    int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ceil_div(m, config->tile_m) * l;
     int64_t waves = ceil_div(ctas, sms / layout.split_k * layout.split_k);
     int64_t warps = ceil_div((int64_t)layout.warps_n * layout.warps_k, SCHEDULERS) + HIDDEN_WARPS;
     int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
-    int64_t turn = warps * (costs->call_step_ps + config->tile_m * costs->call_row_ps);
-    return costs->call_ps +
-           waves * (ceil_div(steps, layout.warps_k) * turn + (layout.split_k > 1 ? costs->reduction_ps : 0));
+    int64_t step_ps =
+        config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
+    return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps +
+                                     (layout.split_k > 1 ? costs->reduction_ps : 0));
 }

@@ -19,6 +19,7 @@ extern const struct hopper_narrow_costs {
     /* Of a whole call, to compare with other kernels: */
     int64_t call_step_ps; /* of a step, as step_ps, beside its products */
     int64_t call_row_ps;  /* of its products with a row of A */
+    int64_t call_team_ps; /* of a step of a tile of warpgroups, its products included */
     int64_t call_ps;      /* of all but steps and reduction */
 } hopper_narrow_costs;
 
@@ -29,12 +30,11 @@ int hopper_select_narrow_tile(int64_t m);
 /* The layout of least predicted time, and that time; among equals the one with more warps, then the first
  * found.
  *
- * A CTA takes warps_n x NARROW_B_ROWS rows of B1 and B2 and a share of K, whose steps its warps along K take in
+ * A CTA takes the rows of warps_n warps of B1 and B2 and a share of K, whose steps its warps along K take in
  * turn.  One CTA fits an SM, so waves of `sms` CTAs count whole.  Tried are shares of all and half of K, with
- * the fewest warps along N (two on m32, so that a turn of A is dequantized at once) with which all CTAs run at
- * once, else NARROW_MAX_WARPS, and all numbers of warps along K. A turn takes as long as the warps of a
- * scheduler and two more would take to issue their steps: the two stand for the latency that no other warp
- * hides. */
+ * the fewest whole teams along N with which all CTAs run at once, else NARROW_MAX_WARPS, and all numbers of
+ * warps along K. A turn takes as long as the warps of a scheduler and two more would take to issue their steps:
+ * the two stand for the latency that no other warp hides. */
 int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t m, int64_t n, int64_t k,
                              int64_t l, int sms, struct hopper_narrow_layout *layout);
 
@@ -44,6 +44,7 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
                               int64_t l, int sms);
 
 /* CTAs that a layout launches for each tile of rows of A. */
-int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_layout *layout, int64_t n);
+int64_t hopper_narrow_ctas_along_n(const struct hopper_narrow_config *config,
+                                   const struct hopper_narrow_layout *layout, int64_t n);
 
 #endif

@@ -29,10 +29,12 @@ static void print_costs(void) {
 
 static void print_narrow_costs(void) {
     const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
-    static const char *const names[] = {"step_ps",      "a_block_ps",   "phase_ps",    "overlay_ps",
-                                        "reduction_ps", "call_step_ps", "call_row_ps", "call_ps"};
-    const int64_t figures[] = {costs->step_ps,      costs->a_block_ps,   costs->phase_ps,    costs->overlay_ps,
-                               costs->reduction_ps, costs->call_step_ps, costs->call_row_ps, costs->call_ps};
+    static const char *const names[] = {"step_ps",     "a_block_ps",   "phase_ps",
+                                        "overlay_ps",  "reduction_ps", "call_step_ps",
+                                        "call_row_ps", "call_team_ps", "call_ps"};
+    const int64_t figures[] = {costs->step_ps,     costs->a_block_ps,   costs->phase_ps,
+                               costs->overlay_ps,  costs->reduction_ps, costs->call_step_ps,
+                               costs->call_row_ps, costs->call_team_ps, costs->call_ps};
     print_figures(names, figures, COUNT(names));
 }
 
@@ -48,8 +50,10 @@ void print_hopper_tiles(void) {
     printf("    },\n    \"narrow_tiles\": {\n");
     for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
         const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
-        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d}%s\n", config->name,
-               config->tile_m, config->stages, config->a_units, i + 1 < HOPPER_NARROW_TILES ? "," : "");
+        printf(
+            "      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d, \"blocks\": %d, \"team\": %d}%s\n",
+            config->name, config->tile_m, config->stages, config->a_units, config->blocks, config->team,
+            i + 1 < HOPPER_NARROW_TILES ? "," : "");
     }
     printf("    },\n    \"grouped_tiles\": {\n");
     for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
@@ -75,7 +79,7 @@ static void print_narrow_selection(const struct hopper_narrow_config *config,
     int64_t m = question->m, n = question->n, l = question->l;
     struct hopper_narrow_layout layout;
     int64_t ps = hopper_narrow_layout(config, m, n, question->k, l, question->sms, &layout);
-    int64_t ctas = hopper_narrow_ctas_along_n(&layout, n) * ((m - 1) / config->tile_m + 1) * l;
+    int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ((m - 1) / config->tile_m + 1) * l;
     printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64
            ", \"split_k\": %d, \"warps_n\": %d, \"warps_k\": %d, \"phase_steps\": %d, \"sums_overlay\": %d, "
            "\"shared_bytes\": %d}",

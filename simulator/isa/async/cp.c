@@ -87,7 +87,12 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
             copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->cp_async.bytes;
         } else if (insn->nop > 2) {
             uint32_t wanted = lane_u32(run, insn->op[2], lane);
-            copies.source_bytes[lane] = wanted < insn->cp_async.bytes ? wanted : insn->cp_async.bytes;
+            if (wanted > insn->cp_async.bytes) {
+                return sim_report(run, SIM_ERROR, "copy-size", lane,
+                                  "the source of a copy of %u bytes has %u: PTX leaves open what is copied",
+                                  insn->cp_async.bytes, wanted);
+            }
+            copies.source_bytes[lane] = wanted;
         }
         if (shared_cta(run, to, insn->cp_async.bytes, insn->cp_async.bytes, lane, true, &copies.to[lane]) ==
             NULL) {

@@ -154,6 +154,11 @@ MISUSES = {
         ),
         mended=(LOAD.replace("16", "0"), ""),
     ),
+    "a source beyond its copy": Case(
+        "copy-size",
+        ("@%p2 cp.async.cg.shared.global [%r6], [%rd1], 16, 20; //HERE", "cp.async.wait_all;"),
+        mended=("16, 20", "16, 12"),
+    ),
     "a store of an odd size": Case(
         "copy-size",
         (FILL, "@%p2 fence.proxy.async;", STORE.replace("16", "24") + " //HERE", DRAIN),

@@ -16,6 +16,7 @@ from scripts.evidence.mutants.hopper import (
     NARROW_MUTANTS,
     SHARED_A,
     SHARED_K,
+    TEAM,
     kernel_text,
     run,
     without,
@@ -110,7 +111,7 @@ def test_mutants_of_the_narrow_kernel_are_reported(name, tmp_path):
     _, report, messages = run(FEW_ROWS, tmp_path / "report.json", ptx=tmp_path / "mutant.ptx")
     assert report["verdict"] == "error", messages
     finding = next(f for f in report["findings"] if f["kind"] in kinds)
-    assert "narrow_dual_gemm.cuh" in finding["source"]
+    assert "hopper/narrow_" in finding["source"]
 
 
 @pytest.mark.parametrize("name", BARRIER_MUTANTS)
@@ -121,7 +122,7 @@ def test_mutants_of_barriers_between_warps_that_share_k_are_reported(name, tmp_p
     assert report["verdict"] == "error" and kinds & {finding["kind"] for finding in report["findings"]}, messages
 
 
-@pytest.mark.parametrize("tile", [SHARED_K, SHARED_A])
+@pytest.mark.parametrize("tile", [SHARED_K, SHARED_A, TEAM])
 def test_warps_that_share_k_are_right_and_clean(tile, tmp_path):
     config, _, shapes = tile
     right, report, messages = run(shapes, tmp_path / "report.json", config=config)

@@ -2,6 +2,7 @@
  * each of tcgen05 ADDRESS M N     descriptors of a swizzled tile, of a scale tile, and of an M x N instruction
  *   wgmma ADDRESS LEADING STRIDE SWIZZLE     the descriptor of these fields
  *   wgmma_tile ADDRESS      of a swizzled tile
+ *   wgmma_core ADDRESS ALONG_K ALONG_ROWS    of core matrices
  *   scale LAYOUT ROW GROUP GROUPS     the scale factor's offset
  *   word WORD               the row of a word of a scale tile, and where that row's word lies
  *   batch LAYOUT ROWS GROUPS          bytes of a batch of scale factors */
@@ -21,6 +22,8 @@ static void print(const char *what, const uint32_t *x) {
         printf("%" PRIx64 "\n", wgmma_matrix_descriptor(x[0], x[1], x[2], x[3]));
     } else if (strcmp(what, "wgmma_tile") == 0) {
         printf("%" PRIx64 "\n", wgmma_swizzled_tile_descriptor(x[0]));
+    } else if (strcmp(what, "wgmma_core") == 0) {
+        printf("%" PRIx64 "\n", wgmma_core_matrix_descriptor(x[0], x[1], x[2]));
     } else if (strcmp(what, "scale") == 0) {
         printf("%" PRIx64 "\n", (uint64_t)scale_offset((int32_t)x[0], x[1], x[2], x[3]));
     } else if (strcmp(what, "word") == 0) {

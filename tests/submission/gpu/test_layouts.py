@@ -47,8 +47,11 @@ def test_tcgen05_descriptors_have_the_fields_of_the_ptx_isa(program, address, m,
 
 @pytest.mark.parametrize("address", [0, 32, 1024 + 96, 37 * 1024, 226 * 1024])
 def test_wgmma_descriptors_have_the_fields_of_the_ptx_isa(program, address):
-    (whole,), (tile,) = program(("wgmma", address, 4096, 512, 3), ("wgmma_tile", address))
-    for descriptor, leading, stride, swizzle in ((whole, 4096, 512, 3), (tile, 16, 1024, 1)):
+    (whole,), (tile,), (core,) = program(
+        ("wgmma", address, 4096, 512, 3), ("wgmma_tile", address), ("wgmma_core", address, 128, 2048)
+    )
+    fields_of = ((whole, 4096, 512, 3), (tile, 16, 1024, 1), (core, 128, 2048, 0))
+    for descriptor, leading, stride, swizzle in fields_of:
         assert field(descriptor, 0, 14) == address // 16
         assert field(descriptor, 16, 14) == leading // 16
         assert field(descriptor, 32, 14) == stride // 16
