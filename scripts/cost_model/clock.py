@@ -58,7 +58,7 @@ def compute(
 ) -> dict[str, Any]:
     """The document: the shapes' times, and predictions with the largest of whole kernels' errors around them.
 
-    tiles: every tile's time behind other calls, us, by shape: what first-day sets beside a chip's.
+    tiles: every tile's time behind other calls, us, by shape: what `make bring-up` sets beside a chip's.
     """
     chosen = json.loads(COUNTERS.read_text())["blackwell"]["chosen"]
     largest = max(abs(error) for error in errors) / 100
@@ -201,7 +201,7 @@ def render(data: dict[str, Any]) -> str:
         "beside it stands our dual one of half the columns, which takes as many products and bytes of operands.",
         other_rows(),
         "## Every tile",
-        "What `nvfp4 first-day` sets beside a B200's times of the same tiles.",
+        "What `make bring-up` sets beside a B200's times of the same tiles.",
         tile_rows(data),
         "## What the time hangs on",
         critical,

@@ -18,7 +18,7 @@ TILES = {
 PROGRAM = """
 import json, os, sys
 import numpy as np
-from tests.submission.grouped_kit import OFFICIAL, assert_results, load, official, random_groups, run
+from tests.submission.grouped.grouped_kit import OFFICIAL, assert_results, load, official, random_groups, run
 library, wrong = load(os.environ["NVFP4_LIBRARY"]), []
 for name, tile, layout in json.loads(sys.argv[1]):
     os.environ["NVFP4_GROUPED_CONFIG"] = tile

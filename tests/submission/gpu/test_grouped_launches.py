@@ -9,7 +9,7 @@ import pytest
 from tests.submission.cpu_kit import ARGUMENT, BLOCKED, OK, ROWS, UNSUPPORTED
 from tests.submission.cpu_kit import DEVICE as DEVICE_ERROR
 from tests.submission.gpu.fake_gpu import BACKENDS, BLACKWELL, CHIPS, HOPPER, NUMBERS, QUEUE, round_up, up
-from tests.submission.grouped_kit import MEMBERS, GroupedArgs, GroupStruct
+from tests.submission.grouped.grouped_kit import MEMBERS, GroupedArgs, GroupStruct
 
 MAPS = {HOPPER: ("a", "b"), BLACKWELL: ("a", "b", "sfa", "sfb")}
 MOST = {HOPPER: 64, BLACKWELL: 48}  # groups of a launch

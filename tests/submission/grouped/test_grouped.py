@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.submission.cpu_kit import BLOCKED, CODE, E4M3, GROUP, ISAS, LAYOUTS, ONE, ROWS, runs_here
-from tests.submission.grouped_kit import (
+from tests.submission.grouped.grouped_kit import (
     OFFICIAL,
     POWERS,
     Call,

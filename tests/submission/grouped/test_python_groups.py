@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from submission import group_gemm as shim
-from tests.submission.test_group_shim import Int, Tensor, changed, problem
+from tests.submission.grouped.test_group_shim import Int, Tensor, changed, problem
 
 pytestmark = pytest.mark.skipif(shim._call_python is None, reason="this torch's tensors are read by the shim")
 PAIRS = 300

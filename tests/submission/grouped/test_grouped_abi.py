@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.submission.cpu_kit import ARGUMENT, BLOCKED, NULL_POINTER, OK, ROWS, UNAVAILABLE, UNSUPPORTED, fenced
-from tests.submission.grouped_kit import MEMBERS, Call, GroupedArgs, GroupStruct, load, random_groups
+from tests.submission.grouped.grouped_kit import MEMBERS, Call, GroupedArgs, GroupStruct, load, random_groups
 
 SIZES = [(3, 5, 64), (2, 8, 128), (6, 136, 64)]
 WITHOUT_QUEUE = GroupedArgs.queue.offset
