@@ -55,6 +55,7 @@ def more(one: str, counts: tuple[int, int], **options) -> float:
 def test_a_chain_takes_the_latency_of_each_instruction():
     assert more("shf.l.wrap.b32 %r1, %r1, %r1, %r1;", (10, 50)) == CHIP["alu_latency"]
     assert more("ex2.approx.ftz.f32 %f1, %f1;", (10, 50)) == CHIP["special_latency"]
+    assert more("mul.lo.u32 %r1, %r1, %r1;", (10, 50)) == CHIP["imad_latency"]
     pair = "add.u32 %r1, %r1, %r1; prmt.b32 %r1, %r1, %r1, %r1;"
     assert more(pair, (10, 50)) == pytest.approx(2 * (CHIP["alu_latency"] + CHIP["cross_pipe_latency"]), abs=1)
 

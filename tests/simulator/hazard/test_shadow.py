@@ -48,6 +48,22 @@ def test_accesses_that_do_not_meet_are_clean(name, mode):
     assert sim.verdict == "clean", sim.findings
 
 
+def test_what_a_copy_reads_may_be_read_and_written_values_are_compared_whole():
+    """A bulk store reads shared memory while its thread does; two warps that write one word agree in all its bytes."""
+    store = "st.shared.u32 [%r2], %r1; fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
+    wait = "cp.async.bulk.commit_group; ld.shared.u32 %r5, [%r2]; cp.async.bulk.wait_group 0;"
+    assert run(store, wait, block=1, mode="late").verdict == "clean"
+    both = "mov.u32 %r6, 0x12345678; {} setp.eq.u32 %p1, %r4, 0; @%p1 st.shared.u32 [%r2], %r6;"
+    assert run(both.format("")).verdict == "review"
+    assert run(both.format("mad.lo.u32 %r6, %r3, 0x1000000, %r6;")).verdict == "error"
+
+
+def test_the_lane_that_races_is_named():
+    sim = run("setp.ne.u32 %p1, %r1, 5; @!%p1 st.shared.u32 [%r2+16], %r1; setp.ne.u32 %p1, %r1, 41;",
+              "@!%p1 ld.shared.u32 %r5, [%r2+16];")  # fmt: skip
+    assert [(finding["warp"], finding["lane"]) for finding in sim.findings] == [(1, 9)], sim.findings
+
+
 LATE = "mov.u32 %r9, 0; L: add.u32 %r9, %r9, 1; setp.lt.u32 %p5, %r9, 3000; @%p5 bra L;"
 
 

@@ -195,6 +195,13 @@ def test_run_time_errors_name_their_place(statement, kind):
     assert finding["ptx_line"] > 5
 
 
+def test_an_atomic_at_a_wrong_address_changes_nothing():
+    for address in ("%rd1+2", "%rd1+400000"):
+        sim, out = run(body(STORE, f"atom.global.add.u32 %r2, [{address}], 7; red.global.add.u32 [{address}], 7;"))
+        assert sim.kinds <= {"misaligned", "out-of-bounds"} and sim.verdict == "error"
+        assert out.tolist() == run(body(STORE))[1].tolist()
+
+
 def test_printing(capfd):
     text = body(
         "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 3; @%p1 bra END; mov.u64 %rd1, depot; cvta.local.u64 %rd2, %rd1;",

@@ -143,6 +143,19 @@ def test_illegal_spellings_are_refused_with_their_line(tmp_path, line):
     assert f"line {HEADER.count(chr(10)) + 1}:" in message and "tcgen05" in message
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("createpolicy.fractional.L2::evict_last.b64;", "no destination"),
+        ("div.rn.f16 %h0, %h1, %h2;", "not with type .f16"),
+        ("sqrt.rn.bf16 %h0, %h1;", "not with type .bf16"),
+    ],
+)
+def test_instructions_that_do_not_exist_are_refused(tmp_path, line, said):
+    ok, message = parses(tmp_path, [".reg .b16 %h<4>;", line])
+    assert not ok and said in message, message
+
+
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
 def test_ptxas_agrees(tmp_path):
     for other in ("cta_group::1", "cta_group::2"):  # a kernel may have only one of them
