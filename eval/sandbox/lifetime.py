@@ -107,8 +107,8 @@ def _handled_signals() -> Iterator[None]:
     finally:
         done.set()
         signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler in before.items():  # one more must not end the process before its line
+            signal.signal(number, signal.SIG_IGN if came else handler)
         os.close(write)
         thread.join()
         os.close(read)

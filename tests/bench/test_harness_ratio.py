@@ -26,7 +26,13 @@ def compared(monkeypatch, tmp_path, capsys):
                 raise RuntimeError("checkout, submission: exit code 1")
             us = 10.0 * (ratio if checkout == harness_ratio.ROOT else 1.0)
             lines = cases.read_text().splitlines()
-            result = {"rounds_us": [us], "median_us": us, "single_us": [us + 1], "tolerance_us": 0.1, "doubted_rounds": 1}
+            result = {
+                "rounds_us": [us],
+                "median_us": us,
+                "single_us": [us + 1],
+                "tolerance_us": 0.1,
+                "doubted_rounds": 1,
+            }
             return {"results": [dict(zip("mnk", shape, strict=True)) | result for shape in SHAPES[: len(lines)]]}
 
         (tmp_path / "old").mkdir(exist_ok=True)

@@ -64,7 +64,7 @@ def test_a_drop_between_two_rounds_is_found(tank):
     ("change", "words_of"),
     [
         (lambda steps: steps.append({"round": 11, "variant": "4cc87a6/auto"}), "round 11 is a step, but was rejected"),
-        (lambda steps: steps.append({"round": 77, "variant": "x/auto"}), "round 77 does not exist"),
+        (lambda steps: steps.append({"round": 9999, "variant": "x/auto"}), "round 9999 does not exist"),
         (lambda steps: steps.append(steps[0]), "step 9 is used twice"),
         (lambda steps: steps[2].update(variant="8637071/f64x128c1"), "is not of round 10's candidate"),
     ],

@@ -50,7 +50,9 @@ def test_accesses_that_do_not_meet_are_clean(name, mode):
 
 def test_what_a_copy_reads_may_be_read_and_written_values_are_compared_whole():
     """A bulk store reads shared memory while its thread does; two warps that write one word agree in all its bytes."""
-    store = "st.shared.u32 [%r2], %r1; fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
+    store = (
+        "st.shared.u32 [%r2], %r1; fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
+    )
     wait = "cp.async.bulk.commit_group; ld.shared.u32 %r5, [%r2]; cp.async.bulk.wait_group 0;"
     assert run(store, wait, block=1, mode="late").verdict == "clean"
     both = "mov.u32 %r6, 0x12345678; {} setp.eq.u32 %p1, %r4, 0; @%p1 st.shared.u32 [%r2], %r6;"
