@@ -7,6 +7,7 @@ from pathlib import Path
 
 LIBRARY = "build/libcustom_kernel.so"
 SIMULATED = "build/libcustom_kernel_sim.so"
+TILE_TABLE = "build/tile_table"
 SIMULATOR = ("build/ptxsim", "build/libptxsim.so", SIMULATED)
 TENSOR_LIBRARY = "build/libtensor_test.so"
 FEATURES = ("build/libcudart_sim.a", "build/features_sim")
@@ -82,7 +83,7 @@ AREAS: dict[str, Area] = {
             "test_blackwell.py",
             "test_blackwell_kernels.py",
         ),
-        (LIBRARY, SIMULATED),
+        (LIBRARY, SIMULATED, TILE_TABLE),
         wider=SUBMISSION_TESTS,
     ),
     "hopper": Area(

@@ -196,6 +196,20 @@ def test_as_the_dense_product(form):
             assert (got == case.product()).all(), (selector, mode)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ("128x128b", "128x128b.b8x16.b6x16_p32", "incomplete"),
+        ("128x128b", "128x128b.b8x16.b4x16_p64", "incomplete"),
+        (f"%s0+{E}", "%s0+512", "error"),  # the first column that there is not
+    ],
+)
+def test_a_copy_that_cannot_be_made_is_refused(before, after, verdict):
+    copy = COPY.replace(before, after)
+    sim, _ = Case(FORMS[0], 0).run(kernel(instruction(FORMS[0], 0, False), store="", before=copy))
+    assert (sim.verdict, sim.kinds) == (verdict, {"tensor-operand"}), sim.findings
+
+
 def test_a_quarter_of_the_lanes_has_its_own_copy_of_the_scales():
     case, other = Case(FORMS[9], 0), Case(FORMS[9], 0)
     other.sfb = case.sfb[::-1].copy()
