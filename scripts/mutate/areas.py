@@ -10,7 +10,7 @@ SIMULATED = "build/libcustom_kernel_sim.so"
 TILE_TABLE = "build/tile_table"
 SIMULATOR = ("build/ptxsim", "build/libptxsim.so", SIMULATED)
 TENSOR_LIBRARY = "build/libtensor_test.so"
-FEATURES = ("build/libcudart_sim.a", "build/features_sim")
+FEATURES = ("test-programs",)  # the runtime's stand-ins among them, which tests of programs load
 SIMULATOR_TESTS = ("tests/simulator/**/test_*.py",)
 SUBMISSION_TESTS = ("tests/submission/**/test_*.py", "tests/simulator/kernels/test_*.py")
 

@@ -272,6 +272,11 @@ def test_directives_that_limit_a_launch(directive):
         assert (sim.launch("k", 0, **launch) == 0) is taken, (launch, sim.message())
 
 
+def test_a_kernel_without_an_instruction_ends():
+    sim = Sim(HEADER + ".visible .entry k(.param .u64 p)\n{ }\n")
+    assert sim.launch("k", 0, block=32) == 0 and sim.verdict == "clean", sim.findings
+
+
 def test_a_kernels_own_cluster_and_one_of_the_launch():
     text = HEADER + (
         ".visible .entry k(.param .u64 p)\n.reqnctapercluster 2, 1, 1\n{ .reg .b32 %r<4>;"
