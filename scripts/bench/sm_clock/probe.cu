@@ -5,36 +5,24 @@
 #include <stdint.h>
 
 #include "../../../submission/gpu/wgmma.cuh"
+#include "../micro/micro.cuh"
 
-#define SMS          132
-#define ALONE        (200 << 10) /* bytes of shared memory: one CTA an SM */
-#define STEPS        4
-#define B_BYTES      16384
-#define SWIZZLE_ATOM 1024
-#define NO_MMAS      0xffffffffu /* as a pause */
-#define SPIN         1000        /* cycles of a lap without MMAs */
-
-static __device__ __forceinline__ uint64_t clock_now(void) {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
-    return now;
-}
-
-static __device__ __forceinline__ uint64_t timer_now(void) {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
-    return now;
-}
+#define SMS     132         /* HW: an H200 */
+#define ALONE   (200 << 10) /* bytes of shared memory: one CTA an SM */
+#define STEPS   4
+#define B_BYTES 16384
+#define NO_MMAS 0xffffffffu /* as a pause */
+#define SPIN    1000        /* cycles of a lap without MMAs */
 
 /* out: cycles and ns of SM i in words 2 i and 2 i + 1, at an edge of the timer. */
 static __global__ void probe_kernel(uint64_t *out) {
     uint32_t sm;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    uint64_t before = timer_now(), now = before;
+    uint64_t before = globaltimer_now(), now = before;
     while (now == before) {
-        now = timer_now();
+        now = globaltimer_now();
     }
-    out[2 * sm] = clock_now();
+    out[2 * sm] = clock64_now();
     out[2 * sm + 1] = now;
 }
 
@@ -71,7 +59,7 @@ static __global__ void __launch_bounds__(256, 1)
         state = state * 1664525u + 1013904223u;
         fragments[i / 4][i % 4] = noise == 0 ? 0 : (state & 0x87ff87ffu) | 0x3c003c00u;
     }
-    uint64_t timer = timer_now(), clock = clock_now();
+    uint64_t timer = globaltimer_now(), clock = clock64_now();
 #pragma unroll 1
     for (uint32_t lap = 0; lap < laps; lap++) {
         if (pause != NO_MMAS) {
@@ -83,11 +71,11 @@ static __global__ void __launch_bounds__(256, 1)
             wgmma_commit_group();
             wgmma_wait_group<0>();
         }
-        uint64_t until = clock_now() + (pause == NO_MMAS ? SPIN : pause);
-        while (pause != 0 && clock_now() < until) {
+        uint64_t until = clock64_now() + (pause == NO_MMAS ? SPIN : pause);
+        while (pause != 0 && clock64_now() < until) {
         }
     }
-    uint64_t cycles = clock_now() - clock, ns = timer_now() - timer;
+    uint64_t cycles = clock64_now() - clock, ns = globaltimer_now() - timer;
 #pragma unroll
     for (int i = 0; i < 64; i++) {
         keep_after_wait(sums[i]);
