@@ -127,9 +127,11 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
                                                      struct mbarrier full) {
     uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
     uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
-    if constexpr (!second_operand<T>::same_scales) {
-        copy_box<T>(sfb1, &p.sfb1, 0, y, coord.batch, full);
-        copy_box<T>(sfb2, second_sfb(p), 0, T::products == 2 ? y : y2, coord.batch, full);
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+        if constexpr (!second_operand<T>::same_scales) {
+            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), 0, y2, coord.batch, full);
+        }
     } else if (!second_operand<T>::same_scales || coord.rank == 0) {
         cp_async_bulk_tensor_3d_pair_multicast(
             coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), 0,
@@ -151,8 +153,14 @@ copy_stacked_scales(shared_t<T> shared, int stage, const blackwell_dual_gemm_par
     for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
         uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
         uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
-        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
-        cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+        if constexpr (T::ctas == 1) {
+            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+        } else {
+            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2,
+                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
+                                              cta_mask<T>(coord));
+        }
     }
 }
 
