@@ -402,11 +402,6 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < together; i++) {
-        if (i % 2 == 0 && i + 1 < together) {
-            struct ring second = ring;
-            advance<T::stages>(second);
-            wait_for_stage<T>(shared, second);
-        }
         wait_for_stage<T>(shared, ring);
         multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
         if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
