@@ -35,9 +35,9 @@ static int32_t make_dual_gemm_launch(int32_t device, int tile, struct launch *la
     const struct blackwell_config *config = &blackwell_configs[tile];
     *launch = (struct launch){
         .kernel = blackwell_dual_gemm_kernel(tile),
-        .grid = {(int64_t)config->ctas * config->split_k * TEAMS(config->ctas, config->split_k), 1, 1},
+        .grid = {(int64_t)config->ctas * config->split_k, 1, 1},
         .threads = CTA_THREADS,
-        .cluster = (int64_t)config->ctas * config->split_k * TEAMS(config->ctas, config->split_k),
+        .cluster = (int64_t)config->ctas * config->split_k,
         .shared_bytes = blackwell_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
@@ -131,8 +131,7 @@ static struct operands place_operands(const struct problem *problem, const struc
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
                            const struct operands *operands, struct blackwell_dual_gemm_params *params) {
     int b_rows = blackwell_b_box_rows(plan->config);
-    RETURN_IF_FAILED(blackwell_encode_fp4("a", problem, problem->a, problem->m,
-                                         TILE_M / TEAMS(plan->config->ctas, plan->config->split_k), &params->a));
+    RETURN_IF_FAILED(blackwell_encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
     RETURN_IF_FAILED(blackwell_encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
     RETURN_IF_FAILED(blackwell_encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));
     RETURN_IF_FAILED(blackwell_encode_scales("sfa", problem, operands->sfa, problem->m, &params->sfa));
@@ -159,9 +158,8 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
     params->n = (int32_t)problem->n;
     params->steps_k = (int32_t)(problem->k / STEP_K);
     params->scales_by_previous_kernel = plan->permute_scales;
-    const int teams = TEAMS(config->ctas, config->split_k);
-    launch->grid[0] = round_up(ceil_div(problem->m, TILE_M), config->ctas) * config->split_k * teams;
-    launch->grid[1] = ceil_div(problem->n, (int64_t)config->tile_n * teams);
+    launch->grid[0] = round_up(ceil_div(problem->m, TILE_M), config->ctas) * config->split_k;
+    launch->grid[1] = ceil_div(problem->n, config->tile_n);
     launch->grid[2] = problem->l;
     void *arguments[] = {params};
     return gpu_launch(problem, launch, arguments);

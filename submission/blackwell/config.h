@@ -51,9 +51,6 @@ struct blackwell_config {
 #define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
 #define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
 
-/* Pairs of a cluster that lie side by side along N and copy each other half of A. */
-#define TEAMS(ctas, split_k) ((ctas) == 2 && (split_k) == 1 ? 2 : 1)
-
 #define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
 
 /* A, B1 and B2 in fp4, then their scale factors; `tile_n` of the whole MMA, of which a CTA holds its part. */

@@ -209,14 +209,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
         }
         copy_b<T>(to, p, coord, boxes, k, full);
-        if constexpr (T::teams == 2) { /* half of the rows, to both pairs */
-            const int32_t row = coord.team * TILE_M / 2;
-            cp_async_bulk_tensor_3d_pair_multicast(SHARED_MEMBER(to, a) + row * STAGE_FP4_BYTES, &p.a, k,
-                                                   boxes.m + row, boxes.batch, full,
-                                                   (uint16_t)((1u | 1u << T::ctas) << coord.rank));
-        } else {
-            copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
-        }
+        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
             int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
@@ -305,7 +298,6 @@ struct products {
     struct tmem_addr acc_gate, acc_up;
     uint32_t instruction;
     uint32_t sfb_column; /* of a scale tile's four: where the tile's rows of B start */
-    uint16_t readers;    /* all that copy to the same stages, as a mask */
     uint16_t ctas, self; /* all that share the MMA, and this one, as masks of whose barriers are signalled */
 };
 
@@ -402,7 +394,6 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
         tmem_column(acc, T::up_column),
         nvfp4_instruction_descriptor(TILE_M * T::ctas, (T::stacked ? 2 : 1) * T::tile_n),
         first_row / column_rows,
-        T::teams == 2 ? (uint16_t)0xf : cta_mask<T>(coord),
         cta_mask<T>(coord),
         (uint16_t)(1u << leader_rank<T>(coord)),
     };
@@ -414,7 +405,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
         wait_for_stage<T>(shared, ring);
         multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
         if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
-            tcgen05_commit<T::ctas>(empty_barrier<T>(shared, ring.stage), p.readers);
+            tcgen05_commit<T::ctas>(empty_barrier<T>(shared, ring.stage), p.ctas);
         }
         advance<T::stages>(ring);
     }
@@ -441,7 +432,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), T::teams);
+        mbarrier_init(empty_barrier<T>(shared, stage), 1);
         if constexpr (rearranges<T>()) {
             mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
             mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);

@@ -15,7 +15,7 @@ namespace blackwell {
 
 template <int tile_n, int stages, int ctas, int tail, int split_k>
 struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
-    static constexpr int products = 1, teams = 1, columns = 2 * tile_n;
+    static constexpr int products = 1, columns = 2 * tile_n;
     static_assert(split_k == 1, "the reduction is that of two products");
 };
 
@@ -35,7 +35,7 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
     number -= group.first_tile;
     struct tile_coord coord;
     coord.rank = blockIdx.x % T::ctas;
-    coord.split = coord.team = 0;
+    coord.split = 0;
     coord.m = (number % group.tiles_m * T::ctas + coord.rank) * TILE_M;
     coord.n = number / group.tiles_m * T::columns;
     coord.batch = 0;

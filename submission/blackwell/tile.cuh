@@ -24,8 +24,7 @@ enum role { LOAD_WARP, MMA_WARP };
  * sfb1 and sfb2 are one scale tile a step each, or two where a tile's rows of B do not fit into one. */
 template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
     static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
-    static constexpr int teams = TEAMS(ctas, split_k_); /* one in grouped_gemm.cuh */
-    static constexpr int split_k = split_k_, cluster = ctas * split_k * teams;
+    static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
     static constexpr int products = 2;          /* one in grouped_gemm.cuh, of twice as many columns */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
@@ -163,7 +162,6 @@ struct tile_coord {
     int32_t m, n, batch;        /* first row of A, first row of B */
     int32_t rank;               /* of this CTA in its pair; the first issues the MMAs */
     int32_t split;              /* which share of K */
-    int32_t team;               /* which pair of a cluster that shares A */
     int32_t first_stage, steps; /* of K */
 };
 
@@ -171,20 +169,19 @@ template <class T> static __device__ __forceinline__ struct tile_coord find_tile
     struct tile_coord coord;
     int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, in_cluster = blockIdx.x % T::cluster;
     coord.rank = in_cluster % T::ctas; /* the cluster is T::cluster wide along x */
-    coord.team = T::teams == 2 ? in_cluster / T::ctas : 0;
-    coord.split = T::teams == 2 ? 0 : in_cluster / T::ctas;
+    coord.split = in_cluster / T::ctas;
     coord.m = (blockIdx.x / T::cluster * T::ctas + coord.rank) * TILE_M;
     coord.first_stage = stages_k * coord.split / T::split_k;
     coord.steps =
         min(stages_k * (coord.split + 1) / T::split_k * STAGE_STEPS, steps_k) - coord.first_stage * STAGE_STEPS;
-    coord.n = (blockIdx.y * T::teams + coord.team) * T::tile_n;
+    coord.n = blockIdx.y * T::tile_n;
     coord.batch = blockIdx.z;
     return coord;
 }
 
 /* Of the CTAs that share an MMA: the first one's rank in the cluster, and all of them as a mask. */
 template <class T> static __device__ __forceinline__ uint32_t leader_rank(const struct tile_coord &coord) {
-    return (coord.split + coord.team) * T::ctas;
+    return coord.split * T::ctas;
 }
 
 template <class T> static __device__ __forceinline__ uint16_t cta_mask(const struct tile_coord &coord) {
