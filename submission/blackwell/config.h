@@ -33,9 +33,9 @@
 /* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first (0
  * where one MMA takes both products, or K is split), CTAs or pairs that share a tile's K */
 #define BLACKWELL_CONFIGS(X)                                                                                   \
-    X(m256n64, 64, 3, 2, 0, 1)                                                                                 \
-    X(m256n96, 96, 3, 2, 0, 1)                                                                                 \
-    X(m256n128, 128, 3, 2, 3, 1)                                                                               \
+    X(m256n64, 64, 7, 2, 0, 1)                                                                                 \
+    X(m256n96, 96, 5, 2, 0, 1)                                                                                 \
+    X(m256n128, 128, 5, 2, 3, 1)                                                                               \
     X(m256n128k2, 128, 5, 2, 0, 2)                                                                             \
     X(m256n192k2, 192, 4, 2, 0, 2)                                                                             \
     X(m256n192k4, 192, 4, 2, 0, 4)                                                                             \

@@ -78,7 +78,7 @@ template <class T> struct shared_storage {
         struct shared_stage<T> stages[T::stages];
         /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
          * up][row]. */
-        float received[T::received_parts][T::split_k > 1 ? 2 * T::output_n / VECTOR_FLOATS : 1][TILE_M][VECTOR_FLOATS];
+        float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
     uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
