@@ -261,7 +261,7 @@ static cudaLaunchAttribute pdl_attribute(const char *variable) {
     cudaLaunchAttribute attribute = {.id = ATTRIBUTE_PDL, .val = {.pad = {0}}};
     /* .val.programmatic...Allowed = 1: the member's name holds the refused word, its place is the union's
      * start. */
-    int allowed = wanted != NULL && strcmp(wanted, "0") != 0;
+    int allowed = wanted == NULL || strcmp(wanted, "0") != 0;
     memcpy(&attribute.val, &allowed, sizeof allowed);
     return attribute;
 }
