@@ -138,7 +138,9 @@ struct request {
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
     uint32_t sm;
     bool store;
-    enum asker asker;    /* of a load */
+    uint8_t nothers;              /* other SMs that a load goes to (multicast) ... */
+    uint16_t other[MAX_CLUSTER]; /* ... and which */
+    enum asker asker;            /* of a load */
     struct async_op *op; /* or the rows to set ready */
     struct path *path;   /* of the operation; NULL: none */
     uint8_t stage;       /* of the operation that this completes */
