@@ -68,6 +68,7 @@ class Sim:
         options = Options(MODES.index(mode), seed, threads, 0, 0, limit, name, no_values, timeline)
         self.sim = ctypes.c_void_p(self.lib.sim_create(ctypes.byref(options)))
         self.keep = []
+        self.timeline = timeline
         if chip is not None and self.time is None:
             raise ValueError(self.message())
         encoded = text.encode()
