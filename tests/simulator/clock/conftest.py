@@ -1,4 +1,4 @@
-"""What every launch of these tests takes is compared with what was recorded: a change of the model shows all that it moves.
+"""What every launch of these tests takes is compared with a record, so that a change shows all that it moves.
 
 After a change that is meant: `pytest -n 0 --record-times tests/simulator/clock`, and read the record's difference.
 """
