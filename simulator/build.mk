@@ -51,11 +51,14 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	$(call step,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
-$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
-	@mkdir -p $(@D)
+# Their PTX is kept: it is what tests change, and what other checkers read.
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu simulator/build.mk $(FLAGS_STAMP)
+	@mkdir -p $(@D)/$*
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(Q)find $(@D)/$* -type f ! -name kernels.ptx -delete
+$(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
 $(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
