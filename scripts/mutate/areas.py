@@ -34,6 +34,7 @@ AREAS: dict[str, Area] = {
             "test_abi.py",
             "test_abi_limits.py",
             "test_grouped_abi.py",
+            "test_extended_abi.py",
             "test_backend_choice.py",
             "test_shim.py",
             "test_cpu_threads.py",
@@ -44,7 +45,14 @@ AREAS: dict[str, Area] = {
     ),
     "cpu": Area(
         ("submission/cpu/*.[ch]",),
-        ("test_cpu_limits.py", "test_cpu_kernels.py", "test_grouped.py", "test_cpu_threads.py", "test_abi.py"),
+        (
+            "test_cpu_limits.py",
+            "test_cpu_kernels.py",
+            "test_grouped.py",
+            "test_extended.py",
+            "test_cpu_threads.py",
+            "test_abi.py",
+        ),
         (LIBRARY,),
         wider=SUBMISSION_TESTS,
     ),
@@ -57,6 +65,7 @@ AREAS: dict[str, Area] = {
             "test_python_groups.py",
             "test_layouts.py",
             "test_torch_operator.py",
+            "test_extended.py",
         ),
         wider=SUBMISSION_TESTS,
     ),
@@ -88,7 +97,13 @@ AREAS: dict[str, Area] = {
     ),
     "hopper": Area(
         ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/[!t]*.cuh"),
-        ("test_permute_scales.py", "test_hopper_kernels.py", "test_grouped_kernels.py", "test_hopper_recorded.py"),
+        (
+            "test_permute_scales.py",
+            "test_hopper_kernels.py",
+            "test_grouped_kernels.py",
+            "test_extended_kernels.py",
+            "test_hopper_recorded.py",
+        ),
         (SIMULATED,),
     ),
     "blackwell": Area(
