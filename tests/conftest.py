@@ -31,7 +31,7 @@ LONGEST_FILES = (
 )
 
 # Development packages that a machine without a network may lack: what needs them skips (scripts/setup.sh).
-OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib"}
+OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib", "safetensors"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,9 +3,9 @@
     python -m scripts.bench.extended [--shapes 256x4096x7168 ...] [--rounds 40] [--json FILE]
 
 Every round times each variant once, in a new order, with cold caches: a buffer larger than L2 is written before each
-call, which keeps the queue busy meanwhile, too.  A cell is the median over the rounds, and the ratio to the dual GEMM's
-of the same round, median too.  "and torch's quantize" is fp16 output, then NVFP4 of it by torch.compile as a second
-kernel.  Exit status 1 where a result is wrong.
+call, after a pause of the GPU in which the host queues all of the call, so that the time is the GPU's alone.  A cell is
+the median over the rounds, and the ratio to the dual GEMM's of the same round, median too.  "and torch's quantize" is
+fp16 output, then NVFP4 of it by torch.compile as a second kernel.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SHAPES = (
     (2048, 4096, 7168),
 )
 FLUSH_BYTES = 256 << 20  # above the L2 of every GPU
+PAUSE_CYCLES = 1_500_000  # 0.8 ms: more than the host takes for a call
 Call = Callable[[], object]
 
 
@@ -112,6 +113,7 @@ def time_in_turns(calls: dict[str, Call], rounds: int) -> dict[str, list[float]]
         events = []
         for name in order:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(PAUSE_CYCLES)
             flush.fill_(1)
             begin.record()
             calls[name]()
