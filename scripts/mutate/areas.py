@@ -37,6 +37,8 @@ AREAS: dict[str, Area] = {
             "test_extended_abi.py",
             "test_backend_choice.py",
             "test_shim.py",
+            "test_group_shim.py",
+            "test_python_groups.py",
             "test_cpu_threads.py",
             "test_gpu_launches.py",  # rounding up, and what else the GPUs' host code takes from there
         ),
@@ -195,7 +197,16 @@ AREAS: dict[str, Area] = {
     ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
-        ("test_cost_counters.py", "test_blackwell_clock.py", "test_live_counts.py", "test_forked.py"),
+        (
+            "test_cost_counters.py",
+            "test_blackwell_clock.py",
+            "test_live_counts.py",
+            "test_forked.py",
+            "test_library.py",
+            "test_formats.py",
+            "test_launch_control.py",
+            "test_addresses.py",
+        ),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "bring-up": Area(
@@ -245,7 +256,7 @@ AREAS: dict[str, Area] = {
         (
             "test_addresses.py",
             "test_memory_values.py",
-            "report/test_counters.py",
+            "report/test_*.py",
             "test_no_memory.py",
             "test_control.py",
             "test_launch_control.py",
@@ -283,7 +294,13 @@ AREAS: dict[str, Area] = {
     ),
     "sim-async": Area(
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
-        ("simulator/asynchronous/test_*.py", "test_missed_phase.py", "test_each_finding.py", "test_features.py"),
+        (
+            "simulator/asynchronous/test_*.py",
+            "test_launch_control.py",
+            "test_missed_phase.py",
+            "test_each_finding.py",
+            "test_features.py",
+        ),
         (*SIMULATOR, *FEATURES),
         wider=SIMULATOR_TESTS,
     ),
