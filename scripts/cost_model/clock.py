@@ -126,6 +126,7 @@ def rows(data: dict[str, Any]) -> str:
     body = [
         ["tile chosen for 148 SMs", *(f"`{predicted[shape]['config']}`" for shape in shapes), ""],
         line("behind other calls (simulated)", [data["times"][s]["back_to_back_us"] for s in shapes], bold=True),
+        line(f"the same, SMs at {SLOWER_GHZ} GHz (simulated)", [data["slower"]["us"][s][""] for s in shapes]),
         line("the kernel alone (simulated)", [data["times"][s]["isolated_us"] for s in shapes]),
         line("best public time of each shape", [data["published_best_us"][s] for s in shapes]),
         line("speed of light at 1.5 GHz", [data["speed_of_light_us"][s] for s in shapes]),
