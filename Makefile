@@ -189,8 +189,12 @@ timeline: build simulator ## measure: simulated time of one call as a Chrome tra
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
-bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=)
-	@scripts/setup.sh run > /dev/null && ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS)
+# popcorn (the leaderboard's), or sol-execbench: solution.json, definition.json and workload.jsonl in build/sol-execbench.
+BOARD ?= popcorn
+bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=, BOARD=sol-execbench)
+	@scripts/setup.sh run > /dev/null && $(if $(filter sol-execbench,$(BOARD)),\
+	  ./nvfp4 python -m scripts.release.execbench $(if $(filter b200 h200,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\
+	  ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS))
 
 FILE ?= $(BUILD)/submission_b200.py
 lint-submission: ## submit: check any submission against the leaderboard's rules (FILE=)

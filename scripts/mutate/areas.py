@@ -68,6 +68,7 @@ AREAS: dict[str, Area] = {
             "test_layouts.py",
             "test_torch_operator.py",
             "test_extended.py",
+            "test_torch_mlp.py",
         ),
         wider=SUBMISSION_TESTS,
     ),
@@ -115,7 +116,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
-        ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py"),
+        ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py", "test_extended_kernels.py"),
         (SIMULATED,),
     ),
     "reference": Area(
@@ -126,6 +127,7 @@ AREAS: dict[str, Area] = {
             "test_reference.py",
             "test_check.py",
             "test_group_reference.py",
+            "test_extended.py",
             "test_data.py",
             "test_chip.py",
             "test_group_problem.py",
@@ -138,6 +140,7 @@ AREAS: dict[str, Area] = {
             "test_statistics.py",
             "test_chip.py",
             "test_cases.py",
+            "test_execbench.py",
             "test_command.py",
             "test_protocol_lines.py",
             "test_supervisor.py",
@@ -159,8 +162,9 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "release": Area(
-        ("scripts/release/*.py",),
+        ("scripts/release/*.py", "scripts/release/execbench/*.py"),
         (
+            "test_execbench.py",
             "test_lint_rules.py",
             "test_lint_submission.py",
             "test_submit.py",
