@@ -78,6 +78,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/host.h",
             "submission/hopper/*.c",
             "submission/blackwell/*.c",
+            "submission/geforce/*.c",
             "submission/*/*_selection.h",
             "submission/tile_table/*.[ch]",
         ),
@@ -94,6 +95,7 @@ AREAS: dict[str, Area] = {
             "test_grouped_kernels.py",
             "test_blackwell.py",
             "test_blackwell_kernels.py",
+            "test_geforce_kernels.py",
         ),
         (LIBRARY, SIMULATED, TILE_TABLE),
         wider=SUBMISSION_TESTS,
@@ -117,6 +119,11 @@ AREAS: dict[str, Area] = {
             "submission/gpu/[!h]*.h",
         ),
         ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py", "test_extended_kernels.py"),
+        (SIMULATED,),
+    ),
+    "geforce": Area(
+        ("submission/geforce/*.cu*", "submission/geforce/[!t]*.h", "submission/gpu/sm120.cuh"),
+        ("test_geforce_kernels.py",),
         (SIMULATED,),
     ),
     "reference": Area(

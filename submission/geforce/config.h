@@ -1,11 +1,12 @@
 /* The GeForce kernel's tile configurations, for host and device: sm_120a, sm_121a.
  *
- * A CTA computes tiles of tile_m rows by tile_n columns of C, one after another: tile_m rows of A against tile_n
- * rows of B1 and of B2.  Its MMA warps divide a tile: warps_m along the rows of A, warps_n along those of B.
+ * A CTA computes tiles of tile_m rows by tile_n columns of C, one after another: tile_m rows of A against
+ * tile_n rows of B1 and of B2.  Its MMA warps divide a tile: warps_m along the rows of A, warps_n along those
+ * of B.
  *
- * A stage is 128 of K: a row's 64 bytes of fp4 are one row of the 64-byte swizzle.  256 of K would be half as many
- * copies, but two stages are all that 99 KB then hold, and the next one's copies must hide behind one stage's
- * MMAs; with 128 of K three to eight stages are in flight. */
+ * A stage is 128 of K: a row's 64 bytes of fp4 are one row of the 64-byte swizzle.  256 of K would be half as
+ * many copies, but two stages are all that 99 KB then hold, and the next one's copies must hide behind one
+ * stage's MMAs; with 128 of K three to eight stages are in flight. */
 #ifndef GEFORCE_CONFIG_H
 #define GEFORCE_CONFIG_H
 
@@ -34,12 +35,12 @@ struct geforce_config {
     int tile_m, tile_n, stages, warps_m, warps_n;
 };
 
-/* Registers a thread.  HW: warps take them from their quarter of the SM, so that eight MMA warps and one load warp
- * would get no more than twelve warps do, 168: too few for 128 accumulators.  So the load warp has a warpgroup, and
- * leaves most of its registers to the others (setmaxnreg). */
-#define LOAD_WARPS     4 /* of which one copies */
-#define LOAD_REGISTERS 24
-#define MMA_REGISTERS  240
+/* Registers a thread.  HW: warps take them from their quarter of the SM, so that eight MMA warps and one load
+ * warp would get no more than twelve warps do, 168: too few for 128 accumulators.  So the load warp has a
+ * warpgroup, and leaves most of its registers to the others (setmaxnreg). */
+#define LOAD_WARPS                    4 /* of which one copies */
+#define LOAD_REGISTERS                24
+#define MMA_REGISTERS                 240
 #define CTA_THREADS(warps_m, warps_n) (((warps_m) * (warps_n) + LOAD_WARPS) * WARP_THREADS)
 /* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
 #define LAUNCH_REGISTERS(threads) (MAX_CTA_REGISTERS / (threads) / REGISTER_GRANULE * REGISTER_GRANULE)

@@ -16,9 +16,9 @@
  *   full[s]    1 (load warp)            a stage's      stage s holds fp4 and scale factors
  *   empty[s]   its MMA warps            0              no warp reads stage s any more
  *
- * A CTA takes a tile after another; the load warp goes on with the next one's stages while the MMA warps are in the
- * epilogue.  These chips have neither tensor memory nor multicast between CTAs: what the instruction reads are
- * registers, and tiles of the same rows of B meet in L2. */
+ * A CTA takes a tile after another; the load warp goes on with the next one's stages while the MMA warps are in
+ * the epilogue.  These chips have neither tensor memory nor multicast between CTAs: what the instruction reads
+ * are registers, and tiles of the same rows of B meet in L2. */
 #ifndef GEFORCE_DUAL_GEMM_CUH
 #define GEFORCE_DUAL_GEMM_CUH
 
@@ -30,8 +30,8 @@ namespace geforce {
 
 /* ---- load ---- */
 
-/* Scale factors of `bytes` of a stage that starts with step number `step`: of a row of scale tiles, of which the
- * tensor has so many, each steps_k long; the last one again for rows past the end, which no output uses. */
+/* Scale factors of `bytes` of a stage that starts with step number `step`: of a row of scale tiles, of which
+ * the tensor has so many, each steps_k long; the last one again for rows past the end, which no output uses. */
 static __device__ __forceinline__ void copy_scales(uint32_t to, const uint8_t *scales, int32_t tile_rows,
                                                    int32_t batch, int32_t tile_row, int32_t steps_k,
                                                    int32_t step, uint32_t bytes, struct mbarrier full) {
@@ -47,7 +47,8 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct gef
     constexpr int fp4_bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
     const int32_t a_tile_rows = (p.m + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
     const int32_t b_tile_rows = (p.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
-    struct ring ring = {0, 1}; /* nothing is in the first lap's stages: the phase before the first counts as complete */
+    struct ring ring = {
+        0, 1}; /* nothing is in the first lap's stages: the phase before the first counts as complete */
     griddepcontrol_wait();
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
@@ -98,14 +99,16 @@ static __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
     return row * STAGE_FP4_BYTES + moved * SWIZZLE_CHUNK;
 }
 
-/* The row, of the `rows` of a warp's part, whose word of scale factors number `word` the lane supplies: the MMAs
- * take rows 8 i + r of 32 from lane 4 r + i.  Lanes that have none supply the first row's, which no MMA takes. */
+/* The row, of the `rows` of a warp's part, whose word of scale factors number `word` the lane supplies: the
+ * MMAs take rows 8 i + r of 32 from lane 4 r + i.  Lanes that have none supply the first row's, which no MMA
+ * takes. */
 static __device__ __forceinline__ int supplied_row(int lane, int word, int rows) {
     const int row = word * WARP_THREADS + lane % 4 * MATRIX_ROWS + lane / 4;
     return row < rows ? row : 0;
 }
 
-template <class T> static __device__ __forceinline__ struct lane_places<T> find_places(struct tile_coord coord) {
+template <class T>
+static __device__ __forceinline__ struct lane_places<T> find_places(struct tile_coord coord) {
     using stage = struct shared_stage<T>;
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
     const int first_m = warp % T::warps_m * T::warp_m, first_n = warp / T::warps_m * T::warp_n;
@@ -123,9 +126,8 @@ template <class T> static __device__ __forceinline__ struct lane_places<T> find_
 #pragma unroll
     for (int i = 0; i < T::b_words; i++) {
         const int scale_row = coord.n % SCALE_TILE_ROWS + first_n + supplied_row(lane, i, T::warp_n);
-        places.sfb[i] =
-            scale_word_at((uint32_t)offsetof(stage, sfb) + scale_row / SCALE_TILE_ROWS * STAGE_SCALE_BYTES,
-                          scale_row);
+        places.sfb[i] = scale_word_at(
+            (uint32_t)offsetof(stage, sfb) + scale_row / SCALE_TILE_ROWS * STAGE_SCALE_BYTES, scale_row);
     }
     return places;
 }
@@ -140,8 +142,8 @@ template <class T> struct stage_scales {
     uint32_t a[STAGE_STEPS][T::a_words], b1[STAGE_STEPS][T::b_words], b2[STAGE_STEPS][T::b_words];
 };
 
-/* Zeros for the step that K does not have, where fp4 are zeros too: its products are zero then, and what lies in
- * shared memory might be NaN. */
+/* Zeros for the step that K does not have, where fp4 are zeros too: its products are zero then, and what lies
+ * in shared memory might be NaN. */
 template <class T>
 static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scales, uint32_t stage,
                                                    const struct lane_places<T> &places, int32_t steps) {
@@ -163,13 +165,12 @@ static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scale
     }
 }
 
-/* The word of scale factors of block `block` of so many rows, and which lanes of each four supply it, follow from
- * its number; the instruction takes the lanes as constants. */
+/* The word of scale factors of block `block` of so many rows, and which lanes of each four supply it, follow
+ * from its number; the instruction takes the lanes as constants. */
 template <class T, int n_block>
-static __device__ __forceinline__ void multiply_column(struct accumulators<T> &acc,
-                                                       const uint32_t (&a)[T::m_blocks][STAGE_STEPS][4],
-                                                       const struct stage_scales<T> &scales,
-                                                       const uint32_t (&b1)[4], const uint32_t (&b2)[4]) {
+static __device__ __forceinline__ void
+multiply_column(struct accumulators<T> &acc, const uint32_t (&a)[T::m_blocks][STAGE_STEPS][4],
+                const struct stage_scales<T> &scales, const uint32_t (&b1)[4], const uint32_t (&b2)[4]) {
     constexpr int word = n_block / 4, thread = n_block % 4;
 #pragma unroll
     for (int step = 0; step < STAGE_STEPS; step++) {
@@ -177,7 +178,7 @@ static __device__ __forceinline__ void multiply_column(struct accumulators<T> &a
         for (int m = 0; m < T::m_blocks; m++) {
             const uint32_t sfa = scales.a[step][m / 2];
             const uint32_t sfb1 = scales.b1[step][word], sfb2 = scales.b2[step][word];
-            float(&gate)[4] = acc.gate[m][n_block], (&up)[4] = acc.up[m][n_block];
+            float (&gate)[4] = acc.gate[m][n_block], (&up)[4] = acc.up[m][n_block];
             if (m % 2 == 0) {
                 mma_m16n8k64_mxf4nvf4<0, thread>(gate, a[m][step], b1[2 * step], b1[2 * step + 1], sfa, sfb1);
                 mma_m16n8k64_mxf4nvf4<0, thread>(up, a[m][step], b2[2 * step], b2[2 * step + 1], sfa, sfb2);

@@ -2,8 +2,8 @@
 #ifndef GEFORCE_EPILOGUE_CUH
 #define GEFORCE_EPILOGUE_CUH
 
-#include "../gpu/sm120.cuh"
 #include "../gpu/silu.cuh"
+#include "../gpu/sm120.cuh"
 #include "tile.cuh"
 
 namespace geforce {
@@ -40,7 +40,8 @@ static __device__ __forceinline__ void transpose_quad(uint32_t (&words)[QUAD]) {
     }
 }
 
-/* Eight columns of a row of C: 16 bytes at once where rows start at such addresses, else those that are there. */
+/* Eight columns of a row of C: 16 bytes at once where rows start at such addresses, else those that are there.
+ */
 static __device__ __forceinline__ void store_part(const struct geforce_dual_gemm_params &p,
                                                   const struct tile_coord &coord, int32_t row, int32_t column,
                                                   const uint32_t (&words)[QUAD]) {
@@ -60,13 +61,12 @@ static __device__ __forceinline__ void store_part(const struct geforce_dual_gemm
     }
 }
 
-/* MMA warp.  Its lanes hold two columns of a row of each block; four parts, of a row and eight columns each, at a
- * time are turned in the quads, so that each lane has one of them whole, and stores it. */
+/* MMA warp.  Its lanes hold two columns of a row of each block; four parts, of a row and eight columns each, at
+ * a time are turned in the quads, so that each lane has one of them whole, and stores it. */
 template <class T>
-static __device__ __forceinline__ void epilogue(const float (&gate)[T::m_blocks][T::n_blocks][4],
-                                                const float (&up)[T::m_blocks][T::n_blocks][4],
-                                                const struct tile_coord &coord,
-                                                const struct geforce_dual_gemm_params &p) {
+static __device__ __forceinline__ void
+epilogue(const float (&gate)[T::m_blocks][T::n_blocks][4], const float (&up)[T::m_blocks][T::n_blocks][4],
+         const struct tile_coord &coord, const struct geforce_dual_gemm_params &p) {
     constexpr int parts = T::m_blocks * ROW_PARTS * T::n_blocks;
     static_assert(parts % QUAD == 0, "each lane of a quad gets as many");
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;

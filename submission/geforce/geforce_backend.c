@@ -1,5 +1,5 @@
-/* The GeForce backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch memory,
- * encode the tensor maps, launch.
+/* The GeForce backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
+ * memory, encode the tensor maps, launch.
  *
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
@@ -34,7 +34,8 @@ static int32_t check_limits(const struct problem *problem, const struct geforce_
 /* Of the tensor's scale factors in the blocked layout. */
 static int64_t permuted_bytes(const struct problem *problem, int64_t rows) {
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
-    return round_up(problem->l * scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, rows, groups), SCRATCH_ALIGNMENT);
+    return round_up(problem->l * scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, rows, groups),
+                    SCRATCH_ALIGNMENT);
 }
 
 static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
@@ -142,7 +143,8 @@ static int available(int32_t device, char *detail, size_t detail_bytes) {
         CAPABILITY_GB10,
 #endif
     };
-    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail, detail_bytes);
+    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
+                         detail_bytes);
 }
 
 const struct backend geforce_backend = {

@@ -60,8 +60,8 @@ static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shar
     return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
 }
 
-/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that eight
- * rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
+/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
+ * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
 #define SWIZZLE_64_BYTES   512
 #define SWIZZLE_CHUNK      16
 #define SWIZZLE_ROWS_SHARE 2 /* rows whose chunks are moved alike */
@@ -70,7 +70,8 @@ static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shar
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
     using storage = struct shared_storage<T>;
-    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_m, T::tile_n), "a stage has the bytes that the host counts");
+    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_m, T::tile_n),
+                  "a stage has the bytes that the host counts");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_m, T::tile_n, T::stages),
                   "shared memory has the bytes that the host asks for");
     static_assert(SHARED_BYTES(T::tile_m, T::tile_n, T::stages) <= MAX_SHARED_BYTES_SM120,

@@ -27,7 +27,8 @@ static int64_t stage_cycles(const struct geforce_config *config) {
     return load > multiply ? load : multiply;
 }
 
-int64_t geforce_tile_cost(const struct geforce_config *config, int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+int64_t geforce_tile_cost(const struct geforce_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                          int sms) {
     int64_t tiles_an_sm = ceil_div(geforce_tiles(config, m, n, l), sms);
     return tiles_an_sm * (ceil_div(k, STAGE_K) * stage_cycles(config) + geforce_costs.tile_cycles);
 }

@@ -1,6 +1,6 @@
-/* Instructions for sm_120a and its family, beside those of ptx.cuh: copies to a CTA's own shared memory, warp-level
- * MMA of 4-bit elements with block scales and how its fragments leave shared memory.  One function for each;
- * sections are those of the PTX ISA 9.0. */
+/* Instructions for sm_120a and its family, beside those of ptx.cuh: copies to a CTA's own shared memory,
+ * warp-level MMA of 4-bit elements with block scales and how its fragments leave shared memory.  One function
+ * for each; sections are those of the PTX ISA 9.0. */
 #ifndef GPU_SM120_CUH
 #define GPU_SM120_CUH
 
@@ -8,13 +8,15 @@
 
 /* ---- asynchronous copies, global to shared (cp.async.bulk) ----
  *
- * HW: to .shared::cluster, as ptx.cuh has them, ptxas puts calls of a function around each of these chips' copies,
- * for addresses of other CTAs, and because of them ignores setmaxnreg (ptxas 13.0, C7506).  So .shared::cta. */
+ * HW: to .shared::cluster, as ptx.cuh has them, ptxas puts calls of a function around each of these chips'
+ * copies, for addresses of other CTAs, and because of them ignores setmaxnreg (ptxas 13.0, C7506).  So
+ * .shared::cta. */
 
 PTX void cp_async_bulk_cta(uint32_t to, const void *from, uint32_t bytes, struct mbarrier barrier) {
-    asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier.address)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier.address)
+        : "memory");
 }
 
 PTX void cp_async_bulk_tensor_3d_cta(uint32_t to, const void *tensor_map, int32_t x, int32_t y, int32_t z,
@@ -27,8 +29,8 @@ PTX void cp_async_bulk_tensor_3d_cta(uint32_t to, const void *tensor_map, int32_
 
 /* ---- warp-level MMA ---- */
 
-/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane t
- * gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
+/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane
+ * t gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
 PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
@@ -39,7 +41,8 @@ PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
 /* d += a * b for a warp's fragments, m16 n8 k64: e2m1 with a ue4m3 scale factor for every 16 of K, fp32 sums.
  *
  * Lane t holds of A the bytes 4 (t % 4) to + 3 of the 32 of rows t / 4 and t / 4 + 8 (a[0], a[1]) and those 16
- * bytes further on (a[2], a[3]); of B likewise of column t / 4 (b0, b1); of D in row t / 4 columns 2 (t % 4) and
+ * bytes further on (a[2], a[3]); of B likewise of column t / 4 (b0, b1); of D in row t / 4 columns 2 (t % 4)
+ * and
  * + 1 (d[0], d[1]), and those of row t / 4 + 8.  A lane's word of scale factors has the four of one row: of A,
  * lane 4 r + 2 a_thread + h that of row r + 8 h; of B, lane 4 c + b_thread that of column c (PTX ISA, Matrix
  * Fragments for mma.m16n8k64; Block Scaling for mma.sync). */

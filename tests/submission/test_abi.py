@@ -267,12 +267,12 @@ def test_messages_belong_to_their_thread(library):
     assert b"args" in library.custom_kernel_message()
 
 
-def test_query_lists_the_three_backends_and_then_ends(library):
+def test_query_lists_the_backends_and_then_ends(library):
     info = Info(struct_bytes=ctypes.sizeof(Info))
     found = {}
     while library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == OK:
         found[info.name.decode()] = (info.backend, info.built, info.available, info.detail.decode())
-    assert set(found) == {"cpu", "hopper", "blackwell"}
+    assert set(found) == {"cpu", "hopper", "blackwell", "geforce"}
     assert found["cpu"][:3] == (1, 1, 1)
     for name, (_, built, available, detail) in found.items():
         assert detail, f"{name} gives no detail"
