@@ -96,6 +96,7 @@ AREAS: dict[str, Area] = {
             "test_blackwell.py",
             "test_blackwell_kernels.py",
             "test_geforce_kernels.py",
+            "test_geforce.py",
         ),
         (LIBRARY, SIMULATED, TILE_TABLE),
         wider=SUBMISSION_TESTS,
@@ -123,7 +124,7 @@ AREAS: dict[str, Area] = {
     ),
     "geforce": Area(
         ("submission/geforce/*.cu*", "submission/geforce/[!t]*.h", "submission/gpu/sm120.cuh"),
-        ("test_geforce_kernels.py",),
+        ("test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),
     "reference": Area(

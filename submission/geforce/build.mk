@@ -12,10 +12,11 @@ endif
 GEFORCE_HOST_OBJS := $(BUILD)/submission/geforce/geforce_backend.o
 OBJS += $(BUILD)/submission/geforce/tile_selection.o $(GEFORCE_HOST_OBJS) $(BUILD)/submission/geforce/kernels.o
 $(GEFORCE_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(BUILD)/submission/geforce/kernels.o: submission/geforce/kernels.cu $(FLAGS_STAMP)
+$(BUILD)/submission/geforce/kernels.o: submission/geforce/kernels.cu submission/geforce/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_120a,code=sm_120a $(GEFORCE_121) -Werror all-warnings \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $< \
+	  -Xptxas -v > $(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
 endif

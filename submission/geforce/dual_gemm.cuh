@@ -108,7 +108,7 @@ static __device__ __forceinline__ int supplied_row(int lane, int word, int rows)
 }
 
 template <class T>
-static __device__ __forceinline__ struct lane_places<T> find_places(struct tile_coord coord) {
+static __device__ __forceinline__ struct lane_places<T> lane_places_of(struct tile_coord coord) {
     using stage = struct shared_stage<T>;
     const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
     const int first_m = warp % T::warps_m * T::warp_m, first_n = warp / T::warps_m * T::warp_n;
@@ -229,7 +229,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, const struct
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
         const struct tile_coord coord = find_tile<T>(p, index);
-        const struct lane_places<T> places = find_places<T>(coord);
+        const struct lane_places<T> places = lane_places_of<T>(coord);
         struct accumulators<T> acc = {};
 #pragma unroll 1
         for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {

@@ -159,7 +159,7 @@ def test_output_right_behind_an_input_is_accepted(library):
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("backend", 4, "backend is 4"),
+        ("backend", 5, "backend is 5"),
         ("backend", -1, "backend is -1"),
         ("device", -2, "device is -2"),
         ("scale_layout", 2, "scale_layout is 2"),

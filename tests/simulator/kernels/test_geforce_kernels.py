@@ -10,7 +10,7 @@ import pytest
 
 from scripts.common import forked
 from scripts.common.ptxsim import MODES
-from scripts.evidence.mutants.geforce import CONFIGS, Kernel, entries, mutants
+from scripts.evidence.mutants.geforce.kernels import CONFIGS, Kernel, entries, mutants
 from tests.simulator.sim_kit import built, nvcc
 
 LIBRARY = "libcustom_kernel_sim.so"

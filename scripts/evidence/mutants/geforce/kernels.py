@@ -1,6 +1,6 @@
 """The GeForce backend's kernels as modules of their own on the simulator, and their mutants.
 
-usage: python -m scripts.evidence.mutants.geforce (with torch and an nvcc; a minute): what is found in each mode
+usage: python -m scripts.evidence.mutants.geforce.kernels (with torch and an nvcc; a minute): what is found in each mode
 """
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ CONFIGS = {
 
 @cache
 def kernels_ptx() -> str:
-    """The PTX of all kernels of the backend: what the library on the simulator holds."""
-    fat = built("simulator/kernels/geforce.o").read_bytes()
-    start = fat.index(b".version")
-    return fat[start : fat.index(b"\0", start)].decode()
+    """The PTX of all kernels of the backend, as the build keeps it."""
+    return built("simulator/kernels/geforce/kernels.ptx").read_text()
 
 
 @cache
