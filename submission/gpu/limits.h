@@ -1,19 +1,20 @@
-/* Limits of the chips that both GPU backends are laid out for; for host and device.  What a size is derived
+/* Limits of the chips that the GPU backends are laid out for; for host and device.  What a size is derived
  * from or asserted against is here, with its source; PG is the CUDA programming guide. */
 #ifndef GPU_LIMITS_H
 #define GPU_LIMITS_H
 
-#define WARP_THREADS         32
-#define WARPGROUP_THREADS    128    /* HW: four warps (PTX ISA, Asynchronous Warpgroup Level Matrix) */
-#define MAX_CTA_THREADS      1024   /* HW: PG, compute capabilities */
-#define MAX_CTA_REGISTERS    65536  /* HW: 32 bits each; PG, compute capabilities */
-#define MAX_THREAD_REGISTERS 255    /* HW: PG, compute capabilities */
-#define REGISTER_GRANULE     8      /* HW: setmaxnreg counts in these (PTX ISA) */
-#define MAX_SHARED_BYTES     232448 /* HW: 227 KB a CTA on compute capabilities 9.0 and 10.x; PG */
-#define MAX_CLUSTER_CTAS     8      /* HW: that every chip with clusters can run; PG, thread block clusters */
-#define MAX_GRID_YZ          65535  /* HW: PG, grid dimensions */
-#define MBARRIER_BYTES       8      /* HW: an mbarrier object; aligned to its size (PTX ISA) */
-#define SWIZZLE_ROW_BYTES    128    /* HW: the widest swizzle's row (CUDA driver API, tensor maps) */
+#define WARP_THREADS           32
+#define WARPGROUP_THREADS      128    /* HW: four warps (PTX ISA, Asynchronous Warpgroup Level Matrix) */
+#define MAX_CTA_THREADS        1024   /* HW: PG, compute capabilities */
+#define MAX_CTA_REGISTERS      65536  /* HW: 32 bits each; PG, compute capabilities */
+#define MAX_THREAD_REGISTERS   255    /* HW: PG, compute capabilities */
+#define REGISTER_GRANULE       8      /* HW: setmaxnreg counts in these (PTX ISA) */
+#define MAX_SHARED_BYTES       232448 /* HW: 227 KB a CTA on compute capabilities 9.0 and 10.x; PG */
+#define MAX_SHARED_BYTES_SM120 101376 /* HW: 99 KB a CTA on compute capability 12.x; PG */
+#define MAX_CLUSTER_CTAS       8      /* HW: that every chip with clusters can run; PG, thread block clusters */
+#define MAX_GRID_YZ            65535  /* HW: PG, grid dimensions */
+#define MBARRIER_BYTES         8      /* HW: an mbarrier object; aligned to its size (PTX ISA) */
+#define SWIZZLE_ROW_BYTES      128    /* HW: the widest swizzle's row (CUDA driver API, tensor maps) */
 #define SWIZZLE_ATOM_BYTES                                                                                     \
     1024                        /* HW: 8 such rows, aligned to their size (PTX ISA, Shared Memory Descriptor)  \
                                  */
