@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any
@@ -31,16 +30,14 @@ RESULT = ROOT / "shark_tank" / "blackwell_clock.json"
 TEXT = ROOT / "shark_tank" / "blackwell_clock.md"
 PUBLIC = ROOT / "shark_tank" / "blackwell_public.json"
 CALLS = 3  # the last is in its stride: behind others, with inputs of its own
-SLOWER_GHZ = 1.5  # of the SMs, at which the leaderboard's speed of light is reckoned
 # The best public time of each shape (gpu-mode-kernels and the leaderboard), from others' B200s.
 PUBLISHED_BEST_US = (12.4, 15.3, 9.43, 14.4)
 
 
-def simulate(shape: str, config: str = "", chip: str = "b200") -> dict[str, Any]:
+def simulate(shape: str, config: str = "") -> dict[str, Any]:
     """A call alone and a call behind others, in us, and what each hangs on; config: not the chosen tile but this."""
     m, n, k = (int(part) for part in shape.split("x"))
-    settings = {"NVFP4_BLACKWELL_CONFIG": config, "NVFP4_SIMULATE_TIME": chip}
-    launches = simulated_calls((m, n, k), "blackwell", CALLS, **settings)["launches"]
+    launches = simulated_calls((m, n, k), "blackwell", CALLS, NVFP4_BLACKWELL_CONFIG=config)["launches"]
     first, before, last = launches[0], launches[-2], launches[-1]
     return {
         "back_to_back_us": round(last["end_us"] - before["end_us"], 3),
@@ -50,24 +47,6 @@ def simulate(shape: str, config: str = "", chip: str = "b200") -> dict[str, Any]
     }
 
 
-def write_slower_chip(path: Path) -> None:
-    """The chip's file with SMs that run at SLOWER_GHZ under MMAs; L2 and HBM keep their rates in bytes a second."""
-    chip = json.loads((ROOT / b200_page.CHIP).read_text())
-    chip["parameters"]["sm_clock_tensor"] |= {"value": SLOWER_GHZ, "source": "assumed: the speed of light's clock"}
-    path.write_text(json.dumps(chip))
-
-
-def simulate_slower(configs: list[str]) -> dict[str, dict[str, float]]:
-    """us behind other calls at SLOWER_GHZ, by shape and tile; "" is the chosen one."""
-    with tempfile.TemporaryDirectory() as folder:
-        chip = Path(folder) / "slower.json"
-        write_slower_chip(chip)
-        return {
-            shape: {config: simulate(shape, config, str(chip))["back_to_back_us"] for config in ("", *configs)}
-            for shape in benchmark_shapes(ROOT)
-        }
-
-
 def whole_kernel_errors() -> list[float]:
     """Percent: of our Hopper kernels on an H200's clock, the only whole kernels that were compared with a card."""
     rows = [row for row in h200_table.load().values() if row.group == "kernels"]
@@ -75,15 +54,11 @@ def whole_kernel_errors() -> list[float]:
 
 
 def compute(
-    times: dict[str, dict[str, Any]],
-    tiles: dict[str, dict[str, float]],
-    errors: list[float],
-    slower: dict[str, dict[str, float]],
+    times: dict[str, dict[str, Any]], tiles: dict[str, dict[str, float]], errors: list[float]
 ) -> dict[str, Any]:
     """The document: the shapes' times, and predictions with the largest of whole kernels' errors around them.
 
     tiles: every tile's time behind other calls, us, by shape: what `make bring-up` sets beside a chip's.
-    slower: what simulate_slower gives.
     """
     chosen = json.loads(COUNTERS.read_text())["blackwell"]["chosen"]
     largest = max(abs(error) for error in errors) / 100
@@ -106,7 +81,6 @@ def compute(
             "largest_percent": round(100 * largest, 1),
         },
         "times": times,
-        "slower": {"ghz": SLOWER_GHZ, "us": slower},
         "published_best_us": dict(zip(times, PUBLISHED_BEST_US, strict=True)),
         "speed_of_light_us": {
             shape: PROBLEM.published_us["B200"][(*(int(part) for part in shape.split("x")), 1)] for shape in times
@@ -126,7 +100,6 @@ def rows(data: dict[str, Any]) -> str:
     body = [
         ["tile chosen for 148 SMs", *(f"`{predicted[shape]['config']}`" for shape in shapes), ""],
         line("behind other calls (simulated)", [data["times"][s]["back_to_back_us"] for s in shapes], bold=True),
-        line(f"the same, SMs at {SLOWER_GHZ} GHz (simulated)", [data["slower"]["us"][s][""] for s in shapes]),
         line("the kernel alone (simulated)", [data["times"][s]["isolated_us"] for s in shapes]),
         line("best public time of each shape", [data["published_best_us"][s] for s in shapes]),
         line("speed of light at 1.5 GHz", [data["speed_of_light_us"][s] for s in shapes]),
@@ -191,23 +164,6 @@ def tile_rows(data: dict[str, Any]) -> str:
     return table(["us behind other calls (simulated)", *(shape.replace("x", " ") for shape in predicted)], body)
 
 
-def slower_rows(data: dict[str, Any]) -> str:
-    """The chosen tiles at both clocks of the SMs, and the fastest tile at the lower one."""
-    times, slower = data["times"], data["slower"]["us"]
-    us = {shape: (times[shape]["back_to_back_us"], found[""]) for shape, found in slower.items()}
-    best = {shape: min((name for name in found if name), key=found.__getitem__) for shape, found in slower.items()}
-    ratios = [low / boost for boost, low in us.values()]
-    means = [geometric_mean(values) for values in zip(*us.values(), strict=True)]
-    body = [
-        ["at the clock of boost", *(f"{boost:.1f}" for boost, _ in us.values()), f"{means[0]:.1f}"],
-        [f"at {SLOWER_GHZ} GHz", *(f"{low:.1f}" for _, low in us.values()), f"{means[1]:.1f}"],
-        ["ratio", *(f"{ratio:.2f}" for ratio in ratios), f"{geometric_mean(ratios):.2f}"],
-        ["fastest tile there", *(f"`{name}` {slower[shape][name]:.1f}" for shape, name in best.items()), ""],
-    ]
-    head = ["us behind other calls (simulated)", *(shape.replace("x", " ") for shape in us), "geomean"]
-    return table(head, body)
-
-
 def error_text(data: dict[str, Any]) -> str:
     """How far off such times may be."""
     error = data["error"]
@@ -247,10 +203,6 @@ def render(data: dict[str, Any]) -> str:
         "## Every tile",
         "What `make bring-up` sets beside a B200's times of the same tiles.",
         tile_rows(data),
-        f"## SMs at {SLOWER_GHZ} GHz",
-        "The speed of light is reckoned at this clock. L2 and HBM keep theirs, as an H200's do under MMAs "
-        "([round 104](rounds/0104-at-1500-mhz/round.md)).",
-        slower_rows(data),
         "## What the time hangs on",
         critical,
     ]
@@ -264,7 +216,7 @@ def problems() -> list[str]:
     if data["chip_sha256"] != b200_page.digest():
         found.append(f"{RESULT.name}: simulated with other parameters of the chip")
     tiles = {shape: found["tiles_us"] for shape, found in data["predictions"]["blackwell"].items()}
-    if data != compute(data["times"], tiles, data["error"]["whole_kernels_percent"], data["slower"]["us"]):
+    if data != compute(data["times"], tiles, data["error"]["whole_kernels_percent"]):
         found.append(f"{RESULT.name}: not what its times give")
     if public()["chip_sha256"] != data["chip_sha256"]:
         found.append(f"{PUBLIC.name}: simulated with other parameters of the chip")
@@ -293,14 +245,13 @@ def main(arguments: list[str]) -> int:
         return int(bool(found))
     if options.render:
         kept = json.loads(RESULT.read_text())
-        times, slower = kept["times"], kept["slower"]["us"]
+        times = kept["times"]
         tiles = {shape: found["tiles_us"] for shape, found in kept["predictions"]["blackwell"].items()}
     else:
         times = {shape: simulate(shape) for shape in benchmark_shapes(ROOT)}
         configs = tile_table.tiles("blackwell")
         tiles = {shape: {name: simulate(shape, name)["back_to_back_us"] for name in configs} for shape in times}
-        slower = simulate_slower(list(configs))
-    data = compute(times, tiles, [round(error, 1) for error in whole_kernel_errors()], slower)
+    data = compute(times, tiles, [round(error, 1) for error in whole_kernel_errors()])
     write(RESULT, json.dumps(data, indent=1) + "\n")
     write(TEXT, render(data))
     print(rows(data))

@@ -62,18 +62,6 @@ def test_the_public_kernels_stand_beside_ours_on_the_same_chip_file():
     assert line.endswith(f"| {geometric_mean(ratios['gau-nernst v2b'].values()):.2f} |")
 
 
-def test_the_slower_chip_differs_in_the_clock_under_mmas_alone_and_its_rows_are_ratios(tmp_path):
-    clock.write_slower_chip(tmp_path / "slower.json")
-    slower = json.loads((tmp_path / "slower.json").read_text())["parameters"]
-    chip = json.loads((ROOT / b200_page.CHIP).read_text())["parameters"]
-    assert [name for name in chip if slower[name]["value"] != chip[name]["value"]] == ["sm_clock_tensor"]
-    assert slower["sm_clock_tensor"]["value"] == clock.SLOWER_GHZ
-    times = {"1x1x1": {"back_to_back_us": 2.0}, "1x1x2": {"back_to_back_us": 4.0}}
-    us = {"1x1x1": {"": 3.0, "a": 3.0, "b": 2.9}, "1x1x2": {"": 4.0, "a": 4.0, "b": 5.0}}
-    text = clock.slower_rows({"times": times, "slower": {"us": us}})
-    assert "| ratio | 1.50 | 1.00 | 1.22 |" in text and "| `b` 2.9 | `a` 4.0 |" in text
-
-
 def test_an_error_is_told_of_rows_that_validate_alone():
     def row(use: str, predicted: float, n: int) -> Row:
         return Row("latency", "tcgen05.mma", f"N {n}", "cycles", predicted, 100, use)
