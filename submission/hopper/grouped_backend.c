@@ -40,6 +40,9 @@ static void cut_groups(struct grouped_plan *plan, int largest) {
         const struct problem *problem = plan->group[i].problem;
         plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
     }
+}
+
+static void sort_groups(struct grouped_plan *plan) {
     qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
 }
 
@@ -59,13 +62,28 @@ static int64_t tiles_of(const struct grouped_plan *plan) {
     return tiles;
 }
 
-/* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
+/* No prediction is less: all of the work, shared equally. */
+static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
+    double work = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        work += (double)plan->group[i].cut.all.tiles * (double)plan->group[i].cut.all.tile_ps;
+    }
+    return (int64_t)(work / sms);
+}
+
+/* By the tile that the environment names, else so that the predicted time is least; of equals the largest.
+ * Smaller tiles make no group fewer, so as many in all are the same cut. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     int largest = -1;
     RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
-    int64_t least_ps = INT64_MAX;
+    int64_t least_ps = INT64_MAX, tiles = 0;
     for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
         cut_groups(plan, i);
+        if (tiles_of(plan) == tiles || equal_share_ps(plan, sms) >= least_ps) {
+            continue;
+        }
+        tiles = tiles_of(plan);
+        sort_groups(plan);
         int64_t ps = predict(plan, sms);
         if (ps < least_ps) {
             least_ps = ps;
@@ -73,6 +91,7 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
         }
     }
     cut_groups(plan, largest);
+    sort_groups(plan);
     return CUSTOM_KERNEL_OK;
 }
 
