@@ -137,7 +137,7 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
     group->tile = plan->cut.tile;
     RETURN_IF_FAILED(hopper_encode_a(member_name(problem->group, "a").text, problem, plan->stages_k,
                                      scratch + plan->a_offset, a_box_rows, &group->a));
-    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS / 2,
+    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS,
                            &group->b);
 }
 

@@ -2,10 +2,11 @@
  * epilogue.
  *
  * Read dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a tile's rows
- * of the group's only B, so that load, dequantization, products and pipeline are the same code, and a tile has
- * twice as many columns.  A CTA computes one tile; tiles of all groups have one list, which the host made the
- * longest first, and the chip deals out.  A group's rows say its tile, and a CTA runs the code of that tile
- * alone: so rows of A that do not exist are few.  All that a group needs is in the kernel's parameters. */
+ * of the group's only B, so that dequantization, products and pipeline are the same code, and a tile has
+ * twice as many columns.  Each operand has a warp that copies it.  A CTA computes one tile; tiles of all groups
+ * have one list, which the host made the longest first, and the chip deals out.  A group's rows say its tile,
+ * and a CTA runs the code of that tile alone: so rows of A that do not exist are few.  All that a group needs
+ * is in the kernel's parameters. */
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
@@ -64,6 +65,46 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
     return coord;
 }
 
+/* ---- load ---- */
+
+/* What a warp of the producer's warpgroup copies into each stage: B, its scale factors, the first and the
+ * second half of K of A. */
+enum { COPIES_B, COPIES_SCALES, COPIES_A };
+
+/* A producer warp, as load of the dual GEMM: waits for empty[s], fills its part of stage s, signals full[s]
+ * with the part's bytes; the arrival is B's.  One lane by elect.sync: ptxas puts a loop around a copy by thread
+ * 0. */
+template <class T>
+static __device__ __forceinline__ void load_operand(shared_t<T> shared, const struct tile_coord &coord,
+                                                    const struct hopper_group &group, int warp) {
+    const struct hopper_dual_gemm_params &p = group.gemm;
+    const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES;
+    const int box = warp - COPIES_A;
+    if (warp >= COPIES_A || p.scales_by_previous_kernel) {
+        griddepcontrol_wait(); /* for the kernel that makes them */
+    }
+    struct ring ring = {0, 1};
+    for (int32_t k = 0; k < coord.stages; k++) {
+        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        const struct mbarrier full = full_barrier<T>(shared, ring.stage);
+        const stage_t<T> to = stage_of<T>(shared, ring.stage);
+        if (elect_sync()) {
+            if (warp == COPIES_B) {
+                mbarrier_arrive_expect_tx(full, p.stage_tx_bytes);
+                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b, k * STAGE_FP4_BYTES, coord.n, 0,
+                                        full);
+            } else if (warp == COPIES_SCALES) {
+                cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
+                              STAGE_SCALE_BYTES, full);
+            } else {
+                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, a) + box * (int)sizeof(shared_stage<T>::a[0]),
+                                        &group.a, k * STAGE_K + box * A_BOX_K, coord.m, 0, full);
+            }
+        }
+        advance<T::stages>(ring);
+    }
+}
+
 /* ---- kernel ---- */
 
 /* One thread: the barriers of tile T. */
@@ -94,13 +135,12 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
 
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
-            with_tile(group.tile, [&](auto tile) {
-                using T = decltype(tile);
-                struct tile_coord coord = find_grouped_tile(group, T::tile_m);
-                load<T>({address}, coord, group.gemm, &group.a, &group.b, &group.b);
-            });
-        }
+        const int warp =
+            __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0); /* known to be one of the whole warp */
+        with_tile(group.tile, [&](auto tile) {
+            using T = decltype(tile);
+            load_operand<T>({address}, find_grouped_tile(group, T::tile_m), group, warp);
+        });
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(GROUPED_WARPGROUPS)>();
         with_tile(group.tile, [&](auto tile) {
