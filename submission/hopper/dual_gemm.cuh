@@ -57,6 +57,7 @@ struct tile {
     static constexpr int products = 2, columns = tile_n; /* columns of C: grouped_gemm.cuh has twice as many */
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
     static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* of them, those of the first in turn */
+    static constexpr int warp_arrivals = WARP_THREADS; /* on empty[s]: each thread answers for its own reads */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
     /* Of K, in a fragment buffer of which there are two: fewer where the accumulators leave few registers. */
@@ -309,6 +310,18 @@ struct consumed {
     int previous;
 };
 
+/* A warp has read all of a stage: signals empty[stage]. */
+template <class T> static __device__ __forceinline__ void leave_stage(shared_t<T> shared, int stage) {
+    if constexpr (T::warp_arrivals == 1) {
+        __syncwarp();
+        if (elect_sync()) {
+            mbarrier_arrive(empty_barrier<T>(shared, stage));
+        }
+    } else {
+        mbarrier_arrive(empty_barrier<T>(shared, stage));
+    }
+}
+
 /* Consumer warpgroup, stages first, first + warpgroups_k .. end - 1 of the tile.  Waits for full[s];
  * dequantizes a group of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
  * signals empty[s] once nothing reads stage s any more: an arrival a thread, since each answers for its reads.
@@ -343,7 +356,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             }
             /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
-                mbarrier_arrive(empty_barrier<T>(shared, previous));
+                leave_stage<T>(shared, previous);
             }
             dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();

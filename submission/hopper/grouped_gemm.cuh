@@ -19,6 +19,7 @@ namespace hopper {
 
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
+    static constexpr int warp_arrivals = 1; /* on empty[s]: one for all lanes */
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
     static constexpr int output_bytes = base::output_boxes * WARP_THREADS * output_row_bytes;
@@ -111,7 +112,7 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
+        mbarrier_init(empty_barrier<T>(shared, stage), T::finishers / WARP_THREADS * T::warp_arrivals);
     }
     fence_mbarrier_init();
 }
