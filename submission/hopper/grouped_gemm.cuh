@@ -19,6 +19,8 @@ namespace hopper {
 
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
+    /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
+    static constexpr int chains = tile_m > 128 ? 1 : base::chains;
     static constexpr int warp_arrivals = 1; /* on empty[s]: one for all lanes */
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;

@@ -11,7 +11,7 @@ from scripts.common import forked
 from tests.simulator.sim_kit import built, nvcc
 
 TILES = {
-    "hopper": ("m64", "m96", "m128", "m192", "m256"),
+    "hopper": ("m48", "m64", "m80", "m96", "m112", "m128", "m160", "m176", "m192", "m208", "m256"),
     "blackwell": ("m128n128", "m128n256", "m256n128", "m256n256"),
 }
 
