@@ -163,6 +163,10 @@ struct hopper_dual_gemm_params {
 #define GROUPED_WARPGROUPS 2
 #define GROUPED_COLUMNS    (2 * TILE_N(GROUPED_WARPGROUPS, 1))
 
+/* A in fp16, as it lies in the stages: [stage of K][8 rows][A_BOX_K of K][row][128 bytes, swizzled], rows in
+ * whole eights, so that all rows of a tile are one copy. */
+#define GROUPED_A_ROW_BYTES (STAGE_K * FP16_BYTES)
+
 struct hopper_grouped_tile {
     const char *name;
     int tile_m, stages;

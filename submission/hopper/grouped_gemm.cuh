@@ -21,6 +21,7 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
     /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
     static constexpr int chains = tile_m > 128 ? 1 : base::chains;
+    static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
     static constexpr int warp_arrivals = 1; /* on empty[s]: one for all lanes */
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
@@ -52,14 +53,12 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
     return p.group[index];
 }
 
-/* As find_tile of the dual GEMM: the last tile of rows is moved up to end with A. */
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group,
                                                                       int32_t tile_m) {
     int32_t number = (int32_t)blockIdx.x - group.first_tile;
     struct tile_coord coord;
     coord.n = number / group.tiles_m * GROUPED_COLUMNS;
-    coord.first_row = number % group.tiles_m * tile_m;
-    coord.m = min(coord.first_row, group.gemm.m - group.gemm.a_box_rows);
+    coord.m = coord.first_row = number % group.tiles_m * tile_m;
     coord.batch = 0;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
@@ -70,20 +69,22 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
 
 /* ---- load ---- */
 
-/* What a warp of the producer's warpgroup copies into each stage: B, its scale factors, the first and the
- * second half of K of A. */
-enum { COPIES_B, COPIES_SCALES, COPIES_A };
+/* What a warp of the producer's warpgroup copies into each stage. */
+enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
 
 /* A producer warp, as load of the dual GEMM: waits for empty[s], fills its part of stage s, signals full[s]
- * with the part's bytes; the arrival is B's.  One lane by elect.sync: ptxas puts a loop around a copy by thread
- * 0. */
+ * with the part's bytes; the arrival is B's.  Bytes of A that lie past the group's last rows stay what they
+ * were: of C they make rows that are not stored.  One lane by elect.sync: ptxas puts a loop around a copy by
+ * thread 0. */
 template <class T>
 static __device__ __forceinline__ void load_operand(shared_t<T> shared, const struct tile_coord &coord,
                                                     const struct hopper_group &group, int warp) {
     const struct hopper_dual_gemm_params &p = group.gemm;
+    const int32_t a_stage_bytes = group.a_rows * GROUPED_A_ROW_BYTES;
+    const int32_t a_bytes = min(T::tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
+    const uint8_t *a = group.a + coord.m * GROUPED_A_ROW_BYTES;
     const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES;
-    const int box = warp - COPIES_A;
-    if (warp >= COPIES_A || p.scales_by_previous_kernel) {
+    if (warp == COPIES_A || p.scales_by_previous_kernel) {
         griddepcontrol_wait(); /* for the kernel that makes them */
     }
     struct ring ring = {0, 1};
@@ -93,15 +94,14 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
         const stage_t<T> to = stage_of<T>(shared, ring.stage);
         if (elect_sync()) {
             if (warp == COPIES_B) {
-                mbarrier_arrive_expect_tx(full, p.stage_tx_bytes);
+                mbarrier_arrive_expect_tx(full, GROUPED_STAGE_TX_BYTES(0) + a_bytes);
                 cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b, k * STAGE_FP4_BYTES, coord.n, 0,
                                         full);
             } else if (warp == COPIES_SCALES) {
                 cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
                               STAGE_SCALE_BYTES, full);
             } else {
-                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, a) + box * (int)sizeof(shared_stage<T>::a[0]),
-                                        &group.a, k * STAGE_K + box * A_BOX_K, coord.m, 0, full);
+                cp_async_bulk(SHARED_MEMBER(to, a), a + (int64_t)k * a_stage_bytes, (uint32_t)a_bytes, full);
             }
         }
         advance<T::stages>(ring);
@@ -129,7 +129,6 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
     const struct hopper_group &group = find_group(p);
 
     if (threadIdx.x == 0) {
-        prefetch_tensormap(&group.a);
         prefetch_tensormap(&group.b);
         with_tile(group.tile, [&](auto tile) { init_barriers<decltype(tile)>({address}); });
     }
@@ -140,10 +139,12 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
         setmaxnreg_dec<PRODUCER_REGISTERS>();
         const int warp =
             __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0); /* known to be one of the whole warp */
-        with_tile(group.tile, [&](auto tile) {
-            using T = decltype(tile);
-            load_operand<T>({address}, find_grouped_tile(group, T::tile_m), group, warp);
-        });
+        if (warp < COPYING_WARPS) {
+            with_tile(group.tile, [&](auto tile) {
+                using T = decltype(tile);
+                load_operand<T>({address}, find_grouped_tile(group, T::tile_m), group, warp);
+            });
+        }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(GROUPED_WARPGROUPS)>();
         with_tile(group.tile, [&](auto tile) {
