@@ -33,15 +33,19 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
                   "a row's and its counterpart's words lie equally far apart");
 };
 
-/* Calls `function` with a value of the type of tile number `number`. */
+/* Calls `function` with a value of the type of tile number `number`.  A switch, of one jump: the code of all
+ * tiles is more than an SM's instruction cache, and a comparison behind each tile's code would be fetched. */
 template <class F> static __device__ __forceinline__ void with_tile(int32_t number, F function) {
-    int32_t i = 0;
+    switch (number) {
 #define CALL_IF(name, tile_m, stages)                                                                          \
-    if (number == i++) {                                                                                       \
+    case HOPPER_GROUPED_TILE_##name:                                                                           \
         function(grouped_tile<tile_m, stages>());                                                              \
-    }
-    HOPPER_GROUPED_TILES(CALL_IF)
+        break;
+        HOPPER_GROUPED_TILES(CALL_IF)
 #undef CALL_IF
+    default:
+        break;
+    }
 }
 
 /* The group whose tile this CTA computes; the last one's tiles are the last. */
