@@ -68,9 +68,10 @@ static __device__ __forceinline__ uint4 *grouped_place(const dequantize_params &
     const uint32_t row_units = A_BOX_BYTES / (uint32_t)sizeof(uint4),
                    atom_units = SWIZZLE_ATOM_ROWS * row_units;
     const uint32_t chunk = index / DEQUANTIZE_UNITS, box = index % DEQUANTIZE_UNITS / row_units;
-    const uint32_t atom = (chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + box;
+    const int64_t atom =
+        ((int64_t)chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + box;
     const uint32_t row_of_atom = row % SWIZZLE_ATOM_ROWS, swizzled = index % row_units ^ row_of_atom;
-    return (uint4 *)p.a_fp16 + (int64_t)atom * atom_units + row_of_atom * row_units + swizzled;
+    return (uint4 *)p.a_fp16 + atom * atom_units + row_of_atom * row_units + swizzled;
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */

@@ -84,9 +84,9 @@ template <class T>
 static __device__ __forceinline__ void load_operand(shared_t<T> shared, const struct tile_coord &coord,
                                                     const struct hopper_group &group, int warp) {
     const struct hopper_dual_gemm_params &p = group.gemm;
-    const int32_t a_stage_bytes = group.a_rows * GROUPED_A_ROW_BYTES;
+    const int64_t a_stage_bytes = (int64_t)group.a_rows * GROUPED_A_ROW_BYTES;
     const int32_t a_bytes = min(T::tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
-    const uint8_t *a = group.a + coord.m * GROUPED_A_ROW_BYTES;
+    const uint8_t *a = group.a + (int64_t)coord.m * GROUPED_A_ROW_BYTES;
     const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES;
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
         griddepcontrol_wait(); /* for the kernel that makes them */
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
                 cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
                               STAGE_SCALE_BYTES, full);
             } else {
-                cp_async_bulk(SHARED_MEMBER(to, a), a + (int64_t)k * a_stage_bytes, (uint32_t)a_bytes, full);
+                cp_async_bulk(SHARED_MEMBER(to, a), a + k * a_stage_bytes, (uint32_t)a_bytes, full);
             }
         }
         advance<T::stages>(ring);
