@@ -69,7 +69,9 @@ NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden
 CORE = ("submission/*.h", "submission/core/*.[ch]")
 CPU = ("submission/cpu/*.[ch]",)
 # On a GPU's machine the portable part alone stands in for tensors in host memory.
-CPU_PORTABLE = tuple(f"submission/cpu/{name}" for name in ("cpu_backend.c", "kernels_portable.c", "pack.c", "*.h"))
+CPU_PORTABLE = tuple(
+    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels_portable.c", "pack.c", "*.h")
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,10 @@ def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
         (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
         nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
         backend=f"submission/{folder}/{folder}_backend.c",
-        own=(("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),),
+        own=(
+            ("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
+            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended*"), "NVFP4_WITHOUT_EXTENDED"),
+        ),
     )
 
 

@@ -23,6 +23,7 @@
 #include <cpuid.h>
 #endif
 
+#include "extended.h"
 #include "kernels.h"
 
 #define ISA_VARIABLE     "NVFP4_CPU_ISA"
@@ -143,6 +144,9 @@ static struct share cut_into_tasks(const struct problem *problem, int64_t panel_
 
 /* Two panels of a product, or one of both. */
 static int64_t panel_cols_of(const struct problem *problem) {
+    if (problem->extension != NULL) {
+        return extended_panel_cols(problem->extension);
+    }
     return problem->b2 != NULL ? PANEL_COLS : 2 * PANEL_COLS;
 }
 
@@ -180,11 +184,15 @@ static void run_panel(const struct worker *worker, const struct problem *problem
     const bool dual = problem->b2 != NULL;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(rows, TILE_ROWS);
     int cols = (int)min(panel_cols_of(problem), problem->n - first_col);
-    struct operand b1 = operand_of(problem, problem->b1, problem->sfb1, problem->n, batch);
+    const bool joint = problem->extension != NULL && problem->extension->interleave != 0;
+    struct operand b1 = operand_of(problem, problem->b1, problem->sfb1, (joint ? 2 : 1) * problem->n, batch);
     const struct operand b[2] = {b1, dual ? operand_of(problem, problem->b2, problem->sfb2, problem->n, batch)
                                           : b1};
-    const int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
-    const int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
+    int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
+    int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
+    if (problem->extension != NULL) {
+        extended_panel_rows(problem->extension, first_col, cols, first, present);
+    }
     memset(worker->accumulators, 0, (size_t)tiles * sizeof *worker->accumulators);
     for (int64_t group = 0; group < groups; group += CHUNK_GROUPS) {
         int chunk = (int)min(CHUNK_GROUPS, groups - group);
@@ -199,8 +207,16 @@ static void run_panel(const struct worker *worker, const struct problem *problem
     uint16_t *c = problem->c + (batch * problem->m + first_row) * problem->n + first_col;
     for (int64_t tile = 0; tile < tiles; tile++) {
         int tile_rows = (int)min(TILE_ROWS, rows - tile * TILE_ROWS);
+        if (problem->extension != NULL) {
+            extended_epilogue(problem, &worker->accumulators[tile], first_row + tile * TILE_ROWS, first_col,
+                              tile_rows, cols);
+            continue;
+        }
         (dual ? kernels->epilogue : kernels->epilogue_plain)(
             &worker->accumulators[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows, cols);
+    }
+    if (problem->extension != NULL && first_row + rows == problem->m) {
+        extended_pad(problem, first_col, cols);
     }
 }
 
@@ -352,4 +368,5 @@ const struct backend cpu_backend = {
     .available = available,
     .run = run,
     .run_grouped = run_problems,
+    .run_extended = run,
 };
