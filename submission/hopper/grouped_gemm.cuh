@@ -133,7 +133,8 @@ static __device__ __forceinline__ void dequantize_steps(uint32_t (&fragment)[GRO
  * one alone. */
 template <class T>
 static __device__ __forceinline__ void multiply_interleaved(float (&acc)[T::accs], struct consumed &consumed,
-                                                            shared_t<T> shared, int32_t first, int32_t end) {
+                                                            shared_t<T> shared, const struct tile_coord &coord,
+                                                            int32_t first, int32_t end) {
     static_assert(T::m_blocks == 1 && T::fragment_steps == GROUP_STEPS && T::parts == 2,
                   "a part is half a stage");
     const int row =
@@ -145,7 +146,7 @@ static __device__ __forceinline__ void multiply_interleaved(float (&acc)[T::accs
     int previous = consumed.previous;
     if (first < end) {
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
-        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), row, row, lane);
+        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), coord, row, row, lane);
         dequantize_part<T>(fragments[0], packed, 0);
     }
     for (int32_t k = first; k < end; k++) {
@@ -156,9 +157,9 @@ static __device__ __forceinline__ void multiply_interleaved(float (&acc)[T::accs
 #pragma unroll
         for (int part = 0; part < 2; part++) {
             uint32_t (&now)[GROUP_STEPS][4] = fragments[part], (&next)[GROUP_STEPS][4] = fragments[1 - part];
-            wgmma_fence();
 #pragma unroll
             for (int j = 0; j < GROUP_STEPS; j++) {
+                wgmma_fence(); /* of each: registers of the next part are written between them */
                 wgmma_m64k16<T::tile_m>::mma_async(
                     acc, now[j], wgmma_descriptor_plus(tile_of_a, part * T::a_box_step + j * STEP_BYTES),
                     k > first || part + j > 0);
@@ -170,7 +171,7 @@ static __device__ __forceinline__ void multiply_interleaved(float (&acc)[T::accs
                     }
                     if (part == 1 && k + 1 < end) {
                         wait(full_barrier<T>(shared, ring.stage), ring.parity);
-                        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), row, row, lane);
+                        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), coord, row, row, lane);
                     }
                 } else {
                     dequantize_steps<T>(next, packed, 1 - part, j % 2, j / 2);
@@ -193,8 +194,8 @@ static __device__ __forceinline__ void multiply_tile(float (&acc)[1][T::accs], s
     if constexpr (T::chains == 2) {
         float first_half[1][T::accs];
         const int32_t half = coord.stages / 2;
-        multiply_interleaved<T>(first_half[0], consumed, shared, 0, half);
-        multiply_interleaved<T>(acc[0], consumed, shared, half, coord.stages);
+        multiply_interleaved<T>(first_half[0], consumed, shared, coord, 0, half);
+        multiply_interleaved<T>(acc[0], consumed, shared, coord, half, coord.stages);
         wgmma_wait_group<0>();
         keep_all<T>(first_half);
         keep_all<T>(acc);
@@ -203,7 +204,7 @@ static __device__ __forceinline__ void multiply_tile(float (&acc)[1][T::accs], s
             acc[0][i] += half > 0 ? first_half[0][i] : 0.0f;
         }
     } else {
-        multiply_interleaved<T>(acc[0], consumed, shared, 0, coord.stages);
+        multiply_interleaved<T>(acc[0], consumed, shared, coord, 0, coord.stages);
         wgmma_wait_group<0>();
         keep_all<T>(acc);
     }
