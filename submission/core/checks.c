@@ -33,9 +33,10 @@ int32_t read_struct(const char *argument, const char *bytes_name, const struct s
 }
 
 int32_t check_enums(int32_t backend, int32_t device, int32_t scale_layout, const void *queue) {
-    if (backend < CUSTOM_KERNEL_BACKEND_AUTO || backend > CUSTOM_KERNEL_BACKEND_BLACKWELL) {
-        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                           "backend is %d; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)", backend);
+    if (backend < CUSTOM_KERNEL_BACKEND_AUTO || backend > CUSTOM_KERNEL_BACKEND_GEFORCE) {
+        return set_message(
+            CUSTOM_KERNEL_ERROR_ARGUMENT,
+            "backend is %d; expected 0 (auto), 1 (cpu), 2 (hopper), 3 (blackwell) or 4 (geforce)", backend);
     }
     if (device < CUSTOM_KERNEL_DEVICE_HOST) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,

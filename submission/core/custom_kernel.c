@@ -23,6 +23,11 @@ static const struct {
 #else
     {CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", NULL},
 #endif
+#ifdef NVFP4_HAVE_GEFORCE
+    {CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", &geforce_backend},
+#else
+    {CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", NULL},
+#endif
 #ifdef NVFP4_HAVE_HOPPER
     {CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", &hopper_backend},
 #else
@@ -45,7 +50,7 @@ static int32_t wanted_backend(int32_t *id) {
         }
     }
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       BACKEND_VARIABLE " is '%.64s'; expected cpu, hopper, blackwell or auto", name);
+                       BACKEND_VARIABLE " is '%.64s'; expected cpu, hopper, blackwell, geforce or auto", name);
 }
 
 static int32_t choose_named(int32_t id, int32_t device, const struct backend **chosen) {
