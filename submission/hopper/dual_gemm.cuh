@@ -61,7 +61,6 @@ struct tile {
     /* Bytes from an atom of A (8 rows by A_BOX_K) to that of the next 8 rows, and to that of the next A_BOX_K.
      */
     static constexpr int a_atom_step = SWIZZLE_ATOM_BYTES, a_box_step = tile_m * A_BOX_BYTES;
-    static constexpr int warp_arrivals = WARP_THREADS; /* on empty[s]: each thread answers for its own reads */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
     /* Of K, in a fragment buffer of which there are two: fewer where the accumulators leave few registers. */
@@ -322,18 +321,6 @@ struct consumed {
     int previous;
 };
 
-/* A warp has read all of a stage: signals empty[stage]. */
-template <class T> static __device__ __forceinline__ void leave_stage(shared_t<T> shared, int stage) {
-    if constexpr (T::warp_arrivals == 1) {
-        __syncwarp();
-        if (elect_sync()) {
-            mbarrier_arrive(empty_barrier<T>(shared, stage));
-        }
-    } else {
-        mbarrier_arrive(empty_barrier<T>(shared, stage));
-    }
-}
-
 /* Consumer warpgroup, stages first, first + warpgroups_k .. end - 1 of the tile.  Waits for full[s];
  * dequantizes a group of B1 and B2 into one of two fragment buffers while the tensor cores work on the other;
  * signals empty[s] once nothing reads stage s any more: an arrival a thread, since each answers for its reads.
@@ -368,7 +355,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             }
             /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
-                leave_stage<T>(shared, previous);
+                mbarrier_arrive(empty_barrier<T>(shared, previous));
             }
             dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();

@@ -22,7 +22,6 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
     /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
     static constexpr int chains = tile_m > 128 ? 1 : base::chains;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
-    static constexpr int warp_arrivals = 1; /* on empty[s]: one for all lanes */
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
     static constexpr int output_bytes = base::output_boxes * WARP_THREADS * output_row_bytes;
@@ -112,124 +111,13 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
     }
 }
 
-/* ---- main loop ---- */
-
-/* The two words, of the first and the second row, that steps 2 i and 2 i + 1 of a part are made from. */
-template <class T>
-static __device__ __forceinline__ void dequantize_steps(uint32_t (&fragment)[GROUP_STEPS][4],
-                                                        const struct packed_m_block &packed, int part,
-                                                        int which, int i) {
-    uint32_t pairs[4];
-    dequantize_word(word_of(packed.fp4[which], part * GROUP_STEPS / 2 + i), packed.scales[which][part], pairs);
-    fragment[2 * i][which] = pairs[0];
-    fragment[2 * i][2 + which] = pairs[1];
-    fragment[2 * i + 1][which] = pairs[2];
-    fragment[2 * i + 1][2 + which] = pairs[3];
-}
-
-/* As multiply_stages of the dual GEMM, of one m block, and each part of a stage is dequantized between the
- * products of the part before.  HW: a wgmma with fragments in registers is issued when the one before it is
- * nearly done, so that a warpgroup which dequantizes behind its products leaves the tensor cores to the other
- * one alone. */
-template <class T>
-static __device__ __forceinline__ void multiply_interleaved(float (&acc)[T::accs], struct consumed &consumed,
-                                                            shared_t<T> shared, const struct tile_coord &coord,
-                                                            int32_t first, int32_t end) {
-    static_assert(T::m_blocks == 1 && T::fragment_steps == GROUP_STEPS && T::parts == 2,
-                  "a part is half a stage");
-    const int row =
-        (threadIdx.x / WARPGROUP_THREADS - 1) * WGMMA_M_BLOCK_B_ROWS + threadIdx.x / WARP_THREADS % 4 * 8;
-    const int lane = threadIdx.x % WARP_THREADS;
-    uint32_t fragments[2][GROUP_STEPS][4];
-    struct packed_m_block packed;
-    struct ring ring = consumed.ring;
-    int previous = consumed.previous;
-    if (first < end) {
-        wait(full_barrier<T>(shared, ring.stage), ring.parity);
-        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), coord, row, row, lane);
-        dequantize_part<T>(fragments[0], packed, 0);
-    }
-    for (int32_t k = first; k < end; k++) {
-        stage_t<T> stage = stage_of<T>(shared, ring.stage);
-        const uint64_t tile_of_a = wgmma_swizzled_atoms_descriptor(SHARED_MEMBER(stage, a), T::a_atom_step);
-        const int current = ring.stage;
-        advance<T::stages>(ring);
-#pragma unroll
-        for (int part = 0; part < 2; part++) {
-            uint32_t (&now)[GROUP_STEPS][4] = fragments[part], (&next)[GROUP_STEPS][4] = fragments[1 - part];
-#pragma unroll
-            for (int j = 0; j < GROUP_STEPS; j++) {
-                wgmma_fence(); /* of each: registers of the next part are written between them */
-                wgmma_m64k16<T::tile_m>::mma_async(
-                    acc, now[j], wgmma_descriptor_plus(tile_of_a, part * T::a_box_step + j * STEP_BYTES),
-                    k > first || part + j > 0);
-                if (j == 0) {
-                    wgmma_commit_group();
-                    wgmma_wait_group<1>(); /* the part before: its fragments' registers are free */
-                    if (part == 0 && previous >= 0) {
-                        leave_stage<T>(shared, previous);
-                    }
-                    if (part == 1 && k + 1 < end) {
-                        wait(full_barrier<T>(shared, ring.stage), ring.parity);
-                        read_m_block<T>(packed, stage_of<T>(shared, ring.stage), coord, row, row, lane);
-                    }
-                } else {
-                    dequantize_steps<T>(next, packed, 1 - part, j % 2, j / 2);
-                }
-            }
-            wgmma_commit_group();
-            dequantize_steps<T>(next, packed, 1 - part, 0, 0);
-        }
-        previous = current;
-    }
-    consumed.ring = ring;
-    consumed.previous = previous;
-}
-
-/* As multiply and consume of the dual GEMM. */
-template <class T>
-static __device__ __forceinline__ void multiply_tile(float (&acc)[1][T::accs], shared_t<T> shared,
-                                                     const struct tile_coord &coord) {
-    struct consumed consumed = {{0, 0}, -1};
-    if constexpr (T::chains == 2) {
-        float first_half[1][T::accs];
-        const int32_t half = coord.stages / 2;
-        multiply_interleaved<T>(first_half[0], consumed, shared, coord, 0, half);
-        multiply_interleaved<T>(acc[0], consumed, shared, coord, half, coord.stages);
-        wgmma_wait_group<0>();
-        keep_all<T>(first_half);
-        keep_all<T>(acc);
-#pragma unroll
-        for (int i = 0; i < T::accs; i++) {
-            acc[0][i] += half > 0 ? first_half[0][i] : 0.0f;
-        }
-    } else {
-        multiply_interleaved<T>(acc[0], consumed, shared, coord, 0, coord.stages);
-        wgmma_wait_group<0>();
-        keep_all<T>(acc);
-    }
-}
-
-template <class T>
-static __device__ __forceinline__ void consume_tile(shared_t<T> shared, struct shared_storage<T> *storage,
-                                                    const struct tile_coord &coord,
-                                                    const struct hopper_dual_gemm_params &p) {
-    float acc[1][T::accs];
-    multiply_tile<T>(acc, shared, coord);
-    bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
-    unsigned char *output = (unsigned char *)&storage->stages[0];
-    stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
-    bar_sync(CONSUMER_BARRIER, T::finishers);
-    store_output<T>(output, coord, p);
-}
-
 /* ---- kernel ---- */
 
 /* One thread: the barriers of tile T. */
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
         mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), T::finishers / WARP_THREADS * T::warp_arrivals);
+        mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
     }
     fence_mbarrier_init();
 }
@@ -265,7 +153,7 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
         with_tile(group.tile, [&](auto tile) {
             using T = decltype(tile);
             struct tile_coord coord = find_grouped_tile(group, T::tile_m);
-            consume_tile<T>({address}, (typename layout_of<T>::storage *)aligned, coord, group.gemm);
+            consume<T>({address}, (typename layout_of<T>::storage *)aligned, coord, group.gemm);
         });
     }
 }
