@@ -212,6 +212,7 @@ AREAS: dict[str, Area] = {
         (
             "test_cost_counters.py",
             "test_blackwell_clock.py",
+            "test_geforce_clock.py",
             "test_live_counts.py",
             "test_forked.py",
             "test_library.py",

@@ -251,7 +251,8 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
             fail(&r, "%s: missing", places[i].name);
         }
     }
-    if (!r.failed && (chip->sms == 0 || chip->processing_cluster_sms == 0)) {
+    if (!r.failed &&
+        (chip->sms == 0 || chip->processing_cluster_sms == 0 || chip->processing_cluster_short_sms == 0)) {
         fail(&r, "sms: a chip without SMs");
     }
     return !r.failed;

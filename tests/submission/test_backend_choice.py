@@ -21,6 +21,7 @@ from tests.submission.cpu_kit import (
     OUT_OF_MEMORY,
     ROWS,
     UNAVAILABLE,
+    UNSUPPORTED,
     Args,
     Info,
 )
@@ -159,6 +160,19 @@ def test_the_query_tells_what_is_not_built(neither):
         assert info.detail == b"not built"
     status, info = neither.query(len(LISTED))
     assert (info.name, info.backend, info.built, info.available) == (b"cpu", 1, 1, 1)
+
+
+def test_a_backend_without_the_extended_gemm_refuses_what_the_dual_gemm_is_not(both):
+    """The rest of a longer struct being zero, it is the dual GEMM; a fake has nothing else."""
+    assert both(backend=NUMBERS[GEFORCE])[0] == UNAVAILABLE
+    both.set(GEFORCE, available=1)
+    longer = (ctypes.c_char * 256)()
+    ctypes.memmove(longer, ctypes.byref(both.args), ctypes.sizeof(Args))
+    longer[0:4] = (256).to_bytes(4, "little")
+    assert both.core.custom_kernel_extended(longer) == OK and both.get("runs", GEFORCE) == 1
+    longer[128:136] = (1 << 30).to_bytes(8, "little")  # scale_gate
+    assert both.core.custom_kernel_extended(longer) == UNSUPPORTED and both.get("runs", GEFORCE) == 1
+    assert both.core.custom_kernel_message().startswith(b"backend geforce has the dual GEMM alone")
 
 
 # --- choosing -----------------------------------------------------------------------------------------
