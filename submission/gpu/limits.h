@@ -15,17 +15,16 @@
 #define MAX_GRID_YZ            65535  /* HW: PG, grid dimensions */
 #define MBARRIER_BYTES         8      /* HW: an mbarrier object; aligned to its size (PTX ISA) */
 #define SWIZZLE_ROW_BYTES      128    /* HW: the widest swizzle's row (CUDA driver API, tensor maps) */
-#define SWIZZLE_ATOM_BYTES                                                                                     \
-    1024                        /* HW: 8 such rows, aligned to their size (PTX ISA, Shared Memory Descriptor)  \
-                                 */
-#define MAX_TMA_BOX_ELEMS   256 /* HW: of each dimension (CUDA driver API, cuTensorMapEncodeTiled) */
-#define BULK_COPY_ALIGNMENT 16  /* HW: of cp.async.bulk's addresses and size (PTX ISA) */
-#define MAX_WGMMA_N         256 /* HW: PTX ISA, wgmma.mma_async shapes */
-#define WGMMA_N_GRANULE     8   /* HW: likewise */
-#define MAX_TCGEN05_N       256 /* HW: PTX ISA, tcgen05.mma shapes */
-#define TMEM_LANES          128 /* HW: PTX ISA, Tensor Memory */
-#define TMEM_COLUMNS        512 /* HW: of 32 bits a lane; likewise */
-#define TMEM_QUARTERS       4   /* HW: a warp reaches the quarter of the lanes that its number modulo 4 names */
-#define MIN_TMEM_ALLOC      32  /* HW: columns; a power of two from there on (PTX ISA, tcgen05.alloc) */
+#define SWIZZLE_ATOM_ROWS      8      /* HW: such rows (PTX ISA, Shared Memory Descriptor) */
+#define SWIZZLE_ATOM_BYTES     (SWIZZLE_ATOM_ROWS * SWIZZLE_ROW_BYTES) /* HW: and aligned to it */
+#define MAX_TMA_BOX_ELEMS      256 /* HW: of each dimension (CUDA driver API, cuTensorMapEncodeTiled) */
+#define BULK_COPY_ALIGNMENT    16  /* HW: of cp.async.bulk's addresses and size (PTX ISA) */
+#define MAX_WGMMA_N            256 /* HW: PTX ISA, wgmma.mma_async shapes */
+#define WGMMA_N_GRANULE        8   /* HW: likewise */
+#define MAX_TCGEN05_N          256 /* HW: PTX ISA, tcgen05.mma shapes */
+#define TMEM_LANES             128 /* HW: PTX ISA, Tensor Memory */
+#define TMEM_COLUMNS           512 /* HW: of 32 bits a lane; likewise */
+#define TMEM_QUARTERS  4  /* HW: a warp reaches the quarter of the lanes that its number modulo 4 names */
+#define MIN_TMEM_ALLOC 32 /* HW: columns; a power of two from there on (PTX ISA, tcgen05.alloc) */
 
 #endif

@@ -48,7 +48,12 @@ GEFORCE = {  # rows of A, columns, stages, warps along both
     "m64n32": (64, 32, 8, 4, 2),
 }
 GROUPED = {  # rows of A and stages; as BLACKWELL
-    "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
+    "hopper": {
+        f"m{rows}": (rows, stages)
+        for rows, stages in zip(
+            (48, 64, 80, 96, 112, 128, 160, 176, 192, 208, 256), (8, 8, 7, 6, 5, 5, 4, 4, 3, 3, 3), strict=True
+        )
+    },
     "blackwell": {
         "m128n128": (64, 5, 1, 0, 1),
         "m128n256": (128, 4, 1, 3, 1),
