@@ -170,8 +170,15 @@ template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
     const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
-    coord.n = p.first_n + blockIdx.x / T::split_k * T::tile_n;
-    coord.first_row = blockIdx.y * T::tile_m;
+    uint32_t column = blockIdx.x / T::split_k, row = blockIdx.y;
+    if (p.band > 0) { /* so that B passes L2 once a band, not once a row of tiles */
+        uint32_t columns = gridDim.x / T::split_k, index = row * columns + column, first = row / p.band * p.band;
+        uint32_t rows = min((uint32_t)p.band, gridDim.y - first), rest = index - first * columns;
+        column = rest / rows;
+        row = first + rest - column * rows;
+    }
+    coord.n = p.first_n + column * T::tile_n;
+    coord.first_row = row * T::tile_m;
     coord.m = min(coord.first_row, p.m - p.a_box_rows);
     coord.batch = blockIdx.z;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
