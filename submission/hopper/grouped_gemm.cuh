@@ -16,8 +16,9 @@ namespace hopper {
 
 /* ---- tiles ---- */
 
-template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
-    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
+/* Two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
+template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2> {
+    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2>;
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
     static constexpr int output_bytes = base::output_boxes * WARP_THREADS * output_row_bytes;
