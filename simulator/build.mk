@@ -49,14 +49,25 @@ $(CUDART_OBJS) $(SIM_GLUE): override CPPFLAGS += -isystem $(CUDA_TOP)/include
 $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,CC,$<)
-	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) -Dcustom_kernel=custom_kernel_on_device -Dcustom_kernel_grouped=custom_kernel_grouped_on_device \
+	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,90a)
-$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu $(FLAGS_STAMP)
+# Their PTX is kept: it is what tests change, and what other checkers read.
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu simulator/build.mk $(FLAGS_STAMP)
+	@mkdir -p $(@D)/$*
+	$(call step,NVCC,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
+	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(Q)find $(@D)/$* -type f ! -name kernels.ptx -delete
+$(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
+SIM_EXTENDED := $(patsubst submission/%/extended_kernels.cu,$(BUILD)/simulator/kernels/extended/%.o,\
+                  $(wildcard $(GPU_PARTS:%=submission/%/extended_kernels.cu)))
+$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: submission/%/extended_kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
-$(SIM_LIBRARY): $(filter-out %/kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_GLUE) \
+$(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_EXTENDED) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
@@ -84,7 +95,7 @@ $(SIM_STAND_INS): $(SIM_PRELOAD)
 	  $(CC) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=$@.map -Wl,--no-as-needed -o $@ $@.o $< && \
 	  rm $@.o $@.map
 simulator: $(SIM_STAND_INS) $(BUILD)/libcudart_sim.a
--include $(PRELOAD_OBJS:.o=.d) $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d)
+-include $(PRELOAD_OBJS:.o=.d) $(CUDART_OBJS:.o=.d) $(SIM_GLUE:.o=.d) $(SIM_CORE:.o=.d) $(SIM_KERNELS:.o=.d) $(SIM_EXTENDED:.o=.d)
 
 simulator: $(SIM_LIBRARY)
 endif

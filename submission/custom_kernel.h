@@ -30,8 +30,9 @@ extern "C" {
  *   1.0  first version
  *   1.1  custom_kernel_status_name(); structs may be shorter (see struct_bytes)
  *   1.2  custom_kernel_grouped()
- *   1.3  custom_kernel_grouped_python(), for the Python shim alone (core/python_groups.h) */
-#define CUSTOM_KERNEL_VERSION 0x00010300u
+ *   1.3  custom_kernel_grouped_python(), for the Python shim alone (core/python_groups.h)
+ *   1.4  custom_kernel_extended() */
+#define CUSTOM_KERNEL_VERSION 0x00010400u
 
 /* Pinned values: they are part of the ABI. */
 enum custom_kernel_status {
@@ -119,6 +120,76 @@ struct custom_kernel_grouped_args {
 /* Computes c = a b^T of every group, under the rules of custom_kernel(): nothing is launched or written unless
  * every argument of every group is valid.  A message names the group and the member, as group[3].sfa. */
 CUSTOM_KERNEL_API int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args);
+
+/* ---- what models need beyond the dual GEMM ---- */
+
+enum custom_kernel_activation {
+    CUSTOM_KERNEL_GATED = 0, /* c of gate and up, below */
+    CUSTOM_KERNEL_PLAIN = 1, /* c = token scale * scale_gate * (A B1^T): no up, no activation */
+};
+
+/* Where the rows of gate (B1) and up (B2) lie, and their scale factors alike. */
+enum custom_kernel_weights {
+    CUSTOM_KERNEL_WEIGHTS_APART = 0,   /* two tensors of n rows */
+    CUSTOM_KERNEL_WEIGHTS_STACKED = 1, /* b1 and sfb1 have 2 n rows: all of gate, then all of up */
+    /* b1 and sfb1 have 2 n rows: so many of gate, as many of up, and so on. */
+    CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8 = 8,
+    CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32 = 32,
+    CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64 = 64,
+};
+
+enum custom_kernel_output {
+    CUSTOM_KERNEL_FP16 = 0,
+    CUSTOM_KERNEL_BF16 = 1,
+    CUSTOM_KERNEL_NVFP4 = 2, /* c [L][M][N/2] as a, and sfc */
+};
+
+/* custom_kernel_args, by the same names at the same places, and more: all zero, the rest is the dual GEMM.  All
+ * in fp32, each operation rounded to nearest even but where a GPU's exponential and reciprocal are approximate:
+ *
+ *     gate = (A B1^T) * (scale_gate * token_scale[row])        up = (A B2^T) * (scale_up * token_scale[row])
+ *     with limit > 0: gate = min(gate, limit), up = max(-limit, min(up, limit))     (a NaN stays one)
+ *     c = gate * sigmoid(alpha * gate) * (up + beta)
+ *
+ * fp16 and bf16 are rounded to nearest even, overflow to infinity.  NVFP4 is made of fp32, a group g of 16
+ * columns at a time, and written whole, sfc's rows past the last one as zeros:
+ *
+ *     sf   = e4m3((max |g| * scale_c) * (1 / 6))    to nearest even, at most 448; NaN (0x7f) if g has one
+ *     code = e2m1(c * (scale_c / sf))               to nearest even, at most 6; c * 0 if sf is 0; 6 for a NaN
+ *
+ * so that code * sf / scale_c stands for c.  A struct that ends anywhere from queue on is accepted, as
+ * custom_kernel_args: the rest is zero. */
+struct custom_kernel_extended_args {
+    uint32_t struct_bytes; /* sizeof(struct custom_kernel_extended_args) of the caller */
+    int32_t backend;       /* enum custom_kernel_backend */
+    int32_t device;        /* CUDA device ordinal, or CUSTOM_KERNEL_DEVICE_HOST */
+    int32_t scale_layout;  /* enum custom_kernel_scale_layout, of all scale tensors, sfc too */
+    /* As custom_kernel_args; of stacked weights with scale factors in blocks n is a multiple of 128, of
+     * interleaved ones of so many rows as they are interleaved by, and for NVFP4 output of 64. */
+    int64_t m, n, k, l;
+    const void *a, *b1, *b2;       /* b2 is NULL unless weights lie apart, and where the product is plain */
+    const void *sfa, *sfb1, *sfb2; /* likewise */
+    void *c;
+    void *queue;
+    int32_t activation; /* enum custom_kernel_activation */
+    int32_t weights;    /* enum custom_kernel_weights; 0 where the product is plain */
+    int32_t output;     /* enum custom_kernel_output */
+    uint32_t reserved;  /* 0 */
+    /* fp32 on `device`, each aligned to 4 bytes; NULL stands for 1. */
+    const void *scale_gate, *scale_up; /* one number each, of the whole of all batches; scale_up not if plain */
+    const void *token_scale;           /* [L][M] */
+    const void *scale_c;               /* one number, of NVFP4 output alone */
+    void *sfc;                         /* of NVFP4 output alone: c's scale factors, M rows of N / 16 */
+    /* Of the activation; all 0 where the product is plain. */
+    float limit; /* 0 for none, or above 0 */
+    float alpha; /* 0 stands for 1 */
+    float beta;
+    float reserved_float; /* 0 */
+};
+
+/* Computes c under the rules of custom_kernel().  No input overlaps c or sfc.  A backend that cannot refuses
+ * with CUSTOM_KERNEL_ERROR_UNSUPPORTED and says what. */
+CUSTOM_KERNEL_API int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args);
 
 /* What went wrong in this thread's last failed call; "" before any.  Valid until the thread's next call. */
 CUSTOM_KERNEL_API const char *custom_kernel_message(void);

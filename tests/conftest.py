@@ -31,11 +31,12 @@ LONGEST_FILES = (
 )
 
 # Development packages that a machine without a network may lack: what needs them skips (scripts/setup.sh).
-OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib"}
+OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib", "safetensors"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Makes the configuration's `timeout` known where pytest-timeout is missing."""
+    """An option of the clock's tests; and the configuration's `timeout`, where pytest-timeout is missing."""
+    parser.addoption("--record-times", action="store_true", help="write tests/simulator/clock/recorded_times.json anew")
     if importlib.util.find_spec("pytest_timeout") is None:
         parser.addini("timeout", "ignored: pytest-timeout is not installed")
 

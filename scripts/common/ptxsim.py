@@ -50,7 +50,7 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 class Sim:
     """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are.
-    `timeline`: keep what happened when."""
+    `timeline`: keep what happened when. `sms`: of the chip; 0: those of the one that the module is for."""
 
     def __init__(
         self,
@@ -62,12 +62,14 @@ class Sim:
         chip: str | None = None,
         no_values: bool = False,
         timeline: bool = False,
+        sms: int = 0,
     ) -> None:
         self.lib = library()
         name = None if chip is None else chip.encode()
-        options = Options(MODES.index(mode), seed, threads, 0, 0, limit, name, no_values, timeline)
+        options = Options(MODES.index(mode), seed, threads, 0, sms, limit, name, no_values, timeline)
         self.sim = ctypes.c_void_p(self.lib.sim_create(ctypes.byref(options)))
         self.keep = []
+        self.timeline = timeline
         if chip is not None and self.time is None:
             raise ValueError(self.message())
         encoded = text.encode()

@@ -34,8 +34,11 @@ AREAS: dict[str, Area] = {
             "test_abi.py",
             "test_abi_limits.py",
             "test_grouped_abi.py",
+            "test_extended_abi.py",
             "test_backend_choice.py",
             "test_shim.py",
+            "test_group_shim.py",
+            "test_python_groups.py",
             "test_cpu_threads.py",
             "test_gpu_launches.py",  # rounding up, and what else the GPUs' host code takes from there
         ),
@@ -44,7 +47,14 @@ AREAS: dict[str, Area] = {
     ),
     "cpu": Area(
         ("submission/cpu/*.[ch]",),
-        ("test_cpu_limits.py", "test_cpu_kernels.py", "test_grouped.py", "test_cpu_threads.py", "test_abi.py"),
+        (
+            "test_cpu_limits.py",
+            "test_cpu_kernels.py",
+            "test_grouped.py",
+            "test_extended.py",
+            "test_cpu_threads.py",
+            "test_abi.py",
+        ),
         (LIBRARY,),
         wider=SUBMISSION_TESTS,
     ),
@@ -57,6 +67,7 @@ AREAS: dict[str, Area] = {
             "test_python_groups.py",
             "test_layouts.py",
             "test_torch_operator.py",
+            "test_extended.py",
         ),
         wider=SUBMISSION_TESTS,
     ),
@@ -88,7 +99,13 @@ AREAS: dict[str, Area] = {
     ),
     "hopper": Area(
         ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/[!t]*.cuh"),
-        ("test_permute_scales.py", "test_hopper_kernels.py", "test_grouped_kernels.py", "test_hopper_recorded.py"),
+        (
+            "test_permute_scales.py",
+            "test_hopper_kernels.py",
+            "test_grouped_kernels.py",
+            "test_extended_kernels.py",
+            "test_hopper_recorded.py",
+        ),
         (SIMULATED,),
     ),
     "blackwell": Area(
@@ -180,7 +197,16 @@ AREAS: dict[str, Area] = {
     ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
-        ("test_cost_counters.py", "test_blackwell_clock.py", "test_live_counts.py", "test_forked.py"),
+        (
+            "test_cost_counters.py",
+            "test_blackwell_clock.py",
+            "test_live_counts.py",
+            "test_forked.py",
+            "test_library.py",
+            "test_formats.py",
+            "test_launch_control.py",
+            "test_addresses.py",
+        ),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "bring-up": Area(
@@ -230,7 +256,7 @@ AREAS: dict[str, Area] = {
         (
             "test_addresses.py",
             "test_memory_values.py",
-            "report/test_counters.py",
+            "report/test_*.py",
             "test_no_memory.py",
             "test_control.py",
             "test_launch_control.py",
@@ -268,7 +294,13 @@ AREAS: dict[str, Area] = {
     ),
     "sim-async": Area(
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
-        ("simulator/asynchronous/test_*.py", "test_missed_phase.py", "test_each_finding.py", "test_features.py"),
+        (
+            "simulator/asynchronous/test_*.py",
+            "test_launch_control.py",
+            "test_missed_phase.py",
+            "test_each_finding.py",
+            "test_features.py",
+        ),
         (*SIMULATOR, *FEATURES),
         wider=SIMULATOR_TESTS,
     ),

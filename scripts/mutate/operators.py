@@ -23,6 +23,11 @@ import tree_sitter_python
 
 Node = tree_sitter.Node
 
+COMMUTATIVE = re.compile(r"(?:^|_|\bf)(?:max|min|add|mul)(?:f?$|_)")  # max(a, b) is max(b, a)
+CONVERTS = {"argument_list", "init_declarator", "assignment_expression", "return_statement", "initializer_list"}
+CONVERTS |= {"initializer_pair", "cast_expression"}
+NARROW = re.compile(r"\b(?:u?int(?:8|16)_t|bool|char|float)\b")
+
 
 class _Span:
     """Neighbouring nodes as one."""
@@ -198,6 +203,9 @@ def _numbers(node: Node) -> Iterator[Edit]:
 
 
 def _swapped_neighbours(node: Node, items: list[Node]) -> Iterator[Edit]:
+    function = node.parent and node.parent.child_by_field_name("function")
+    if len(items) == 2 and COMMUTATIVE.search(_text(function)):
+        return
     for first, second in pairwise(items):
         if _text(first) != _text(second):
             swapped = _text(second) + _between(node, first, second) + _text(first)
@@ -267,8 +275,10 @@ def _c_edits(root: Node) -> Iterator[Edit]:
         elif kind == "initializer_list":
             yield from _dropped_items(node, [n for n in node.named_children if n.type != "comment"], "element")
         elif kind == "cast_expression":
-            value = node.child_by_field_name("value")
-            if value is not None and "void" not in _text(node.child_by_field_name("type")):
+            value, name = node.child_by_field_name("value"), _text(node.child_by_field_name("type"))
+            # What is passed, stored or returned is converted without the cast, too; another width shows in arithmetic.
+            converted = node.parent is not None and node.parent.type in CONVERTS and not NARROW.search(name)
+            if value is not None and "void" not in name and not converted:
                 yield "cast", node, _text(value)
         elif kind == "call_expression":
             function = node.child_by_field_name("function")

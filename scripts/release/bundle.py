@@ -64,12 +64,15 @@ C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-
 LINK_FLAGS = ("-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-lm")
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
 AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16")
+AMX = (*AVX512, "-mamx-tile", "-mamx-bf16")
 NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
 
 CORE = ("submission/*.h", "submission/core/*.[ch]")
 CPU = ("submission/cpu/*.[ch]",)
 # On a GPU's machine the portable part alone stands in for tensors in host memory.
-CPU_PORTABLE = tuple(f"submission/cpu/{name}" for name in ("cpu_backend.c", "kernels_portable.c", "pack.c", "*.h"))
+CPU_PORTABLE = tuple(
+    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels_portable.c", "pack.c", "*.h")
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,10 @@ def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
         (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
         nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
         backend=f"submission/{folder}/{folder}_backend.c",
-        own=(("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),),
+        own=(
+            ("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
+            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended*"), "NVFP4_WITHOUT_EXTENDED"),
+        ),
     )
 
 
@@ -106,7 +112,12 @@ TARGETS = {
     "cpu": Target(
         "CPU",
         (*CORE, *CPU),
-        optional=(("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"), ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2")),
+        optional=(
+            ("_amx.c", AMX, "NVFP4_HAVE_AMX"),
+            ("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"),
+            ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2"),
+        ),
+        left_out=("submission/cpu/*_neon.c",),
     ),
 }
 

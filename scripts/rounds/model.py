@@ -198,11 +198,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+@cache  # every round of a run reads its samples, several times
 def parse_samples(content: bytes, name: str) -> Samples:
     """Raw samples from JSON lines `{"shape": [m, n, k], "variant": str, "repeat": int, "us": float}`.
 
-    An extent of groups that differ in it is a text of all of them, "80,176". Other keys are kept out. RoundError names
-    the line of the first bad one.
+    Not to be changed by who asks. An extent of groups that differ in it is a text of all of them, "80,176". Other keys
+    are kept out. RoundError names the line of the first bad one.
     """
     samples: Samples = {}
     for number, line in enumerate(content.decode().splitlines(), 1):

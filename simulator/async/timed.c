@@ -39,6 +39,11 @@ void load_timed(struct run *run, struct async_op *op) {
         return;
     }
     struct request *request = asked(run, op, start, load->bytes, false);
+    for (uint32_t i = 0; i < load->destinations; i++) { /* L2 is asked once, each SM takes the bytes */
+        if (load->destination[i].cta->sm != request->sm && request->nothers < MAX_CLUSTER) {
+            request->other[request->nothers++] = (uint16_t)load->destination[i].cta->sm;
+        }
+    }
     if (load->tensor) {
         request->asker = ASKED_BY_BOX;
         touch_box(timing, &load->box, false, request, &filled);

@@ -114,6 +114,10 @@ static ticks served(struct timing *timing, const struct request *request) {
         near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
     } else {
         wait = queue(&sm->load_port, request->at, chip->sm_load_rate, request->bytes);
+        for (uint8_t i = 0; i < request->nothers; i++) {
+            struct sm_time *other = &timing->sm[request->other[i]];
+            wait = later(wait, queue(&other->load_port, request->at, chip->sm_load_rate, request->bytes));
+        }
         near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker], request->bytes);
     }
     if (near > wait) {

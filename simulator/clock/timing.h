@@ -138,11 +138,13 @@ struct request {
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
     uint32_t sm;
     bool store;
-    enum asker asker;    /* of a load */
-    struct async_op *op; /* or the rows to set ready */
-    struct path *path;   /* of the operation; NULL: none */
-    uint8_t stage;       /* of the operation that this completes */
-    ticks after;         /* a store: last_stage is reached so long after that; 0: no other stage */
+    uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
+    uint16_t other[MAX_CLUSTER]; /* ... and which */
+    enum asker asker;            /* of a load */
+    struct async_op *op;         /* or the rows to set ready */
+    struct path *path;           /* of the operation; NULL: none */
+    uint8_t stage;               /* of the operation that this completes */
+    ticks after;                 /* a store: last_stage is reached so long after that; 0: no other stage */
     uint8_t last_stage;
     const struct cta *cta;
     struct warp *warp;

@@ -1,4 +1,4 @@
-/* custom_kernel and custom_kernel_grouped for host tensors: they become the device's memory for the call, and
+/* custom_kernel and its like for host tensors: they become the device's memory for the call, and
  * the problem goes to a GPU backend, whose kernels run on the simulator. */
 #include <stddef.h>
 #include <stdlib.h>
@@ -7,11 +7,12 @@
 #include "../../submission/core/backend.h"
 #include "cudart/registry.h"
 
-enum { RANGES = 7, GROUP_RANGES = 5 };
+enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
 
 /* submission/core/custom_kernel.c, compiled under these names. */
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
 int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
+int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
 
 struct range {
     const char *name;
@@ -153,6 +154,62 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     on_device.device = 0;
     int32_t status = register_ranges(ranges, registered, count)
                          ? custom_kernel_grouped_on_device(&on_device)
+                         : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
+                                       "the simulator has no memory to register the tensors with");
+    forget_ranges(ranges, registered, count);
+    return status;
+}
+
+/* The same of the extended call; -1 where a size or a tensor that every call has cannot be trusted. */
+static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
+    const int64_t limit = (int64_t)1 << 20, m = args->m, n = args->n, k = args->k, l = args->l;
+    if (m < 1 || n < 1 || k < 1 || l < 1 || m > limit || n > limit || k > limit || l > limit) {
+        return -1;
+    }
+    const bool nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
+    const int64_t groups = k / NVFP4_GROUP_ELEMS, one = sizeof(float);
+    const int64_t b_rows = args->weights == CUSTOM_KERNEL_WEIGHTS_APART ? n : 2 * n;
+    const int64_t sfb_bytes = scale_batch_bytes(args->scale_layout, b_rows, groups) * l;
+    const struct range all[EXTENDED_RANGES] = {
+        {"a", args->a, m * (k / 2) * l},
+        {"b1", args->b1, b_rows * (k / 2) * l},
+        {"b2", args->b2, b_rows * (k / 2) * l},
+        {"sfa", args->sfa, scale_batch_bytes(args->scale_layout, m, groups) * l},
+        {"sfb1", args->sfb1, sfb_bytes},
+        {"sfb2", args->sfb2, sfb_bytes},
+        {"scale_gate", args->scale_gate, one},
+        {"scale_up", args->scale_up, one},
+        {"token_scale", args->token_scale, m * l * one},
+        {"scale_c", args->scale_c, one},
+        {"c", args->c, m * (nvfp4 ? n / 2 : n * 2) * l},
+        {"sfc", args->sfc, scale_batch_bytes(args->scale_layout, m, n / NVFP4_GROUP_ELEMS) * l},
+    };
+    int64_t count = 0;
+    for (int i = 0; i < EXTENDED_RANGES; i++) {
+        if (all[i].pointer != NULL) {
+            ranges[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
+    struct range ranges[EXTENDED_RANGES];
+    bool registered[EXTENDED_RANGES] = {false};
+    choose_chip();
+    if (args == NULL || args->struct_bytes < offsetof(struct custom_kernel_extended_args, queue) ||
+        args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
+        return custom_kernel_extended_on_device(args);
+    }
+    struct custom_kernel_extended_args on_device = {0};
+    memcpy(&on_device, args, args->struct_bytes < sizeof on_device ? args->struct_bytes : sizeof on_device);
+    int64_t count = extended_ranges_of(&on_device, ranges);
+    if (count < 0 || args->struct_bytes > sizeof on_device) {
+        return custom_kernel_extended_on_device(args);
+    }
+    on_device.device = 0;
+    int32_t status = register_ranges(ranges, registered, count)
+                         ? custom_kernel_extended_on_device(&on_device)
                          : set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                                        "the simulator has no memory to register the tensors with");
     forget_ranges(ranges, registered, count);

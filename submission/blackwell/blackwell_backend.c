@@ -10,6 +10,9 @@
 #include "kernels.h"
 #include "operands.h"
 #include "tile_selection.h"
+#ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
+#include "extended_backend.h"
+#endif
 
 #define CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"
 #define PDL_VARIABLE    "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
@@ -203,6 +206,15 @@ static int32_t run_grouped(const struct problem *groups, int64_t count) {
 }
 #endif
 
+#ifndef NVFP4_WITHOUT_EXTENDED
+static int32_t run_extended(const struct problem *problem) {
+    int before = 0;
+    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
+    int32_t status = blackwell_run_extended(problem);
+    return gpu_release_device(problem, before, status);
+}
+#endif
+
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     static const int capabilities[] = {
@@ -222,5 +234,8 @@ const struct backend blackwell_backend = {
     .run = run,
 #ifndef NVFP4_WITHOUT_GROUPED
     .run_grouped = run_grouped,
+#endif
+#ifndef NVFP4_WITHOUT_EXTENDED
+    .run_extended = run_extended,
 #endif
 };

@@ -9,13 +9,14 @@ ifneq ($(filter compute_103,$(BLACKWELL_ARCHS)),)
 BLACKWELL_103 := -gencode=arch=compute_103a,code=sm_103a
 $(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -DNVFP4_HAVE_SM_103
 endif
-BLACKWELL_HOST_OBJS := $(addprefix $(BUILD)/submission/blackwell/,operands.o grouped_backend.o blackwell_backend.o)
-OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BLACKWELL_HOST_OBJS) $(BUILD)/submission/blackwell/kernels.o
+BLACKWELL_HOST_OBJS := $(addprefix $(BUILD)/submission/blackwell/,operands.o grouped_backend.o extended_backend.o blackwell_backend.o)
+OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BLACKWELL_HOST_OBJS) $(addprefix $(BUILD)/submission/blackwell/,kernels.o extended_kernels.o)
 $(BLACKWELL_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(BUILD)/submission/blackwell/kernels.o: submission/blackwell/kernels.cu $(FLAGS_STAMP)
+$(addprefix $(BUILD)/submission/blackwell/,kernels.o extended_kernels.o): $(BUILD)/%.o: %.cu submission/blackwell/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_100a,code=sm_100a $(BLACKWELL_103) -Werror all-warnings \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $< \
+	  -Xptxas -v > $(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
 endif

@@ -141,10 +141,10 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
 
 /* The same where they are to be rearranged, from row y of scale tiles on: as many tiles along the rows as this
  * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
-template <class T>
-static __device__ __forceinline__ void
-copy_stacked_scales(shared_t<T> shared, int stage, const blackwell_dual_gemm_params &p,
-                    const struct tile_coord &coord, const struct box_coord &boxes, int32_t y) {
+template <class T, class P>
+static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
+                                                           const struct tile_coord &coord,
+                                                           const struct box_coord &boxes, int32_t y) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
     const stage_t<T> to = stage_of<T>(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
@@ -470,6 +470,11 @@ template <class T> static __device__ __forceinline__ void meet_for_reduction(voi
     }
 }
 
+/* extended_gemm.cuh's. */
+template <class T, class P>
+static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
+                                                         const struct tile_coord &coord, const P &p);
+
 /* A CTA's tile, from start to end.  All threads meet three times: once the barriers are there, for TMEM's
  * address, and when TMEM has been read; the epilogue's warps compute and store behind their last arrival. */
 template <class T, class P>
@@ -521,15 +526,19 @@ static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, 
     if constexpr (rearranges<T>()) {
         rearrange_scales<T>(shared, coord);
     }
-    struct output_row row = find_row(acc, coord, p);
-    if constexpr (T::products == 1) {
-        epilogue_plain<T>(shared, row);
-    } else if constexpr (T::stacked) {
-        epilogue_stacked<T>(shared, row);
-    } else if constexpr (T::split_k == 1) {
-        epilogue<T>(shared, row);
+    if constexpr (T::extended) {
+        epilogue_extended<T>(shared, acc, coord, p);
     } else {
-        epilogue_split_k<T>(shared, row, coord);
+        struct output_row row = find_row(acc, coord, p);
+        if constexpr (T::products == 1) {
+            epilogue_plain<T>(shared, row);
+        } else if constexpr (T::stacked) {
+            epilogue_stacked<T>(shared, row);
+        } else if constexpr (T::split_k == 1) {
+            epilogue<T>(shared, row);
+        } else {
+            epilogue_split_k<T>(shared, row, coord);
+        }
     }
     barrier_cluster_wait_acquire();
 }

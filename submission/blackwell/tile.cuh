@@ -27,6 +27,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static constexpr int split_k = split_k_, cluster = ctas * split_k;
     static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
     static constexpr int products = 2;          /* one in grouped_gemm.cuh, of twice as many columns */
+    static constexpr bool extended = false;     /* extended_gemm.cuh has another epilogue */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr bool stacked = STACKED(tail, split_k); /* one MMA takes both products */
     static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);

@@ -2,6 +2,7 @@
 #ifndef CORE_BACKEND_H
 #define CORE_BACKEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +23,21 @@ struct problem {
     int32_t scale_layout;
     int32_t device;
     void *queue;
-    int32_t group; /* its number in the caller's list */
+    int32_t group;                     /* its number in the caller's list */
+    const struct extension *extension; /* what it has beyond the dual GEMM; NULL for nothing */
+};
+
+/* What custom_kernel_extended() takes beyond the dual GEMM, validated; numbers on the device may be NULL,
+ * for 1. Such a problem is of one batch. */
+struct extension {
+    bool plain;         /* no up: c is the product with b1, b2 NULL */
+    bool stacked;       /* b1 has 2 n rows; a backend gets two tensors */
+    int32_t interleave; /* b1 has 2 n rows, gate's and up's by so many in turn, b2 is NULL; 0: two tensors */
+    int32_t output;     /* enum custom_kernel_output */
+    const float *scale_gate, *scale_up, *token_scale, *scale_c;
+    uint8_t *sfc;
+    float limit; /* infinity for none */
+    float alpha, beta;
 };
 
 struct backend {
@@ -37,6 +52,8 @@ struct backend {
     /* Runs `count` (>= 1) groups, none of them empty, which share scale layout, device and queue.  NULL where
      * the backend has no grouped GEMM. */
     int32_t (*run_grouped)(const struct problem *groups, int64_t count);
+    /* Runs a problem with an extension.  NULL where the backend has no such GEMM. */
+    int32_t (*run_extended)(const struct problem *problem);
 };
 
 /* printf-style; keeps the calling thread's message and returns `status`, so that callers can

@@ -3,9 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* HW: TMA needs a 16-byte aligned global address (CUDA driver API, cuTensorMapEncodeTiled). */
-#define POINTER_ALIGNMENT_BYTES 16
-
 /* Whether a struct of so many bytes has whole members: those that every caller has, or more. */
 static bool valid_struct_bytes(const struct struct_type *type, uint32_t bytes) {
     bool ends_inside_member = bytes < type->bytes && bytes % sizeof(void *) != 0;
@@ -96,15 +93,18 @@ int64_t output_row_bytes(int64_t n) {
 }
 
 int32_t check_pointer(const struct tensor *tensor) {
+    return check_pointer_aligned(tensor, POINTER_ALIGNMENT_BYTES);
+}
+
+int32_t check_pointer_aligned(const struct tensor *tensor, int alignment) {
     uintptr_t address = (uintptr_t)tensor->pointer;
     if (tensor->pointer == NULL) {
         return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER, "%s is NULL; expected %lld bytes",
                            member_name(tensor->group, tensor->name).text, (long long)tensor->bytes);
     }
-    if (address % POINTER_ALIGNMENT_BYTES != 0) {
+    if (address % (uintptr_t)alignment != 0) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is at %p; expected an address aligned to %d bytes",
-                           member_name(tensor->group, tensor->name).text, tensor->pointer,
-                           POINTER_ALIGNMENT_BYTES);
+                           member_name(tensor->group, tensor->name).text, tensor->pointer, alignment);
     }
     if (address + (uintptr_t)tensor->bytes < address) {
         return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s at %p with %lld bytes runs past the address space",

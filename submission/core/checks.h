@@ -9,6 +9,9 @@
 /* K elements of one scale tile, and of one block-scaled tensor-core step (PTX ISA, tcgen05.mma, mxf4nvf4). */
 #define K_MULTIPLE_ELEMS (SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS)
 
+/* HW: TMA needs a 16-byte aligned global address (CUDA driver API, cuTensorMapEncodeTiled). */
+#define POINTER_ALIGNMENT_BYTES 16
+
 /* A caller's struct may be newer and longer than ours; no real one comes near this. */
 #define MAX_STRUCT_BYTES 1024
 
@@ -59,6 +62,7 @@ static inline int64_t scale_rows_unit(int32_t scale_layout) {
 int64_t output_row_bytes(int64_t n);
 
 int32_t check_pointer(const struct tensor *tensor);
+int32_t check_pointer_aligned(const struct tensor *tensor, int alignment);
 
 /* Whether they share a byte. */
 bool overlap(const struct tensor *x, const struct tensor *y);

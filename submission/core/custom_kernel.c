@@ -127,6 +127,31 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     return count > 0 ? backend->run_grouped(groups, count) : CUSTOM_KERNEL_OK;
 }
 
+int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
+    struct problem problem;
+    struct extension extension;
+    const struct backend *backend = NULL;
+    int32_t id;
+    RETURN_IF_FAILED(validate_extended(args, &problem, &extension, &id));
+    RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
+    if (problem.extension == NULL) {
+        return backend->run(&problem);
+    }
+    if (backend->run_extended == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+                           "backend %s has the dual GEMM alone, no scales of tensors or tokens, activation, "
+                           "weights' layout or output beyond it; expected one of those that have",
+                           backend->name);
+    }
+    for (int64_t batch = 0; batch < problem.l; batch++) {
+        struct extension of_batch;
+        struct problem one;
+        extended_batch(&problem, batch, &one, &of_batch);
+        RETURN_IF_FAILED(backend->run_extended(&one));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
 uint32_t custom_kernel_version(void) {
     return CUSTOM_KERNEL_VERSION;
 }

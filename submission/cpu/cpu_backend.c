@@ -23,6 +23,7 @@
 #include <cpuid.h>
 #endif
 
+#include "extended.h"
 #include "kernels.h"
 
 #define ISA_VARIABLE     "NVFP4_CPU_ISA"
@@ -151,6 +152,9 @@ static struct share cut_into_tasks(const struct problem *problem, const struct k
 
 /* Two panels of a product, or one of both. */
 static int64_t panel_cols_of(const struct problem *problem) {
+    if (problem->extension != NULL) {
+        return extended_panel_cols(problem->extension);
+    }
     return problem->b2 != NULL ? PANEL_COLS : 2 * PANEL_COLS;
 }
 
@@ -201,7 +205,9 @@ static void multiply_panels(const struct worker *worker, const struct problem *p
     const struct kernels *kernels = work->kernels;
     const bool dual = problem->b2 != NULL;
     int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(block->rows, kernels->tile_rows);
-    struct operand b1 = operand_of(problem, problem->b1, problem->sfb1, problem->n, block->batch);
+    const bool joint = problem->extension != NULL && problem->extension->interleave != 0;
+    struct operand b1 =
+        operand_of(problem, problem->b1, problem->sfb1, (joint ? 2 : 1) * problem->n, block->batch);
     const struct operand b[2] = {
         b1, dual ? operand_of(problem, problem->b2, problem->sfb2, problem->n, block->batch) : b1};
     memset(worker->sums, 0, (size_t)(count * tiles) * kernels->sums_bytes);
@@ -211,9 +217,11 @@ static void multiply_panels(const struct worker *worker, const struct problem *p
             char *panel = worker->panels + (size_t)i * kernels->panel_bytes;
             int64_t first_col = (first_panel + i) * work->panel_cols;
             int cols = (int)min(work->panel_cols, problem->n - first_col);
-            const int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
-            const int present[2] = {(int)min(PANEL_COLS, cols),
-                                    dual ? cols : cols - (int)min(PANEL_COLS, cols)};
+            int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
+            int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
+            if (problem->extension != NULL) {
+                extended_panel_rows(problem->extension, first_col, cols, first, present);
+            }
             for (int which = 0; which < 2; which++) {
                 if (is_row(work, problem, block, first_panel + i)) {
                     kernels->multiply_row(worker->sums + (size_t)i * kernels->sums_bytes, which,
@@ -254,8 +262,16 @@ static void finish_panels(const struct worker *worker, const struct problem *pro
                 kernels->take_sums(&taken, sums, (int)(row % kernels->tile_rows));
                 accumulators = &taken;
             }
+            int tile_rows = (int)min(TILE_ROWS, block->rows - row);
+            if (problem->extension != NULL) {
+                extended_epilogue(problem, accumulators, block->first + row, first_col, tile_rows, cols);
+                continue;
+            }
             (problem->b2 != NULL ? kernels->epilogue : kernels->epilogue_plain)(
-                accumulators, c + row * problem->n, problem->n, (int)min(TILE_ROWS, block->rows - row), cols);
+                accumulators, c + row * problem->n, problem->n, tile_rows, cols);
+        }
+        if (problem->extension != NULL && block->first + block->rows == problem->m) {
+            extended_pad(problem, first_col, cols);
         }
     }
 }
@@ -417,4 +433,5 @@ const struct backend cpu_backend = {
     .available = available,
     .run = run,
     .run_grouped = run_problems,
+    .run_extended = run,
 };

@@ -4,7 +4,7 @@
  * It is taken of A's signed bytes with B's bytes biased by 12, as the u8 x s8 instructions of x86 want; the
  * group's bias, 12 times the sum of its A bytes, is where the integer sum starts.  The group's sum times the
  * product of the two scale factors is exact in fp32 too (12 + 8 significant bits), so the only rounding of a
- * group is the one fp32 addition, fused or not: every instruction set gives the same bits.
+ * group is the one fp32 addition, fused or not: every instruction set but AMX (tiles.h) gives the same bits.
  */
 #ifndef CPU_KERNELS_H
 #define CPU_KERNELS_H

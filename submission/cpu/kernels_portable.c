@@ -1,5 +1,6 @@
 /* The kernels in portable C; also the fallback for what the SIMD ones leave out. */
 #include "kernels.h"
+#include "rounding.h"
 #include "silu.h"
 
 static int supported(void) {
@@ -43,28 +44,6 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
             }
         }
     }
-}
-
-/* fp32 to fp16 bits: to nearest even, overflow to infinity, NaN to a quiet NaN of the same sign. */
-static uint16_t half_bits(float x) {
-    const uint32_t fp32_infinity = 0x7f800000u, fp16_infinity = 0x7c00u, fp16_nan = 0x7e00u;
-    const uint32_t overflow = 0x477ff000u;   /* 65520: halfway from the largest fp16 to 65536 */
-    const uint32_t min_normal = 0x38800000u; /* 2^-14 */
-    uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    if (magnitude > fp32_infinity) {
-        return (uint16_t)(sign | fp16_nan);
-    }
-    if (magnitude >= overflow) {
-        return (uint16_t)(sign | fp16_infinity);
-    }
-    if (magnitude < min_normal) {
-        /* Adding 1/2 aligns the value to fp16's subnormal grid, 2^-24, and rounds it there. */
-        return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - float_bits(0.5f)));
-    }
-    /* Rebias the exponent by 127 - 15, then round the 13 bits that go to even; a carry into the exponent is
-     * right. */
-    uint32_t rebiased = magnitude - (112u << 23);
-    return (uint16_t)(sign | (rebiased + 0xfffu + (rebiased >> 13 & 1)) >> 13);
 }
 
 static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,

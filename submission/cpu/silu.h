@@ -3,20 +3,7 @@
 #ifndef CPU_SILU_H
 #define CPU_SILU_H
 
-#include <stdint.h>
-#include <string.h>
-
-static inline uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float float_of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
+#include "rounding.h"
 
 /* e^x within 2 ulp; infinity above 88.8, 0 or subnormal below -87.4; NaN for NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial (error under 2^-26), then times 2^n. */

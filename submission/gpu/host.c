@@ -143,8 +143,10 @@ int32_t gpu_encode(const char *name, const struct tensor_3d *tensor, CUtensorMap
     cuuint64_t row_bytes = (cuuint64_t)tensor->row_elems * (cuuint64_t)tensor->element_bytes;
     cuuint64_t sizes[3] = {(cuuint64_t)tensor->row_elems, (cuuint64_t)tensor->rows,
                            (cuuint64_t)tensor->batches};
-    cuuint64_t strides[2] = {row_bytes, row_bytes * (cuuint64_t)tensor->rows};
-    cuuint32_t box[3] = {tensor->box_elems, tensor->box_rows, 1}, element_strides[3] = {1, 1, 1};
+    int64_t batch_rows = tensor->batch_rows != 0 ? tensor->batch_rows : tensor->rows;
+    cuuint64_t strides[2] = {row_bytes, row_bytes * (cuuint64_t)batch_rows};
+    uint32_t box_batches = tensor->box_batches != 0 ? tensor->box_batches : 1;
+    cuuint32_t box[3] = {tensor->box_elems, tensor->box_rows, box_batches}, element_strides[3] = {1, 1, 1};
     CUresult result = encode_tiled(map, tensor->type, 3, (void *)(uintptr_t)tensor->address, sizes, strides,
                                    box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor->swizzle,
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -83,7 +83,8 @@ int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index),
 
 /* --- tensor maps --- */
 
-/* A tensor of rows, rows of a batch and batches, all contiguous, and the box of one batch that a copy takes. */
+/* A tensor of rows, rows of a batch and batches, all contiguous unless it says otherwise, and the box that a
+ * copy takes. */
 struct tensor_3d {
     const void *address;
     CUtensorMapDataType type;
@@ -91,6 +92,8 @@ struct tensor_3d {
     int element_bytes;
     uint32_t box_elems, box_rows;
     CUtensorMapSwizzle swizzle;
+    int64_t batch_rows;   /* rows from a batch to the next, where others lie between them; 0: `rows` */
+    uint32_t box_batches; /* 0: 1 */
 };
 
 /* Its tensor map; out-of-bounds elements read as zero.  `name` is for the message of a failure. */

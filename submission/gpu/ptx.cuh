@@ -236,6 +236,10 @@ PTX uint4 ld_shared_v4(uint32_t address) {
     return value;
 }
 
+PTX void st_shared_f32(uint32_t address, float value) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 /* Four accumulators as they are: read as words, the compiler would keep them as words, and copy them. */
 PTX void st_shared_v4_f32(uint32_t address, const float *four) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(four[0]), "f"(four[1]),
@@ -300,11 +304,38 @@ PTX uint32_t cvt_rn_f16x2_e4m3x2(uint16_t pair) {
     return halves;
 }
 
+/* Exactly. */
+PTX float cvt_f32_f16(uint16_t half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
 /* low in the lower half; to nearest even, overflow to infinity. */
 PTX uint32_t cvt_rn_f16x2_f32(float low, float high) {
     uint32_t halves;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
     return halves;
+}
+
+PTX uint32_t cvt_rn_bf16x2_f32(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+/* low in the lower byte; to nearest even, at most 448, NaN stays NaN. */
+PTX uint16_t cvt_rn_satfinite_e4m3x2_f32(float low, float high) {
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+/* NaN where one of them is. */
+PTX float max_nan_f32(float x, float y) {
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+    return larger;
 }
 
 /* Subnormals are kept: without .ftz. */

@@ -4,13 +4,14 @@ include submission/gpu/cuda.mk
 ifneq ($(CUDA_LIB),)
 GPU_PARTS += hopper
 override CPPFLAGS += -DNVFP4_HAVE_HOPPER
-HOPPER_HOST_OBJS := $(addprefix $(BUILD)/submission/hopper/,narrow_backend.o operands.o grouped_backend.o hopper_backend.o)
-OBJS += $(addprefix $(BUILD)/submission/hopper/,tile_selection.o narrow_selection.o grouped_selection.o kernels.o) $(HOPPER_HOST_OBJS)
+HOPPER_HOST_OBJS := $(addprefix $(BUILD)/submission/hopper/,narrow_backend.o operands.o grouped_backend.o extended_backend.o hopper_backend.o)
+OBJS += $(addprefix $(BUILD)/submission/hopper/,tile_selection.o narrow_selection.o grouped_selection.o kernels.o extended_kernels.o) $(HOPPER_HOST_OBJS)
 $(HOPPER_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(BUILD)/submission/hopper/kernels.o: submission/hopper/kernels.cu $(FLAGS_STAMP)
+$(addprefix $(BUILD)/submission/hopper/,kernels.o extended_kernels.o): $(BUILD)/%.o: %.cu submission/hopper/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Werror all-warnings \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-Wall -MMD -MP -MF $(@:.o=.d) -c -o $@ $< \
+	  -Xptxas -v > $(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 endif
 endif

@@ -56,6 +56,7 @@ struct tile {
     static constexpr int split_k = split_k_; /* CTAs of a cluster that share a tile's K, then its rows of A */
     static constexpr int tile_n = TILE_N(warpgroups_n, m_blocks), threads = CTA_THREADS(warpgroups);
     static constexpr int products = 2, columns = tile_n; /* columns of C: grouped_gemm.cuh has twice as many */
+    static constexpr bool extended = false;              /* extended_gemm.cuh: B's rows may be of one tensor */
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
     static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* of them, those of the first in turn */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
@@ -168,6 +169,9 @@ struct tile_coord {
     int32_t scale_tile;          /* first row of scale tiles of B */
     int32_t rank;                /* of this CTA among those that share the tile */
     int32_t first_stage, stages; /* maybe none */
+    /* extended_gemm.cuh: the bits of a tile's row that count pieces of interleaved rows; from a row's scale
+     * factors of the first operand to those of the second. */
+    int32_t piece_mask, second_scales;
 };
 
 /* HW: a box that reaches past the end of A is slow where all SMs copy at once (measured:H200: 160 rows took
@@ -278,17 +282,22 @@ template <class T> static constexpr __device__ __forceinline__ int second_scales
 /* `block_row`: the warp's first row in the tile; `scale_row`: the same row in the stage's scale tiles. */
 template <class T>
 static __device__ __forceinline__ void read_m_block(struct packed_m_block &packed, stage_t<T> stage,
-                                                    int block_row, int scale_row, int lane) {
+                                                    const struct tile_coord &coord, int block_row,
+                                                    int scale_row, int lane) {
     int row = lane / 4, quad_lane = lane % 4;
     /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
     uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * LANE_FP4_BYTES;
     int in_tiles = scale_row + row;
+    if constexpr (T::extended) {
+        in_tiles += (block_row + row) & coord.piece_mask;
+    }
+    const int second = T::extended ? coord.second_scales : second_scales<T>();
     uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
                           quad_lane / 2 * SCALE_TILE_BYTES;
     uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
         packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
-        widen_scales(ld_shared_u16(scales + which * second_scales<T>()), packed.scales[which]);
+        widen_scales(ld_shared_u16(scales + which * second), packed.scales[which]);
     }
 }
 
@@ -350,8 +359,8 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             for (int j = 0; j < T::m_blocks; j++) {
                 if (T::in_turn ? i == j * T::parts : i == 0) {
                     int row = first_row + j * WGMMA_M_BLOCK_B_ROWS + warp * 8;
-                    read_m_block<T>(packed[j], stage, row, coord.n - coord.scale_tile * SCALE_TILE_ROWS + row,
-                                    lane);
+                    read_m_block<T>(packed[j], stage, coord, row,
+                                    coord.n - coord.scale_tile * SCALE_TILE_ROWS + row, lane);
                 }
             }
             /* Only this stage's first part is still pending. */

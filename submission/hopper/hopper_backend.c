@@ -11,6 +11,9 @@
 #include "narrow_selection.h"
 #include "operands.h"
 #include "tile_selection.h"
+#ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
+#include "extended_backend.h"
+#endif
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
@@ -250,6 +253,21 @@ static int32_t run_grouped(const struct problem *groups, int64_t count) {
 }
 #endif
 
+#ifndef NVFP4_WITHOUT_EXTENDED
+static int32_t run_extended_on_current_device(const struct problem *problem) {
+    int sms = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    return hopper_run_extended(problem, sms);
+}
+
+static int32_t run_extended(const struct problem *problem) {
+    int before = 0;
+    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
+    int32_t status = run_extended_on_current_device(problem);
+    return gpu_release_device(problem, before, status);
+}
+#endif
+
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     static const int capabilities[] = {CAPABILITY_H100};
@@ -264,5 +282,8 @@ const struct backend hopper_backend = {
     .run = run,
 #ifndef NVFP4_WITHOUT_GROUPED
     .run_grouped = run_grouped,
+#endif
+#ifndef NVFP4_WITHOUT_EXTENDED
+    .run_extended = run_extended,
 #endif
 };

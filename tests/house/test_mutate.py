@@ -77,6 +77,18 @@ def test_each_fault_of_python(line, operator, faulty):
     assert (operator, body.format(faulty)) in edits("x.py", body.format(line))
 
 
+def test_what_changes_nothing_is_no_fault():
+    body = "void f(struct s *p, int a) {{\n{}\n}}\n"
+    for line, operator in (
+        ("g((uint64_t)a);", "cast"),
+        ("p->m = (uint32_t)__builtin_ctz(a);", "cast"),
+        ("_mm256_add_ps(p, a);", "swap"),
+    ):
+        assert operator not in [found for found, _ in edits("x.c", body.format(line))]
+    assert "cast" in [found for found, _ in edits("x.c", body.format("g((uint8_t)a);"))]
+    assert "swap" not in [found for found, _ in edits("x.py", "def g(a, b):\n    return max(a, b)\n")]
+
+
 def test_text_is_left_alone():
     assert edits("x.c", '/* a < b */\n#include "a-1.h"\n_Static_assert(1 + 1 == 2, "a < b");\n') == []
     assert edits("x.py", '"""a < b"""\nimport a\n\n\ndef g(x: tuple[int, 3]) -> None:\n    """1 + 1"""\n') == []

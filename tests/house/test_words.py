@@ -30,26 +30,29 @@ RETIRED = {
     r"\bnobody\b": "no thread",
     r"\bback[ -]ends?\b": "backend",
 }
+WORDS = re.compile("|".join(RETIRED))
+EACH = [re.compile(pattern) for pattern in RETIRED]  # one after another is quicker than all in one
 
 
 def lines_of_code(root):
-    """Path, number and text of each tracked line of code."""
+    """Path, number and text of each line of code that git knows in files that say a retired word."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z", *CODE], capture_output=True, text=True)
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
     for name in listed.stdout.split("\0"):
         if name and name not in EXEMPT:
-            for number, line in enumerate((root / name).read_text().splitlines(), 1):
-                yield name, number, line
+            text = (root / name).read_text()
+            lower = text.lower()
+            if any(words.search(lower) for words in EACH):
+                yield from ((name, number, line) for number, line in enumerate(text.splitlines(), 1))
 
 
 def retired_words(lines):
     """What each line holds of the retired words."""
-    words = re.compile("|".join(f"({pattern})" for pattern in RETIRED), re.IGNORECASE)
     said = []
     for name, number, line in lines:
-        if found := words.search(line):
-            better = next(new for old, new in RETIRED.items() if re.search(old, found[0], re.IGNORECASE))
+        if found := WORDS.search(line.lower()):
+            better = next(new for old, new in RETIRED.items() if re.search(old, found[0]))
             said.append(f"{name}:{number}: '{found[0]}' is now: {better}")
     return said
 

@@ -21,6 +21,7 @@ from tests.release.bundle_kit import configure, macros
 FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "cpu": ()}
 TARGETS_HERE = [name for name in TARGETS if has_compiler(name)]
 WITHOUT_GROUPED = "-DNVFP4_WITHOUT_GROUPED"
+WITHOUT_EXTENDED = "-DNVFP4_WITHOUT_EXTENDED"
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def make_commands(root, gpu):
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ")
     lines = [line for line in printed.splitlines() if re.match(r"\S*(gcc|cc|nvcc) -", line)]
     shutil.rmtree(root / "build" / "none", ignore_errors=True)
-    return [shlex.split(line.partition(" && ")[0]) for line in lines]
+    return [shlex.split(re.split(r" && | -Xptxas -v >", line)[0]) for line in lines]
 
 
 def shaping(command):
@@ -73,26 +74,30 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
     compilations, link = loader_commands(target, PROBLEMS[problem])
     without = target != "cpu" and problem == "dual_gemm"
     assert all((WITHOUT_GROUPED in command) == without for command in compilations)
+    assert all((WITHOUT_EXTENDED in command) == (target != "cpu") for command in compilations)
     made = make_commands(root, int(target != "cpu"))
     by_source = {command[-1]: command for command in made if "-c" in command}
     others = {folder for folders in FOLDERS.values() for folder in folders} - set(FOLDERS[target])
     wanted = {
         name
         for name in by_source
-        if Path(name).parent.name not in others and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c")))
+        if Path(name).parent.name not in others and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c", "_amx.c")))
         if not (without and Path(name).name.startswith("grouped"))
+        if Path(name).parent.name == "cpu" or not Path(name).name.startswith("extended")
     }
     assert {command[-1] for command in compilations} == wanted
     assert len(compilations) == len(wanted)
     for command in compilations:
         like = by_source[command[-1]]
-        assert [word for word in shaping(command) if word != WITHOUT_GROUPED] == shaping(like), command[-1]
+        assert [word for word in shaping(command) if not word.startswith("-DNVFP4_WITHOUT_")] == shaping(like), command[
+            -1
+        ]
         assert command[-4:-1] == ["-c", "-o", f"{command[-1]}.o"]
         codes = [word for word in command if word.startswith("-gencode")]
         assert len(codes) == command[-1].endswith(".cu") and set(codes) <= set(like), command[-1]
         assert (Path(command[0]).name == "nvcc") == command[-1].endswith(".cu")
         if command[-1].endswith(".c"):
-            chosen = {"b200": {"BLACKWELL"}, "h200": {"HOPPER"}, "cpu": {"AVX2", "AVX512"} & macros(like)}[target]
+            chosen = {"b200": {"BLACKWELL"}, "h200": {"HOPPER"}, "cpu": {"AVX2", "AVX512", "AMX"} & macros(like)}[target]
             assert macros(command) == chosen
     (like,) = [command for command in made if "-c" not in command]
     assert shaping(link) == shaping(like)
@@ -107,8 +112,9 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_has_the_sources_of_its_parts(root, target):
     cpu = {path.name for path in root.glob("submission/cpu/*.[ch]")}
+    cpu -= {"kernels_neon.c"}
     if target != "cpu":
-        cpu -= {name for name in cpu if name.endswith(("_avx2.c", "_avx512.c"))}
+        cpu -= {name for name in cpu if name.endswith(("_avx2.c", "_avx512.c", "_amx.c"))}
     wanted = {f"submission/cpu/{name}" for name in cpu}
     for folder in ("core", *FOLDERS[target], *(["gpu"] if FOLDERS[target] else [])):
         for path in (root / "submission" / folder).iterdir():

@@ -65,15 +65,14 @@ def layer(path: str) -> str:
 def uses(folder: Path, objects: Iterable[str]) -> list[Use]:
     """What the objects of a build use of each other."""
     definer, wanted = {}, defaultdict(set)
-    for unit in objects:
-        command = ["nm", "-P", f"{unit}.o"]
-        listing = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-        for line in listing.splitlines():
-            name, kind = line.split()[:2]
-            if kind in DEFINED:
-                definer[name] = unit
-            elif kind == "U":
-                wanted[unit].add(name)
+    command = ["nm", "-P", "-A", *(f"{unit}.o" for unit in objects)]
+    for line in subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines():
+        file, name, kind = line.split()[:3]
+        unit = file.removesuffix(".o:")
+        if kind in DEFINED:
+            definer[name] = unit
+        elif kind == "U":
+            wanted[unit].add(name)
     return [
         Use(unit, definer[name], name)
         for unit, names in wanted.items()

@@ -105,7 +105,7 @@ def test_a_field_that_the_library_does_not_know_is_told_by_its_place(library, at
 
 
 def test_the_version_has_a_major_minor_and_patch_number(library):
-    assert library.custom_kernel_version() == 1 << 16 | 3 << 8
+    assert library.custom_kernel_version() == 1 << 16 | 4 << 8
 
 
 # --- sizes and places ---------------------------------------------------------------------------------

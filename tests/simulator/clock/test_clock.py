@@ -189,6 +189,32 @@ def test_a_copy_takes_its_way_from_memory_and_then_from_l2():
     assert near[1] - near[0] == pytest.approx(curve("copy_latency_l2", 16384) - curve("copy_latency_l2", 1024), abs=2)
 
 
+def shared_copies(multicast: int, plain: int) -> int:
+    """Cycles of a pair whose first CTA copies blocks to both while the second copies others to itself."""
+    size, word = 16384, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    both = "".join(
+        f"@%p1 {word}.multicast::cluster [%r2+{i * size}], [%rd5], {size}, [%r3], %rs1;" for i in range(multicast)
+    )
+    own = "".join(f"@!%p1 {word} [%r2+{(multicast + i) * size}], [%rd5], {size}, [%r3];" for i in range(plain))
+    lines = (
+        "ld.param.u64 %rd5, [p];", INIT, "mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p1, %r4, 0; mov.u16 %rs1, 3;",
+        f"selp.u32 %r5, {multicast * size}, {(multicast + plain) * size}, %p1;",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r5;", both, own,
+        "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;",
+    )  # fmt: skip
+    rooms = f".shared .align 1024 .b8 tile[{(multicast + plain) * size}]; .shared .align 8 .b64 full; .reg .b16 %rs1;"
+    sim = Sim(body(*lines, registers=rooms), chip="h200")
+    assert sim.launch("k", sim.buffer(np.zeros(size, np.uint8)), grid=2, cluster=2, block=1) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return sim.time.kernel_cycles
+
+
+def test_what_a_multicast_brings_an_sm_takes_its_turn_at_the_port_there():
+    one = 16384 / CHIP["sm_load_rate"]
+    assert shared_copies(4, 3) - shared_copies(1, 3) == pytest.approx(3 * one, rel=0.1)
+
+
 def ring(slots: int, laps: int, ctas: int, chip: str = "h200") -> float:
     """Cycles of a launch in which a thread of each CTA keeps `slots` copies of 16 KB from L2 in flight."""
     size, text = 16384, ""

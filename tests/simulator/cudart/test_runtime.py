@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from scripts.common import forked
 from tests.simulator.sim_kit import ROOT, built, nvcc
 
 PROGRAM = r"""
@@ -167,6 +167,6 @@ def test_a_mode_that_does_not_exist_is_refused(mode):
     )
     environment = dict(os.environ, NVFP4_BACKEND="hopper", NVFP4_SIMULATE="1", NVFP4_SIMULATE_MODE=mode)
     environment |= {"NVFP4_LIBRARY": str(built("libcustom_kernel_sim.so")), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", driver], env=environment, capture_output=True, text=True, check=False)
+    done = forked.run(driver, environment=environment)
     assert done.returncode != 0
     assert f"NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or poison" in done.stderr

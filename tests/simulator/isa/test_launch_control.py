@@ -50,14 +50,14 @@ def test_ctas_that_wait_for_ctas_not_yet_started():
         "mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd2, %r5, 4; add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2+4], %r4;",
         "END:",
     )
-    for threads in (1, 2):
-        sim = Sim(text, threads=threads)
+    for threads, sms in ((1, 0), (2, 0), (1, 40)):
+        sim = Sim(text, threads=threads, sms=sms)
         out = sim.buffer(np.zeros(41, np.uint32))
         assert sim.launch("k", out, grid=40) == 0, sim.findings
         assert (out == 40).all()
-    sim = Sim(text)
-    out = sim.buffer(np.zeros(501, np.uint32))
-    assert sim.launch("k", out, grid=500) == RUN_ERROR  # more than a chip holds
+    sim = Sim(text, sms=4)
+    out = sim.buffer(np.zeros(6, np.uint32))
+    assert sim.launch("k", out, grid=5) == RUN_ERROR  # more than a chip holds
     assert "deadlock" in sim.kinds
 
 

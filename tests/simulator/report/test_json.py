@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 
@@ -107,6 +108,37 @@ def test_every_member_of_a_finding_is_in_the_report(tmp_path):
     assert (found["warp"], found["lane"], found["offset"], found["times"]) == (1, -1, 1024, 7)
     assert found["cta"] == [0, 0, 0]
     assert report["verdict"] == "error"
+
+
+INLINED = FOUND.replace(".loc 2 22 5", ".loc 2 22 5, function_name $name, inlined_at 1 33 7")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hidden"),
+    [
+        (FOUND, "*", True),
+        (FOUND, "second.cuh:22", True),
+        (FOUND, "second.*", True),
+        (FOUND, "second.cuh:2", False),
+        (FOUND, "first.cu:11", True),  # the other access
+        (FOUND, "ptx:LINE", True),
+        (FOUND, "ptx:1LINE", False),
+        (INLINED, "second.cuh:22", True),
+        (INLINED, "first.cu:33", True),
+        (INLINED, "first.cu:12", False),
+        (INLINED, "second.cuh:33", False),
+    ],
+)
+def test_a_suppression_hides_by_the_line_of_the_source_or_the_ptx_and_that_of_the_caller(text, place, hidden):
+    line = 1 + next(i for i, words in enumerate(text.splitlines()) if "ld.shared" in words)
+    sim = Sim(text)
+    message = ctypes.create_string_buffer(200)
+    rule = f"read-after-write-race k {place.replace('LINE', str(line))}"
+    assert sim.lib.sim_suppress(sim.sim, rule.encode(), message, ctypes.c_size_t(len(message))) == 0, message.value
+    sim.launch("k", 0, block=64)
+    assert sim.verdict == ("clean" if hidden else "error"), sim.findings
+    if text is INLINED and not hidden:
+        assert sim.findings[0]["source"] == "second.cuh:22 inlined at first.cu:33"
 
 
 def test_the_place_of_a_finding(tmp_path):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.common.toolchain import BUILD
+from scripts.common.toolchain import BUILD, built
+from scripts.evidence.compare_sass import SassError, tool
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 10.x
 TMEM_COLUMNS = 512
@@ -144,43 +143,40 @@ def test_the_library_holds_machine_code_for_both_chips(nvcc, root):
     assert all(kind == MACHINE_CODE for kind, _ in code)  # nothing that a driver would compile for another chip
 
 
-@pytest.fixture(scope="module", params=["100a", "103a"])
-def compiled(request, nvcc, root, tmp_path_factory):
-    """ptxas' report of the kernels, and the cubin."""
+@pytest.fixture(params=["100a", "103a"])
+def chip(request, nvcc):
+    """A chip that the compiler knows."""
     known = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout.split()
     if f"compute_{request.param[:-1]}" not in known:
         pytest.skip(f"{nvcc} does not know sm_{request.param}")
-    target = tmp_path_factory.mktemp("ptxas") / "kernels.cubin"
-    arch = f"-gencode=arch=compute_{request.param},code=sm_{request.param}"
-    command = [nvcc, "-std=c++17", "-O3", arch, "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin", "-o", target]
-    done = subprocess.run([*command, root / "submission/blackwell/kernels.cu"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr, target
+    return f"sm_{request.param}"
 
 
-def test_no_kernel_spills_and_registers_fit(compiled):
-    report, _ = compiled
-    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report)
-    assert frames == [("0", "0", "0")] * KERNELS
-    registers = [int(used) for used in re.findall(r"Used (\d+) registers", report)]
-    assert len(registers) == KERNELS
-    assert max(registers) <= MAX_REGISTERS
+def test_no_kernel_spills_and_registers_fit(chip):
+    report = built("submission/blackwell/kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
     assert "warning" not in report
+    kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]
+    assert len(kernels) == KERNELS
+    for kernel in kernels:
+        frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", kernel)
+        assert frames == [("0", "0", "0")], kernel
+        assert int(re.search(r"Used (\d+) registers", kernel)[1]) <= MAX_REGISTERS
 
 
-def nvdisasm() -> str:
-    """NVIDIA's disassembler: in PATH, or of the nvidia-cuda-nvdisasm wheel."""
-    wheels = [Path(folder) for folder in sys.path if folder]
-    found = [shutil.which("nvdisasm"), *(path for folder in wheels for path in folder.glob("nvidia/*/bin/nvdisasm"))]
-    path = next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
-    if path is None:
-        pytest.skip("no nvdisasm in PATH or the nvidia-cuda-nvdisasm wheel")
-    return path
+def program(name: str) -> str:
+    """A program of the CUDA toolkit, or the test is skipped."""
+    try:
+        return tool(name)
+    except SassError as error:
+        pytest.skip(str(error))
 
 
-def test_machine_code_has_the_block_scaled_tensor_instructions(compiled):
-    _, cubin = compiled
-    done = subprocess.run([nvdisasm(), cubin], capture_output=True, text=True)
+def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tmp_path):
+    library = built("submission/blackwell/kernels.o")
+    done = subprocess.run([program("cuobjdump"), "-xelf", chip, library], cwd=tmp_path, capture_output=True, text=True)
+    cubins = list(tmp_path.glob("*.cubin"))
+    assert len(cubins) == 1, done.stderr
+    done = subprocess.run([program("nvdisasm"), cubins[0]], capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip(f"nvdisasm cannot read this cubin: {done.stderr.strip()}")
     kernels = [part for part in re.split(r"^\.text\.", done.stdout, flags=re.M)[1:] if "dual_gemm" in part[:80]]

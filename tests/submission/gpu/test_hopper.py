@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
+
+from scripts.common.toolchain import NoCompiler, built, nvcc
 
 MAX_SHARED_BYTES = 232448  # HW: 227 KB a CTA, compute capability 9.0
 SMS = 132
@@ -44,16 +45,13 @@ def test_few_rows_of_a_run_in_one_wave_that_fills_the_chip(tiles, n, k, layout):
 
 
 @pytest.fixture(scope="module")
-def compiled(root, tmp_path_factory):
-    """ptxas' report of the kernels."""
-    found = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
-    if found.returncode != 0:
-        pytest.skip(found.stderr.strip())
-    target = tmp_path_factory.mktemp("ptxas") / "kernels.o"
-    command = [found.stdout.strip(), "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v"]
-    done = subprocess.run([*command, "-c", "-o", target, root / "submission/hopper/kernels.cu"], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode() + done.stderr.decode()
+def compiled():
+    """ptxas' report of the kernels, which the build keeps beside their object."""
+    try:
+        nvcc()
+    except NoCompiler as error:
+        pytest.skip(str(error))
+    return built("submission/hopper/kernels.o").with_suffix(".ptxas").read_text()
 
 
 def test_the_compiler_lets_products_run_beside_each_other(compiled):

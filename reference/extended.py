@@ -1,0 +1,149 @@
+"""What models need beyond the dual GEMM: custom_kernel_extended() of submission/custom_kernel.h, defined in torch.
+
+    gate = (A B1^T) * (scale_gate * token_scale)     up = (A B2^T) * (scale_up * token_scale)
+    c = g * sigmoid(alpha * g) * (u + beta), g and u being gate and up within the limit
+
+A plain product is c = (A B1^T) * (scale_gate * token_scale).  Tensors are those of one problem: codes (rows, K/2),
+scale factors by rows (rows, K/16), float32 scales.  DeepSeek-V4's SwiGLU has a limit; gpt-oss' has limit 7, alpha 1.702
+and beta 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from reference import nvfp4
+from reference.check import Oracle
+from reference.operands import exact_product
+
+FP16, BF16, NVFP4 = "float16", "bfloat16", "nvfp4"
+APART, STACKED = 0, 1  # of weights; else the rows that gate and up are interleaved by
+INTERLEAVED = (8, 32, 64)
+DTYPES = {FP16: torch.float16, BF16: torch.bfloat16}
+E4M3_MAX, E2M1_MAX = 448.0, 6.0
+SLOPE = 1.1  # of x sigmoid(x): 1.0998
+EPSILON = 2.0**-23
+
+
+class Extension(NamedTuple):
+    """The call's options; a scale that is None is 1, a limit that is infinite is none."""
+
+    plain: bool = False
+    output: str = FP16
+    scale_gate: torch.Tensor | None = None
+    scale_up: torch.Tensor | None = None
+    token_scale: torch.Tensor | None = None
+    scale_c: torch.Tensor | None = None
+    limit: float = torch.inf
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+class Quantized(NamedTuple):
+    """Packed codes (rows, N/2) and scale factors (rows, N/16), bytes both."""
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+
+
+def join(gate: torch.Tensor, up: torch.Tensor, weights: int) -> torch.Tensor:
+    """Rows of gate and of up as one tensor, in the order that `weights` says; of codes, scale factors or values."""
+    piece = gate.shape[0] if weights == STACKED else weights
+    pieces = [tensor.reshape(-1, piece, *tensor.shape[1:]) for tensor in (gate, up)]
+    return torch.stack(pieces, dim=1).reshape(2 * gate.shape[0], *gate.shape[1:])
+
+
+def split(joint: torch.Tensor, weights: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The inverse of join."""
+    piece = joint.shape[0] // 2 if weights == STACKED else weights
+    pieces = joint.reshape(-1, 2, piece, *joint.shape[1:])
+    gate, up = (pieces[:, i].reshape(joint.shape[0] // 2, *joint.shape[1:]) for i in (0, 1))
+    return gate, up
+
+
+def _factor(scale: torch.Tensor | None, tokens: torch.Tensor | None) -> torch.Tensor:
+    """scale * token_scale, one float32 rounding, as (rows or 1, 1)."""
+    one = torch.ones((), dtype=torch.float32)
+    scale = one if scale is None else scale.float().reshape(())
+    return (scale * (one.to(scale) if tokens is None else tokens.float())).reshape(-1, 1)
+
+
+def activate(gate: torch.Tensor, up: torch.Tensor | None, extension: Extension) -> torch.Tensor:
+    """c before its rounding, of the products A B1^T and A B2^T, in their precision."""
+    kind = gate.dtype
+    gate = gate * _factor(extension.scale_gate, extension.token_scale).to(gate)
+    if up is None:
+        return gate
+    up = up * _factor(extension.scale_up, extension.token_scale).to(up)
+    gate, up = gate.clamp(max=extension.limit), up.clamp(-extension.limit, extension.limit)
+    return (gate / (1 + torch.exp(-extension.alpha * gate)) * (up + extension.beta)).to(kind)
+
+
+def to_e4m3(values: torch.Tensor) -> torch.Tensor:
+    """float32, not negative, to e4m3 bytes: to nearest even, at most 448, NaN to 0x7f."""
+    return values.clamp(max=E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def quantize(values: torch.Tensor, scale: torch.Tensor | None = None) -> Quantized:
+    """float32 (rows, N), N a multiple of 16, to NVFP4; codes times scale factors divided by `scale` stand for it.
+
+    Bit for bit what the library does: for each group of 16 columns, every step a float32 operation,
+    sf = e4m3((max |c| * scale) * (1 / 6)) and code = e2m1(c * (scale / sf)), both to nearest even within their range;
+    a scale factor of 0 makes the codes 0 with c's sign.  A NaN makes its group's scale factor NaN, and its code 6.
+    """
+    groups = values.float().unflatten(-1, (-1, nvfp4.GROUP_ELEMS))
+    scale = torch.ones((), device=values.device) if scale is None else scale.float().reshape(())
+    sixth = torch.tensor(1 / 6, dtype=torch.float32, device=values.device)
+    scales = to_e4m3(groups.abs().amax(-1) * scale * sixth)
+    held = scales.view(torch.float8_e4m3fn).float()
+    factor = torch.where(held == 0, 0.0, scale / held)
+    scaled = (groups * factor.unsqueeze(-1)).flatten(-2)
+    return Quantized(nvfp4.encode_e2m1(torch.where(scaled.isnan(), E2M1_MAX, scaled)), scales)
+
+
+def dequantize(quantized: Quantized, scale: torch.Tensor | None = None) -> torch.Tensor:
+    """The float64 values that NVFP4 with a global scale stands for."""
+    values = nvfp4.decode(quantized.codes, quantized.scales).double()
+    return values if scale is None else values / scale.double().reshape(())
+
+
+def rounded(values: torch.Tensor, extension: Extension) -> torch.Tensor | Quantized:
+    """float32 values as the output's type."""
+    if extension.output == NVFP4:
+        return quantize(values, extension.scale_c)
+    return values.to(DTYPES[extension.output])
+
+
+def reference(
+    codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension
+) -> torch.Tensor | Quantized:
+    """c of (a, b1, b2) and (sfa, sfb1, sfb2), gate and up apart, b2 None where the product is plain; in float32."""
+    a, *b = (nvfp4.decode(code, scale) for code, scale in zip(codes, scales, strict=True) if code is not None)
+    products = [exact_product(a, one) for one in b]
+    return rounded(activate(products[0], products[1] if len(products) > 1 else None, extension), extension)
+
+
+def oracle(codes: tuple[torch.Tensor, ...], scales: tuple[torch.Tensor, ...], extension: Extension) -> Oracle:
+    """c in float64, not rounded, with a bound of what float32 sums, scales and an approximate exponential may lose.
+
+    Each sum loses at most K/16 times 2^-23 of its sum of magnitudes, each further operation 2^-23 of its result; a
+    limit does not widen an error; x sigmoid(alpha x) has no slope above 1.1.
+    """
+    a, *b = (nvfp4.decode(code, scale).double() for code, scale in zip(codes, scales, strict=True) if code is not None)
+    scaled, errors = [], []
+    for one, scale in zip(b, (extension.scale_gate, extension.scale_up), strict=False):
+        factor = _factor(scale, extension.token_scale).double().to(a)
+        product = (a @ one.t()) * factor
+        relative = a.shape[1] / nvfp4.GROUP_ELEMS * EPSILON
+        scaled.append(product)
+        errors.append(relative * ((a.abs() @ one.abs().t()) * factor.abs()) + 2 * EPSILON * product.abs())
+    value = activate(a @ b[0].t(), a @ b[1].t() if len(b) > 1 else None, extension)
+    if len(b) == 1:
+        return Oracle(value, errors[0])
+    limit = extension.limit
+    gate, up = scaled[0].clamp(max=limit), scaled[1].clamp(-limit, limit) + extension.beta
+    swish = gate / (1 + torch.exp(-extension.alpha * gate))
+    error = SLOPE * errors[0] * (up.abs() + errors[1]) + swish.abs() * errors[1]
+    return Oracle(value, error + value.abs() * EPSILON * (8 + 4 * (extension.alpha * gate).abs()))

@@ -1,0 +1,10 @@
+/* The extended GEMM's host side (custom_kernel_extended()). */
+#ifndef BLACKWELL_EXTENDED_BACKEND_H
+#define BLACKWELL_EXTENDED_BACKEND_H
+
+#include "../core/backend.h"
+
+/* On the current device; returns as struct backend's run_extended. */
+int32_t blackwell_run_extended(const struct problem *problem);
+
+#endif

@@ -1,0 +1,313 @@
+/* The validation of the extended call's arguments. */
+#include <math.h>
+#include <string.h>
+
+#include "checks.h"
+#include "validate.h"
+
+#define FLOAT_BYTES ((int64_t)sizeof(float))
+
+static const struct struct_type args_type = {
+    .name = "custom_kernel_extended_args",
+    .bytes = sizeof(struct custom_kernel_extended_args),
+    .oldest_bytes = offsetof(struct custom_kernel_extended_args, queue),
+    .oldest_lacks = "queue and what follows it",
+};
+
+/* What a member has to be a multiple of for the sake of another. */
+static int32_t check_multiple_of_n(int64_t n, int64_t of, const char *why) {
+    if (n % of != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected a multiple of %lld, for %s",
+                           (long long)n, (long long)of, why);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t check_number(const char *name, float value, bool valid, const char *expected) {
+    if (!valid) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %g; expected %s", name, (double)value,
+                           expected);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static bool is_interleaved(const struct custom_kernel_extended_args *args) {
+    return args->weights > CUSTOM_KERNEL_WEIGHTS_STACKED;
+}
+
+static int32_t check_kinds(const struct custom_kernel_extended_args *args) {
+    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN;
+    if (args->activation != CUSTOM_KERNEL_GATED && !plain) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "activation is %d; expected 0 (gated) or 1 (plain)",
+                           args->activation);
+    }
+    switch (args->weights) {
+    case CUSTOM_KERNEL_WEIGHTS_APART:
+    case CUSTOM_KERNEL_WEIGHTS_STACKED:
+    case CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_8:
+    case CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_32:
+    case CUSTOM_KERNEL_WEIGHTS_INTERLEAVED_64:
+        break;
+    default:
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "weights is %d; expected 0 (apart), 1 (stacked), or 8, 32 or 64 (interleaved)",
+                           args->weights);
+    }
+    if (plain && args->weights != CUSTOM_KERNEL_WEIGHTS_APART) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "weights is %d; expected 0 for a plain product",
+                           args->weights);
+    }
+    if (args->output < CUSTOM_KERNEL_FP16 || args->output > CUSTOM_KERNEL_NVFP4) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                           "output is %d; expected 0 (fp16), 1 (bf16) or 2 (nvfp4)", args->output);
+    }
+    if (args->reserved != 0 || args->reserved_float != 0) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "reserved is %u and reserved_float %g; expected 0",
+                           args->reserved, (double)args->reserved_float);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t check_activation(const struct custom_kernel_extended_args *args) {
+    if (args->activation == CUSTOM_KERNEL_PLAIN) {
+        RETURN_IF_FAILED(check_number("limit", args->limit, args->limit == 0, "0 for a plain product"));
+        RETURN_IF_FAILED(check_number("alpha", args->alpha, args->alpha == 0, "0 for a plain product"));
+        return check_number("beta", args->beta, args->beta == 0, "0 for a plain product");
+    }
+    RETURN_IF_FAILED(check_number("limit", args->limit, args->limit >= 0, "0 for none, or a number above it"));
+    RETURN_IF_FAILED(check_number("alpha", args->alpha, isfinite(args->alpha), "a finite number"));
+    return check_number("beta", args->beta, isfinite(args->beta), "a finite number");
+}
+
+static int32_t check_extents(const struct custom_kernel_extended_args *args) {
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "m", args->m, 1));
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "n", args->n, 1));
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "k", args->k, 1));
+    RETURN_IF_FAILED(check_extent(NO_GROUP, "l", args->l, 1));
+    RETURN_IF_FAILED(check_k(NO_GROUP, args->k));
+    if (is_interleaved(args)) {
+        RETURN_IF_FAILED(check_multiple_of_n(args->n, args->weights, "interleaved weights"));
+    }
+    if (args->weights == CUSTOM_KERNEL_WEIGHTS_STACKED && args->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED) {
+        RETURN_IF_FAILED(check_multiple_of_n(args->n, SCALE_TILE_ROWS,
+                                             "stacked weights with scale factors in blocks of so many rows"));
+    }
+    if (args->output == CUSTOM_KERNEL_NVFP4) {
+        RETURN_IF_FAILED(
+            check_multiple_of_n(args->n, K_MULTIPLE_ELEMS, "NVFP4 output, which is the K of a product"));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int32_t check_absent(const char *name, const void *pointer, const char *why) {
+    if (pointer != NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is %p; expected NULL %s", name, pointer, why);
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+/* What the other arguments leave no use for is not given. */
+static int32_t check_unused(const struct custom_kernel_extended_args *args) {
+    if (args->activation == CUSTOM_KERNEL_PLAIN) {
+        RETURN_IF_FAILED(check_absent("b2", args->b2, "for a plain product"));
+        RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for a plain product"));
+        RETURN_IF_FAILED(check_absent("scale_up", args->scale_up, "for a plain product"));
+    } else if (args->weights != CUSTOM_KERNEL_WEIGHTS_APART) {
+        RETURN_IF_FAILED(check_absent("b2", args->b2, "for weights that are one tensor, b1"));
+        RETURN_IF_FAILED(check_absent("sfb2", args->sfb2, "for weights that are one tensor, b1"));
+    }
+    if (args->output != CUSTOM_KERNEL_NVFP4) {
+        RETURN_IF_FAILED(check_absent("scale_c", args->scale_c, "unless the output is NVFP4"));
+        RETURN_IF_FAILED(check_absent("sfc", args->sfc, "unless the output is NVFP4"));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+static int64_t output_bytes_of_row(const struct custom_kernel_extended_args *args) {
+    return args->output == CUSTOM_KERNEL_NVFP4 ? args->n / 2 : output_row_bytes(args->n);
+}
+
+/* A tensor of the call; `present`: one that the call has. */
+struct member {
+    struct tensor tensor;
+    int64_t rows, rows_unit, row_bytes, batches;
+    int alignment;
+    bool present;
+};
+
+enum { TOKENS_ALIGNMENT = sizeof(float), INPUTS = 10, C = INPUTS, SFC, MEMBERS };
+
+static int32_t check_tensors(const struct custom_kernel_extended_args *args) {
+    const int64_t scale_rows = scale_rows_unit(args->scale_layout), groups = args->k / NVFP4_GROUP_ELEMS;
+    const bool plain = args->activation == CUSTOM_KERNEL_PLAIN, nvfp4 = args->output == CUSTOM_KERNEL_NVFP4;
+    const bool joint = args->weights != CUSTOM_KERNEL_WEIGHTS_APART, second = !plain && !joint;
+    int64_t b_rows = args->n;
+    if (joint && __builtin_add_overflow(b_rows, b_rows, &b_rows)) {
+        return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "n is %lld; expected less than 2^62",
+                           (long long)args->n);
+    }
+    const int64_t l = args->l;
+    struct member all[MEMBERS] = {
+        {{"a", args->a, 0, NO_GROUP}, args->m, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"b1", args->b1, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"b2", args->b2, 0, NO_GROUP}, b_rows, 1, args->k / 2, l, POINTER_ALIGNMENT_BYTES, second},
+        {{"sfa", args->sfa, 0, NO_GROUP}, args->m, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"sfb1", args->sfb1, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, true},
+        {{"sfb2", args->sfb2, 0, NO_GROUP}, b_rows, scale_rows, groups, l, POINTER_ALIGNMENT_BYTES, second},
+        {{"scale_gate", args->scale_gate, 0, NO_GROUP},
+         1,
+         1,
+         FLOAT_BYTES,
+         1,
+         TOKENS_ALIGNMENT,
+         args->scale_gate != NULL},
+        {{"scale_up", args->scale_up, 0, NO_GROUP},
+         1,
+         1,
+         FLOAT_BYTES,
+         1,
+         TOKENS_ALIGNMENT,
+         args->scale_up != NULL},
+        {{"token_scale", args->token_scale, 0, NO_GROUP},
+         args->m,
+         1,
+         FLOAT_BYTES,
+         l,
+         TOKENS_ALIGNMENT,
+         args->token_scale != NULL},
+        {{"scale_c", args->scale_c, 0, NO_GROUP},
+         1,
+         1,
+         FLOAT_BYTES,
+         1,
+         TOKENS_ALIGNMENT,
+         args->scale_c != NULL},
+        {{"c", args->c, 0, NO_GROUP}, args->m, 1, output_bytes_of_row(args), l, POINTER_ALIGNMENT_BYTES, true},
+        {{"sfc", args->sfc, 0, NO_GROUP},
+         args->m,
+         scale_rows,
+         args->n / NVFP4_GROUP_ELEMS,
+         l,
+         POINTER_ALIGNMENT_BYTES,
+         nvfp4},
+    };
+    for (int i = 0; i < MEMBERS; i++) {
+        struct member *member = &all[i];
+        if (!member->present) {
+            continue;
+        }
+        if (!tensor_bytes(member->rows, member->rows_unit, member->row_bytes, member->batches,
+                          &member->tensor.bytes)) {
+            return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
+                               "%s of m %lld, n %lld, k %lld, l %lld has 2^63 bytes or more; expected fewer",
+                               member->tensor.name, (long long)args->m, (long long)args->n, (long long)args->k,
+                               (long long)args->l);
+        }
+        RETURN_IF_FAILED(check_pointer_aligned(&member->tensor, member->alignment));
+    }
+    for (int output = C; output < MEMBERS; output++) {
+        for (int i = 0; i < MEMBERS; i++) {
+            if (i != output && all[output].present && all[i].present &&
+                overlap(&all[i].tensor, &all[output].tensor)) {
+                return set_message(
+                    CUSTOM_KERNEL_ERROR_ARGUMENT,
+                    "%s at %p with %lld bytes overlaps %s at %p; expected an output apart from the inputs and "
+                    "from the other output",
+                    all[output].tensor.name, all[output].tensor.pointer, (long long)all[output].tensor.bytes,
+                    all[i].tensor.name, all[i].tensor.pointer);
+            }
+        }
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+/* Whether the call is the dual GEMM of custom_kernel(). */
+static bool is_dual_gemm(const struct custom_kernel_extended_args *args) {
+    return args->activation == CUSTOM_KERNEL_GATED && args->weights == CUSTOM_KERNEL_WEIGHTS_APART &&
+           args->output == CUSTOM_KERNEL_FP16 && args->scale_gate == NULL && args->scale_up == NULL &&
+           args->token_scale == NULL && (args->limit == 0 || isinf(args->limit)) &&
+           (args->alpha == 0 || args->alpha == 1) && args->beta == 0;
+}
+
+int32_t validate_extended(const struct custom_kernel_extended_args *caller_args, struct problem *problem,
+                          struct extension *extension, int32_t *backend) {
+    struct custom_kernel_extended_args args;
+    if (caller_args == NULL) {
+        return set_message(CUSTOM_KERNEL_ERROR_NULL_POINTER,
+                           "args is NULL; expected a struct custom_kernel_extended_args");
+    }
+    RETURN_IF_FAILED(
+        read_struct("args", "args->struct_bytes", &args_type, caller_args, caller_args->struct_bytes, &args));
+    RETURN_IF_FAILED(check_enums(args.backend, args.device, args.scale_layout, args.queue));
+    RETURN_IF_FAILED(check_kinds(&args));
+    RETURN_IF_FAILED(check_activation(&args));
+    RETURN_IF_FAILED(check_extents(&args));
+    RETURN_IF_FAILED(check_unused(&args));
+    RETURN_IF_FAILED(check_tensors(&args));
+    *backend = args.backend;
+    *extension = (struct extension){
+        .plain = args.activation == CUSTOM_KERNEL_PLAIN,
+        .stacked = args.weights == CUSTOM_KERNEL_WEIGHTS_STACKED,
+        .interleave = is_interleaved(&args) ? args.weights : 0,
+        .output = args.output,
+        .scale_gate = args.scale_gate,
+        .scale_up = args.scale_up,
+        .token_scale = args.token_scale,
+        .scale_c = args.scale_c,
+        .sfc = args.sfc,
+        .limit = args.limit == 0 ? INFINITY : args.limit,
+        .alpha = args.alpha == 0 ? 1 : args.alpha,
+        .beta = args.beta,
+    };
+    *problem = (struct problem){
+        .m = args.m,
+        .n = args.n,
+        .k = args.k,
+        .l = args.l,
+        .a = args.a,
+        .b1 = args.b1,
+        .b2 = args.b2,
+        .sfa = args.sfa,
+        .sfb1 = args.sfb1,
+        .sfb2 = args.sfb2,
+        .c = args.c,
+        .scale_layout = args.scale_layout,
+        .device = args.device,
+        .queue = args.queue,
+        .extension = is_dual_gemm(&args) ? NULL : extension,
+    };
+    return CUSTOM_KERNEL_OK;
+}
+
+void extended_batch(const struct problem *all, int64_t batch, struct problem *one,
+                    struct extension *extension) {
+    const struct extension *of_all = all->extension;
+    const bool joint = of_all->stacked || of_all->interleave != 0;
+    const int64_t groups = all->k / NVFP4_GROUP_ELEMS, b_rows = joint ? 2 * all->n : all->n;
+    const int64_t b_bytes = b_rows * (all->k / 2);
+    const int64_t sfb_bytes = scale_batch_bytes(all->scale_layout, b_rows, groups);
+    *extension = *of_all;
+    *one = *all;
+    one->l = 1;
+    one->extension = extension;
+    one->a += batch * all->m * (all->k / 2);
+    one->sfa += batch * scale_batch_bytes(all->scale_layout, all->m, groups);
+    one->b1 += batch * b_bytes;
+    one->sfb1 += batch * sfb_bytes;
+    if (of_all->stacked) { /* half of the rows, which are whole scale tiles */
+        one->b2 = one->b1 + b_bytes / 2;
+        one->sfb2 = one->sfb1 + sfb_bytes / 2;
+        extension->stacked = false;
+    } else if (all->b2 != NULL) {
+        one->b2 += batch * b_bytes;
+        one->sfb2 += batch * sfb_bytes;
+    }
+    if (of_all->token_scale != NULL) {
+        extension->token_scale += batch * all->m;
+    }
+    const bool nvfp4 = of_all->output == CUSTOM_KERNEL_NVFP4;
+    one->c += batch * all->m * (nvfp4 ? all->n / 4 : all->n); /* in 16 bits */
+    if (nvfp4) {
+        extension->sfc += batch * scale_batch_bytes(all->scale_layout, all->m, all->n / NVFP4_GROUP_ELEMS);
+    }
+}

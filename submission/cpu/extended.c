@@ -1,0 +1,119 @@
+#include "extended.h"
+
+#include "rounding.h"
+#include "silu.h"
+
+int64_t extended_panel_cols(const struct extension *extension) {
+    return extension->plain ? 2 * PANEL_COLS : PANEL_COLS;
+}
+
+/* Rows interleaved by fewer than a panel has: each half of it holds such pieces of gate and of up. */
+static bool is_mixed(const struct extension *extension) {
+    return extension->interleave != 0 && extension->interleave < PANEL_COLS;
+}
+
+void extended_panel_rows(const struct extension *extension, int64_t first_col, int cols, int64_t first[2],
+                         int present[2]) {
+    const int64_t interleave = extension->interleave;
+    first[0] = first[1] = first_col;
+    present[0] = present[1] = cols;
+    if (extension->plain || is_mixed(extension)) { /* rows that follow each other */
+        const int all = extension->plain ? cols : 2 * cols;
+        first[0] = extension->plain ? first_col : 2 * first_col;
+        first[1] = first[0] + PANEL_COLS;
+        present[0] = all < PANEL_COLS ? all : PANEL_COLS;
+        present[1] = all - present[0];
+    } else if (interleave != 0) {
+        first[0] = first_col + first_col / interleave * interleave;
+        first[1] = first[0] + interleave;
+    }
+}
+
+static float number(const float *pointer) {
+    return pointer != NULL ? *pointer : 1.0f;
+}
+
+/* The activation's result for each column of one row of a tile. */
+static void gated_row(const struct extension *extension, const struct accumulators *accumulators, int row,
+                      float gate_factor, float up_factor, float *result) {
+    const float limit = extension->limit, alpha = extension->alpha, beta = extension->beta;
+    const int piece = is_mixed(extension) ? extension->interleave : PANEL_COLS;
+    for (int col = 0; col < PANEL_COLS; col++) {
+        const int half = col / piece, at = col % piece;
+        float gate = accumulators->of[piece == PANEL_COLS ? 0 : half][row][at] * gate_factor;
+        float up =
+            (piece == PANEL_COLS ? accumulators->of[1][row][at] : accumulators->of[half][row][piece + at]) *
+            up_factor;
+        gate = gate > limit ? limit : gate; /* a NaN passes */
+        up = up > limit ? limit : up;
+        up = up < -limit ? -limit : up;
+        result[col] = gate / (1.0f + exp_fp32(-(alpha * gate))) * (up + beta);
+    }
+}
+
+/* Of a row's groups of columns from first_col on: scale factors and codes. */
+static void quantize_row(const struct problem *problem, const float *values, int64_t row, int64_t first_col,
+                         int cols) {
+    const struct extension *extension = problem->extension;
+    const float scale_c = number(extension->scale_c), sixth = 1.0f / 6;
+    uint8_t *codes = (uint8_t *)problem->c + row * (problem->n / 2) + first_col / 2;
+    for (int first = 0; first < cols; first += NVFP4_GROUP_ELEMS) {
+        const float *group = values + first;
+        float largest = 0;
+        for (int i = 0; i < NVFP4_GROUP_ELEMS; i++) {
+            float magnitude = group[i] < 0 ? -group[i] : group[i];
+            largest = magnitude > largest || magnitude != magnitude ? magnitude : largest;
+            if (magnitude != magnitude) {
+                break;
+            }
+        }
+        const uint8_t scale = e4m3_byte(largest * scale_c * sixth);
+        const float factor = scale == 0 ? 0.0f : scale_c / scale_value(scale);
+        extension->sfc[scale_offset(problem->scale_layout, row, (first_col + first) / NVFP4_GROUP_ELEMS,
+                                    problem->n / NVFP4_GROUP_ELEMS)] = scale;
+        for (int i = 0; i < NVFP4_GROUP_ELEMS; i += 2) {
+            *codes++ = (uint8_t)(e2m1_code(group[i] * factor) | e2m1_code(group[i + 1] * factor) << 4);
+        }
+    }
+}
+
+void extended_epilogue(const struct problem *problem, const struct accumulators *accumulators,
+                       int64_t first_row, int64_t first_col, int rows, int cols) {
+    const struct extension *extension = problem->extension;
+    for (int row = 0; row < rows; row++) {
+        const float token = extension->token_scale != NULL ? extension->token_scale[first_row + row] : 1.0f;
+        const float gate_factor = number(extension->scale_gate) * token;
+        float values[2 * PANEL_COLS];
+        if (extension->plain) {
+            for (int col = 0; col < cols; col++) {
+                values[col] = accumulators->of[col / PANEL_COLS][row][col % PANEL_COLS] * gate_factor;
+            }
+        } else {
+            gated_row(extension, accumulators, row, gate_factor, number(extension->scale_up) * token, values);
+        }
+        if (extension->output == CUSTOM_KERNEL_NVFP4) {
+            quantize_row(problem, values, first_row + row, first_col, cols);
+            continue;
+        }
+        uint16_t *c = problem->c + (first_row + row) * problem->n + first_col;
+        for (int col = 0; col < cols; col++) {
+            c[col] =
+                extension->output == CUSTOM_KERNEL_BF16 ? bfloat_bits(values[col]) : half_bits(values[col]);
+        }
+    }
+}
+
+void extended_pad(const struct problem *problem, int64_t first_col, int cols) {
+    const struct extension *extension = problem->extension;
+    if (extension->output != CUSTOM_KERNEL_NVFP4 || problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED) {
+        return;
+    }
+    const int64_t end = round_up(problem->m, SCALE_TILE_ROWS);
+    for (int64_t row = problem->m; row < end; row++) {
+        for (int col = 0; col < cols; col += NVFP4_GROUP_ELEMS) {
+            extension
+                ->sfc[scale_offset(CUSTOM_KERNEL_SCALES_BLOCKED, row, (first_col + col) / NVFP4_GROUP_ELEMS,
+                                   problem->n / NVFP4_GROUP_ELEMS)] = 0;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+/* The extended GEMM's host side (custom_kernel_extended()). */
+#ifndef HOPPER_EXTENDED_BACKEND_H
+#define HOPPER_EXTENDED_BACKEND_H
+
+#include "../core/backend.h"
+
+/* On the current device, which has so many SMs; returns as struct backend's run_extended. */
+int32_t hopper_run_extended(const struct problem *problem, int sms);
+
+#endif

@@ -1,0 +1,126 @@
+"""The extended GEMM's kernels on the simulator: the reference's bits, and clean in every mode, for every tile."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from scripts.common import forked, tile_table
+from tests.simulator.sim_kit import built, nvcc
+
+BACKENDS = ("hopper", "blackwell")
+PROGRAM = """
+import json, os, sys
+import torch
+from reference.extended import Extension
+from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
+variable, wrong = os.environ["TILE_VARIABLE"], []
+joint_variable = "NVFP4_GROUPED_CONFIG" if "BLACKWELL" in variable else variable
+for tile, (m, n, k), output, weights, blocked in json.loads(sys.argv[1]):
+    os.environ[joint_variable if weights not in (0, 1) else variable] = tile
+    nvfp4 = output == "nvfp4"
+    plain, weights = weights < 0, max(weights, 0)
+    tokens = 0.5 + torch.arange(m).float() / m
+    one, two = torch.tensor(0.01), None if plain else torch.tensor(0.02)
+    options = Extension(plain, output, one, two, tokens, torch.tensor(2.0) if nvfp4 else None)
+    if not plain:
+        options = options._replace(limit=2.0, alpha=1.702, beta=1.0)
+    case = random_case(m, n, k, options, weights)
+    exact = Extension(plain, output, None, None, torch.full((m,), 0.5), torch.tensor(0.07) if nvfp4 else None)
+    exact = exact_case(m, n, k, exact, weights)
+    try:
+        found = wrong_values(case, call(case, blocked)) or wrong_bits(exact, call(exact, blocked))
+    except RuntimeError as error:
+        found = str(error)
+    if found:
+        wrong.append([tile, m, n, k, output, weights, plain, blocked, found])
+print(json.dumps(wrong))
+"""
+
+
+def simulate(backend, mode, runs, folder, program=PROGRAM):
+    """What is wrong of the runs, and the simulator's report."""
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND=backend,
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_MODE=mode,
+        NVFP4_SIMULATE_JSON=str(folder / "report.json"),
+        TILE_VARIABLE=f"NVFP4_{backend.upper()}_CONFIG",
+    )
+    done = forked.run(program, [json.dumps(runs)], environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), json.loads((folder / "report.json").read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_nvcc():
+    nvcc()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mode", ["late", "reverse", "random:1", "poison"])
+def test_every_layout_and_output_is_right_and_clean_in_every_mode(backend, mode, tmp_path):
+    runs = [
+        ("", (17, 64, 192), "nvfp4", 8, True),
+        ("", (1, 128, 64), "nvfp4", 64, False),
+        ("", (130, 64, 128), "bfloat16", 32, True),
+        ("", (17, 200, 64), "float16", 0, False),
+        ("", (40, 128, 192), "float16", 1, True),
+        ("", (17, 100, 192), "bfloat16", -1, True),
+        ("", (130, 192, 64), "nvfp4", -1, False),
+    ]
+    wrong, report = simulate(backend, mode, runs, tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+    assert report["counters"]["tensor_macs"] > 0
+
+
+# A Hopper tile holds whole pieces of interleaved rows, and halves of a plain product with scale factors as far apart.
+LEAST_INTERLEAVE = {"m128n96": 32, "m128n96k2": 32, "m96n96": 32, "m192n96": 32, "m64n32k8": 32}
+NO_PLAIN = ("m128n96", "m128n96k2", "m96n96", "m192n96")
+
+
+def runs_of_every_tile(backend):
+    """Rows and columns beside a tile, an odd number of stages of K: gate and up of one tensor, of two, and plain."""
+    if backend == "blackwell":
+        apart = [tile for tile in tile_table.names(backend) if "k" not in tile]
+        two = [(tile, (130, 192, 320), "nvfp4", 0, i % 2 == 0) for i, tile in enumerate(apart)]
+        joint = tile_table.grouped_names(backend)
+        return two + [(tile, (130, 320, 320), "bfloat16", (8, 32, 64, -1)[i], True) for i, tile in enumerate(joint)]
+    tiles = [tile for tile in tile_table.names(backend) if "n" in tile]
+    runs = []
+    for i, tile in enumerate(tiles):
+        runs.append((tile, (130, 192, 192), ("nvfp4", "bfloat16")[i % 2], LEAST_INTERLEAVE.get(tile, 64), True))
+        if tile not in NO_PLAIN:
+            runs.append((tile, (33, 192, 192), "nvfp4", -1, i % 2 == 0))
+    return runs
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_tile_is_right_at_its_tails(backend, tmp_path):
+    wrong, report = simulate(backend, "eager", runs_of_every_tile(backend), tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+
+
+REFUSALS = {
+    "hopper": [
+        ("m128n96", 64, "tile m128n96 has no extended GEMM of this kind on the hopper backend"),
+        ("m128n96", -1, "tile m128n96 has no extended GEMM of this kind on the hopper backend"),
+        ("m8", 0, "tile m8 has no extended GEMM of this kind on the hopper backend"),
+    ],
+    "blackwell": [("m256n128k2", 0, "tile m256n128k2 splits K, which the extended GEMM on the blackwell backend")],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_tile_that_cannot_says_so(backend, tmp_path):
+    runs = [(tile, (3, 64, 64), "nvfp4", weights, True) for tile, weights, _ in REFUSALS[backend]]
+    wrong, _ = simulate(backend, "eager", runs, tmp_path)
+    assert len(wrong) == len(runs)
+    for found, (_, _, text) in zip(wrong, REFUSALS[backend], strict=True):
+        assert found[-1].startswith(text)

@@ -1,0 +1,165 @@
+"""The extended GEMM on the CPU backend: every option against the reference, and the operator as torch sees it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference import extended
+from reference.extended import BF16, FP16, NVFP4, Extension
+from submission import dual_gemm, gated_gemm, plain_gemm
+from tests.submission.cpu_kit import ISAS
+from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
+
+OUTPUTS = (FP16, BF16, NVFP4)
+WEIGHTS = (extended.APART, extended.STACKED, *extended.INTERLEAVED)
+
+
+@st.composite
+def cases(draw):
+    """A random case, its twin of exact sums, and whether scale factors lie in blocks."""
+    plain, output = draw(st.booleans()), draw(st.sampled_from(OUTPUTS))
+    weights = extended.APART if plain else draw(st.sampled_from(WEIGHTS))
+    blocked = draw(st.booleans())
+    m, k = draw(st.sampled_from((1, 17, 128, 130))), draw(st.sampled_from((64, 192, 256)))
+    free = (not plain and weights == extended.APART) or plain
+    n = 128 if weights == extended.STACKED and blocked else draw(st.sampled_from((64, 192)))
+    if output != NVFP4 and free:
+        n = draw(st.sampled_from((1, 23, 72, n)))
+
+    def maybe(value):
+        return value if draw(st.booleans()) else None
+
+    extension = Extension(
+        plain=plain,
+        output=output,
+        scale_gate=torch.tensor(0.01),
+        scale_up=None if plain else maybe(torch.tensor(0.02)),
+        token_scale=maybe(0.5 + torch.arange(m).float() / m),
+        scale_c=maybe(torch.tensor(2.0)) if output == NVFP4 else None,
+    )
+    if not plain:
+        extension = extension._replace(
+            limit=draw(st.sampled_from((torch.inf, 2.0))), alpha=draw(st.sampled_from((1.0, 1.702))),
+            beta=draw(st.sampled_from((0.0, 1.0))),
+        )  # fmt: skip
+    exact = extension._replace(scale_gate=None, scale_up=None, token_scale=maybe(torch.full((m,), 0.5)))
+    exact = exact._replace(limit=torch.inf, beta=0.0, scale_c=torch.tensor(0.07) if output == NVFP4 else None)
+    seed = draw(st.integers(0, 1000))
+    return random_case(m, n, k, extension, weights, seed), exact_case(m, n, k, exact, weights, seed), blocked
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_all_options_crossed_are_the_references(drawn):
+    random, exact, blocked = drawn
+    assert wrong_values(random, call(random, blocked)) == ""
+    assert wrong_bits(exact, call(exact, blocked)) == ""
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_instruction_set_gives_the_same_bits(isa, monkeypatch):
+    case = random_case(17, 128, 192, Extension(output=NVFP4, scale_gate=torch.tensor(0.01)), 8)
+    want = call(case, True)
+    monkeypatch.setenv("NVFP4_CPU_ISA", isa)
+    try:
+        found = call(case, True)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(found, want, strict=True))
+
+
+def test_the_defaults_are_the_dual_gemm_bit_by_bit():
+    case = random_case(40, 72, 192, Extension(scale_gate=None))
+    args = case.arguments(True)
+    assert torch.equal(gated_gemm(*args), dual_gemm(*args))
+    assert torch.equal(gated_gemm(*args, limit=torch.inf), dual_gemm(*args))
+    halved = torch.full((), 0.5)
+    assert not torch.equal(gated_gemm(*args, scale_up=halved), dual_gemm(*args))
+
+
+def test_nans_pass_and_mark_their_group():
+    case = random_case(3, 64, 64, Extension(output=NVFP4, limit=1.0))
+    case.scales[0][1, 2] = 0x7F
+    codes, scales = call(case, False)
+    assert scales.view(torch.uint8).tolist()[1] == [0x7F] * 4 and codes[1].tolist() == [0x77] * 32
+    assert (scales.view(torch.uint8)[::2] != 0x7F).all()
+    case = case._replace(extension=case.extension._replace(output=BF16))
+    assert call(case, False)[1].isnan().all() and not call(case, False)[::2].isnan().any()
+
+
+def test_scale_factors_past_the_last_row_are_zeros():
+    _, scales = call(random_case(130, 64, 64, Extension(output=NVFP4)), True)
+    memory = scales.view(torch.uint8).permute(2, 1, 0, 4, 3).reshape(256, 4)  # by rows
+    assert (memory[130:] == 0).all() and (memory[:130] != 0).all()
+
+
+def test_an_nvfp4_output_is_the_next_products_operand():
+    """Gate-up, then down: the second product of the codes and scale factors as they are."""
+    scale_c = torch.tensor(20.0)
+    case = random_case(17, 128, 64, Extension(output=NVFP4, scale_gate=torch.tensor(0.02), scale_c=scale_c))
+    for blocked in (False, True):
+        codes, scales = call(case, blocked)
+        down = random_case(17, 40, 128, Extension(plain=True))
+        b, sfb = down.codes[1], down.arguments(blocked)[4]
+        found = plain_gemm(codes, b, scales, sfb, scale=1 / scale_c, out_dtype="bfloat16")
+        kept = extended.dequantize(extended.reference(case.codes, case.scales, case.extension), scale_c)
+        want = kept @ extended.nvfp4.decode(b, down.scales[1]).double().t()
+        assert torch.allclose(found.double(), want, rtol=1e-2, atol=2e-2 * want.abs().max())
+
+
+def test_torchs_own_checks_and_fake_tensors_know_the_operator():
+    case = random_case(5, 64, 64, Extension(output=NVFP4))  # as bytes: torch cannot copy e2m1 and e4m3 as it does here
+    options = (None, None, None, None, NVFP4, "apart", False, 0.0, 1.0, 0.0)
+    for blocked in (True,):
+        args = tuple(None if one is None else one.view(torch.uint8) for one in case.arguments(blocked))
+        passed = torch.library.opcheck(torch.ops.nvfp4_gemm.extended.default, (*args, *options))
+        assert set(passed.values()) == {"SUCCESS"}
+    compiled = torch.compile(functools.partial(gated_gemm, out_dtype=NVFP4), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(*args)[0], call(case, True)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"out_dtype": "float8"}, "out_dtype is 'float8'"),
+        ({"weights": "interleaved16"}, "weights is 'interleaved16'"),
+        ({"weights": "stacked"}, "b2 is given"),
+        ({"token_scale": torch.ones(4)}, "token_scale has 4 numbers; expected 5"),
+        ({"scale_gate": torch.ones(2)}, "scale_gate has 2 numbers; expected 1"),
+        ({"scale_up": torch.ones(1, dtype=torch.half)}, "scale_up has dtype torch.float16"),
+        ({"scale_c": torch.ones(1)}, "scale_c is "),
+        ({"limit": -1.0}, "limit is -1"),
+        ({"alpha": float("nan")}, "alpha is nan"),
+        ({"beta": float("inf")}, "beta is inf"),
+    ],
+)
+def test_a_wrong_option_is_named(change, text):
+    args = random_case(5, 64, 64, Extension()).arguments(False)
+    with pytest.raises((RuntimeError, ValueError), match=text.replace("(", "\\(")):
+        gated_gemm(*args, **change)
+
+
+def test_a_wrong_tensor_is_named():
+    args = list(random_case(5, 64, 64, Extension()).arguments(False))
+    for place, name in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2")):
+        for spoiled in (args[place].float(), args[place][:, :1], args[place].t().contiguous().t()):
+            wrong = [*args[:place], spoiled, *args[place + 1 :]]
+            with pytest.raises((RuntimeError, ValueError), match=rf"{name} has |K is "):
+                gated_gemm(*wrong)
+    with pytest.raises(RuntimeError, match="b2 is None; expected it beside b1"):
+        gated_gemm(*args[:2], None, *args[3:])
+
+
+def test_an_older_library_is_told_apart(monkeypatch):
+    from submission import extended as shim
+
+    monkeypatch.setattr(shim, "_call", shim._lacking)
+    with pytest.raises(RuntimeError, match=r"expected ABI version 1\.4"):
+        gated_gemm(*random_case(1, 8, 64, Extension()).arguments(False))
+    assert ctypes.sizeof(ctypes.c_float) == 4
