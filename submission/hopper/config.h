@@ -137,7 +137,6 @@ struct hopper_dual_gemm_params {
     int64_t scale_batch_bytes;
     int32_t m, n;
     int32_t first_n;                   /* column of C that this launch starts at: a multiple of 128 */
-    int32_t band;                      /* rows of tiles that are taken together, column by column; 0: one by one */
     int32_t a_box_rows;                /* of A that a tile copies: all of its rows, or all that there are */
     uint32_t stage_tx_bytes;           /* that the copies into a stage bring */
     int32_t stages_k;                  /* K in stages */

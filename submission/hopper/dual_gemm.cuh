@@ -68,7 +68,7 @@ struct tile {
     /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them fits. */
     static constexpr int fragment_steps =
         m_blocks * accs > registers_left(GROUP_STEPS) ||
-                (most_chains == 3 && warpgroups_k == 1 && split_k == 1 && m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
+                (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 && split_k == 1 && m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
                  m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
             ? GROUP_STEPS / 2
             : GROUP_STEPS;
@@ -180,15 +180,8 @@ template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct hopper_dual_gemm_params &p) {
     const int32_t stages_k = p.stages_k;
     struct tile_coord coord;
-    uint32_t column = blockIdx.x / T::split_k, row = blockIdx.y;
-    if (p.band > 0) { /* so that B passes L2 once a band, not once a row of tiles */
-        uint32_t columns = gridDim.x / T::split_k, index = row * columns + column, first = row / p.band * p.band;
-        uint32_t rows = min((uint32_t)p.band, gridDim.y - first), rest = index - first * columns;
-        column = rest / rows;
-        row = first + rest - column * rows;
-    }
-    coord.n = p.first_n + column * T::tile_n;
-    coord.first_row = row * T::tile_m;
+    coord.n = p.first_n + blockIdx.x / T::split_k * T::tile_n;
+    coord.first_row = blockIdx.y * T::tile_m;
     coord.m = min(coord.first_row, p.m - p.a_box_rows);
     coord.batch = blockIdx.z;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;

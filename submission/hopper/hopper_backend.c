@@ -18,14 +18,6 @@
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
-/* Where B1 and B2 with their scale factors do not stay in L2, bands of tiles read them once for BAND_ROWS rows of
- * tiles; where they do, bands are slower, as more of A is in use at a time (measured:H200). */
-enum { BAND_ROWS = 4, L2_BYTES = 50 << 20 };
-
-static bool weights_overflow_l2(const struct problem *problem) {
-    return 2 * problem->n * (problem->k / 2 + problem->k / NVFP4_GROUP_ELEMS) > L2_BYTES;
-}
-
 /* What a call launches. */
 struct launch_plan {
     struct hopper_choice choice;
@@ -185,7 +177,6 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
         .first_n = (int32_t)gemm->first_n,
-        .band = weights_overflow_l2(problem) ? BAND_ROWS : 0,
         .a_box_rows = (int32_t)a_box_rows(problem, gemm->config),
         .stage_tx_bytes = stage_tx_bytes(problem, gemm->config),
         .stages_k = (int32_t)plan->stages_k,
