@@ -142,6 +142,7 @@ build: library $(TILE_TABLE) $(TIMING_CORE) ## build: the C library with every b
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
 	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(BLACKWELL_103), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
+	@echo '  geforce    $(if $(filter geforce,$(GPU_PARTS)),built (sm_120a$(if $(GEFORCE_121), and sm_121a)),not built: $(or $(NVCC_REASON),not in this tree))'
 
 setup: ## start: find or make a Python with torch, with the development tools of scripts/dev.lock
 	@scripts/setup.sh test
@@ -200,8 +201,12 @@ timeline: build simulator ## measure: simulated time of one call as a Chrome tra
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
-bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=)
-	@scripts/setup.sh run > /dev/null && ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS)
+# popcorn (the leaderboard's), or sol-execbench: solution.json, definition.json and workload.jsonl in build/sol-execbench.
+BOARD ?= popcorn
+bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=, BOARD=sol-execbench)
+	@scripts/setup.sh run > /dev/null && $(if $(filter sol-execbench,$(BOARD)),\
+	  ./nvfp4 python -m scripts.release.execbench $(if $(filter b200 h200,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\
+	  ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS))
 
 FILE ?= $(BUILD)/submission_b200.py
 lint-submission: ## submit: check any submission against the leaderboard's rules (FILE=)

@@ -1,4 +1,7 @@
-"""Case files: one case a line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`; all are of one problem."""
+"""Case files: one case a line, such as `m: 256; n: 4096; k: 7168; l: 1; seed: 1111`; all are of one problem.
+
+A file that ends in .jsonl is another board's (execbench.py).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from eval import execbench
 from eval.output.text import clean, shortened
 from reference.problems import PROBLEMS
 from reference.problems.interface import Problem, Shape
@@ -109,7 +113,18 @@ class CaseFile:
             raise CasesError(f"cannot read {self._path}: {error}") from error
         if len(raw) > FILE_BYTES:
             raise CasesError(f"{self._path} is no case file: longer than {FILE_BYTES} bytes")
-        return lines
+        return self._of_execbench(lines) if Path(self._path).suffix == execbench.SUFFIX else lines
+
+    def _of_execbench(self, lines: list[str]) -> list[str]:
+        folder = Path(self._path).parent
+        try:
+            sizes = execbench.read_definition(folder)
+        except (OSError, ValueError, RecursionError) as error:
+            raise CasesError(f"cannot read {folder / execbench.DEFINITION}: {_shown(str(error))}") from None
+        try:
+            return list(execbench.case_lines(lines, sizes))
+        except ValueError as error:
+            raise CasesError(f"{self._path}: {_shown(str(error))}") from None
 
     def problem(self) -> Problem:
         """The problem that the first line is of. Raises CasesError if the file cannot be read."""

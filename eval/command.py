@@ -87,7 +87,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "cases",
         type=Path,
         nargs="?",
-        help=f"one case a line: {examples} (default: the leaderboard's for the mode)",
+        help=f"one case a line: {examples}; or SOL-ExecBench's workload.jsonl beside its definition.json (default: the "
+        "leaderboard's for the mode)",
     )
     parser.add_argument("--problem", choices=PROBLEMS, help=f"default: by the case file, {DEFAULT.name} without one")
     parser.add_argument("--submission", type=Path, metavar="FILE", help="default: the package's own for the problem")

@@ -50,6 +50,7 @@ enum custom_kernel_backend {
     CUSTOM_KERNEL_BACKEND_CPU = 1,
     CUSTOM_KERNEL_BACKEND_HOPPER = 2,    /* sm_90a */
     CUSTOM_KERNEL_BACKEND_BLACKWELL = 3, /* sm_100a */
+    CUSTOM_KERNEL_BACKEND_GEFORCE = 4,   /* sm_120a, sm_121a */
 };
 
 enum custom_kernel_scale_layout {
@@ -206,7 +207,7 @@ CUSTOM_KERNEL_API uint32_t custom_kernel_version(void);
 struct custom_kernel_backend_info {
     uint32_t struct_bytes; /* sizeof(struct custom_kernel_backend_info) of the caller */
     int32_t backend;       /* enum custom_kernel_backend */
-    const char *name;      /* "cpu", "hopper", "blackwell"; what NVFP4_BACKEND takes */
+    const char *name;      /* "cpu", "hopper", "blackwell", "geforce"; what NVFP4_BACKEND takes */
     int32_t built;         /* 1 if compiled into this library */
     int32_t available;     /* 1 if this machine can run it */
     const char *detail;    /* chip, instruction set and threads if available, else why not; thread-local */

@@ -30,6 +30,7 @@ _PEAKS = (
     Peak("B200", 10e15, 8.0e12, "dense NVFP4 and HBM3e of NVIDIA's B200 datasheet"),
     Peak("H200", 989.5e12, 4.8e12, "dense fp16 and HBM3e of NVIDIA's H200 datasheet"),
     Peak("H100", 989.5e12, 3.35e12, "dense fp16 and HBM3 of NVIDIA's H100 SXM datasheet"),
+    Peak("RTX 5090", 2.02e15, 1.792e12, "dense NVFP4 as measured (Neroued/ninfer PR 160), GDDR7 of NVIDIA's datasheet"),
 )
 # HW: the most multiply-adds a clock that an SM of each compute capability can spend on these problems: dense, in the
 # narrowest type that keeps its products exact. That is block-scaled fp4 where tensor cores have it (10.x, 11.x, 12.x);

@@ -1,6 +1,6 @@
 """Bring-up on a new chip: builds, checks, times and compares everything, and writes one JSON to send back.
 
-    make bring-up                                    # on a B200 (blackwell backend) or an H200 (hopper)
+    make bring-up                                    # on a B200 (blackwell), H200 (hopper), RTX 50 or GB10 (geforce)
     make bring-up BRING_UP_ARGS='--minutes 4'       # what fits into four minutes, the most telling first
     make bring-up BRING_UP_ARGS='--dry blackwell'   # the same steps, small, on the simulator: no GPU, no times
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FORMAT = "bring-up-1"
 SCHEMA = ROOT / "shark_tank" / "bring_up.schema.json"
 COST_MODEL = ROOT / "shark_tank" / "blackwell_clock.json"
-BACKEND_OF_MAJOR = {9: "hopper", 10: "blackwell"}
+BACKEND_OF_MAJOR = {9: "hopper", 10: "blackwell", 12: "geforce"}
 CONFIG_CHECKS = "leaderboard,edges,full_benchmarks,nan_scales"
 PLAIN_CHECKS = "leaderboard,back_to_back"
 DRY_CHECKS = "rings,nan_scales"
@@ -337,7 +337,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--skip", default="", help="steps to leave out, by name or first word, comma-separated: build,eval test"
     )
-    parser.add_argument("--dry", choices=("blackwell", "hopper", "cpu"), help="try the protocol without a GPU")
+    parser.add_argument(
+        "--dry", choices=("blackwell", "geforce", "hopper", "cpu"), help="try the protocol without a GPU"
+    )
     options = parser.parse_args(arguments)
     options.skip = options.skip.split(",")
     options.json = options.json.resolve()

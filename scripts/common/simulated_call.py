@@ -13,7 +13,7 @@ from typing import Any
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-CHIPS = {"hopper": "h200", "blackwell": "b200"}
+CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}
 CALL = """
 import sys
 import torch

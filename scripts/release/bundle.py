@@ -1,6 +1,6 @@
 """Writes the one-file submission: the shim and the C and CUDA sources, compiled on first import.
 
-    ./nvfp4 bundle [--problem NAME] [--target auto|b200|h200|cpu] [--output FILE] [--check] [--no-compile]
+    ./nvfp4 bundle [--problem NAME] [--target auto|b200|h200|geforce|cpu] [--output FILE] [--check] [--no-compile]
 
 What breaks a rule of the leaderboard is reported as FILE:LINE:COLUMN and nothing is written; nor is what does not
 compile here, or gives a wrong result on a few small problems.  The same commit and target give the same bytes.
@@ -90,14 +90,15 @@ class Target:
     own: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
 
-def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
+def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
+    """also: what else the host side is told by macro."""
     sources = tuple(f"submission/{part}/*{end}" for part, end in ((folder, ".c"), (folder, ".cu"), (folder, ".h")))
     headers = (f"submission/{folder}/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
     return Target(
         gpu,
         (*CORE, *CPU_PORTABLE, *sources, *headers),
-        (*C_FLAGS, f"-DNVFP4_HAVE_{folder.upper()}"),
-        nvcc_flags=(*NVCC_HOST_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
+        (*C_FLAGS, *also, f"-DNVFP4_HAVE_{folder.upper()}"),
+        nvcc_flags=(*NVCC_HOST_FLAGS, *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs)),
         backend=f"submission/{folder}/{folder}_backend.c",
         own=(
             ("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
@@ -109,6 +110,8 @@ def _gpu_target(gpu: str, folder: str, arch: str) -> Target:
 TARGETS = {
     "b200": _gpu_target("B200", "blackwell", "100a"),
     "h200": _gpu_target("H200", "hopper", "90a"),
+    # No board has these: for one's own machine.  sm_121a needs CUDA 12.9.
+    "geforce": _gpu_target("GEFORCE", "geforce", "120a", "121a", also=("-DNVFP4_HAVE_SM_121",)),
     "cpu": Target(
         "CPU",
         (*CORE, *CPU),
@@ -390,7 +393,7 @@ def choose_target(problem: Problem = DEFAULT) -> str:
 
     wanted = ["b200", "h200"]
     if torch.cuda.is_available():
-        wanted = [{9: "h200", 10: "b200"}.get(torch.cuda.get_device_capability()[0], "cpu")]
+        wanted = [{9: "h200", 10: "b200", 12: "geforce"}.get(torch.cuda.get_device_capability()[0], "cpu")]
     for target in wanted:
         if (
             has_compiler(target)

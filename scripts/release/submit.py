@@ -25,7 +25,7 @@ from scripts.common.toolchain import BUILD
 from scripts.release.lint import DIRECTIVE, lint
 
 PROGRAMS = ("popcorn-cli", "popcorn")  # its names by package and by installer
-CPU_BUNDLE = "CPU"  # the directive of a bundle for one's own machine
+OWN_MACHINES = {"CPU": "a CPU", "GEFORCE": "a GeForce GPU"}  # directives of bundles for one's own machine
 MODES = ("test", "benchmark", "leaderboard")
 NOT_INSTALLED = 3
 # What popcorn-cli prints for a run that did not pass, most telling first.
@@ -136,8 +136,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     named = directives(content.decode("utf-8"))
     gpu = options.gpu or named.get("gpu") or named["gpus"].split()[0]
-    if gpu.upper() == CPU_BUNDLE:
-        print(f"submit: {options.file} is for a CPU, which no board has; nothing sent", file=sys.stderr)
+    if gpu.upper() in OWN_MACHINES:
+        kind = OWN_MACHINES[gpu.upper()]
+        print(f"submit: {options.file} is for {kind}, which no board has; nothing sent", file=sys.stderr)
         return 1
     program = next((name for name in PROGRAMS if shutil.which(name)), None)
     command = command_line(program or PROGRAMS[0], options.file, named["leaderboard"], gpu, options.mode, options.local)

@@ -17,6 +17,7 @@
     extern const char chip_text_##name[] __attribute__((visibility("hidden")))
 EMBED(h200);
 EMBED(b200);
+EMBED(rtx5090);
 
 /* What the comparison with a card came to: a line, written by scripts/evidence/clock. */
 #define EMBED_ERROR(name)                                                                                      \
@@ -25,6 +26,7 @@ EMBED(b200);
     extern const char chip_error_##name[] __attribute__((visibility("hidden")))
 EMBED_ERROR(h200);
 EMBED_ERROR(b200);
+EMBED_ERROR(rtx5090);
 
 struct reader {
     const char *at, *end;
@@ -249,7 +251,8 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
             fail(&r, "%s: missing", places[i].name);
         }
     }
-    if (!r.failed && (chip->sms == 0 || chip->processing_cluster_sms == 0)) {
+    if (!r.failed &&
+        (chip->sms == 0 || chip->processing_cluster_sms == 0 || chip->processing_cluster_short_sms == 0)) {
         fail(&r, "sms: a chip without SMs");
     }
     return !r.failed;
@@ -269,11 +272,15 @@ bool chip_load(struct chip *chip, const char *name, char *message, size_t room) 
     if (strcmp(name, "b200") == 0) {
         return own(chip, chip_text_b200, chip_error_b200, message, room);
     }
+    if (strcmp(name, "rtx5090") == 0) {
+        return own(chip, chip_text_rtx5090, chip_error_rtx5090, message, room);
+    }
     bool path = strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0);
     FILE *file = path ? fopen(name, "rb") : NULL;
     char *text = file == NULL ? NULL : malloc(MAX_FILE);
     if (text == NULL) {
-        (void)snprintf(message, room, "no chip '%.100s'; there are h200, b200, or a file of parameters", name);
+        (void)snprintf(message, room,
+                       "no chip '%.100s'; there are h200, b200, rtx5090, or a file of parameters", name);
         if (file != NULL) {
             (void)fclose(file);
         }

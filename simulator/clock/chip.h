@@ -25,6 +25,8 @@ enum parameter_kind {
     X(sm_clock, MEGAHERTZ)                                                                                     \
     X(sm_clock_tensor, MEGAHERTZ)                                                                              \
     X(processing_cluster_sms, COUNT)                                                                           \
+    X(processing_clusters_whole, COUNT)                                                                        \
+    X(processing_cluster_short_sms, COUNT)                                                                     \
     X(sm_shared_bytes, COUNT)                                                                                  \
     X(sm_threads, COUNT)                                                                                       \
     X(sm_ctas, COUNT)                                                                                          \
@@ -99,6 +101,8 @@ enum parameter_kind {
     X(cluster_arrive_interval, CYCLES)                                                                         \
     X(fence_cta, CYCLES)                                                                                       \
     X(fence_gpu, CYCLES)                                                                                       \
+    X(fence_gpu_copies, CYCLES)                                                                                \
+    X(fence_gpu_landed, CYCLES)                                                                                \
     X(fence_async, CYCLES)                                                                                     \
     X(fence_async_shared, CYCLES)                                                                              \
     /* wgmma; tcgen05.mma of one CTA and of a pair */                                                          \

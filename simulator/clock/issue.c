@@ -171,6 +171,27 @@ static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const
     return another && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
 }
 
+/* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
+ * its SM has issued copies since the warp's last one, whichever warp did, and waits for those that have left
+ * the SM. */
+static void fence_begin(struct warp_time *time, const struct sm_time *sm, ticks at) {
+    time->fenced = at;
+    time->fenced_copies = sm->copies != time->copies_fenced;
+    time->copies_fenced = sm->copies;
+}
+
+static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
+    if (!time->fenced_copies || chip->fence_gpu_copies == 0) {
+        return time->fenced + chip->fence_gpu;
+    }
+    ticks landed = 0;
+    for (uint32_t i = 0; i < LANDINGS; i++) {
+        const struct landing *landing = &sm->landings[i];
+        landed = landing->sent <= time->fenced ? later(landed, landing->done) : landed;
+    }
+    return later(time->fenced + chip->fence_gpu_copies, landed + chip->fence_gpu_landed);
+}
+
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
@@ -178,11 +199,14 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct chip *chip = &launch->timing->chip;
     struct warp_time *time = warp->time;
     ticks ready = time->next;
+    if (time->fenced != 0) {
+        ready = later(ready, fence_over(chip, sm, time));
+    }
     if (insn->timing == FAMILY_FREE || split->resumed) {
         return ready;
     }
     struct cost cost = cost_of(warp, insn);
-    ticks operands = operands_ready(warp, split, insn, 0, cost.pipe);
+    ticks operands = time->operands = operands_ready(warp, split, insn, 0, cost.pipe);
     if (operands == NEVER) {
         return NEVER;
     }
@@ -202,6 +226,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     ticks before = time_before(warp, insn);
     if (before != 0 && !time->prepared) {
         time->prepared = true;
+        fence_begin(time, sm, ready);
         time->next = ready = ready + before;
     }
     const struct part *part = &sm->part[warp->index % SM_PARTS];
@@ -248,6 +273,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     timing->footprint.mask = timing->footprint.remote = 0;
     timing->signals_far = false;
     time->prepared = false;
+    time->fenced = 0;
     path_issue(timing, warp, insn);
     if (family == FAMILY_FREE) {
         results_ready(warp, run->split, insn, operands_ready(warp, run->split, insn, insn->ndst, PIPES), PIPES);
@@ -258,7 +284,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     }
     part->last = family == FAMILY_TENSOR && from_shared(insn) ? NULL : warp;
     struct cost cost = cost_of(warp, insn);
-    ticks start = later(at, operands_ready(warp, run->split, insn, 0, cost.pipe));
+    ticks start = later(at, time->operands);
     ticks slots = insn->machine * chip->issue_interval;
     unsigned share = warp->index % SM_PARTS * PART_SHARES;
     part->issue = time->next = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
@@ -325,6 +351,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->fence_cta;
         break;
     case FAMILY_FENCE_GPU:
+        fence_begin(time, sm, at);
         time->next = at + chip->fence_gpu;
         break;
     case FAMILY_FENCE_ASYNC:

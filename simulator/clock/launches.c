@@ -19,15 +19,18 @@ static uint32_t room_of(const struct launch *launch) {
 /* SMs that a cluster can share lie in one processing cluster; what is left over of one stays idle. */
 static bool make_islands(struct launch *launch, uint32_t ctas) {
     struct timing *timing = launch->timing;
-    uint32_t sms = (uint32_t)timing->chip.sms, whole = (uint32_t)timing->chip.processing_cluster_sms;
+    const struct chip *chip = &timing->chip;
+    uint32_t sms = (uint32_t)chip->sms, part = 0, size;
     for (uint32_t i = 0; i < timing->nislands; i++) {
         free(timing->islands[i].events);
     }
     free(timing->islands);
     timing->nislands = 0;
     timing->islands = calloc(sms, sizeof *timing->islands);
-    for (uint32_t first = 0; timing->islands != NULL && first < sms; first += whole) {
-        uint32_t end = least(first + whole, sms);
+    for (uint32_t first = 0; timing->islands != NULL && first < sms; first += size) {
+        size = (uint32_t)(part++ < chip->processing_clusters_whole ? chip->processing_cluster_sms
+                                                                   : chip->processing_cluster_short_sms);
+        uint32_t end = least(first + size, sms);
         for (uint32_t sm = first; sm + ctas <= end; sm += ctas) {
             timing->islands[timing->nislands].first_sm = sm;
             timing->islands[timing->nislands++].sms = ctas;
@@ -55,6 +58,8 @@ static void release_all(struct timing *timing) {
             release(of_sm[j]);
         }
         sm->stores_out = sm->last_gone = 0;
+        memset(sm->landings, 0, sizeof sm->landings);
+        sm->nlandings = sm->copies = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         for (int j = 0; j < SM_PARTS; j++) {
@@ -81,6 +86,7 @@ bool time_launch_begin(struct launch *launch) {
     timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
     timing->host += chip->host_launch;
     release_all(timing);
+    timing->found.bytes = 0;
     memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
     timing->first_start = timing->first_end = NEVER;

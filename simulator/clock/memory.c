@@ -26,7 +26,19 @@ static struct line *l2_line(struct timing *timing, uint64_t line, bool *hit) {
     return &set[0];
 }
 
-uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
+/* An address as the caches see it: the same in every run. */
+static uint64_t placed(struct timing *timing, uint64_t address) {
+    if (address - timing->found.base >= timing->found.bytes) {
+        const struct allocation *found = allocation_before(timing->sim, address);
+        if (found == NULL) {
+            return address;
+        }
+        timing->found = *found;
+    }
+    return address - timing->found.base + timing->found.place;
+}
+
+static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
     uint64_t missed = 0, end = address + bytes;
     for (uint64_t line = address / LINE_BYTES; line * LINE_BYTES < end; line++) {
         bool hit;
@@ -44,7 +56,12 @@ uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, boo
     return missed;
 }
 
+uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
+    return touch(timing, placed(timing, address), bytes, store, filled);
+}
+
 void time_filled(struct timing *timing, uint64_t address, uint64_t bytes) {
+    timing->found.bytes = 0; /* allocations come and go between launches */
     uint64_t held = 2 * timing->l2_lines * LINE_BYTES, skipped = bytes > held ? bytes - held : 0;
     (void)time_touch(timing, address + skipped, bytes - skipped, true, NULL);
 }
@@ -124,6 +141,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         longest = SIM_STEP_L2;
         wait = near;
     }
+    ticks passed = wait;
     ticks far = request->missed == 0
                     ? 0
                     : queue_common(timing, timing->hbm, request->at, from_hbm[request->asker], request->missed);
@@ -137,8 +155,13 @@ static ticks served(struct timing *timing, const struct request *request) {
     if (request->store) {
         return request->at + wait + request->unloaded;
     }
-    return request->at + wait +
-           outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
+    ticks done =
+        request->at + wait + outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
+    if (request->op != NULL) {
+        ticks queued = longest == SIM_STEP_HBM ? passed : wait; /* what waits for HBM has left the SM */
+        sm->landings[sm->nlandings++ % LANDINGS] = (struct landing){request->at + queued, done};
+    }
+    return done;
 }
 
 void time_settle(struct timing *timing) {
@@ -183,7 +206,7 @@ void time_global(struct run *run, const struct insn *insn) {
     uint64_t seen[LANES];
     uint32_t count = 0, lines = 0;
     FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
-        uint64_t address = footprint->address[LANE(rest)];
+        uint64_t address = placed(timing, footprint->address[LANE(rest)]);
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
             if (at == last) {
                 continue;
@@ -210,7 +233,7 @@ void time_global(struct run *run, const struct insn *insn) {
             }
             bytes += SECTOR;
             /* A load brings the whole line from memory, whose other sectors are found there then. */
-            uint64_t far = time_touch(timing, at * SECTOR, SECTOR, store, &filled);
+            uint64_t far = touch(timing, at * SECTOR, SECTOR, store, &filled);
             missed += far > 0 && !store ? LINE_BYTES : far;
         }
     }

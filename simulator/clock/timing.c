@@ -76,7 +76,7 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->pipe, 0, time->rows);
     memset(time->waited, 0, sizeof time->waited);
     time->began = time->next = time->started = at;
-    time->copy_held = 0;
+    time->copy_held = time->fenced = time->copies_fenced = 0;
     time->blocked = time->prepared = false;
 }
 

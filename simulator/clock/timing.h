@@ -18,6 +18,7 @@
 #define PLACES       64    /* no less than sm_ctas */
 #define MAX_LAUNCHES 4096  /* that are listed */
 #define SLICES       32768 /* windows that are remembered of what all SMs share: 2 ms */
+#define LANDINGS     64    /* copies that an SM has under way */
 #define SM_SLICES    1024  /* of an SM: more than launches overlap */
 
 enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
@@ -72,9 +73,10 @@ struct server {
 
 struct warp_time {
     ticks began;
-    ticks next;    /* it may issue from then on */
-    ticks started; /* when the last of what was issued so far has its operands */
-    ticks *ready;  /* by row of registers */
+    ticks next;     /* it may issue from then on */
+    ticks started;  /* when the last of what was issued so far has its operands */
+    ticks operands; /* of the next instruction, as time_ready has found them */
+    ticks *ready;   /* by row of registers */
     ticks *ready_preds;
     uint32_t rows, pred_words;
     uint8_t *pipe;          /* by row: 1 + the pipe that wrote it */
@@ -83,6 +85,9 @@ struct warp_time {
     ticks slept;              /* when it began to wait */
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
+    ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
+    uint64_t copies_fenced;   /* of its SM, at its last fence */
+    bool fenced_copies;       /* there were some since the fence before */
     ticks waited[WAIT_KINDS]; /* of its life, by what for; WAIT_NONE: for operands, slots and pipes */
     struct path path;
     ticks loads_until; /* when the last of its loads of global memory was there */
@@ -114,7 +119,12 @@ struct sm_time {
     struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
     struct sm_slice *slices; /* SM_SLICES */
     ticks last_gone;         /* of its CTAs of this launch */
-    ticks stores_out;        /* when the warps' stores so far have left, at the SM's rate */
+    /* Of its last copies from memory: when they had left the SM, and when they were there. */
+    struct landing {
+        ticks sent, done;
+    } landings[LANDINGS];
+    uint64_t nlandings, copies; /* copies: those that have been issued */
+    ticks stores_out;           /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -176,6 +186,8 @@ struct island {
 
 struct timing {
     struct chip chip;
+    const struct sim *sim;
+    struct allocation found; /* of the address before, as it was at the launch's begin */
     struct sm_time *sm;
     struct common *l2_load, *l2_store, *hbm;
     ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */

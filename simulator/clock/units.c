@@ -3,7 +3,9 @@
 
 ticks time_copy_start(struct run *run) {
     struct timing *timing = run->launch->timing;
-    return booked(&sm_of(run->cta)->copy_engine, timing->issued, timing->chip.copy_engine_interval);
+    struct sm_time *sm = sm_of(run->cta);
+    sm->copies++;
+    return booked(&sm->copy_engine, timing->issued, timing->chip.copy_engine_interval);
 }
 
 ticks time_engine_read(struct run *run, ticks start, uint64_t bytes) {

@@ -83,7 +83,7 @@ const struct chip *runtime_chip(void) {
         refuse_setting("NVFP4_SIMULATE_CHIP", wanted, "h200, b200, rtx5090 or gb10");
     }
     if (default_major != 0) {
-        return &chips[default_major == 10 ? B200 : H200];
+        return &chips[default_major == 12 ? RTX5090 : default_major == 10 ? B200 : H200];
     }
     if (registry_has_ptx(90, 99)) {
         return &chips[H200];

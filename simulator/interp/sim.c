@@ -37,6 +37,9 @@ struct sim *sim_create(const struct sim_options *options) {
     (void)pthread_mutex_init(&sim->lock, NULL);
     if (sim->options.chip != NULL) {
         sim->timing = timing_make(sim->options.chip, sim->message, sizeof sim->message);
+        if (sim->timing != NULL) {
+            sim->timing->sim = sim;
+        }
         if (sim->timing != NULL && sim->options.timeline != 0) {
             sim->timing->timeline = timeline_make();
         }
@@ -61,6 +64,7 @@ void sim_destroy(struct sim *sim) {
         lines_free(sim->allocations[i].lines);
     }
     free(sim->allocations);
+    free(sim->placements);
     shrinking_free(sim->shrinking);
     timing_free(sim->timing);
     order_free(sim->order);
@@ -115,6 +119,35 @@ static int no_memory(struct sim *sim) {
     return fail(sim, SIM_NO_MEMORY, "out of memory");
 }
 
+/* HW: allocations of a card begin at multiples of that (CUDA programming guide), and of a host's where they
+ * may. */
+#define PLACE_ALIGNMENT 256
+
+/* Where the clock's caches see a range: one behind the other in the order in which they come, and where it was
+ * if it has been there before. */
+static bool place_range(struct sim *sim, uint64_t base, uint64_t bytes, uint64_t *place) {
+    for (size_t i = 0; i < sim->nplacements; i++) {
+        if (sim->placements[i].base == base && sim->placements[i].bytes == bytes) {
+            *place = sim->placements[i].place;
+            return true;
+        }
+    }
+    if (sim->nplacements == sim->placements_room) {
+        size_t room = sim->placements_room == 0 ? 32 : sim->placements_room * 2;
+        struct placement *grown = realloc(sim->placements, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        sim->placements = grown;
+        sim->placements_room = room;
+    }
+    const struct placement *last = sim->nplacements == 0 ? NULL : &sim->placements[sim->nplacements - 1];
+    uint64_t end = last == NULL ? 0 : last->place + last->bytes;
+    *place = (end + PLACE_ALIGNMENT - 1) / PLACE_ALIGNMENT * PLACE_ALIGNMENT;
+    sim->placements[sim->nplacements++] = (struct placement){base, bytes, *place};
+    return true;
+}
+
 static int add_allocation(struct sim *sim, void *address, size_t bytes, const char *name, bool owned) {
     uint64_t base = (uintptr_t)address;
     if (sim->nallocations == sim->allocations_room) {
@@ -134,8 +167,13 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
         (at > 0 && base - sim->allocations[at - 1].base < sim->allocations[at - 1].bytes)) {
         return fail(sim, SIM_BAD_ARGUMENT, "the range overlaps another allocation");
     }
+    uint64_t place = base;
+    if (sim->timing != NULL && !place_range(sim, base, bytes, &place)) {
+        return no_memory(sim);
+    }
     struct allocation made = {.base = base,
                               .bytes = bytes,
+                              .place = place,
                               .name = strdup(name),
                               .owned = owned,
                               .lines = sim->options.no_checks ? NULL : lines_make(bytes)};
@@ -152,7 +190,7 @@ static int add_allocation(struct sim *sim, void *address, size_t bytes, const ch
 }
 
 void *sim_alloc(struct sim *sim, size_t bytes, const char *name) {
-    const size_t alignment = 256;
+    const size_t alignment = PLACE_ALIGNMENT;
     void *memory = bytes > PTRDIFF_MAX - alignment
                        ? NULL
                        : aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);

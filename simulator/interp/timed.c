@@ -91,7 +91,8 @@ static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
 static bool yields(const struct warp *warp, ticks at) {
     const struct sm_time *sm = sm_of(warp->cta);
     struct warp *last = sm->part[warp->index % SM_PARTS].last;
-    if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || sm_of(last->cta) != sm) {
+    if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || last->time->next > at ||
+        sm_of(last->cta) != sm) {
         return false;
     }
     const struct split *split = warp_next(last);

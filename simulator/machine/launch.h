@@ -22,6 +22,7 @@ struct footprint {
 
 struct allocation {
     uint64_t base, bytes;
+    uint64_t place; /* where the clock's caches see it: the same in every run, as `base` is not */
     char *name;
     bool owned;
     struct lines *lines; /* who has used it: hazard/global.h; NULL without checks */
@@ -103,6 +104,10 @@ struct sim {
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
     size_t nallocations, allocations_room;
+    struct placement { /* each range that there has been, with simulated time: it keeps its place */
+        uint64_t base, bytes, place;
+    } *placements;
+    size_t nplacements, placements_room;
     struct finding_entry *findings;
     size_t nfindings, findings_room;
     uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */

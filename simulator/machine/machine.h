@@ -342,5 +342,7 @@ uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int l
 const struct allocation *allocation_of(const struct sim *sim, struct worker *worker, uint64_t address,
                                        uint64_t bytes);
 bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
+/* The allocation that starts last at or before an address, NULL without one. */
+const struct allocation *allocation_before(const struct sim *sim, uint64_t address);
 
 #endif

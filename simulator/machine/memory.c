@@ -1,7 +1,7 @@
 /* Where an address points, with bounds. */
 #include "machine.h"
 
-static const struct allocation *find_allocation(const struct sim *sim, uint64_t address) {
+const struct allocation *allocation_before(const struct sim *sim, uint64_t address) {
     size_t low = 0, high = sim->nallocations;
     while (low < high) { /* the last one that starts at or before the address */
         size_t middle = (low + high) / 2;
@@ -26,7 +26,7 @@ const struct allocation *allocation_of(const struct sim *sim, struct worker *wor
             return worker->last[i];
         }
     }
-    const struct allocation *found = find_allocation(sim, address);
+    const struct allocation *found = allocation_before(sim, address);
     if (!inside(found, address, bytes)) {
         return NULL;
     }
@@ -44,7 +44,7 @@ uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int la
         return (uint8_t *)(uintptr_t)address;
     }
     const struct sim *sim = run->launch->sim;
-    const struct allocation *near = find_allocation(sim, address);
+    const struct allocation *near = allocation_before(sim, address);
     if (address == 0) {
         (void)sim_report(run, SIM_ERROR, "out-of-bounds", lane, "%s of %llu bytes through a null pointer",
                          write ? "write" : "read", (unsigned long long)bytes);

@@ -78,7 +78,11 @@ static bool plausible(const struct custom_kernel_args *args) {
 /* Unless NVFP4_SIMULATE_CHIP names a chip, it is the one of the backend that is asked for. */
 __attribute__((constructor)) static void choose_chip(void) {
     const char *backend = getenv("NVFP4_BACKEND");
-    runtime_default_major(backend != NULL && strcmp(backend, "blackwell") == 0 ? 10 : 9);
+    if (backend != NULL && strcmp(backend, "geforce") == 0) {
+        runtime_default_major(12);
+    } else {
+        runtime_default_major(backend != NULL && strcmp(backend, "blackwell") == 0 ? 10 : 9);
+    }
 }
 
 /* Whether a call for this backend stays on the CPU. */

@@ -84,6 +84,9 @@ extern const struct backend hopper_backend;
 #ifdef NVFP4_HAVE_BLACKWELL
 extern const struct backend blackwell_backend;
 #endif
+#ifdef NVFP4_HAVE_GEFORCE
+extern const struct backend geforce_backend;
+#endif
 
 #ifdef __cplusplus
 }

@@ -34,7 +34,8 @@ int32_t check_enums(int32_t backend, int32_t device, int32_t scale_layout, const
 /* A group's number, where a tensor or a size belongs to none. */
 #define NO_GROUP (-1)
 
-/* "a", or "group[3].a". */
+/* "a", or "group[3].a", or where the member is "" "group[3]".  Groups have numbers below
+ * CUSTOM_KERNEL_MAX_GROUPS; what is too long is cut. */
 struct member_name {
     char text[32];
 };

@@ -23,6 +23,11 @@ static const struct {
 #else
     {CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", NULL},
 #endif
+#ifdef NVFP4_HAVE_GEFORCE
+    {CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", &geforce_backend},
+#else
+    {CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", NULL},
+#endif
 #ifdef NVFP4_HAVE_HOPPER
     {CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", &hopper_backend},
 #else
@@ -45,7 +50,7 @@ static int32_t wanted_backend(int32_t *id) {
         }
     }
     return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       BACKEND_VARIABLE " is '%.64s'; expected cpu, hopper, blackwell or auto", name);
+                       BACKEND_VARIABLE " is '%.64s'; expected cpu, hopper, blackwell, geforce or auto", name);
 }
 
 static int32_t choose_named(int32_t id, int32_t device, const struct backend **chosen) {
@@ -77,17 +82,21 @@ static int32_t choose_for_device(int32_t device, const struct backend **chosen) 
         *chosen = &cpu_backend;
         return CUSTOM_KERNEL_OK;
     }
-    char reasons[BACKENDS * DETAIL_BYTES] = "";
+    for (int i = 0; i < BACKENDS; i++) {
+        const struct backend *backend = backends[i].backend;
+        if (backend != NULL && backends[i].id != CUSTOM_KERNEL_BACKEND_CPU &&
+            backend->available(device, NULL, 0)) {
+            *chosen = backend;
+            return CUSTOM_KERNEL_OK;
+        }
+    }
+    char reasons[BACKENDS * DETAIL_BYTES] = ""; /* put together where none runs: it takes microseconds */
     for (int i = 0; i < BACKENDS; i++) {
         if (backends[i].id == CUSTOM_KERNEL_BACKEND_CPU) {
             continue;
         }
         char detail[DETAIL_BYTES] = "not built";
         if (backends[i].backend != NULL) {
-            if (backends[i].backend->available(device, NULL, 0)) {
-                *chosen = backends[i].backend;
-                return CUSTOM_KERNEL_OK;
-            }
             (void)backends[i].backend->available(device, detail, sizeof detail);
         }
         size_t used = strlen(reasons);

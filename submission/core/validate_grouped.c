@@ -1,6 +1,5 @@
 /* The validation of the grouped GEMM's arguments.  The caller's structs are copied before they are looked at,
  * so that what was checked is what runs. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "checks.h"
@@ -47,9 +46,8 @@ static int32_t check_args(const struct custom_kernel_grouped_args *args) {
 static int32_t read_group(const struct custom_kernel_grouped_args *args, int32_t index,
                           struct custom_kernel_group *group) {
     const unsigned char *from = (const unsigned char *)args->group + (size_t)index * args->group_bytes;
-    char argument[32];
-    (void)snprintf(argument, sizeof argument, "group[%d]", index);
-    RETURN_IF_FAILED(read_struct(argument, "group_bytes", &group_type, from, args->group_bytes, group));
+    const struct member_name argument = member_name(index, "");
+    RETURN_IF_FAILED(read_struct(argument.text, "group_bytes", &group_type, from, args->group_bytes, group));
     RETURN_IF_FAILED(check_extent(index, "m", group->m, 0));
     RETURN_IF_FAILED(check_extent(index, "n", group->n, 1));
     RETURN_IF_FAILED(check_extent(index, "k", group->k, 1));

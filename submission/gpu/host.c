@@ -24,7 +24,7 @@ int32_t gpu_error(const char *what, cudaError_t error) {
                        "%s: %s (%s)", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* The data-centre chips of a compute capability (NVIDIA, "CUDA GPU Compute Capability"). */
+/* The chips of a compute capability (NVIDIA, "CUDA GPU Compute Capability"). */
 static const char *chips_of(int capability) {
     switch (capability) {
     case 90:
@@ -33,6 +33,10 @@ static const char *chips_of(int capability) {
         return "B200";
     case 103:
         return "B300";
+    case 120:
+        return "RTX 50, RTX PRO 6000";
+    case 121:
+        return "GB10";
     default:
         return "unknown chips";
     }

@@ -42,6 +42,8 @@ enum {
     CAPABILITY_H100 = 90, /* and H200 */
     CAPABILITY_B200 = 100,
     CAPABILITY_B300 = 103,
+    CAPABILITY_RTX50 = 120, /* and RTX PRO of this generation */
+    CAPABILITY_GB10 = 121,
 };
 
 /* struct backend's `available`, for devices of one of `count` compute capabilities. */

@@ -21,11 +21,17 @@ WGMMA_DESCRIPTOR uint64_t wgmma_matrix_descriptor(uint32_t address, uint32_t lea
            (uint64_t)(stride_bytes >> 4) << 32 | (uint64_t)swizzle << 62;
 }
 
-/* A K-major tile in 128-byte rows, swizzled over atoms of 8 rows that follow each other, each 1024-byte
- * aligned; a start inside an atom's row moves along K.  HW: with a swizzle the leading offset is not used. */
-WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_tile_descriptor(uint32_t address) {
+/* A K-major tile in 128-byte rows, swizzled over atoms of 8 rows, each 1024-byte aligned, so many bytes from
+ * one to the next; a start inside an atom's row moves along K.  HW: with a swizzle the leading offset is not
+ * used. */
+WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_atoms_descriptor(uint32_t address, uint32_t along_rows_bytes) {
     const uint32_t unused = 16, swizzle_128b = 1;
-    return wgmma_matrix_descriptor(address, unused, SWIZZLE_ATOM_BYTES, swizzle_128b);
+    return wgmma_matrix_descriptor(address, unused, along_rows_bytes, swizzle_128b);
+}
+
+/* Of atoms that follow each other. */
+WGMMA_DESCRIPTOR uint64_t wgmma_swizzled_tile_descriptor(uint32_t address) {
+    return wgmma_swizzled_atoms_descriptor(address, SWIZZLE_ATOM_BYTES);
 }
 
 /* A K-major tile of core matrices, not swizzled: 8 rows of 16 bytes that follow each other; so many bytes from

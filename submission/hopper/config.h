@@ -149,14 +149,28 @@ struct hopper_dual_gemm_params {
 /* A CTA computes tile_m rows by GROUPED_COLUMNS columns of a group's C.  The dual GEMM's B1 and B2 are the
  * first and the second half of its rows of B, which so fill a scale tile.  name, rows of A, stages */
 #define HOPPER_GROUPED_TILES(X)                                                                                \
+    X(m48, 48, 8)                                                                                              \
     X(m64, 64, 8)                                                                                              \
+    X(m80, 80, 7)                                                                                              \
     X(m96, 96, 6)                                                                                              \
+    X(m112, 112, 5)                                                                                            \
     X(m128, 128, 5)                                                                                            \
+    X(m160, 160, 4)                                                                                            \
+    X(m176, 176, 4)                                                                                            \
     X(m192, 192, 3)                                                                                            \
+    X(m208, 208, 3)                                                                                            \
     X(m256, 256, 3)
+
+#define TILE_NUMBER(name, ...) HOPPER_GROUPED_TILE_##name,
+enum { HOPPER_GROUPED_TILES(TILE_NUMBER) };
+#undef TILE_NUMBER
 
 #define GROUPED_WARPGROUPS 2
 #define GROUPED_COLUMNS    (2 * TILE_N(GROUPED_WARPGROUPS, 1))
+
+/* A in fp16, as it lies in the stages: [stage of K][8 rows][A_BOX_K of K][row][128 bytes, swizzled], rows in
+ * whole eights, so that all rows of a tile are one copy. */
+#define GROUPED_A_ROW_BYTES (STAGE_K * FP16_BYTES)
 
 struct hopper_grouped_tile {
     const char *name;

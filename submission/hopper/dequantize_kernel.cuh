@@ -13,18 +13,18 @@ namespace hopper {
 #define SECTOR_BYTES    32 /* HW: of L2; PG, device memory accesses */
 #define UNITS_OF_SECTOR (DEQUANTIZE_UNITS * SECTOR_BYTES / (DEQUANTIZE_CHUNK_K / 2))
 
-/* Unit `index` of a row of A, which is row `row` of batch `batch`: a thread takes 16 bytes, one pair of each of
- * the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together: half-written
- * sectors cost a read each.  All loads are issued before any is used: one latency of memory, and of L2 where it
- * was asked before the wait. */
-static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint32_t index, uint32_t row,
-                                                       uint32_t batch, int64_t batch_row, bool ask_l2) {
+/* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
+ * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
+ * half-written sectors cost a read each.  All loads are issued before any is used: one latency of memory, and
+ * of L2 where it was asked before the wait. */
+static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
+                                                       uint32_t row, uint32_t batch, int64_t batch_row,
+                                                       bool ask_l2) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
-    uint4 *to = (uint4 *)p.a_fp16 + batch_row * p.row_units + index;
     bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
@@ -57,18 +57,34 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
 /* CTA (x, y, z): part y of row x of batch z. */
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_kernel(const __grid_constant__ dequantize_params p) {
-    dequantize_unit(p, blockIdx.y * blockDim.x + threadIdx.x, blockIdx.x, blockIdx.z,
-                    (int64_t)blockIdx.z * gridDim.x + blockIdx.x, true);
+    const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
+    const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
+    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row, true);
+}
+
+/* Where unit `index` of a row goes, of a group with so many rows in whole eights (config.h). */
+static __device__ __forceinline__ uint4 *grouped_place(const dequantize_params &p, uint32_t index, uint32_t row,
+                                                       uint32_t rows) {
+    const uint32_t row_units = A_BOX_BYTES / (uint32_t)sizeof(uint4),
+                   atom_units = SWIZZLE_ATOM_ROWS * row_units;
+    const uint32_t chunk = index / DEQUANTIZE_UNITS, box = index % DEQUANTIZE_UNITS / row_units;
+    const int64_t atom =
+        ((int64_t)chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + box;
+    const uint32_t row_of_atom = row % SWIZZLE_ATOM_ROWS, swizzled = index % row_units ^ row_of_atom;
+    return (uint4 *)p.a_fp16 + atom * atom_units + row_of_atom * row_units + swizzled;
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
+template <class P>
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
-    grouped_dequantize_kernel(const __grid_constant__ hopper_grouped_dequantize_params p) {
+    grouped_dequantize_kernel(const __grid_constant__ P p) {
     int32_t group = 0, row = blockIdx.x;
     while (row >= p.rows[group]) {
         row -= p.rows[group++];
     }
-    dequantize_unit(p.group[group], blockIdx.y * blockDim.x + threadIdx.x, row, 0, row, false);
+    const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
+    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, false);
 }
 
 } // namespace hopper

@@ -59,6 +59,9 @@ struct tile {
     static constexpr bool extended = false;              /* extended_gemm.cuh: B's rows may be of one tensor */
     static constexpr int consumers = warpgroups * WARPGROUP_THREADS;   /* threads */
     static constexpr int finishers = warpgroups_n * WARPGROUP_THREADS; /* of them, those of the first in turn */
+    /* Bytes from an atom of A (8 rows by A_BOX_K) to that of the next 8 rows, and to that of the next A_BOX_K.
+     */
+    static constexpr int a_atom_step = SWIZZLE_ATOM_BYTES, a_box_step = tile_m * A_BOX_BYTES;
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
     /* Registers beside the accumulators, with two fragment buffers of so many steps of K. */
@@ -342,7 +345,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
         wait(full_barrier<T>(shared, ring.stage), ring.parity);
         stage_t<T> stage = stage_of<T>(shared, ring.stage);
         /* By addition from here; but three warpgroups are slower with that (measured:H200, round 61). */
-        const uint64_t tile_of_a = wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a));
+        const uint64_t tile_of_a = wgmma_swizzled_atoms_descriptor(SHARED_MEMBER(stage, a), T::a_atom_step);
         struct packed_m_block packed[T::m_blocks];
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::parts; i++) {
@@ -365,8 +368,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {
                 int step = part * T::fragment_steps + j;
-                int offset =
-                    step / GROUP_STEPS * (int)sizeof(shared_stage<T>::a[0]) + step % GROUP_STEPS * STEP_BYTES;
+                int offset = step / GROUP_STEPS * T::a_box_step + step % GROUP_STEPS * STEP_BYTES;
                 uint64_t a = T::warpgroups == 3
                                  ? wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a) + offset)
                                  : wgmma_descriptor_plus(tile_of_a, offset);

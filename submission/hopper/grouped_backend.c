@@ -40,6 +40,9 @@ static void cut_groups(struct grouped_plan *plan, int largest) {
         const struct problem *problem = plan->group[i].problem;
         plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
     }
+}
+
+static void sort_groups(struct grouped_plan *plan) {
     qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
 }
 
@@ -59,13 +62,28 @@ static int64_t tiles_of(const struct grouped_plan *plan) {
     return tiles;
 }
 
-/* By the tile that the environment names, else so that the predicted time is least; of equals the largest. */
+/* No prediction is less: all of the work, shared equally. */
+static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
+    double work = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        work += (double)plan->group[i].cut.all.tiles * (double)plan->group[i].cut.all.tile_ps;
+    }
+    return (int64_t)(work / sms);
+}
+
+/* By the tile that the environment names, else so that the predicted time is least; of equals the largest.
+ * Smaller tiles make no group fewer, so as many in all are the same cut. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     int largest = -1;
     RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
-    int64_t least_ps = INT64_MAX;
+    int64_t least_ps = INT64_MAX, tiles = 0;
     for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
         cut_groups(plan, i);
+        if (tiles_of(plan) == tiles || equal_share_ps(plan, sms) >= least_ps) {
+            continue;
+        }
+        tiles = tiles_of(plan);
+        sort_groups(plan);
         int64_t ps = predict(plan, sms);
         if (ps < least_ps) {
             least_ps = ps;
@@ -73,7 +91,13 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
         }
     }
     cut_groups(plan, largest);
+    sort_groups(plan);
     return CUSTOM_KERNEL_OK;
+}
+
+/* Of A in fp16: whole atoms of the swizzle. */
+static int64_t padded_rows(const struct problem *problem) {
+    return round_up(problem->m, SWIZZLE_ATOM_ROWS);
 }
 
 /* Sizes are below 2^31 by now, and so their products far below 2^63. */
@@ -85,7 +109,7 @@ static void place_operands(struct grouped_plan *plan) {
         int64_t padded_k = group->stages_k * STAGE_K;
         group->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
         group->a_offset = plan->scratch_bytes;
-        plan->scratch_bytes += round_up(problem->m * padded_k * (int64_t)sizeof(uint16_t), SCRATCH_ALIGNMENT);
+        plan->scratch_bytes += round_up(padded_rows(problem) * padded_k * FP16_BYTES, SCRATCH_ALIGNMENT);
         group->sfb_offset = plan->scratch_bytes;
         if (group->permute_scales) {
             plan->scratch_bytes += round_up(
@@ -100,15 +124,11 @@ static void place_operands(struct grouped_plan *plan) {
 static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t first_tile,
                         bool scales_permuted, struct hopper_group *group) {
     const struct problem *problem = plan->problem;
-    const int64_t tile_m = hopper_grouped_tiles[plan->cut.tile].tile_m;
-    const uint32_t a_box_rows = (uint32_t)(problem->m < tile_m ? problem->m : tile_m);
     group->gemm = (struct hopper_dual_gemm_params){
         .sfb1 = plan->permute_scales ? scratch + plan->sfb_offset : problem->sfb1,
         .c = problem->c,
         .m = (int32_t)problem->m,
         .n = (int32_t)problem->n,
-        .a_box_rows = (int32_t)a_box_rows,
-        .stage_tx_bytes = GROUPED_STAGE_TX_BYTES(a_box_rows),
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)(plan->stages_k * STAGE_SCALE_TILES),
         .scales_by_previous_kernel = scales_permuted,
@@ -116,31 +136,35 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)plan->cut.tiles_m;
     group->tile = plan->cut.tile;
-    RETURN_IF_FAILED(hopper_encode_a(member_name(problem->group, "a").text, problem, plan->stages_k,
-                                     scratch + plan->a_offset, a_box_rows, &group->a));
-    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS / 2,
+    group->a = scratch + plan->a_offset;
+    group->a_rows = (int32_t)padded_rows(problem);
+    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS,
                            &group->b);
 }
 
 static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
-    struct hopper_grouped_dequantize_params params;
+    struct hopper_many_dequantize_params many;
+    struct hopper_few_dequantize_params few;
+    const bool is_few = count <= HOPPER_FEW_GROUPS;
+    struct dequantize_params *of = is_few ? few.group : many.group;
+    int32_t *rows_of = is_few ? few.rows : many.rows;
     int64_t rows = 0, row_units = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct group_plan *group = &groups[i];
-        params.group[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
-        params.rows[i] = (int32_t)group->problem->m;
+        of[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
+        rows_of[i] = (int32_t)group->problem->m;
         rows += group->problem->m;
-        row_units = params.group[i].row_units > row_units ? params.group[i].row_units : row_units;
+        row_units = of[i].row_units > row_units ? of[i].row_units : row_units;
     }
     int64_t threads = hopper_dequantize_threads(row_units);
     struct launch launch = {
-        .kernel = hopper_grouped_dequantize_kernel(),
+        .kernel = hopper_grouped_dequantize_kernel(is_few),
         .grid = {rows, ceil_div(row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
         .pdl_variable = PDL_VARIABLE,
     };
-    void *arguments[] = {&params};
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 

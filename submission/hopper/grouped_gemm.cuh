@@ -2,10 +2,11 @@
  * epilogue.
  *
  * Read dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a tile's rows
- * of the group's only B, so that load, dequantization, products and pipeline are the same code, and a tile has
- * twice as many columns.  A CTA computes one tile; tiles of all groups have one list, which the host made the
- * longest first, and the chip deals out.  A group's rows say its tile, and a CTA runs the code of that tile
- * alone: so rows of A that do not exist are few.  All that a group needs is in the kernel's parameters. */
+ * of the group's only B, so that dequantization, products and pipeline are the same code, and a tile has
+ * twice as many columns.  Each operand has a warp that copies it.  A CTA computes one tile; tiles of all groups
+ * have one list, which the host made the longest first, and the chip deals out.  A group's rows say its tile,
+ * and a CTA runs the code of that tile alone: so rows of A that do not exist are few.  All that a group needs
+ * is in the kernel's parameters. */
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
@@ -16,9 +17,12 @@ namespace hopper {
 
 /* ---- tiles ---- */
 
-/* Two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
+/* At most two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2>;
+    /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
+    static constexpr int chains = tile_m > 128 ? 1 : base::chains;
+    static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
     static constexpr int output_bytes = base::output_boxes * WARP_THREADS * output_row_bytes;
@@ -29,15 +33,19 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
                   "a row's and its counterpart's words lie equally far apart");
 };
 
-/* Calls `function` with a value of the type of tile number `number`. */
+/* Calls `function` with a value of the type of tile number `number`.  A switch, of one jump: the code of all
+ * tiles is more than an SM's instruction cache, and a comparison behind each tile's code would be fetched. */
 template <class F> static __device__ __forceinline__ void with_tile(int32_t number, F function) {
-    int32_t i = 0;
+    switch (number) {
 #define CALL_IF(name, tile_m, stages)                                                                          \
-    if (number == i++) {                                                                                       \
+    case HOPPER_GROUPED_TILE_##name:                                                                           \
         function(grouped_tile<tile_m, stages>());                                                              \
-    }
-    HOPPER_GROUPED_TILES(CALL_IF)
+        break;
+        HOPPER_GROUPED_TILES(CALL_IF)
 #undef CALL_IF
+    default:
+        break;
+    }
 }
 
 /* The group whose tile this CTA computes; the last one's tiles are the last. */
@@ -49,20 +57,59 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
     return p.group[index];
 }
 
-/* As find_tile of the dual GEMM: the last tile of rows is moved up to end with A. */
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group,
                                                                       int32_t tile_m) {
     int32_t number = (int32_t)blockIdx.x - group.first_tile;
     struct tile_coord coord;
     coord.n = number / group.tiles_m * GROUPED_COLUMNS;
-    coord.first_row = number % group.tiles_m * tile_m;
-    coord.m = min(coord.first_row, group.gemm.m - group.gemm.a_box_rows);
+    coord.m = coord.first_row = number % group.tiles_m * tile_m;
     coord.batch = 0;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
     coord.first_stage = 0;
     coord.stages = group.gemm.stages_k;
     return coord;
+}
+
+/* ---- load ---- */
+
+/* What a warp of the producer's warpgroup copies into each stage. */
+enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
+
+/* A producer warp, as load of the dual GEMM: waits for empty[s], fills its part of stage s, signals full[s]
+ * with the part's bytes; the arrival is B's.  Bytes of A that lie past the group's last rows stay what they
+ * were: of C they make rows that are not stored.  One lane by elect.sync: ptxas puts a loop around a copy by
+ * thread 0. */
+template <class T>
+static __device__ __forceinline__ void load_operand(shared_t<T> shared, const struct tile_coord &coord,
+                                                    const struct hopper_group &group, int warp) {
+    const struct hopper_dual_gemm_params &p = group.gemm;
+    const int64_t a_stage_bytes = (int64_t)group.a_rows * GROUPED_A_ROW_BYTES;
+    const int32_t a_bytes = min(T::tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
+    const uint8_t *a = group.a + (int64_t)coord.m * GROUPED_A_ROW_BYTES;
+    const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES;
+    if (warp == COPIES_A || p.scales_by_previous_kernel) {
+        griddepcontrol_wait(); /* for the kernel that makes them */
+    }
+    struct ring ring = {0, 1};
+    for (int32_t k = 0; k < coord.stages; k++) {
+        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        const struct mbarrier full = full_barrier<T>(shared, ring.stage);
+        const stage_t<T> to = stage_of<T>(shared, ring.stage);
+        if (elect_sync()) {
+            if (warp == COPIES_B) {
+                mbarrier_arrive_expect_tx(full, GROUPED_STAGE_TX_BYTES(0) + a_bytes);
+                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b, k * STAGE_FP4_BYTES, coord.n, 0,
+                                        full);
+            } else if (warp == COPIES_SCALES) {
+                cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
+                              STAGE_SCALE_BYTES, full);
+            } else {
+                cp_async_bulk(SHARED_MEMBER(to, a), a + k * a_stage_bytes, (uint32_t)a_bytes, full);
+            }
+        }
+        advance<T::stages>(ring);
+    }
 }
 
 /* ---- kernel ---- */
@@ -86,7 +133,6 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
     const struct hopper_group &group = find_group(p);
 
     if (threadIdx.x == 0) {
-        prefetch_tensormap(&group.a);
         prefetch_tensormap(&group.b);
         with_tile(group.tile, [&](auto tile) { init_barriers<decltype(tile)>({address}); });
     }
@@ -95,11 +141,12 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
 
     if (threadIdx.x < WARPGROUP_THREADS) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
+        const int warp =
+            __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0); /* known to be one of the whole warp */
+        if (warp < COPYING_WARPS) {
             with_tile(group.tile, [&](auto tile) {
                 using T = decltype(tile);
-                struct tile_coord coord = find_grouped_tile(group, T::tile_m);
-                load<T>({address}, coord, group.gemm, &group.a, &group.b, &group.b);
+                load_operand<T>({address}, find_grouped_tile(group, T::tile_m), group, warp);
             });
         }
     } else {

@@ -33,8 +33,9 @@ const void *hopper_grouped_gemm_kernel(bool few) {
                : (const void *)hopper::grouped_gemm_kernel<hopper_many_groups>;
 }
 
-const void *hopper_grouped_dequantize_kernel(void) {
-    return (const void *)hopper::grouped_dequantize_kernel;
+const void *hopper_grouped_dequantize_kernel(bool few) {
+    return few ? (const void *)hopper::grouped_dequantize_kernel<hopper_few_dequantize_params>
+               : (const void *)hopper::grouped_dequantize_kernel<hopper_many_dequantize_params>;
 }
 #endif
 

@@ -17,11 +17,13 @@ extern "C" {
 #define HOPPER_FEW_GROUPS  8
 #define HOPPER_MOST_GROUPS 64
 
-/* A group: its tiles' numbers start at first_tile, those of the same rows of B next to each other.  gemm.sfb2
- * is not used. */
+/* A group: its tiles' numbers start at first_tile, those of the same rows of B next to each other.  Of gemm
+ * what tells of the second product and of A's boxes is not used. */
 struct hopper_group {
-    CUtensorMap a, b; /* as those of the dual GEMM, l = 1 */
+    CUtensorMap b; /* as that of the dual GEMM, l = 1, in boxes of all rows of a tile */
     struct hopper_dual_gemm_params gemm;
+    const uint8_t *a; /* in fp16 (config.h) */
+    int32_t a_rows;   /* in whole eights */
     int32_t first_tile, tiles_m;
     int32_t tile; /* number in HOPPER_GROUPED_TILES */
 };
@@ -37,7 +39,12 @@ struct hopper_many_groups {
 };
 
 /* The dequantization of every group's A. */
-struct hopper_grouped_dequantize_params {
+struct hopper_few_dequantize_params {
+    struct dequantize_params group[HOPPER_FEW_GROUPS];
+    int32_t rows[HOPPER_FEW_GROUPS];
+};
+
+struct hopper_many_dequantize_params {
     struct dequantize_params group[HOPPER_MOST_GROUPS];
     int32_t rows[HOPPER_MOST_GROUPS];
 };
@@ -50,9 +57,10 @@ const void *hopper_dual_gemm_kernel(int index);
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
 /* The grouped GEMM of so many groups.  Its parameters: struct hopper_few_groups or hopper_many_groups. */
 const void *hopper_grouped_gemm_kernel(bool few);
-const void *hopper_grouped_dequantize_kernel(void); /* struct hopper_grouped_dequantize_params */
-const void *hopper_dequantize_kernel(void);         /* struct dequantize_params */
-const void *hopper_permute_scales_kernel(void);     /* struct permute_scales_params */
+/* Its parameters: struct hopper_few_dequantize_params or hopper_many_dequantize_params. */
+const void *hopper_grouped_dequantize_kernel(bool few);
+const void *hopper_dequantize_kernel(void);     /* struct dequantize_params */
+const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
 
 #ifdef __cplusplus
 }

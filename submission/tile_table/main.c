@@ -1,15 +1,12 @@
 /* Prints what the GPU backends can launch and what they select, as JSON, from the library's own tables.  Needs
  * no GPU and no nvcc: tile selection is host code.
  *
- *   tile_table                          {"hopper": TABLE, "blackwell": TABLE}, where TABLE holds
- *                                         "tiles":     name -> the columns of config.h
- *                                         "resources": name -> threads and bytes of shared memory of a CTA, on
- *                                                      Blackwell also columns of tensor memory
- *                                         "costs":     what the selection counts with (tile_selection.h)
- *                                         "grouped_tiles": of the grouped GEMM
- *                                         "narrow_tiles", "narrow_costs": on Hopper, those for few rows of A
- *   tile_table BACKEND SMS SHAPE ...    {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps": predicted}, ...}
- *                                       where SHAPE is MxNxK or MxNxKxL; of a narrow tile its layout too
+ *   tile_table                          {"hopper": TABLE, "blackwell": TABLE, "geforce": TABLE}, where TABLE
+ * holds "tiles":     name -> the columns of config.h "resources": name -> threads and bytes of shared memory of
+ * a CTA, on Blackwell also columns of tensor memory "costs":     what the selection counts with
+ * (tile_selection.h) "grouped_tiles": of the grouped GEMM "narrow_tiles", "narrow_costs": on Hopper, those for
+ * few rows of A tile_table BACKEND SMS SHAPE ...    {SHAPE: {"tile": name, "ctas": of the grid, "cost_ps":
+ * predicted}, ...} (on GeForce "cost_cycles"), where SHAPE is MxNxK or MxNxKxL; of a narrow tile its layout too
  *
  * Exit status 2 for a backend or a number that is none. */
 #include <inttypes.h>
@@ -18,8 +15,20 @@
 
 #include "tile_table.h"
 
+static const struct {
+    const char *name;
+    void (*tiles)(void);
+    void (*selection)(const struct tile_question *question);
+} backends[] = {
+    {"hopper", print_hopper_tiles, print_hopper_selection},
+    {"blackwell", print_blackwell_tiles, print_blackwell_selection},
+    {"geforce", print_geforce_tiles, print_geforce_selection},
+};
+enum { BACKENDS = sizeof backends / sizeof *backends };
+
 static int usage(const char *what, const char *found) {
-    (void)fprintf(stderr, "tile_table: %s is '%s'\nusage: tile_table [hopper|blackwell SMS MxNxK[xL] ...]\n",
+    (void)fprintf(stderr,
+                  "tile_table: %s is '%s'\nusage: tile_table [hopper|blackwell|geforce SMS MxNxK[xL] ...]\n",
                   what, found);
     return 2;
 }
@@ -40,15 +49,18 @@ static int read_shape(const char *text, struct tile_question *question) {
 
 int main(int count, char **words) {
     if (count == 1) {
-        printf("{\n  \"hopper\": ");
-        print_hopper_tiles();
-        printf(",\n  \"blackwell\": ");
-        print_blackwell_tiles();
+        for (int i = 0; i < BACKENDS; i++) {
+            printf("%s\n  \"%s\": ", i > 0 ? "," : "{", backends[i].name);
+            backends[i].tiles();
+        }
         printf("\n}\n");
         return 0;
     }
-    int on_hopper = strcmp(words[1], "hopper") == 0;
-    if (!on_hopper && strcmp(words[1], "blackwell") != 0) {
+    int backend = 0;
+    while (backend < BACKENDS && strcmp(words[1], backends[backend].name) != 0) {
+        backend++;
+    }
+    if (backend == BACKENDS) {
         return usage("BACKEND", words[1]);
     }
     struct tile_question question = {0};
@@ -65,7 +77,7 @@ int main(int count, char **words) {
     for (int i = 3; i < count; i++) {
         (void)read_shape(words[i], &question);
         printf("%s\"%s\": ", i > 3 ? ",\n " : "", words[i]);
-        (on_hopper ? print_hopper_selection : print_blackwell_selection)(&question);
+        backends[backend].selection(&question);
     }
     printf("}\n");
     return 0;

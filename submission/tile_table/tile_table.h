@@ -13,9 +13,11 @@ struct tile_question {
 /* The backend's tiles and the costs that its selection counts with. */
 void print_hopper_tiles(void);
 void print_blackwell_tiles(void);
+void print_geforce_tiles(void);
 
 /* The tile that the backend selects for a problem, and its grid and predicted time. */
 void print_hopper_selection(const struct tile_question *question);
 void print_blackwell_selection(const struct tile_question *question);
+void print_geforce_selection(const struct tile_question *question);
 
 #endif

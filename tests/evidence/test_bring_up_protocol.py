@@ -131,7 +131,7 @@ def test_the_protocol_without_a_card(day, tmp_path, backend):
 
 @pytest.mark.parametrize(
     ("capability", "backend"),
-    [([9, 0], "hopper"), ([10, 0], "blackwell"), ([10, 3], "blackwell"), ([8, 9], "blackwell")],
+    [([9, 0], "hopper"), ([10, 0], "blackwell"), ([10, 3], "blackwell"), ([12, 1], "geforce"), ([8, 9], "blackwell")],
 )
 def test_the_backend_is_that_of_the_card(day, capability, backend):
     made = day(capability=capability, configs=f"{backend}2,none")

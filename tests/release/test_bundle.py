@@ -47,7 +47,7 @@ def test_every_target_here_is_clean(root):
         try:
             made = make_bundle(target)
         except BundleError as error:
-            folder = {"b200": "blackwell", "h200": "hopper"}[target]
+            folder = {"b200": "blackwell", "h200": "hopper", "geforce": "geforce"}[target]
             assert folder in str(error) and not (root / "submission" / folder).exists()
             continue
         assert lint(made.text.encode())[0] == []
@@ -69,10 +69,17 @@ def test_a_target_without_its_sources_says_which(checkout):
 
 @pytest.mark.parametrize(
     ("capability", "nvcc", "wanted"),
-    [(None, True, "b200"), (None, False, "cpu"), (9, True, "h200"), (10, True, "b200"), (8, True, "cpu")],
+    [
+        (None, True, "b200"),
+        (None, False, "cpu"),
+        (9, True, "h200"),
+        (10, True, "b200"),
+        (12, True, "geforce"),
+        (8, True, "cpu"),
+    ],
 )
 def test_the_target_fits_the_machine(checkout, monkeypatch, capability, nvcc, wanted):
-    for folder in ("blackwell", "hopper"):
+    for folder in ("blackwell", "geforce", "hopper"):
         (checkout / "submission" / folder).mkdir(exist_ok=True)
         for name in ("x.c", "x.cu", "x.h", "x.cuh"):
             (checkout / "submission" / folder / name).write_text("\n")
@@ -93,7 +100,7 @@ def test_flags_are_the_makefiles(root):
     optional = [flag for _, flags, _ in TARGETS["cpu"].optional for flag in flags]
     for flag in (*bundle.C_FLAGS, *bundle.LINK_FLAGS, *optional):
         assert re.search(rf"(?<!\S){re.escape(flag)}(?!\S)", makefile), flag
-    for name, folder in (("h200", "hopper"), ("b200", "blackwell")):
+    for name, folder in (("h200", "hopper"), ("b200", "blackwell"), ("geforce", "geforce")):
         build = root / "submission" / folder / "build.mk"
         if build.exists():
             for flag in TARGETS[name].nvcc_flags:

@@ -18,7 +18,7 @@ from scripts.release import bundle, bundle_loader
 from scripts.release.bundle import LINK_FLAGS, TARGETS, BundleError, collect_sources, has_compiler, make_bundle
 from tests.release.bundle_kit import configure, macros
 
-FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "cpu": ()}
+FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "geforce": ("geforce",), "cpu": ()}
 TARGETS_HERE = [name for name in TARGETS if has_compiler(name)]
 WITHOUT_GROUPED = "-DNVFP4_WITHOUT_GROUPED"
 WITHOUT_EXTENDED = "-DNVFP4_WITHOUT_EXTENDED"
@@ -94,10 +94,15 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
         ]
         assert command[-4:-1] == ["-c", "-o", f"{command[-1]}.o"]
         codes = [word for word in command if word.startswith("-gencode")]
-        assert len(codes) == command[-1].endswith(".cu") and set(codes) <= set(like), command[-1]
+        assert bool(codes) == command[-1].endswith(".cu") and set(codes) <= set(like), command[-1]
         assert (Path(command[0]).name == "nvcc") == command[-1].endswith(".cu")
         if command[-1].endswith(".c"):
-            chosen = {"b200": {"BLACKWELL"}, "h200": {"HOPPER"}, "cpu": {"AVX2", "AVX512", "AMX"} & macros(like)}[target]
+            chosen = {
+                "b200": {"BLACKWELL"},
+                "h200": {"HOPPER"},
+                "geforce": {"GEFORCE", "SM_121"},
+                "cpu": {"AVX2", "AVX512", "AMX"} & macros(like),
+            }[target]
             assert macros(command) == chosen
     (like,) = [command for command in made if "-c" not in command]
     assert shaping(link) == shaping(like)

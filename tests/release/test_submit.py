@@ -166,7 +166,11 @@ def test_a_missing_file_is_wrong_usage(root, tmp_path):
 
 
 def test_a_bundle_for_a_cpu_is_not_sent_whoever_names_the_gpu(submit):
-    for arguments, text in (((), SUBMISSION.replace("B200", "CPU")), (("--gpu", "cpu"), SUBMISSION)):
+    for kind, arguments, text in (
+        ("CPU", (), SUBMISSION.replace("B200", "CPU")),
+        ("CPU", ("--gpu", "cpu"), SUBMISSION),
+        ("GeForce GPU", (), SUBMISSION.replace("B200", "GEFORCE")),
+    ):
         done = submit(*arguments, "--dry-run", popcorn="echo '✅ a'", text=text)
-        assert done.returncode == 1 and "is for a CPU, which no board has; nothing sent" in done.stderr
+        assert done.returncode == 1 and f"is for a {kind}, which no board has; nothing sent" in done.stderr
     assert not submit.sent.exists()

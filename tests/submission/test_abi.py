@@ -159,7 +159,7 @@ def test_output_right_behind_an_input_is_accepted(library):
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("backend", 4, "backend is 4"),
+        ("backend", 5, "backend is 5"),
         ("backend", -1, "backend is -1"),
         ("device", -2, "device is -2"),
         ("scale_layout", 2, "scale_layout is 2"),
@@ -267,12 +267,12 @@ def test_messages_belong_to_their_thread(library):
     assert b"args" in library.custom_kernel_message()
 
 
-def test_query_lists_the_three_backends_and_then_ends(library):
+def test_query_lists_the_backends_and_then_ends(library):
     info = Info(struct_bytes=ctypes.sizeof(Info))
     found = {}
     while library.custom_kernel_backend_query(len(found), ctypes.byref(info)) == OK:
         found[info.name.decode()] = (info.backend, info.built, info.available, info.detail.decode())
-    assert set(found) == {"cpu", "hopper", "blackwell"}
+    assert set(found) == {"cpu", "hopper", "blackwell", "geforce"}
     assert found["cpu"][:3] == (1, 1, 1)
     for name, (_, built, available, detail) in found.items():
         assert detail, f"{name} gives no detail"

@@ -229,7 +229,7 @@ def test_sizes_fit_63_bits_or_the_tensor_is_named(library, tensor, fits, extents
 # --- values and their order ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0, 1, 2, 3])
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 4])
 def test_every_backend_number_is_one(library, value):
     call = Call()
     call.args.backend = value
@@ -241,8 +241,8 @@ def test_every_backend_number_is_one(library, value):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("backend", -1, "backend is -1; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)"),
-        ("backend", 4, "backend is 4; expected 0 (auto), 1 (cpu), 2 (hopper) or 3 (blackwell)"),
+        ("backend", -1, "backend is -1; expected 0 (auto), 1 (cpu), 2 (hopper), 3 (blackwell) or 4 (geforce)"),
+        ("backend", 5, "backend is 5; expected 0 (auto), 1 (cpu), 2 (hopper), 3 (blackwell) or 4 (geforce)"),
         ("device", -2, "device is -2; expected a CUDA device ordinal, or -1 for host memory"),
         ("scale_layout", -1, "scale_layout is -1; expected 0 (blocked) or 1 (rows)"),
         ("scale_layout", 2, "scale_layout is 2; expected 0 (blocked) or 1 (rows)"),
@@ -322,7 +322,7 @@ def test_names_that_mean_this_machine_run_host_memory(library, monkeypatch, name
     assert status == OK, message
 
 
-@pytest.mark.parametrize("name", ["hopper", "blackwell"])
+@pytest.mark.parametrize("name", ["hopper", "blackwell", "geforce"])
 def test_a_gpu_name_is_refused_for_host_memory(library, monkeypatch, name):
     monkeypatch.setenv("NVFP4_BACKEND", name)
     status, message = Call()(library)
@@ -345,7 +345,7 @@ def test_any_other_name_is_refused_and_cut_to_64_characters(library, monkeypatch
     monkeypatch.setenv("NVFP4_BACKEND", name)
     assert Call()(library) == (
         ARGUMENT,
-        f"NVFP4_BACKEND is '{name[:64]}'; expected cpu, hopper, blackwell or auto",
+        f"NVFP4_BACKEND is '{name[:64]}'; expected cpu, hopper, blackwell, geforce or auto",
     )
 
 

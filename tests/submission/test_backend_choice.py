@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+from itertools import combinations
 
 import pytest
 
@@ -20,13 +21,15 @@ from tests.submission.cpu_kit import (
     OUT_OF_MEMORY,
     ROWS,
     UNAVAILABLE,
+    UNSUPPORTED,
     Args,
     Info,
 )
 
-HOPPER, BLACKWELL = "hopper", "blackwell"
-NUMBERS = {"cpu": 1, HOPPER: 2, BLACKWELL: 3}
-FAKES = (HOPPER, BLACKWELL)
+HOPPER, BLACKWELL, GEFORCE = "hopper", "blackwell", "geforce"
+NUMBERS = {"cpu": 1, HOPPER: 2, BLACKWELL: 3, GEFORCE: 4}
+FAKES = (HOPPER, BLACKWELL, GEFORCE)
+LISTED = (BLACKWELL, GEFORCE, HOPPER)  # as the library asks them
 
 
 class Seen(ctypes.Structure):
@@ -51,7 +54,7 @@ class Library:
 
     def fake(self, name, which):
         """A fake's variable, to read or to set."""
-        return (ctypes.c_int32 * 2).in_dll(self.core, f"fake_{name}"), FAKES.index(which)
+        return (ctypes.c_int32 * len(FAKES)).in_dll(self.core, f"fake_{name}"), FAKES.index(which)
 
     def get(self, name, which):
         values, i = self.fake(name, which)
@@ -63,7 +66,9 @@ class Library:
                 values, i = self.fake(name, which)
                 values[i] = value
         if detail is not None:
-            (ctypes.c_char * 600 * 2).in_dll(self.core, "fake_detail")[FAKES.index(which)].value = detail.encode()
+            (ctypes.c_char * 600 * len(FAKES)).in_dll(self.core, "fake_detail")[
+                FAKES.index(which)
+            ].value = detail.encode()
 
     def reset(self):
         for which in FAKES:
@@ -108,7 +113,7 @@ def build(root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def both(build):
-    return build(HOPPER, BLACKWELL)
+    return build(*FAKES)
 
 
 @pytest.fixture(scope="module")
@@ -142,39 +147,52 @@ def test_without_a_gpu_backend_no_device_can_be_used(neither, device):
     status, message = neither(device)
     assert status == UNAVAILABLE
     assert re.fullmatch(
-        rf"no back ?end can run on CUDA device {device}: (\w+: not built; ){{2}}cpu: takes tensors in host memory",
+        rf"no back ?end can run on CUDA device {device}: (\w+: not built; ){{3}}cpu: takes tensors in host memory",
         message,
     )
 
 
 def test_the_query_tells_what_is_not_built(neither):
-    for index, name in enumerate((BLACKWELL, HOPPER)):
+    for index, name in enumerate(LISTED):
         status, info = neither.query(index)
         assert status == OK
         assert (info.name, info.backend, info.built, info.available) == (name.encode(), NUMBERS[name], 0, 0)
         assert info.detail == b"not built"
-    status, info = neither.query(2)
+    status, info = neither.query(len(LISTED))
     assert (info.name, info.backend, info.built, info.available) == (b"cpu", 1, 1, 1)
+
+
+def test_a_backend_without_the_extended_gemm_refuses_what_the_dual_gemm_is_not(both):
+    """The rest of a longer struct being zero, it is the dual GEMM; a fake has nothing else."""
+    assert both(backend=NUMBERS[GEFORCE])[0] == UNAVAILABLE
+    both.set(GEFORCE, available=1)
+    longer = (ctypes.c_char * 256)()
+    ctypes.memmove(longer, ctypes.byref(both.args), ctypes.sizeof(Args))
+    longer[0:4] = (256).to_bytes(4, "little")
+    assert both.core.custom_kernel_extended(longer) == OK and both.get("runs", GEFORCE) == 1
+    longer[128:136] = (1 << 30).to_bytes(8, "little")  # scale_gate
+    assert both.core.custom_kernel_extended(longer) == UNSUPPORTED and both.get("runs", GEFORCE) == 1
+    assert both.core.custom_kernel_message().startswith(b"backend geforce has the dual GEMM alone")
 
 
 # --- choosing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hopper", [False, True])
-@pytest.mark.parametrize("blackwell", [False, True])
-def test_the_newest_chip_that_can_run_is_taken(both, hopper, blackwell):
-    both.set(HOPPER, available=hopper, device=4)
-    both.set(BLACKWELL, available=blackwell, device=4)
+@pytest.mark.parametrize("able", [able for n in range(4) for able in combinations(LISTED, n)])
+def test_the_first_listed_that_can_run_is_taken(both, able):
+    for name in FAKES:
+        both.set(name, available=name in able, device=4)
     status, message = both(device=4)
-    runs = {name: both.get("runs", name) for name in FAKES}
-    assert runs == {HOPPER: int(hopper and not blackwell), BLACKWELL: int(blackwell)}
-    if hopper or blackwell:
+    assert {name: both.get("runs", name) for name in FAKES} == {name: int((name,) == able[:1]) for name in FAKES}
+    if able:
         assert status == OK
-        assert both.get("details_asked", BLACKWELL) == int(not blackwell), "the path of every call is a cheap one"
+        asked = [name for name in LISTED if both.get("details_asked", name)]
+        assert asked == [*LISTED[: LISTED.index(able[0])]], "the path of every call is a cheap one"
     else:
         assert status == UNAVAILABLE
         assert re.fullmatch(
-            r"no back ?end can run on CUDA device 4: blackwell: no blackwell here; hopper: no hopper here; cpu: .*",
+            r"no back ?end can run on CUDA device 4: blackwell: no blackwell here; "
+            r"geforce: no geforce here; hopper: no hopper here; cpu: .*",
             message,
         )
 
@@ -183,7 +201,7 @@ def test_the_callers_device_is_the_one_that_is_asked_about(both):
     both.set(HOPPER, available=1, device=3)
     assert both(device=3)[0] == OK
     assert both(device=2)[0] == UNAVAILABLE
-    assert both.get("last_asked", HOPPER) == both.get("last_asked", BLACKWELL) == 2
+    assert {both.get("last_asked", name) for name in FAKES} == {2}
 
 
 @pytest.mark.parametrize("name", FAKES)
@@ -210,7 +228,7 @@ def test_host_memory_never_goes_to_a_gpu(both):
         status, message = both(device=-1, backend=NUMBERS[name])
         assert status == ARGUMENT
         assert "cannot read memory of the host" in message
-    assert both.get("runs", HOPPER) == both.get("runs", BLACKWELL) == 0
+    assert {both.get("runs", name) for name in FAKES} == {0}
 
 
 @pytest.mark.parametrize(("layout", "queue"), [(BLOCKED, None), (ROWS, 0xDEAD0)])
@@ -251,25 +269,25 @@ def test_a_message_lasts_until_the_threads_next_failed_call(both):
 
 def test_the_query_lists_the_newest_chip_first_and_asks_about_any_device(both):
     both.set(HOPPER, available=1, device=6, detail="an H200")
-    found = [both.query(index) for index in range(3)]
-    assert [status for status, _ in found] == [OK] * 3
-    assert [info.name for _, info in found] == [b"blackwell", b"hopper", b"cpu"]
-    assert [info.backend for _, info in found] == [3, 2, 1]
-    assert [(info.built, info.available) for _, info in found] == [(1, 0), (1, 1), (1, 1)]
-    assert both.get("last_asked", HOPPER) == both.get("last_asked", BLACKWELL) == -1
+    found = [both.query(index) for index in range(4)]
+    assert [status for status, _ in found] == [OK] * 4
+    assert [info.name for _, info in found] == [b"blackwell", b"geforce", b"hopper", b"cpu"]
+    assert [info.backend for _, info in found] == [3, 4, 2, 1]
+    assert [(info.built, info.available) for _, info in found] == [(1, 0), (1, 0), (1, 1), (1, 1)]
+    assert {both.get("last_asked", name) for name in FAKES} == {-1}
 
 
 def test_a_long_detail_is_cut(both):
     both.set(HOPPER, detail="y" * 599)
-    assert both.query(1)[1].detail == b"y" * 255
+    assert both.query(2)[1].detail == b"y" * 255
     both.set(HOPPER, available=0)
     assert both(backend=2)[1].endswith(": " + "y" * 255)
 
 
-@pytest.mark.parametrize("index", [-(2**31), -1, 3, 4, 2**31 - 1])
+@pytest.mark.parametrize("index", [-(2**31), -1, 4, 5, 2**31 - 1])
 def test_the_query_ends_behind_the_last_backend(both, index):
     assert both.query(index)[0] == ARGUMENT
-    assert both.core.custom_kernel_message().decode() == f"index is {index}; expected 0 to 2"
+    assert both.core.custom_kernel_message().decode() == f"index is {index}; expected 0 to 3"
 
 
 WITHOUT_DETAIL = Info.detail.offset
@@ -288,7 +306,7 @@ def test_the_query_refuses_a_struct_that_is_too_short(both, count):
 
 def test_the_query_takes_a_newer_callers_longer_struct(both):
     info = Info(ctypes.sizeof(Info) + 64)
-    assert both.core.custom_kernel_backend_query(2, ctypes.byref(info)) == OK
+    assert both.core.custom_kernel_backend_query(3, ctypes.byref(info)) == OK
     assert info.struct_bytes == ctypes.sizeof(Info) + 64
 
 
@@ -299,10 +317,10 @@ def test_the_query_tells_that_info_is_null(both):
 
 def test_details_belong_to_their_thread(both):
     both.set(HOPPER, detail="of the first thread")
-    _, mine = both.query(1)
+    _, mine = both.query(2)
     others = []
     both.set(HOPPER, detail="of the second")
-    thread = threading.Thread(target=lambda: others.append(both.query(1)[1].detail))
+    thread = threading.Thread(target=lambda: others.append(both.query(2)[1].detail))
     thread.start()
     thread.join()
     assert others == [b"of the second"]

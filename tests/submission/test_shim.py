@@ -223,7 +223,7 @@ def test_threads_can_call_at_the_same_time():
 
 def test_backends_lists_what_the_library_was_built_with():
     found = {backend.name: backend for backend in backends()}
-    assert set(found) == {"cpu", "hopper", "blackwell"}
+    assert set(found) == {"cpu", "hopper", "blackwell", "geforce"}
     assert found["cpu"].available
 
 

@@ -144,8 +144,10 @@ void copy_rates(void) {
     for (uint32_t shared_by = 1; shared_by <= 4; shared_by *= 2) {
         struct plan far = {16384, 8, COPIES_OF_CTA, SOURCE_BYTES, shared_by};
         struct plan near = {16384, 8, COPIES_OF_CTA, L2_BYTES, shared_by};
-        int ctas = sms / 4 * 4 - 4; /* clusters of four do not fill every processing cluster */
-        measure("multicast_rate", (const void *)load_kernel, far, ctas, "HBM");
-        measure("multicast_rate", (const void *)load_kernel, near, ctas, "L2");
+        int all = sms / 4 * 4 - 4; /* clusters of four do not fill every processing cluster */
+        for (int ctas = 4; ctas <= all; ctas = ctas == 64 ? all : ctas * 4) {
+            measure("multicast_rate", (const void *)load_kernel, far, ctas, "HBM");
+            measure("multicast_rate", (const void *)load_kernel, near, ctas, "L2");
+        }
     }
 }

@@ -93,7 +93,8 @@ int sm_count(void) {
     return sms;
 }
 
-CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
+CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
+                        uint32_t rows) {
     typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                         const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
                                         const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
@@ -106,10 +107,9 @@ CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, 
                                                cudaEnableDefault, &found));
     }
     CUtensorMap map;
-    cuuint64_t sizes[3] = {row_bytes / 2, bytes / row_bytes, 1}, strides[2] = {row_bytes, bytes};
-    cuuint32_t box[3] = {row_bytes / 2, rows, 1}, steps[3] = {1, 1, 1};
+    cuuint32_t box[3] = {(cuuint32_t)sizes[0], rows, 1}, steps[3] = {1, 1, 1};
     CUtensorMapSwizzle swizzle =
-        row_bytes == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
+        sizes[0] * 2 == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
     CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
                              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -118,6 +118,10 @@ CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, 
         exit(EXIT_FAILED);
     }
     return map;
+}
+
+CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
+    return strided_map(memory, {row_bytes / 2, bytes / row_bytes, 1}, {row_bytes, bytes}, rows);
 }
 
 static void out_of_time(int signal) {
@@ -136,7 +140,8 @@ static const struct group {
               {"copies", copies},     {"copy_rates", copy_rates},
               {"clusters", clusters}, {"launches", launches},
               {"overlap", overlap},   {"starts", starts},
-              {"traffic", traffic}};
+              {"traffic", traffic},   {"hand_over", hand_over},
+              {"past_end", past_end}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -72,6 +72,11 @@ int sm_count(void);
  * swizzled. */
 CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows);
 
+/* The same of three dimensions of halves, with bytes between rows and between what lies behind; boxes are as
+ * wide as the first dimension. */
+CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
+                        uint32_t rows);
+
 void alu(void);
 void shared_memory(void);
 void tensor(void);
@@ -83,5 +88,7 @@ void launches(void);
 void overlap(void);
 void starts(void);
 void traffic(void);
+void hand_over(void);
+void past_end(void);
 
 #endif

@@ -9,6 +9,16 @@ from statistics import geometric_mean, mean
 from scripts.evidence.clock.row import Row
 
 MOVED = 2.0  # percent: a round's sign counts that moved more
+AIM = 4.0  # percent: of a round's error
+LOADS = "loads and dequantization beside MMAs: what they cost in the issue (consumer_lap_cycles, 16 loads a lap)"
+PAST_END = "boxes past the end of A by many SMs at once (round 56's page); box_past_end_ns asks for it alone"
+FENCE = "what fences cost beside copies: hand_over_cycles is met on average, its phases with the ring are not"
+# What is supposed to be missing where a round is further off than the aim; of all others it is not known.
+MISSING = {
+    **dict.fromkeys((11, 22, 31, 32, 58, 59), LOADS),
+    **dict.fromkeys((56, 63, 64), PAST_END),
+    **dict.fromkeys((5, 9, 51), FENCE),
+}
 
 
 @dataclass(frozen=True)
@@ -65,12 +75,14 @@ def text(rows: Iterable[Row]) -> str:
         f"{len(found)} rounds, each over shapes of its smallest weights with up to 256 rows.",
         f"The ratio's rms error is {rms(found):.1f} % (aim: 4 %).",
         f"The sign is right in {right} of the {len(moved)} that moved more than {MOVED:.0f} % (aim: 9 of 10).",
+        f"Beyond {AIM:.0f} % the last column has the mechanism that is supposed to be missing.",
         "",
-        "| round | shapes | predicted ratio | measured | error | sign |",
-        "| --- | ---: | ---: | ---: | ---: | --- |",
+        "| round | shapes | predicted ratio | measured | error | sign | supposed |",
+        "| --- | ---: | ---: | ---: | ---: | --- | --- |",
     ]
     for ratio in found:
         sign = "" if not ratio.moved else "right" if ratio.right else "wrong"
         times = f"{ratio.predicted:.3f} | {ratio.measured:.3f}"
-        lines.append(f"| {ratio.round} | {ratio.shapes} | {times} | {ratio.error:+.1f} % | {sign} |")
+        missing = MISSING.get(int(ratio.round), "not known") if abs(ratio.error) > AIM else ""
+        lines.append(f"| {ratio.round} | {ratio.shapes} | {times} | {ratio.error:+.1f} % | {sign} | {missing} |")
     return "\n".join(lines)

@@ -62,14 +62,14 @@ def found():
 
 
 def test_the_library_is_asked_in_a_process_of_its_own(found, monkeypatch):
-    assert [name for name, _, _ in found] == ["blackwell", "hopper", "cpu"]
+    assert [name for name, _, _ in found] == ["blackwell", "geforce", "hopper", "cpu"]
     assert found[-1][1] and "threads" in found[-1][2]
     monkeypatch.setattr(
-        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", False, "none"), *found[2:]]
+        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", False, "none"), *found[3:]]
     )
     assert device.why_no_gpu(OWN) == "  blackwell: old\n  hopper: none"
     monkeypatch.setattr(
-        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", True, "fits"), *found[2:]]
+        device, "backends", lambda submission: [("blackwell", False, "old"), ("hopper", True, "fits"), *found[3:]]
     )
     assert device.why_no_gpu(OWN) == ""
     monkeypatch.setattr(device, "backends", lambda submission: [])

@@ -252,6 +252,32 @@ def test_a_short_ring_is_bound_by_latency_and_a_deep_one_by_bandwidth(small_chip
     assert full == pytest.approx(SMALL["sms"] * 6 * 16384 / SMALL["l2_load_rate"], rel=0.02)
 
 
+@pytest.mark.parametrize(
+    "order", ["fence.acq_rel.gpu;", "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"]
+)
+def test_a_release_beyond_the_cta_waits_for_the_copies_that_its_sm_has_under_way(order):
+    def cycles(before: str, after: str = "") -> int:
+        """From `before` to the end of `order`; then all copies are waited for."""
+        text = body(
+            "ld.param.u64 %rd5, [q];", INIT, "mov.u32 %r6, other; mbarrier.init.shared.b64 [%r6], 9;", START, before,
+            order, END, after, registers=BARRIER + " .shared .align 8 .b64 other;",
+            params=".param .u64 p, .param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip="h200")
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
+        return int(out[0])
+
+    asked, _, waited = copy(0, 16384, 0, 0).partition("{")
+    alone, beside = cycles(""), cycles(asked, "{" + waited)
+    landed = copies([16384], [0])
+    assert alone == pytest.approx(CHIP["fence_gpu"], abs=60)
+    assert beside == pytest.approx(landed + CHIP["fence_gpu_landed"], abs=120)
+    again = cycles(asked + "{" + waited + order) - cycles(asked + "{" + waited)
+    assert again == pytest.approx(alone, abs=60), "no copy since the last fence"
+    assert cycles(asked + "{" + waited) - landed == pytest.approx(CHIP["fence_gpu_copies"], abs=60), "they have landed"
+
+
 # ---- launches ----
 
 SPIN = (
@@ -300,6 +326,26 @@ def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
     assert two - wave == pytest.approx(wave + CHIP["cta_start"], rel=0.03)
 
 
+@pytest.mark.parametrize(("ctas", "at_once"), [(2, 6), (4, 2), (8, 1)])
+def test_clusters_lie_in_one_processing_cluster_each(tmp_path, ctas, at_once):
+    """Of 8, 3 and 2 SMs: those that no cluster fits into stay idle."""
+    chip = json.loads(H200.read_text())
+    parts = {"processing_cluster_sms": 8, "processing_clusters_whole": 1, "processing_cluster_short_sms": 3}
+    for name, value in {"sms": 13, **parts}.items():
+        chip["parameters"][name]["value"] = value
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+
+    def cycles(clusters: int) -> float:
+        sim = Sim(body(SPIN), chip=str(path))
+        assert sim.launch("k", 0, grid=clusters * ctas, cluster=ctas, block=32, shared=200 * 1024) == 0
+        return sim.time.kernel_cycles
+
+    wave = cycles(1)
+    assert cycles(at_once) == pytest.approx(wave, rel=0.05)
+    assert cycles(at_once + 1) == pytest.approx(2 * wave, rel=0.1)
+
+
 def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
     chip = json.loads(H200.read_text())
     path = tmp_path / "chip.json"
@@ -330,6 +376,23 @@ def test_the_result_is_the_same_for_any_number_of_host_threads_and_any_mode(smal
         assert sim.launch("k", sim.buffer(np.zeros(64, np.uint64)), grid=100, block=96) == 0
         times.add((sim.time.cycles, sim.time.kernel_cycles))
     assert len(times) == 1
+
+
+def test_the_result_is_the_same_wherever_the_host_has_put_the_memory(tmp_path):
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["hbm_warp_rate"]["value"] = 1
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    load = "shl.b32 %r3, %r1, 2; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd5, %rd1; "
+    load += "".join(f"ld.global.cg.u32 %r{4 + i}, [%rd5+{64 + 256 * i}];" for i in range(3))  # one waits for the other
+    times = set()
+    for shift in (0, 16, 64):
+        room = np.zeros(1 << 12, np.uint8)
+        at = -room.ctypes.data % 128 + shift
+        sim = Sim(body(START, load, "add.u32 %r4, %r5, %r6;", END), chip=str(path))
+        assert sim.launch("k", sim.register(room[at : at + 1024].view(np.uint64)), block=32) == 0
+        times.add(sim.time.kernel_cycles)
+    assert len(times) == 1, times
 
 
 def test_a_warp_that_waits_for_a_phase_that_is_armed_again_is_let_go_in_time():

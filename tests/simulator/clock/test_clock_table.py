@@ -98,8 +98,8 @@ def test_a_round_counts_once_and_its_sign_where_it_moved():
     assert [(ratio.moved, ratio.right) for ratio in found] == [(True, False), (True, True), (False, False)]
     assert ratios.rms(found) == pytest.approx(((200 / 9) ** 2 / 3 + (200 / 99) ** 2 / 3) ** 0.5)
     text = ratios.text(rows)
-    assert "right in 1 of the 2" in text and "| 0008 | 1 | 1.100 | 0.900 | +22.2 % | wrong |" in text
-    assert "| 0010 | 1 | 1.010 | 0.990 | +2.0 % |  |" in text
+    assert "right in 1 of the 2" in text and "| 0008 | 1 | 1.100 | 0.900 | +22.2 % | wrong | not known |" in text
+    assert "| 0010 | 1 | 1.010 | 0.990 | +2.0 % |  |  |" in text
 
 
 def test_a_target_that_is_missed_is_told_so():

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from scripts.evidence.mutants.fused_sum import Rule, vectors
 from tests.simulator.sim_kit import PtxError, Sim, body
 
 SM120 = ("sm_90a", "sm_120a")
@@ -125,6 +126,29 @@ def test_scales_come_from_where_the_selectors_say(kind, count, stype, first, sec
         )
         assert (result(out) == (x @ y + c).astype(np.float32)).all(), (byte_a, thread_a, byte_b, thread_b)
     assert sim.verdict == "clean"
+
+
+def test_rounded_sums_are_those_of_the_restatement():
+    """Any codes, any scale factor with NaN and signs, accumulators of any size: bit for bit as restated in integers."""
+    sim = Sim(kernel("m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"))
+    restated = Rule("e2m1", "e2m1", bits=35, scale="ue4m3", block=16, grouped=True)
+    rng, out = np.random.default_rng(11), sim.buffer(np.zeros((32, 4), np.float32))
+    for high in (8, 0x60, 0x7F, 0x100):
+        a, b = rng.integers(0, 16, (16, 64)), rng.integers(0, 16, (8, 64))
+        sfa, sfb = (rng.integers(0, high, (rows, 4)).astype(np.uint8) for rows in (16, 8))
+        c = (rng.standard_normal((16, 8)) * 2.0 ** rng.integers(-20, 30, (16, 8))).astype(np.float32).view(np.uint32)
+        words = fragments(a, b.T, True)
+        for lane in range(32):
+            words[lane, 6] = int.from_bytes(sfa[lane // 4 + lane % 2 * 8].tobytes(), "little")
+            words[lane, 7] = int.from_bytes(sfb[lane // 4].tobytes(), "little")
+        full = words.astype(np.uint32)
+        for lane, i in itertools.product(range(32), range(4)):
+            full[lane, 8 + i] = c[lane // 4 + i // 2 * 8, lane % 4 * 2 + i % 2]
+        assert sim.launch("k", out, sim.buffer(full), 0, 0, 0, 0) == 0, sim.findings
+        got, want = result(out.view(np.uint32)), vectors(restated, a, b, c, sfa, sfb)
+        nan = np.isnan(want.view(np.float32))
+        assert (np.isnan(got.view(np.float32)) == nan).all() and (got[~nan] == want[~nan]).all(), high
+        assert nan.any() == (high == 0x100), "some vectors of every byte have a NaN, and no others"
 
 
 def test_kind_f8f6f4_takes_its_elements_out_of_their_bytes():

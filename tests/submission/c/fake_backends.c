@@ -7,7 +7,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { HOPPER, BLACKWELL, FAKES };
+enum { HOPPER, BLACKWELL, GEFORCE, FAKES };
 
 /* Set by tests. */
 EXPORT int32_t fake_available[FAKES]; /* the only device that it can use is `fake_device` */
@@ -45,7 +45,7 @@ static int32_t run(int which, const struct problem *problem) {
         return run(which, problem);                                                                            \
     }                                                                                                          \
     const struct backend name_##_backend = {                                                                   \
-        .id = (which) == HOPPER ? CUSTOM_KERNEL_BACKEND_HOPPER : CUSTOM_KERNEL_BACKEND_BLACKWELL,              \
+        .id = CUSTOM_KERNEL_BACKEND_##which,                                                                   \
         .name = #name_,                                                                                        \
         .available = name_##_available,                                                                        \
         .run = name_##_run,                                                                                    \
@@ -56,4 +56,7 @@ FAKE(HOPPER, hopper)
 #endif
 #ifdef NVFP4_HAVE_BLACKWELL
 FAKE(BLACKWELL, blackwell)
+#endif
+#ifdef NVFP4_HAVE_GEFORCE
+FAKE(GEFORCE, geforce)
 #endif

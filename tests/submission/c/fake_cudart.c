@@ -9,7 +9,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { DEVICES = 80, LOG_BYTES = 1 << 16, NAME_BYTES = 64, KERNELS = 64 };
+enum { DEVICES = 80, LOG_BYTES = 1 << 16, NAME_BYTES = 64, KERNELS = 256 };
 
 /* Set by tests. */
 EXPORT int fake_devices;

@@ -91,6 +91,11 @@ def test_nans_pass_and_mark_their_group():
     assert (scales.view(torch.uint8)[::2] != 0x7F).all()
     case = case._replace(extension=case.extension._replace(output=BF16))
     assert call(case, False)[1].isnan().all() and not call(case, False)[::2].isnan().any()
+    for operand in (1, 2):  # of gate alone, and of up alone: neither limit makes a number of it
+        case = random_case(3, 64, 64, Extension(output=BF16, limit=1.0))
+        case.scales[operand][5, 1] = 0x7F
+        found = call(case, False).isnan()
+        assert found[:, 5].all() and found.sum() == 3
 
 
 def test_scale_factors_past_the_last_row_are_zeros():

@@ -39,7 +39,11 @@ class Call:
             plain, (extended.FP16, extended.BF16, extended.NVFP4)[output], torch.tensor(0.01),
             None if plain else torch.tensor(0.02), torch.tensor([0.5, 1.0, 1.5]), scale_c,
         )  # fmt: skip
-        self.cases = [random_case(M, N, K, self.extension, weights, seed + i) for i in range(L)]
+        tokens = [self.extension.token_scale * (i + 1) for i in range(L)]
+        self.cases = [
+            random_case(M, N, K, self.extension._replace(token_scale=of_batch), weights, seed + i)
+            for i, of_batch in enumerate(tokens)
+        ]
         tensors = {}
         for place, name in enumerate(POINTERS[:6]):
             batches = [case.arguments(False)[place] for case in self.cases]
@@ -54,7 +58,7 @@ class Call:
             value = getattr(self.extension, name)
             if value is not None:
                 tensors[name] = np.array([value.item()], dtype=np.float32)
-        tensors["token_scale"] = np.tile(self.extension.token_scale.numpy(), (L, 1))
+        tensors["token_scale"] = np.stack([of_batch.numpy() for of_batch in tokens])
         width = N // 2 if output == NVFP4 else 2 * N
         tensors["c"] = np.full((L, M, width), 0xA5, dtype=np.uint8)
         if output == NVFP4:

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from scripts.common.toolchain import BUILD
-from tests.submission.gpu.fake_gpu import BLACKWELL, HOPPER, Fake
+from tests.submission.gpu.fake_gpu import NUMBERS, Fake
 
 
 @pytest.fixture(scope="session")
 def library_on_a_fake_runtime(root, tmp_path_factory):
     """The library's objects with the fake runtime."""
-    sources = [
-        path for part in ("core", "cpu", "gpu", HOPPER, BLACKWELL) for path in (root / "submission" / part).glob("*.c*")
-    ]
+    sources = [path for part in ("core", "cpu", "gpu", *NUMBERS) for path in (root / "submission" / part).glob("*.c*")]
     objects = [(BUILD / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
     objects = [path for path in objects if path.is_file()]
-    if {HOPPER, BLACKWELL} - {path.parent.name for path in objects}:
+    if set(NUMBERS) - {path.parent.name for path in objects}:
         pytest.skip("the GPU backends are not built here")
     nvcc = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
     if nvcc.returncode != 0:
@@ -38,7 +36,7 @@ def library_on_a_fake_runtime(root, tmp_path_factory):
 
 @pytest.fixture
 def fake(library_on_a_fake_runtime, tmp_path, monkeypatch):
-    for name in ("HOPPER", "BLACKWELL"):
+    for name in map(str.upper, NUMBERS):
         for what in ("CONFIG", "DEPENDENT_LAUNCH"):
             monkeypatch.delenv(f"NVFP4_{name}_{what}", raising=False)
     monkeypatch.delenv("NVFP4_BACKEND", raising=False)

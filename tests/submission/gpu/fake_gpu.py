@@ -13,9 +13,9 @@ import pytest
 
 from tests.submission.cpu_kit import BLOCKED, INPUTS, OK, ROWS, Args, Info
 
-HOPPER, BLACKWELL = "hopper", "blackwell"
-NUMBERS = {HOPPER: 2, BLACKWELL: 3}
-CHIPS = {HOPPER: (90, 132), BLACKWELL: (100, 148)}
+HOPPER, BLACKWELL, GEFORCE = "hopper", "blackwell", "geforce"
+NUMBERS = {HOPPER: 2, BLACKWELL: 3, GEFORCE: 4}
+CHIPS = {HOPPER: (90, 132), BLACKWELL: (100, 148), GEFORCE: (120, 170)}
 MEMORY_ALLOCATION, BROKEN = 2, 999
 POINTERS = (*INPUTS, "c")
 ADDRESS = {name: (i + 1) << 52 for i, name in enumerate(POINTERS)}  # far apart: nothing reads there
@@ -23,7 +23,8 @@ SCRATCH = 1 << 61
 QUEUE = 0xABC0
 CLUSTERS = {1: 148, 2: 74, 4: 32, 8: 16}
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])
-BACKENDS = pytest.mark.parametrize("name", [HOPPER, BLACKWELL])
+BACKENDS = pytest.mark.parametrize("name", [*NUMBERS])
+GROUPED_BACKENDS = pytest.mark.parametrize("name", [HOPPER, BLACKWELL])  # GeForce has the dual GEMM alone
 
 
 def up(x, y):
@@ -42,7 +43,7 @@ class Fake:
         shutil.copy(built, path)
         self.core = ctypes.CDLL(str(path))
         self.core.custom_kernel_message.restype = ctypes.c_char_p
-        self.devices([CHIPS[HOPPER], CHIPS[BLACKWELL]])
+        self.devices([*CHIPS.values()])
         clusters = (ctypes.c_int * 16).in_dll(self.core, "fake_clusters")
         for cluster, count in CLUSTERS.items():
             clusters[cluster] = count

@@ -14,6 +14,7 @@ from tests.submission.gpu.fake_gpu import (
     BLACKWELL,
     BROKEN,
     CHIPS,
+    GEFORCE,
     HOPPER,
     LAYOUTS,
     MEMORY_ALLOCATION,
@@ -21,14 +22,20 @@ from tests.submission.gpu.fake_gpu import (
 
 # --- devices ------------------------------------------------------------------------------------------
 
+NEEDED = {
+    HOPPER: r"9\.0 \(H100, H200\)",
+    BLACKWELL: r"10\.0 \(B200\)( or 10\.3 \(B300\))?",
+    GEFORCE: r"12\.0 \(RTX 50, RTX PRO 6000\)( or 12\.1 \(GB10\))?",
+}
+
 
 @pytest.mark.parametrize(
     ("capability", "name"),
-    [(90, HOPPER), (100, BLACKWELL), (80, None), (89, None), (91, None), (101, None), (120, None)],
+    [(90, HOPPER), (100, BLACKWELL), (80, None), (89, None), (91, None), (101, None), (120, GEFORCE), (122, None)],
 )
 def test_each_backend_runs_on_its_own_chips(fake, capability, name):
     fake.devices([(capability, 77)])
-    for backend, needed in ((HOPPER, r"9\.0 \(H100, H200\)"), (BLACKWELL, r"10\.0 \(B200\)( or 10\.3 \(B300\))?")):
+    for backend, needed in NEEDED.items():
         available, detail = fake.query(backend)
         told = rf"CUDA device 0, compute capability {capability // 10}\.{capability % 10}, 77 SMs"
         assert available == (backend == name)
@@ -81,18 +88,17 @@ def test_a_device_that_cannot_be_asked_is_unavailable(fake, name, successes):
 
 
 def test_the_device_decides_without_a_name(fake):
-    for device, kernel in ((0, "hopper"), (1, "blackwell")):
+    for device, kernel in enumerate(CHIPS):
         args = Args(ctypes.sizeof(Args), 0, device, BLOCKED, 300, 500, 320, 3, **ADDRESS)
         fake.core.fake_clear_log()
         assert fake.core.custom_kernel(ctypes.byref(args)) == OK
-        dequantizes = any(line[2:5] == [300, 1, 3] for line in fake.log("launch"))
-        assert dequantizes == (kernel == "hopper"), "Hopper dequantizes A first"
+        assert kernel in fake.log("launch")[-1][1], "the kernel's namespace is its backend's name"
     fake.devices([(80, 1)])
     args = Args(ctypes.sizeof(Args), 0, 0, BLOCKED, 300, 500, 320, 3, **ADDRESS)
     assert fake.core.custom_kernel(ctypes.byref(args)) == UNAVAILABLE
     message = fake.core.custom_kernel_message().decode()
     assert message.startswith("no backend can run on CUDA device 0: ") and message.endswith("tensors in host memory")
-    for chip in ("9.0 (H100, H200)", "10.0 (B200)"):
+    for chip in ("9.0 (H100, H200)", "10.0 (B200)", "12.0 (RTX 50, RTX PRO 6000)"):
         assert chip in message, "every chip that would do is named"
 
 
@@ -140,25 +146,26 @@ def test_each_device_has_its_own_pool_and_its_own_permission_for_shared_memory(f
 
 # --- errors -------------------------------------------------------------------------------------------
 
-FUNCTIONS = {
-    "cudaGetDevice": {HOPPER, BLACKWELL},
-    "cudaSetDevice": {HOPPER, BLACKWELL},
-    "cudaMemPoolCreate": {HOPPER, BLACKWELL},
-    "cudaMemPoolSetAttribute": {HOPPER, BLACKWELL},
-    "cudaMallocFromPoolAsync": {HOPPER, BLACKWELL},
-    "cudaGetDriverEntryPointByVersion": {HOPPER, BLACKWELL},
-    "cudaFuncSetAttribute": {HOPPER, BLACKWELL},
-    "cudaLaunchKernelExC": {HOPPER, BLACKWELL},
-    "cudaFreeAsync": {HOPPER, BLACKWELL},
-}
+FUNCTIONS = (
+    "cudaGetDevice",
+    "cudaSetDevice",
+    "cudaMemPoolCreate",
+    "cudaMemPoolSetAttribute",
+    "cudaMallocFromPoolAsync",
+    "cudaGetDriverEntryPointByVersion",
+    "cudaFuncSetAttribute",
+    "cudaLaunchKernelExC",
+    "cudaFreeAsync",
+)
 
 
 @BACKENDS
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize(("error", "status"), [(BROKEN, DEVICE), (MEMORY_ALLOCATION, OUT_OF_MEMORY)])
 def test_a_failed_call_of_the_runtime_ends_the_call_and_leaves_nothing_behind(fake, name, function, error, status):
-    fake.number("current").value = 1 if name == HOPPER else 0
-    device = 1 - fake.number("current").value
+    fake.devices([CHIPS[name]] * 2)
+    device = 0 if name == HOPPER else 1
+    fake.number("current").value = 1 - device
     fake.fail(function, error)
     got, message = fake.call(name, device=device, layout=ROWS)
     assert got == status
@@ -179,7 +186,7 @@ def test_of_two_failures_the_first_is_told(fake, name):
     fake.fail("cudaLaunchKernelExC", MEMORY_ALLOCATION)
     status, message = fake.call(name, layout=ROWS)
     assert (status, message.split("(")[0]) == (OUT_OF_MEMORY, "cudaLaunchKernelExC")
-    fake.number("current").value = 1 if name == HOPPER else 0
+    fake.number("current").value = (list(CHIPS).index(name) + 1) % len(CHIPS)
     fake.fail("cudaSetDevice", successes=1)
     status, message = fake.call(name, layout=ROWS)
     assert status == DEVICE
@@ -199,7 +206,7 @@ def test_a_later_launch_that_fails_ends_the_call(fake, name, successes):
 
 @BACKENDS
 def test_a_refused_tensor_map_is_told_by_its_tensor(fake, name):
-    tensors = ("a", "b1", "b2") if name == HOPPER else ("a", "b1", "b2", "sfa", "sfb1", "sfb2")
+    tensors = ("a", "b1", "b2", "sfa", "sfb1", "sfb2") if name == BLACKWELL else ("a", "b1", "b2")
     for successes, tensor in enumerate(tensors):
         fake.fail("cuTensorMapEncodeTiled", successes=successes)
         assert fake.call(name) == (DEVICE, f"cuTensorMapEncodeTiled of {tensor} failed with CUresult 1")

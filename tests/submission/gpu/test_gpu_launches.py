@@ -13,6 +13,7 @@ from tests.submission.gpu.fake_gpu import (
     BLACKWELL,
     CHIPS,
     CLUSTERS,
+    GEFORCE,
     HOPPER,
     LAYOUTS,
     NUMBERS,
@@ -148,6 +149,34 @@ def test_blackwells_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, 
                 [1, 3, place, 256, count, batches, 512, 512 * count, 256, 4, 1, 1, 1, 1, 0, 0, 3, 0]
                 for place, count in scales
             ),
+        ]
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", PROBLEMS)
+def test_geforces_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
+    m, n, k, batches = shape
+    for tile, (rows, columns, stages, warps_m, warps_n) in tiles_of(tiles, GEFORCE).items():
+        with_tile(monkeypatch, GEFORCE, tile)
+        status, message = fake.call(GEFORCE, None, *shape, layout)
+        assert status == OK, message
+        launches = []
+        if layout == ROWS:
+            a_bytes, b_bytes = (round_up(batches * up(x, 128) * k // 64 * 512, 256) for x in (m, n))
+            assert fake.log("malloc") == [["malloc", a_bytes + 2 * b_bytes, 1002, QUEUE]]
+            assert fake.log("free") == [["free", 1, QUEUE]] and fake.kinds()[-2] == "free"
+            launches = [permute_launch(k // 64, max(m, n), 3 * batches)]
+        else:
+            assert fake.log("malloc", "free", "pool_create") == []
+        resources = tiles.table[GEFORCE]["resources"][tile]
+        ctas = min(up(m, rows) * up(n, columns) * batches, CHIPS[GEFORCE][1])
+        gemm = [ctas, 1, 1, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, 1, 1, 1, 1, 1]
+        assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
+        assert template_numbers(fake.log("launch")[-1][1], 5) == (rows, columns, stages, warps_m, warps_n)
+        half_k = k // 2
+        assert [line[1:] for line in fake.log("encode")] == [
+            [0, 3, ADDRESS[x], half_k, size, batches, half_k, half_k * size, 64, box, 1, 1, 1, 1, 0, 2, 3, 0]
+            for x, size, box in (("a", m, rows), ("b1", n, columns), ("b2", n, columns))
         ]
 
 
@@ -293,6 +322,10 @@ LARGE = (1, 1, 64, 1)
         (BLACKWELL, "m256n192k2", "n", 65535 * 192, lambda x: (1, x, 512, 1)),
         (BLACKWELL, "m128n64", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
         (BLACKWELL, "m128n64", "l", 65535, lambda x: (1, 1, 64, x)),
+        (GEFORCE, "m128n64", "m", MOST, lambda x: (x, 1, 64, 1)),
+        (GEFORCE, "m128n64", "n", MOST, lambda x: (1, x, 64, 1)),
+        (GEFORCE, "m128n64", "k", MOST // 64 * 64, lambda x: (1, 1, x, 1)),
+        (GEFORCE, "m128n64", "l", MOST, lambda x: (1, 1, 64, x)),
     ],
 )
 def test_each_extent_has_its_limit(fake, monkeypatch, name, tile, what, most, extents):
@@ -306,6 +339,15 @@ def test_each_extent_has_its_limit(fake, monkeypatch, name, tile, what, most, ex
         UNSUPPORTED,
         f"{what} is {beyond}; expected at most {told} on the {name} backend with tile {tile}",
     )
+    assert fake.log("launch", "malloc") == []
+
+
+def test_geforces_tiles_of_c_have_their_limit(fake, monkeypatch):
+    with_tile(monkeypatch, GEFORCE, "m64n32")
+    assert fake.call(GEFORCE, None, 64 * 2**10, 32 * 2**10, 64, 2**8 - 1)[0] == OK
+    status, message = fake.call(GEFORCE, None, 64 * 2**10, 32 * 2**10, 64, 2**8)
+    told = f"the number of tiles of c is {2**28}; expected at most {MOST} on the geforce backend with tile m64n32"
+    assert (status, message) == (UNSUPPORTED, told)
     assert fake.log("launch", "malloc") == []
 
 

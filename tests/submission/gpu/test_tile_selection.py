@@ -1,4 +1,4 @@
-"""Tile selection of both GPU backends against a second statement of it, written from its description alone."""
+"""Tile selection of the GPU backends against a second statement of it, written from its description alone."""
 
 from __future__ import annotations
 
@@ -42,8 +42,19 @@ BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
     "m128n64": (64, 5, 1, 3, 1),
     "m128n128": (128, 4, 1, 3, 1),
 }
+GEFORCE = {  # rows of A, columns, stages, warps along both
+    "m128n128": (128, 128, 3, 2, 4),
+    "m128n64": (128, 64, 5, 4, 2),
+    "m128n48": (128, 48, 5, 4, 2),
+    "m64n32": (64, 32, 8, 4, 2),
+}
 GROUPED = {  # rows of A and stages; as BLACKWELL
-    "hopper": {"m64": (64, 8), "m96": (96, 6), "m128": (128, 5), "m192": (192, 3), "m256": (256, 3)},
+    "hopper": {
+        f"m{rows}": (rows, stages)
+        for rows, stages in zip(
+            (48, 64, 80, 96, 112, 128, 160, 176, 192, 208, 256), (8, 8, 7, 6, 5, 5, 4, 4, 3, 3, 3), strict=True
+        )
+    },
     "blackwell": {
         "m128n128": (64, 5, 1, 0, 1),
         "m128n256": (128, 4, 1, 3, 1),
@@ -58,7 +69,8 @@ HOPPER_PS = (61, 2250, 110, 5370, 26, 3_240_000, 1_230_000, 2_900_000, 2_890_000
 # warpgroups, the rest.
 NARROW_PS = (190_000, 60_000, 600_000, 800_000, 1_100_000, 157_000, 7_100, 154_000, 4_200_000)
 BLACKWELL_PS = (9340, 540, 2_500_000, 56_250)  # a KB of copies, a column of a step, a wave, a KB of the reduction
-H200_SMS, B200_SMS = 132, 148
+GEFORCE_CYCLES = (2048, 32, 1000)  # multiply-adds a cycle, bytes of copies a cycle, a tile
+H200_SMS, B200_SMS, RTX_5090_SMS = 132, 148, 170
 SCALE_TILE_ROWS = 128
 
 
@@ -212,8 +224,26 @@ def blackwell(shape, sms):
     return name, count, cost
 
 
+def geforce(shape, sms):
+    m, n, k, batches = shape
+    macs_a_cycle, bytes_a_cycle, tile_cycles = GEFORCE_CYCLES
+    found = []
+    for order, (name, (rows, columns, *_)) in enumerate(GEFORCE.items()):
+        tiles = up(m, rows) * up(n, columns) * batches
+        scale_tiles = 1 + 2 * (1 if 128 % columns == 0 else 2)
+        copies = (rows * 64 + 2 * columns * 64 + scale_tiles * 2 * 512) // bytes_a_cycle
+        stage = max(copies, 2 * rows * columns * 128 // macs_a_cycle)
+        found.append((up(tiles, sms) * (up(k, 128) * stage + tile_cycles), order, name, min(tiles, sms)))
+    cost, _, name, count = min(found)
+    return name, count, cost
+
+
 LIMITS = (100, 300, 2000, 20000)  # of M and N
-MODELS = {"hopper": (hopper, H200_SMS), "blackwell": (blackwell, B200_SMS)}
+MODELS = {
+    "hopper": (hopper, H200_SMS),
+    "blackwell": (blackwell, B200_SMS),
+    "geforce": (geforce, RTX_5090_SMS),
+}
 
 
 def selected(tiles, backend, sms, shapes):
@@ -221,16 +251,16 @@ def selected(tiles, backend, sms, shapes):
     words = ["x".join(map(str, shape)) for shape in shapes]
     done = subprocess.run([tiles.program, backend, str(sms), *words], capture_output=True, text=True, check=True)
     answers = json.loads(done.stdout)
-    keys = ("tile", "ctas", "cost_ps", "first_columns", "rest_tile")
+    keys = ("tile", "ctas", "cost_ps", "cost_cycles", "first_columns", "rest_tile")
     return [tuple(answers[word][key] for key in keys if key in answers[word]) for word in words]
 
 
-@pytest.mark.parametrize(("backend", "table"), [("hopper", HOPPER), ("blackwell", BLACKWELL)])
+@pytest.mark.parametrize(("backend", "table"), [("hopper", HOPPER), ("blackwell", BLACKWELL), ("geforce", GEFORCE)])
 def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
     found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
     assert list(found.items()) == list(table.items())
-    found = {name: tuple(row.values()) for name, row in tiles.table[backend]["grouped_tiles"].items()}
-    assert list(found.items()) == list(GROUPED[backend].items())
+    found = {name: tuple(row.values()) for name, row in tiles.table[backend].get("grouped_tiles", {}).items()}
+    assert list(found.items()) == list(GROUPED.get(backend, {}).items())
     if backend == "hopper":
         assert {name: tuple(row.values()) for name, row in tiles.table[backend]["narrow_tiles"].items()} == NARROW
 
@@ -239,6 +269,7 @@ def test_what_the_selection_counts_with(tiles):
     assert tuple(tiles.table["hopper"]["costs"].values()) == HOPPER_PS
     assert tuple(tiles.table["hopper"]["narrow_costs"].values()) == NARROW_PS
     assert tuple(tiles.table["blackwell"]["costs"].values()) == BLACKWELL_PS
+    assert tuple(tiles.table["geforce"]["costs"].values()) == GEFORCE_CYCLES
 
 
 def test_what_a_cta_takes(tiles):
@@ -258,6 +289,12 @@ def test_what_a_cta_takes(tiles):
         kept = stages if 2 * columns + stages * tensor_columns_of_stage <= 512 else 1
         wanted = (320, stages * stage + barriers * 8 + 8 + 1024, 2 * columns + kept * tensor_columns_of_stage)
         assert resources[name] == wanted, name
+    resources = {name: tuple(row.values()) for name, row in tiles.table["geforce"]["resources"].items()}
+    for name, (rows, columns, stages, warps_m, warps_n) in GEFORCE.items():
+        scale_tiles = 1 + 2 * (1 if 128 % columns == 0 else 2)
+        stage = (rows + 2 * columns) * 64 + scale_tiles * 2 * 512 + 16
+        assert resources[name] == (32 * (warps_m * warps_n + 4), stages * stage + 1024), name
+        assert stages * stage + 1024 <= 99 * 1024, name
 
 
 def random_shapes(backend, limit):

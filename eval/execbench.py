@@ -1,0 +1,91 @@
+"""SOL-ExecBench's problems as cases: workload.jsonl beside its definition.json (NVIDIA/SOL-ExecBench, docs/).
+
+A definition is this dual GEMM's where it has the same tensors; each workload is a case of its sizes, whose seed is made
+of its uuid.  Inputs and tolerance are the leaderboard's: those of the definition's own reference are that board's.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+DEFINITION = "definition.json"
+SUFFIX = ".jsonl"
+DEFINITION_BYTES = 1 << 20
+TENSORS = {
+    "a": "float4_e2m1fn_x2",
+    "b1": "float4_e2m1fn_x2",
+    "b2": "float4_e2m1fn_x2",
+    "sfa": "float8_e4m3fn",
+    "sfb1": "float8_e4m3fn",
+    "sfb2": "float8_e4m3fn",
+    "c": "float16",
+}
+
+
+class ExecbenchError(ValueError):
+    """A definition or a workload that is none of this operation's."""
+
+
+def _sizes(axes: Mapping[str, Any]) -> dict[str, int | None]:
+    """M, N and K of a definition: its constants, None for what a workload says."""
+    sizes: dict[str, int | None] = {}
+    for name in ("M", "N", "K"):
+        axis = axes.get(name)
+        kind = axis.get("type") if isinstance(axis, dict) else None
+        if kind == "const" and isinstance(axis.get("value"), int):
+            sizes[name] = axis["value"]
+        elif kind == "var":
+            sizes[name] = None
+        else:
+            raise ExecbenchError(f"axis {name} is no constant and no variable; expected M, N and K")
+    return sizes
+
+
+def read_definition(folder: Path) -> dict[str, int | None]:
+    """The sizes of the definition in a folder. Raises OSError or ValueError where it is none of ours."""
+    with (folder / DEFINITION).open("rb") as file:
+        raw = file.read(DEFINITION_BYTES + 1)
+    if len(raw) > DEFINITION_BYTES:
+        raise ExecbenchError(f"longer than {DEFINITION_BYTES} bytes")
+    definition = json.loads(raw)
+    if not isinstance(definition, dict):
+        raise ExecbenchError("no JSON object")
+    found = {}
+    for kind in ("inputs", "outputs"):
+        tensors = definition.get(kind)
+        if not isinstance(tensors, dict) or not all(isinstance(one, dict) for one in tensors.values()):
+            raise ExecbenchError(f"{kind} is no object of tensors")
+        found.update({name: tensor.get("dtype") for name, tensor in tensors.items()})
+    if found != TENSORS:
+        raise ExecbenchError("expected inputs a, b1, b2, sfa, sfb1, sfb2 and output c")
+    axes = definition.get("axes")
+    return _sizes(axes if isinstance(axes, dict) else {})
+
+
+def _case(line: str, sizes: Mapping[str, int | None]) -> str:
+    workload = json.loads(line)
+    if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
+        raise ExecbenchError("no JSON object with axes")
+    name = workload.get("uuid")
+    if not isinstance(name, str) or not name:
+        raise ExecbenchError("uuid is no text")
+    values = []
+    for axis, constant in sizes.items():
+        value = workload["axes"].get(axis) if constant is None else constant
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ExecbenchError(f"axis {axis} has no integer value")
+        values.append(f"{axis.lower()}: {value}")
+    return f"{'; '.join(values)}; l: 1; seed: {zlib.crc32(name.encode())}"
+
+
+def case_lines(lines: list[str], sizes: Mapping[str, int | None]) -> Iterator[str]:
+    """The line of a case file for each workload, an empty one for each empty line. Raises ExecbenchError."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield _case(line, sizes) if line.strip() else ""
+        except (ValueError, RecursionError) as error:
+            raise ExecbenchError(f"line {number}: {error}") from None

@@ -1,0 +1,69 @@
+/* Boxes of A that reach past its end, by how many SMs copy such a box at once: the tiles of rows of a GEMM. */
+#include "micro.cuh"
+
+#define COLUMNS   64   /* halves: one swizzled row */
+#define K         4096 /* halves a row of A */
+#define PITCH     (K * 2)
+#define BOX_ROWS  128
+#define BOX_BYTES (BOX_ROWS * COLUMNS * 2)
+#define SLOTS     6
+#define LAPS      4 /* over K */
+#define MOST_ROWS 256
+
+struct end_plan {
+    uint32_t past,
+        first_row; /* CTAs from `past` on copy the rows from first_row on, the others those from 0 on */
+};
+
+static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
+                                  struct end_plan plan) {
+    extern __shared__ unsigned char memory[];
+    __shared__ uint64_t words[SLOTS];
+    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
+    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        mbarrier_init({full + slot * 8}, 1);
+    }
+    fence_mbarrier_init();
+    uint32_t slot = 0, parity = 1, row = blockIdx.x >= plan.past ? plan.first_row : 0;
+    const uint32_t boxes = LAPS * K / COLUMNS;
+    uint64_t start = globaltimer_now();
+    for (uint32_t i = 0; i < boxes + SLOTS; i++) {
+        struct mbarrier barrier = {full + slot * 8};
+        if (i >= SLOTS) {
+            wait_parity(barrier, parity);
+        }
+        if (i < boxes) {
+            mbarrier_arrive_expect_tx(barrier, BOX_BYTES);
+            cp_async_bulk_tensor_3d(to + slot * BOX_BYTES, &map, 0, (int32_t)row, (int32_t)(i % (K / COLUMNS)),
+                                    barrier);
+        }
+        if (++slot == SLOTS) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+    note_span(span, start, globaltimer_now());
+}
+
+void past_end(void) {
+    int sms = sm_count();
+    unsigned char *bytes;
+    uint64_t *span = results(2);
+    check("cudaMalloc", cudaMalloc((void **)&bytes, (size_t)MOST_ROWS * PITCH));
+    check("cudaMemset", cudaMemset(bytes, 0, (size_t)MOST_ROWS * PITCH));
+    for (uint32_t rows = 160; rows <= MOST_ROWS; rows += 32) {
+        CUtensorMap map = strided_map(bytes, {COLUMNS, rows, K / COLUMNS}, {PITCH, COLUMNS * 2}, BOX_ROWS);
+        for (int quarter = 1; quarter <= 4; quarter++) {
+            struct end_plan plan = {(uint32_t)(sms - sms * quarter / 4), BOX_ROWS};
+            void *arguments[] = {&span, &map, &plan};
+            double ns = measured_span((const void *)end_kernel, {sms, 1, 1, SLOTS * BOX_BYTES + SWIZZLE_ATOM},
+                                      arguments, span);
+            char parameters[96];
+            snprintf(parameters, sizeof parameters, "\"rows\": %u, \"sms_past_end\": %d", rows,
+                     sms * quarter / 4);
+            report("box_past_end_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+        }
+    }
+    check("cudaFree", cudaFree(bytes));
+}

@@ -1,0 +1,174 @@
+"""The GeForce backend's kernels as modules of their own on the simulator, and their mutants.
+
+usage: python -m scripts.evidence.mutants.geforce.kernels (with torch and an nvcc; a minute): what is found in each mode
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from reference.reference import check_against_oracle, generate_input
+from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
+from scripts.common.toolchain import built
+
+UINT8, SWIZZLE_64B = 0, 2  # CUtensorMapDataType, CUtensorMapSwizzle
+STAGE_K = 128
+LOAD_WARPS = 4
+CTAS = 2  # fewer than there are tiles: each has several
+
+
+class Config(NamedTuple):
+    """A row of config.h."""
+
+    tile_m: int
+    tile_n: int
+    stages: int
+    warps_m: int
+    warps_n: int
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.warps_m * self.warps_n + LOAD_WARPS)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Three tiles, with rows and columns past the end; a CTA with two of them goes round the ring."""
+        return self.tile_m - 3, 2 * self.tile_n + 8, STAGE_K * (self.stages // 2 + 1) + 64
+
+
+CONFIGS = {
+    name: Config(*map(int, row.split(",")))
+    for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/config.h").read_text(), re.M)
+}
+
+
+@cache
+def kernels_ptx() -> str:
+    """The PTX of all kernels of the backend, as the build keeps it."""
+    return built("simulator/kernels/geforce/kernels.ptx").read_text()
+
+
+@cache
+def entries() -> dict[str, str]:
+    """Each configuration's kernel as a module of its own."""
+    text = kernels_ptx()
+    head = text[: text.index(".entry")].rsplit("\n", 1)[0]
+    files = "\n".join(re.findall(r"^\s*\.file\s.*$", text, re.M))
+    found = {}
+    for name, config in CONFIGS.items():
+        symbol = "_ZN7geforce16dual_gemm_kernelINS_4tileI" + "".join(f"Li{value}E" for value in config)
+        body = re.search(rf"\.entry {symbol}.*?(?=\.(weak |visible )?\.?entry|\.file|\Z)", text, re.S)[0]
+        found[name] = f"{head}\n{body}\n{files}\n"
+    return found
+
+
+@cache
+def inputs(m: int, n: int, k: int) -> tuple[torch.Tensor, ...]:
+    return generate_input(m=m, n=n, k=k, l=1, seed=3, device="cpu")
+
+
+class Kernel(Sim):
+    """Launches a configuration's kernel; `output` is C."""
+
+    def __init__(self, name: str, text: str, mode: str = "eager", seed: int = 1) -> None:
+        super().__init__(text, mode, seed)
+        self.config = CONFIGS[name]
+        self.m, self.n, self.k = self.config.shape
+        self.entry = re.search(r"\.entry (\w+)", text)[1]
+        as_bytes = lambda tensor: tensor.view(torch.uint8).numpy()  # noqa: E731
+        a, b1, b2, _, _, _, sfa, sfb1, sfb2, _ = inputs(self.m, self.n, self.k)
+        rows = [self.buffer(as_bytes(codes)[:, :, 0]) for codes in (a, b1, b2)]
+        scales = [
+            self.buffer(as_bytes(scale.permute(5, 2, 4, 0, 1, 3).contiguous()).reshape(-1, 512))
+            for scale in (sfa, sfb1, sfb2)
+        ]
+        self.output = self.register(aligned((self.m, self.n), np.uint16))
+        boxes = (self.config.tile_m, *[self.config.tile_n] * 2)
+        self.params = b"".join(self.map_of(array, box) for array, box in zip(rows, boxes, strict=True))
+        self.params += b"".join(array.ctypes.data.to_bytes(8, "little") for array in (*scales, self.output))
+
+    def map_of(self, array: np.ndarray, rows: int) -> bytes:
+        sizes, pitch = [array.shape[1], array.shape[0], 1], array.strides[0]
+        box = [STAGE_K // 2, rows, 1]
+        return self.tensor_map(array, UINT8, box, SWIZZLE_64B, sizes, [pitch, pitch * array.shape[0]])
+
+    def run(self, dependent: int = 0) -> int:
+        tiles = (-(-self.m // self.config.tile_m), -(-self.n // self.config.tile_n))
+        numbers = np.array([self.m, self.n, self.k // 64, *tiles, tiles[0] * tiles[1]], np.int32)
+        size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
+        blob = ctypes.create_string_buffer(self.params + numbers.tobytes(), size)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
+        shared = self.config.stages * (
+            (self.config.tile_m + 2 * self.config.tile_n) * STAGE_K // 2
+            + (1 + 2 * (1 if 128 % self.config.tile_n == 0 else 2)) * 1024 + 16
+        ) + 1024  # fmt: skip
+        launch = Launch(
+            (CTAS, 1, 1), (self.config.threads, 1, 1), (1, 1, 1), shared, dependent,
+            arguments=ctypes.addressof(arguments), count=1,
+        )  # fmt: skip
+        return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))
+
+    def is_right(self) -> bool:
+        output = torch.from_numpy(self.output.copy()).view(torch.float16)[:, :, None]
+        return check_against_oracle(inputs(self.m, self.n, self.k), output)[0]
+
+
+# Each occurrence in turn is replaced.  Verdict and kinds, of which one has to be reported.
+WAITS = {"read-before-completion", "overwrite-while-read", "double-write", "mbarrier-arrivals", "missed-phase"}
+MUTANTS = {
+    "no fence after mbarrier.init": (r"fence\.mbarrier_init[^;]*;", "", "review", {"mbarrier-init-fence"}),
+    "no barrier after mbarrier.init": (r"bar(rier)?\.sync[^;]*;", "", "error", {"mbarrier-init-race", "no-mbarrier"}),
+    "no wait for a barrier": (r"mbarrier\.try_wait[^;]* p, [^;]*;", "setp.eq.u32 p, 0, 0;", "error", WAITS),
+    "the other parity": (
+        r"(mbarrier\.try_wait[^;]* p, \[%r\d+\], )(%r\d+);",
+        r"{ .reg .b32 other; xor.b32 other, \2, 1; \1other; }",
+        "error",
+        WAITS | {"deadlock"},
+    ),
+    "no arrival at empty": (r"mbarrier\.arrive\.shared[^;]*;", "", "error", {"deadlock"}),
+    "the warp does not meet before it arrives": (
+        r"bar\.warp\.sync[^;]*;(?=[^}]*?mbarrier\.arrive\.shared)", "", "review", {"elected-signal"},
+    ),
+    "one arrival is enough for empty": (
+        r"mov\.b32\s+(%r\d+), 8;(?=\s.{,80}?mbarrier\.init)", r"mov.b32 \1, 1;", "error",
+        WAITS | {"mbarrier-arrivals"},
+    ),
+    "too few bytes": (r"(mbarrier\.arrive\.expect_tx[^;]*, )[%\w]+;", r"\g<1>16;", "error", {"deadlock", "tx-count"}),
+    "no griddepcontrol.wait": (r"griddepcontrol\.wait;", "", "error", {"missing-griddepcontrol-wait"}),
+}  # fmt: skip
+
+
+def mutants(text: str) -> Iterator[tuple[str, str, str, set[str]]]:
+    """What, its text, and the verdict and kinds of findings of which one has to be reported."""
+    for what, (pattern, replacement, *expected) in MUTANTS.items():
+        found = list(re.finditer(pattern, text, re.S))
+        assert found, what
+        for match in found:
+            yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
+
+
+def main() -> int:
+    missed = 0
+    for name in CONFIGS:
+        for what, text, verdict, kinds in mutants(entries()[name]):
+            for mode in ("eager", "late", "random"):
+                kernel = Kernel(name, text, mode)
+                kernel.run()
+                if what == "no griddepcontrol.wait":
+                    kernel.run(dependent=1)
+                seen = kernel.verdict in (verdict, "error") and bool(kinds & kernel.kinds)
+                missed += not seen
+                print(name, mode, what, kernel.verdict, *sorted(kernel.kinds), "" if seen else "MISSED", flush=True)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

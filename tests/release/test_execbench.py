@@ -1,0 +1,173 @@
+"""The operation for SOL-ExecBench: its files by that board's schema, and eval.py with them as cases."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import types
+
+import jsonschema
+import pytest
+import torch
+
+from eval.cases import CaseFile, CasesError
+from reference import nvfp4
+from reference.reference import ref_kernel
+from scripts.release.execbench import __main__ as execbench
+
+TEXT, OBJECT = {"type": "string", "minLength": 1}, {"type": "object"}
+TENSORS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object", "required": ["shape", "dtype"], "additionalProperties": False,
+        "properties": {"shape": {"type": "array", "items": TEXT}, "dtype": TEXT, "description": TEXT},
+    },
+}  # fmt: skip
+
+
+def schema(required, **others):
+    """Of an object whose members are these and no others."""
+    return {"type": "object", "required": list(required), "additionalProperties": False,
+            "properties": {**required, **others}}  # fmt: skip
+
+
+# docs/definition.md, workload.md and solution.md of NVIDIA/SOL-ExecBench at 8d2237d, as far as these files go.
+DEFINITION = schema(
+    {"name": TEXT, "axes": OBJECT, "inputs": TENSORS, "outputs": TENSORS, "reference": TEXT},
+    op_type=TEXT, description=TEXT, custom_inputs_entrypoint=TEXT,
+)  # fmt: skip
+WORKLOAD = schema(
+    {"uuid": TEXT, "axes": {"additionalProperties": {"type": "integer"}}, "inputs": OBJECT}, tolerance=OBJECT
+)
+SPEC = schema(
+    {"languages": {"const": ["cuda_cpp"]}, "target_hardware": {"items": {"enum": ["B200", "LOCAL"]}},
+     "entry_point": {"pattern": r"^[^:]+\.cu::run$"}},
+    dependencies={"const": []}, destination_passing_style={"const": True}, binding={"const": "torch"},
+    compile_options=schema({}, **{name: {"items": TEXT} for name in ("cflags", "cuda_cflags", "ld_flags")}),
+)  # fmt: skip
+SOURCE = schema({"path": {"pattern": r"^[^/.][^:]*$"}, "content": TEXT})
+SOLUTION = schema(
+    {"name": TEXT, "definition": TEXT, "author": TEXT, "spec": SPEC, "sources": {"items": SOURCE, "minItems": 1}},
+    description=TEXT,
+)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The definition's reference as the board gets it: text alone."""
+    module = types.ModuleType("reference_of_the_definition")
+    exec(execbench.definition()["reference"], module.__dict__)
+    return module
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "definition.json").write_text(json.dumps(execbench.definition()))
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, execbench.workloads())) + "\n\n")
+    return tmp_path
+
+
+def test_the_files_are_of_the_boards_schema():
+    definition, workloads = execbench.definition(), execbench.workloads()
+    jsonschema.validate(definition, DEFINITION)
+    known = {*definition["axes"]}
+    assert all({*tensor["shape"]} <= known for of in ("inputs", "outputs") for tensor in definition[of].values())
+    for workload in workloads:
+        jsonschema.validate(workload, WORKLOAD)
+        assert {*workload["inputs"]} == {*definition["inputs"]} and {*workload["axes"]} == {"M"}
+    assert len({workload["uuid"] for workload in workloads}) == len(workloads)
+    for target in execbench.HARDWARE:
+        solution = execbench.solution(target)
+        jsonschema.validate(solution, SOLUTION)
+        paths = [source["path"] for source in solution["sources"]]
+        assert len(set(paths)) == len(paths) and solution["spec"]["entry_point"].split("::")[0] in paths
+        assert solution["definition"] == definition["name"]
+
+
+def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
+    """One of its C files, by the C++ compiler with the solution's flags after the board's; all includes are there."""
+    solution = execbench.solution("b200")
+    files = {source["path"]: source["content"] for source in solution["sources"]}
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    top = [path for path in files if "/" not in path]
+    inner = {path for path in files if path.endswith((".c", ".cu")) and "/" in path}
+    assert {files[path].split('"')[1] for path in top if path != "binding.cu"} == inner
+    flags = solution["spec"]["compile_options"]["cflags"]
+    for name in ("core_custom_kernel.c", "cpu_extended.c"):
+        done = subprocess.run(
+            ["g++", "-fPIC", "-std=c++20", *flags, "-fsyntax-only", name], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_definitions_reference_is_this_operation(reference):
+    torch.manual_seed(1)
+    inputs = reference.generate_inputs({"M": 5, "N": 24, "K": 128}, torch.device("cpu"))
+    found = reference.run(**inputs)
+    tensors = [tensor.unsqueeze(-1) for tensor in inputs.values()]
+    want = ref_kernel((*tensors, torch.empty(5, 24, 1, dtype=torch.half)))[..., 0]
+    assert torch.allclose(found, want, rtol=2e-3, atol=1e-3) and found.dtype == want.dtype
+    assert want.abs().max() > 1 and nvfp4.decode_scales(inputs["sfa"]).max() <= 1
+
+
+def test_eval_takes_the_workloads_as_cases(folder):
+    file = CaseFile(folder / "workload.jsonl")
+    cases = file.cases()
+    assert file.problem().name == "dual_gemm"
+    assert [(case.shape.m, case.shape.n, case.shape.k) for case in cases] == [(m, 4096, 7168) for m in execbench.ROWS]
+    assert len({case.seed for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda definition: definition["inputs"].pop("sfa"), "expected inputs a, b1, b2, sfa"),
+        (lambda definition: definition["outputs"]["c"].update(dtype="bfloat16"), "expected inputs a"),
+        (lambda definition: definition["axes"].pop("N"), "axis N is no constant and no variable"),
+        (lambda definition: definition.update(inputs=3), "inputs is no object of tensors"),
+        (lambda definition: definition.update(axes=[]), "axis M is no constant and no variable"),
+    ],
+)
+def test_another_definition_is_refused_in_words(folder, change, text):
+    definition = execbench.definition()
+    change(definition)
+    (folder / "definition.json").write_text(json.dumps(definition))
+    with pytest.raises(CasesError, match=rf"cannot read .*definition\.json: {text}"):
+        CaseFile(folder / "workload.jsonl").cases()
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("{", "line 2: "),
+        ("[]", "line 2: no JSON object with axes"),
+        ('{"uuid": "x", "axes": {}}', "line 2: axis M has no integer value"),
+        ('{"uuid": "x", "axes": {"M": true}}', "line 2: axis M has no integer value"),
+        ('{"uuid": "", "axes": {"M": 3}}', "line 2: uuid is no text"),
+        ('{"uuid": "x", "axes": {"M": 0}}', "workload.jsonl:2: "),
+    ],
+)
+def test_a_wrong_workload_is_named(folder, line, text):
+    good = json.dumps(execbench.workloads()[0])
+    (folder / "workload.jsonl").write_text(f"{good}\n{line}\n")
+    with pytest.raises(CasesError, match=text):
+        CaseFile(folder / "workload.jsonl").cases()
+    (folder / "definition.json").unlink()
+    with pytest.raises(CasesError, match=r"cannot read .*definition\.json"):
+        CaseFile(folder / "workload.jsonl").cases()
+
+
+def test_the_boards_own_loader_accepts_them(tmp_path):
+    """Where NVIDIA/SOL-ExecBench is installed."""
+    if importlib.util.find_spec("sol_execbench") is None:
+        pytest.skip("sol_execbench is not installed")
+    from sol_execbench.core import Definition, Solution, Workload
+
+    definition = Definition(**execbench.definition())
+    for workload in execbench.workloads():
+        m = Workload(**workload).axes["M"]
+        assert definition.get_output_shapes({"M": m}) == {"c": (m, execbench.N)}
+    assert Solution(**execbench.solution()).definition == definition.name
