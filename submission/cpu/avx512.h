@@ -33,8 +33,8 @@ static inline __m512 scales_of_group(__m512i words, int group) {
     return _mm512_mask_mov_ps(_mm512_cvtph_ps(halves), nan, _mm512_set1_ps(NAN));
 }
 
-/* A cache line of each of PANEL_COLS rows; addresses past the end are allowed.  The rows are too many, and each too
- * short, for the processor to see them coming. */
+/* A cache line of each of PANEL_COLS rows; addresses past the end are allowed.  The rows are too many, and each
+ * too short, for the processor to see them coming. */
 static inline void prefetch_rows(const uint8_t *first, int64_t row_bytes) {
     for (int row = 0; row < PANEL_COLS; row++) {
         _mm_prefetch((const char *)first + row * row_bytes, _MM_HINT_T0);

@@ -254,8 +254,8 @@ static void finish_panels(const struct worker *worker, const struct problem *pro
         int cols = (int)min(work->panel_cols, problem->n - first_col);
         uint16_t *c = problem->c + (block->batch * problem->m + block->first) * problem->n + first_col;
         for (int64_t row = 0; row < block->rows; row += TILE_ROWS) {
-            const char *sums = worker->sums +
-                               (size_t)(i * tiles + row / kernels->tile_rows) * kernels->sums_bytes;
+            const char *sums =
+                worker->sums + (size_t)(i * tiles + row / kernels->tile_rows) * kernels->sums_bytes;
             const struct accumulators *accumulators = (const struct accumulators *)(const void *)sums;
             struct accumulators taken;
             if (kernels->take_sums != NULL) {
@@ -299,7 +299,8 @@ static void *run_tasks(void *argument) {
         if (task - run != packed) {
             struct operand a = operand_of(problem, problem->a, problem->sfa, problem->m, rows.batch);
             for (int64_t row = 0; row < rows.rows; row += kernels->tile_rows) {
-                kernels->pack_a(worker->a + (size_t)(row / kernels->tile_rows * groups) * kernels->a_group_bytes,
+                kernels->pack_a(worker->a +
+                                    (size_t)(row / kernels->tile_rows * groups) * kernels->a_group_bytes,
                                 &a, rows.first + row, (int)min(kernels->tile_rows, rows.rows - row));
             }
             packed = task - run;
@@ -360,8 +361,8 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct worker workers[MAX_THREADS];
     if (!allocate(&workers[0], &work)) {
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                           "no host memory to pack %zu rows of A with k = %lld", work.tiles * (size_t)work.kernels->tile_rows,
-                           (long long)work.longest_k);
+                           "no host memory to pack %zu rows of A with k = %lld",
+                           work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
     }
     /* The calling thread works too; if the others get no memory or cannot start, it does their share. */
     pthread_t handles[MAX_THREADS];

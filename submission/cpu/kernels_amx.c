@@ -19,12 +19,12 @@ enum {
 };
 
 /* The eight tiles, whose numbers the compiler's macros paste into the instructions. */
-#define GATE_0 0
-#define GATE_1 1
-#define UP_0   2
-#define UP_1   3
-#define A_0    4
-#define A_1    5
+#define GATE_0  0
+#define GATE_1  1
+#define UP_0    2
+#define UP_1    3
+#define A_0     4
+#define A_1     5
 #define TILE_B1 6
 #define TILE_B2 7
 
@@ -69,7 +69,8 @@ static inline __m512 e2m1_table(void) {
 /* Sixteen fp4 of a row from 8 bytes, as bf16 in their order. */
 static inline __m256i dequantize_group(const uint8_t *fp4, float scale, __m512 table) {
     __m128i bytes = _mm_loadl_epi64((const __m128i *)fp4), low = _mm_set1_epi8(0x0f);
-    __m128i nibbles = _mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
+    __m128i nibbles =
+        _mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
     __m512 values = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(nibbles), table);
     __m512 scaled = _mm512_mul_ps(values, _mm512_set1_ps(scale));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(scaled), 16));
@@ -82,16 +83,16 @@ static void pack_a_steps(void *packed, const struct operand *a, int64_t first_ro
     for (int r = 0; r < BF16_ROWS; r++) {
         const uint8_t *fp4 = a->fp4 + (first_row + r) * (a->k / 2), *scales = NULL;
         for (int64_t group = 0; group < groups; group++, fp4 += NVFP4_GROUP_ELEMS / 2) {
-            uint16_t *to = &steps[group / BF16_STEP_GROUPS]
-                                .of[r / BF16_TILE_ROWS][r % BF16_TILE_ROWS]
-                                   [group % BF16_STEP_GROUPS * NVFP4_GROUP_ELEMS];
+            uint16_t *to =
+                &steps[group / BF16_STEP_GROUPS]
+                     .of[r / BF16_TILE_ROWS][r % BF16_TILE_ROWS][group % BF16_STEP_GROUPS * NVFP4_GROUP_ELEMS];
             __m256i halves = _mm256_setzero_si256();
             if (r < rows) {
                 if (group % SCALE_TILE_GROUPS == 0) {
                     scales = scale_quad(a, first_row + r, group);
                 }
-                halves = dequantize_group(fp4, scale_value(scales[group % SCALE_TILE_GROUPS]) / E4M3_OF_HALF,
-                                          table);
+                halves =
+                    dequantize_group(fp4, scale_value(scales[group % SCALE_TILE_GROUPS]) / E4M3_OF_HALF, table);
             }
             _mm256_storeu_si256((__m256i *)to, halves);
         }
@@ -100,15 +101,15 @@ static void pack_a_steps(void *packed, const struct operand *a, int64_t first_ro
 
 /* 32 bytes of each of sixteen rows -> dwords[i], dword i of each row. */
 static inline void gather_dwords(__m512i dwords[WORD_DWORDS], const uint8_t *fp4, int64_t row_bytes) {
-    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13),
+                  high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
     __m512i quads[8];
     for (int half = 0; half < 2; half++) { /* rows 0 to 3 and 8 to 11, then 4 to 7 and 12 to 15 */
         __m512i rows[4], pairs[4];
         for (int i = 0; i < 4; i++) {
             const uint8_t *row = fp4 + (half * 4 + i) * row_bytes;
-            rows[i] = _mm512_inserti64x4(
-                _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)row)),
-                _mm256_loadu_si256((const __m256i *)(row + 8 * row_bytes)), 1);
+            rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)row)),
+                                         _mm256_loadu_si256((const __m256i *)(row + 8 * row_bytes)), 1);
         }
         for (int i = 0; i < 4; i += 2) {
             pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
@@ -128,7 +129,8 @@ static inline void gather_dwords(__m512i dwords[WORD_DWORDS], const uint8_t *fp4
 /* Byte `byte` of each dword: a pair of fp4 of sixteen rows, as pairs of bf16. */
 static inline __m512i dequantize_pairs(__m512i dwords, int byte, __m512 scales, __m512 table) {
     /* The permutation takes a lane's low four bits alone. */
-    __m512i even = _mm512_srli_epi32(dwords, (unsigned)byte * 8), odd = _mm512_srli_epi32(dwords, (unsigned)byte * 8 + 4);
+    __m512i even = _mm512_srli_epi32(dwords, (unsigned)byte * 8),
+            odd = _mm512_srli_epi32(dwords, (unsigned)byte * 8 + 4);
     __m512 first = _mm512_mul_ps(_mm512_permutexvar_ps(even, table), scales);
     __m512 second = _mm512_mul_ps(_mm512_permutexvar_ps(odd, table), scales);
     return _mm512_mask_mov_epi16(_mm512_srli_epi32(_mm512_castps_si512(first), 16), 0xaaaaaaaa,
@@ -146,8 +148,9 @@ static void pack_b(void *panel, int which, const struct operand *b, int64_t firs
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
     const uint8_t *scales = scale_quad(b, first_row, first_group);
     const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
-    uint16_t(*to)[PANEL_COLS][2] = packed->of[which][0];
-    for (int group = 0; group < groups; group += SCALE_TILE_GROUPS, fp4 += WORD_BYTES, scales += scale_word_step(b)) {
+    uint16_t (*to)[PANEL_COLS][2] = packed->of[which][0];
+    for (int group = 0; group < groups;
+         group += SCALE_TILE_GROUPS, fp4 += WORD_BYTES, scales += scale_word_step(b)) {
         __m512i dwords[WORD_DWORDS], words = _mm512_i32gather_epi32(offsets, scales, 1);
         prefetch_rows(fp4 + PANEL_COLS * (b->k / 2), b->k / 2); /* the next panel's */
         gather_dwords(dwords, fp4, b->k / 2);

@@ -135,9 +135,10 @@ static inline __m512i add_quads(const __m512i columns[4]) {
     return _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
 }
 
-/* As multiply, for one row: B's rows are multiplied as they come, and their sums transposed, not their bytes. */
-static void multiply_row(void *sums, int which, const void *packed_a, const struct operand *b, int64_t first_row,
-                         int64_t first_group, int groups) {
+/* As multiply, for one row: B's rows are multiplied as they come, and their sums transposed, not their bytes.
+ */
+static void multiply_row(void *sums, int which, const void *packed_a, const struct operand *b,
+                         int64_t first_row, int64_t first_group, int groups) {
     const struct a_group *a = packed_a;
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
     const uint8_t *scales = scale_quad(b, first_row, first_group);
@@ -167,7 +168,8 @@ static void multiply_row(void *sums, int which, const void *packed_a, const stru
             _mm512_shuffle_i32x4(even_low, even_high, 0xdd), _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd)};
         __m512i words = _mm512_i32gather_epi32(offsets, scales, 1);
         for (int i = 0; i < BLOCK_GROUPS; i++) {
-            __m512 scale = _mm512_mul_ps(_mm512_set1_ps(a[g + i].scale[0] * E4M3_OF_HALF), scales_of_group(words, i));
+            __m512 scale =
+                _mm512_mul_ps(_mm512_set1_ps(a[g + i].scale[0] * E4M3_OF_HALF), scales_of_group(words, i));
             __m512i dot = _mm512_add_epi32(dots[i], _mm512_set1_epi32(a[g + i].unbias[0]));
             partial = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, partial);
         }

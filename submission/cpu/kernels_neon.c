@@ -1,4 +1,5 @@
-/* The kernels in NEON, as every AArch64 processor has it: products of bytes in 16 bits, four columns to a vector. */
+/* The kernels in NEON, as every AArch64 processor has it: products of bytes in 16 bits, four columns to a
+ * vector. */
 #include <arm_neon.h>
 #include <string.h>
 
@@ -71,8 +72,8 @@ static void multiply(void *sums, const void *packed_a, const void *packed_b, int
                 for (int row = 0; row < TILE_ROWS; row++) {
                     if (row < rows) {
                         int32x4_t dot = dot_group(b, a[g].twice_value[row], a[g].unbias[row]);
-                        partial[row] = vfmaq_f32(partial[row], vcvtq_f32_s32(dot),
-                                                 vmulq_n_f32(b_scale, a[g].scale[row]));
+                        partial[row] =
+                            vfmaq_f32(partial[row], vcvtq_f32_s32(dot), vmulq_n_f32(b_scale, a[g].scale[row]));
                     }
                 }
             }

@@ -14,10 +14,10 @@
 #include "kernels.h"
 
 enum {
-    BF16_TILE_ROWS = 16,                           /* of A */
-    BF16_ROW_TILES = 2,                            /* side by side: each tile of B is used twice */
-    BF16_ROWS = BF16_ROW_TILES * BF16_TILE_ROWS,   /* of a register tile */
-    BF16_STEP_K = 32,                              /* of one instruction */
+    BF16_TILE_ROWS = 16,                         /* of A */
+    BF16_ROW_TILES = 2,                          /* side by side: each tile of B is used twice */
+    BF16_ROWS = BF16_ROW_TILES * BF16_TILE_ROWS, /* of a register tile */
+    BF16_STEP_K = 32,                            /* of one instruction */
     BF16_STEP_GROUPS = BF16_STEP_K / NVFP4_GROUP_ELEMS,
     BF16_PAIRS = BF16_STEP_K / 2,
     BF16_CHUNK_STEPS = CHUNK_GROUPS / BF16_STEP_GROUPS,

@@ -18,9 +18,9 @@ void bf16_pack_a(void *packed, const struct operand *a, int64_t first_row, int r
     for (int r = 0; r < BF16_ROWS; r++) {
         const uint8_t *fp4 = a->fp4 + (first_row + r) * (a->k / 2), *scales = NULL;
         for (int64_t group = 0; group < groups; group++) {
-            uint16_t *to = &steps[group / BF16_STEP_GROUPS]
-                                .of[r / BF16_TILE_ROWS][r % BF16_TILE_ROWS]
-                                   [group % BF16_STEP_GROUPS * NVFP4_GROUP_ELEMS];
+            uint16_t *to =
+                &steps[group / BF16_STEP_GROUPS]
+                     .of[r / BF16_TILE_ROWS][r % BF16_TILE_ROWS][group % BF16_STEP_GROUPS * NVFP4_GROUP_ELEMS];
             if (r >= rows) {
                 memset(to, 0, NVFP4_GROUP_ELEMS * sizeof *to);
                 continue;
@@ -42,12 +42,12 @@ void bf16_pack_b(void *panel, int which, const struct operand *b, int64_t first_
                  int64_t first_group, int groups) {
     struct bf16_panel *packed = panel;
     for (int col = 0; col < PANEL_COLS; col++) {
-        const uint8_t *fp4 =
-            b->fp4 + (first_row + col) * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+        const uint8_t *fp4 = b->fp4 + (first_row + col) * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
         const uint8_t *scales = NULL;
         for (int group = 0; group < groups; group++) {
-            uint16_t(*to)[PANEL_COLS][2] = &packed->of[which][group / BF16_STEP_GROUPS]
-                                                      [group % BF16_STEP_GROUPS * (NVFP4_GROUP_ELEMS / 2)];
+            uint16_t (*to)[PANEL_COLS][2] =
+                &packed
+                     ->of[which][group / BF16_STEP_GROUPS][group % BF16_STEP_GROUPS * (NVFP4_GROUP_ELEMS / 2)];
             uint16_t table[16] = {0};
             if (col < rows) {
                 if (group % SCALE_TILE_GROUPS == 0) {

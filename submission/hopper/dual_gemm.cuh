@@ -68,13 +68,15 @@ struct tile {
     static constexpr int registers_left(int steps) {
         return CONSUMER_REGISTERS(warpgroups) - 2 * steps * 4 - WORKING_REGISTERS;
     }
-    /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them fits. */
-    static constexpr int fragment_steps =
-        m_blocks * accs > registers_left(GROUP_STEPS) ||
-                (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 && split_k == 1 && m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
-                 m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
-            ? GROUP_STEPS / 2
-            : GROUP_STEPS;
+    /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them
+     * fits. */
+    static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ||
+                                                  (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 &&
+                                                   split_k == 1 &&
+                                                   m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
+                                                   m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
+                                              ? GROUP_STEPS / 2
+                                              : GROUP_STEPS;
     /* Of accumulators, each over a part of K: as many as fit. */
     static constexpr int chains_that_fit = registers_left(fragment_steps) / (m_blocks * accs);
     static constexpr int chains = warpgroups_k > 1                ? 1
@@ -392,7 +394,8 @@ template <class T> static __device__ __forceinline__ void keep_all(float (&acc)[
 }
 
 /* The tile's products.  HW: each step of wgmma cuts its sum off, so that the error grows with the length of the
- * chain: where registers allow, halves or thirds of K have accumulators of their own, which are added at the end. */
+ * chain: where registers allow, halves or thirds of K have accumulators of their own, which are added at the
+ * end. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                 const struct tile_coord &coord) {

@@ -81,7 +81,8 @@ def test_every_source_is_compiled_and_linked_as_make_does(root, loader_commands,
     wanted = {
         name
         for name in by_source
-        if Path(name).parent.name not in others and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c", "_amx.c")))
+        if Path(name).parent.name not in others
+        and (target == "cpu" or not name.endswith(("_avx2.c", "_avx512.c", "_amx.c")))
         if not (without and Path(name).name.startswith("grouped"))
         if Path(name).parent.name == "cpu" or not Path(name).name.startswith("extended")
     }

@@ -254,7 +254,9 @@ def cpu_detail(library):
     return info.available, info.detail.decode()
 
 
-@pytest.mark.parametrize(("name", "text"), [("portable", "portable C"), ("avx2", "AVX2"), ("avx512", "AVX-512 VNNI"), ("amx", "AMX")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("portable", "portable C"), ("avx2", "AVX2"), ("avx512", "AVX-512 VNNI"), ("amx", "AMX")]
+)
 def test_the_query_names_the_instruction_set(library_path, monkeypatch, name, text):
     backend = Backend(library_path, name, monkeypatch)
     if backend.status(random_problem(1, 1, 64))[0] != OK:

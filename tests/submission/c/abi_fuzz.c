@@ -1,8 +1,8 @@
 /* Fuzz target: malformed argument structs for custom_kernel() and, in abi_fuzz_grouped.c, for
  * custom_kernel_grouped(), every status compared with an independent rule.
  * Linked with an instrumented library, so a read or write outside the exactly sized buffers ends the program.
- * Where NVFP4_CPU_ISA is not set and the machine lacks AMX, an accepted call runs again in portable C, to the same
- * bits. */
+ * Where NVFP4_CPU_ISA is not set and the machine lacks AMX, an accepted call runs again in portable C, to the
+ * same bits. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

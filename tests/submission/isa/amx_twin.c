@@ -1,8 +1,9 @@
-/* The AMX kernels' portable twin: the same layout and dispatch, the instruction's arithmetic in C.  Linked in the
- * place of kernels_amx.c, so that a machine without AMX runs all but its instructions.
+/* The AMX kernels' portable twin: the same layout and dispatch, the instruction's arithmetic in C.  Linked in
+ * the place of kernels_amx.c, so that a machine without AMX runs all but its instructions.
  *
  * TDPBF16PS (SDM, volume 2): even and odd products of a pair have sums of their own over the pairs of a step,
- * which are added before the destination is; each operation rounds to nearest even, subnormals count as zero. */
+ * which are added before the destination is; each operation rounds to nearest even, subnormals count as zero.
+ */
 #include <math.h>
 
 #include "submission/cpu/silu.h"
@@ -56,7 +57,8 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
     }
 }
 
-static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows, int cols) {
+static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+                     int cols) {
     kernels_portable.epilogue(accumulators, c, c_stride, rows, cols);
 }
 

@@ -1,5 +1,5 @@
-/* Runs problems of the dual GEMM through the C ABI on the CPU: reads each as seven int64 (m, n, k, l, scale layout,
- * bytes of sfa, bytes of sfb1) and the six inputs, writes C; until the input ends. */
+/* Runs problems of the dual GEMM through the C ABI on the CPU: reads each as seven int64 (m, n, k, l, scale
+ * layout, bytes of sfa, bytes of sfb1) and the six inputs, writes C; until the input ends. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

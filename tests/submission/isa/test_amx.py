@@ -8,7 +8,17 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.submission.cpu_kit import BLOCKED, GROUP, ROWS, Backend, Problem, assert_same, check, random_problem, runs_here
+from tests.submission.cpu_kit import (
+    BLOCKED,
+    GROUP,
+    ROWS,
+    Backend,
+    Problem,
+    assert_same,
+    check,
+    random_problem,
+    runs_here,
+)
 
 CPU = ("cpu_backend.c", "kernels_portable.c", "pack.c", "tiles_amx.c")
 FLAGS = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread")
@@ -68,7 +78,9 @@ def test_a_nan_scale_spoils_its_row_alone(twin, monkeypatch):
 
 
 def test_avx512_packs_what_portable_c_packs(root, tmp_path):
-    sources = [root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")]
+    sources = [
+        root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")
+    ]
     flags = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
     try:
         program = build(

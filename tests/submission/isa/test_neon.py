@@ -20,7 +20,17 @@ def test_neon_gives_the_bits_of_portable_c(root, tmp_path, library_path, monkeyp
     others = ("_avx2.c", "_avx512.c", "_amx.c")
     sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("*.c")]
     sources = [path for path in sources if not path.name.endswith(others)]
-    flags = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread", "-static", "-Wall", "-Wextra", "-Werror")
+    flags = (
+        "-std=c11",
+        "-O1",
+        "-D_GNU_SOURCE",
+        "-ffp-contract=off",
+        "-pthread",
+        "-static",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    )
     program = tmp_path / "problems"
     command = [COMPILER, *flags, "-DNVFP4_HAVE_NEON", f"-I{root}", "-o", program]
     subprocess.run([*command, root / "tests/submission/isa/problems.c", *sources, "-lm"], check=True)
