@@ -110,7 +110,7 @@ def narrow(shape, sms):
 
 def narrow_tile(name, shape, sms):
     """The same of a tile."""
-    m, n, k, batches = shape
+    _, n, k, batches = shape
     rows, _, units, of_warp, team = NARROW[name]
     warps_of_tile = SCALE_TILE_ROWS // (8 * of_warp)
     of_step, of_block, of_phase, of_overlay, of_reduction, *_ = NARROW_PS

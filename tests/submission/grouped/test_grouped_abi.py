@@ -49,7 +49,7 @@ def test_null_pointers_are_named(library):
 
 def test_fields_of_the_call_are_named(library):
     for field, values in {
-        "backend": (-1, 4),
+        "backend": (-1, 5),
         "device": (-2, -(2**31)),
         "scale_layout": (-1, 2),
         "groups": (0, -1, 257, 2**40, -(2**63)),

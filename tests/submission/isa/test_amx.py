@@ -38,7 +38,7 @@ def twin(root, tmp_path_factory):
     output = tmp_path_factory.mktemp("twin") / "twin.so"
     core = sorted((root / "submission/core").glob("*.c"))
     cpu = [root / "submission/cpu" / name for name in CPU]
-    cpu += [path for path in (root / "submission/cpu").glob("extended*.c")]
+    cpu += list((root / "submission/cpu").glob("extended*.c"))
     flags = ("-DNVFP4_HAVE_AMX", "-fPIC", "-shared")
     return build(root, output, *flags, root / "tests/submission/isa/amx_twin.c", *core, *cpu)
 
