@@ -57,6 +57,7 @@ endif
 # --- which parts can be built here --------------------------------------------------------------------
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+AMX_FLAGS    := $(AVX512_FLAGS) -mamx-tile -mamx-bf16
 accepts = $(shell echo '__m512i x;' | $(CC) $(1) -include immintrin.h -fsyntax-only -x c - 2>/dev/null && echo yes)
 CPU_PARTS := portable C
 ifeq ($(call accepts,$(AVX2_FLAGS)),yes)
@@ -66,6 +67,14 @@ endif
 ifeq ($(call accepts,$(AVX512_FLAGS)),yes)
 override CPPFLAGS += -DNVFP4_HAVE_AVX512
 CPU_PARTS += / AVX-512 VNNI
+endif
+ifeq ($(call accepts,$(AMX_FLAGS)),yes)
+override CPPFLAGS += -DNVFP4_HAVE_AMX
+CPU_PARTS += / AMX
+endif
+ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+override CPPFLAGS += -DNVFP4_HAVE_NEON
+CPU_PARTS += / NEON
 endif
 
 NVCC_LOG := $(BUILD)/nvcc.txt
@@ -81,7 +90,8 @@ endif
 
 # --- the library --------------------------------------------------------------------------------------
 SOURCES := $(wildcard submission/core/*.c)
-SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
+SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c) \
+             $(if $(findstring AMX,$(CPU_PARTS)),,%_amx.c) $(if $(findstring NEON,$(CPU_PARTS)),,%_neon.c),\
              $(wildcard submission/cpu/*.c))
 OBJS := $(SOURCES:%.c=$(BUILD)/%.o)
 GPU_PARTS :=
@@ -90,6 +100,7 @@ GPU_PARTS :=
 
 $(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
 $(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
+$(BUILD)/%_amx.o: override CFLAGS += $(AMX_FLAGS)
 
 # Changes when the flags do, so that no object of another configuration is linked.
 FLAGS_STAMP := $(BUILD)/flags.txt

@@ -42,11 +42,17 @@ enum {
 
 /* The kernels by falling speed. */
 static const struct kernels *const instruction_sets[] = {
+#ifdef NVFP4_HAVE_AMX
+    &kernels_amx,
+#endif
 #ifdef NVFP4_HAVE_AVX512
     &kernels_avx512,
 #endif
 #ifdef NVFP4_HAVE_AVX2
     &kernels_avx2,
+#endif
+#ifdef NVFP4_HAVE_NEON
+    &kernels_neon,
 #endif
     &kernels_portable,
 };
@@ -55,7 +61,7 @@ enum { INSTRUCTION_SETS = sizeof instruction_sets / sizeof *instruction_sets };
 /* A problem's share of the work: all tasks of a dual GEMM, or those of a group of the grouped one. */
 struct share {
     const struct problem *problem;
-    int64_t block_rows;  /* a multiple of TILE_ROWS */
+    int64_t block_rows;  /* a multiple of the kernels' tile_rows */
     int64_t task_panels; /* panels of a task */
     int64_t row_blocks;  /* in one batch */
     int64_t panel_runs;  /* in one batch */
@@ -75,9 +81,9 @@ struct work {
 
 struct worker {
     struct work *work;
-    struct a_group *a;                 /* [block_rows / TILE_ROWS][K / 16] */
-    struct accumulators *accumulators; /* [block_rows / TILE_ROWS] */
-    struct b_panel *panel;
+    char *panels; /* [kernels->panels] */
+    char *sums;   /* [kernels->panels][block_rows / tile_rows] */
+    char *a;      /* [block_rows / tile_rows][K / 16] */
     void *memory;
 };
 
@@ -129,11 +135,13 @@ static double macs_of(const struct problem *problem) { /* of a product */
 }
 
 /* `runs`: in how many pieces of N a batch is to be cut, if it has so many panels. */
-static struct share cut_into_tasks(const struct problem *problem, int64_t panel_cols, int64_t runs) {
+static struct share cut_into_tasks(const struct problem *problem, const struct kernels *kernels,
+                                   int64_t panel_cols, int64_t runs) {
     struct share share = {.problem = problem};
-    int64_t tile_bytes = problem->k / NVFP4_GROUP_ELEMS * (int64_t)sizeof(struct a_group);
-    int64_t tiles = min(BLOCK_ROWS / TILE_ROWS, MAX_PACKED_A_BYTES / tile_bytes);
-    share.block_rows = min(tiles > 0 ? tiles : 1, ceil_div(problem->m, TILE_ROWS)) * TILE_ROWS;
+    int64_t tile_bytes = problem->k / NVFP4_GROUP_ELEMS * (int64_t)kernels->a_group_bytes;
+    int64_t tiles = min(BLOCK_ROWS / kernels->tile_rows, MAX_PACKED_A_BYTES / tile_bytes);
+    share.block_rows =
+        min(tiles > 0 ? tiles : 1, ceil_div(problem->m, kernels->tile_rows)) * kernels->tile_rows;
     share.row_blocks = ceil_div(problem->m, share.block_rows);
     int64_t panels = ceil_div(problem->n, panel_cols);
     share.task_panels = ceil_div(panels, min(panels, runs));
@@ -151,17 +159,18 @@ static int64_t panel_cols_of(const struct problem *problem) {
 }
 
 static int allocate(struct worker *worker, struct work *work) {
-    size_t panel_bytes = sizeof(struct b_panel);
-    size_t accumulator_bytes = work->tiles * sizeof(struct accumulators);
-    size_t a_bytes = work->a_groups * sizeof(struct a_group);
+    const struct kernels *kernels = work->kernels;
+    size_t panel_bytes = (size_t)kernels->panels * kernels->panel_bytes;
+    size_t sums_bytes = (size_t)kernels->panels * work->tiles * kernels->sums_bytes;
+    size_t a_bytes = work->a_groups * kernels->a_group_bytes;
     worker->work = work;
-    if (posix_memalign(&worker->memory, CACHE_LINE_BYTES, panel_bytes + accumulator_bytes + a_bytes) != 0) {
+    if (posix_memalign(&worker->memory, CACHE_LINE_BYTES, panel_bytes + sums_bytes + a_bytes) != 0) {
         worker->memory = NULL;
         return 0;
     }
-    worker->panel = worker->memory;
-    worker->accumulators = (struct accumulators *)((char *)worker->memory + panel_bytes);
-    worker->a = (struct a_group *)((char *)worker->memory + panel_bytes + accumulator_bytes);
+    worker->panels = worker->memory;
+    worker->sums = worker->panels + panel_bytes;
+    worker->a = worker->sums + sums_bytes;
     return 1;
 }
 
@@ -176,47 +185,94 @@ static struct operand operand_of(const struct problem *problem, const uint8_t *f
     };
 }
 
-/* Columns first_col .. first_col + cols - 1 of C.  The panel's halves hold the same rows of B1 and B2, or the
- * first and the last rows of the only B. */
-static void run_panel(const struct worker *worker, const struct problem *problem, int64_t batch,
-                      int64_t first_row, int64_t rows, int64_t first_col) {
-    const struct kernels *kernels = worker->work->kernels;
+/* Rows of C that a worker takes now. */
+struct row_block {
+    int64_t batch, first, rows;
+};
+
+/* Whether a panel is whole and only one row of A meets it: it is not packed then. */
+static bool is_row(const struct work *work, const struct problem *problem, const struct row_block *block,
+                   int64_t panel) {
+    return work->kernels->multiply_row != NULL && block->rows == 1 &&
+           (panel + 1) * work->panel_cols <= problem->n;
+}
+
+/* Chunk by chunk of K, the rows of B1 and B2 of `count` panels from first_panel on, and the block's sums with
+ * them.  A panel's halves hold the same rows of B1 and B2, or the first and the last rows of the only B. */
+static void multiply_panels(const struct worker *worker, const struct problem *problem,
+                            const struct row_block *block, int64_t first_panel, int64_t count) {
+    const struct work *work = worker->work;
+    const struct kernels *kernels = work->kernels;
     const bool dual = problem->b2 != NULL;
-    int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(rows, TILE_ROWS);
-    int cols = (int)min(panel_cols_of(problem), problem->n - first_col);
+    int64_t groups = problem->k / NVFP4_GROUP_ELEMS, tiles = ceil_div(block->rows, kernels->tile_rows);
     const bool joint = problem->extension != NULL && problem->extension->interleave != 0;
-    struct operand b1 = operand_of(problem, problem->b1, problem->sfb1, (joint ? 2 : 1) * problem->n, batch);
-    const struct operand b[2] = {b1, dual ? operand_of(problem, problem->b2, problem->sfb2, problem->n, batch)
-                                          : b1};
-    int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
-    int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
-    if (problem->extension != NULL) {
-        extended_panel_rows(problem->extension, first_col, cols, first, present);
-    }
-    memset(worker->accumulators, 0, (size_t)tiles * sizeof *worker->accumulators);
+    struct operand b1 =
+        operand_of(problem, problem->b1, problem->sfb1, (joint ? 2 : 1) * problem->n, block->batch);
+    const struct operand b[2] = {
+        b1, dual ? operand_of(problem, problem->b2, problem->sfb2, problem->n, block->batch) : b1};
+    memset(worker->sums, 0, (size_t)(count * tiles) * kernels->sums_bytes);
     for (int64_t group = 0; group < groups; group += CHUNK_GROUPS) {
         int chunk = (int)min(CHUNK_GROUPS, groups - group);
-        for (int which = 0; which < 2; which++) {
-            kernels->pack_b(worker->panel, which, &b[which], first[which], present[which], group, chunk);
+        for (int64_t i = 0; i < count; i++) {
+            char *panel = worker->panels + (size_t)i * kernels->panel_bytes;
+            int64_t first_col = (first_panel + i) * work->panel_cols;
+            int cols = (int)min(work->panel_cols, problem->n - first_col);
+            int64_t first[2] = {first_col, dual ? first_col : first_col + PANEL_COLS};
+            int present[2] = {(int)min(PANEL_COLS, cols), dual ? cols : cols - (int)min(PANEL_COLS, cols)};
+            if (problem->extension != NULL) {
+                extended_panel_rows(problem->extension, first_col, cols, first, present);
+            }
+            for (int which = 0; which < 2; which++) {
+                if (is_row(work, problem, block, first_panel + i)) {
+                    kernels->multiply_row(worker->sums + (size_t)i * kernels->sums_bytes, which,
+                                          worker->a + (size_t)group * kernels->a_group_bytes, &b[which],
+                                          first[which], group, chunk);
+                } else {
+                    kernels->pack_b(panel, which, &b[which], first[which], present[which], group, chunk);
+                }
+            }
         }
         for (int64_t tile = 0; tile < tiles; tile++) {
-            kernels->multiply(&worker->accumulators[tile], worker->a + tile * groups + group, worker->panel,
-                              chunk);
+            const char *a = worker->a + (size_t)(tile * groups + group) * kernels->a_group_bytes;
+            int rows = (int)min(kernels->tile_rows, block->rows - tile * kernels->tile_rows);
+            for (int64_t i = 0; i < count && !is_row(work, problem, block, first_panel + i); i++) {
+                kernels->multiply(worker->sums + (size_t)(i * tiles + tile) * kernels->sums_bytes, a,
+                                  worker->panels + (size_t)i * kernels->panel_bytes, rows, chunk);
+            }
         }
     }
-    uint16_t *c = problem->c + (batch * problem->m + first_row) * problem->n + first_col;
-    for (int64_t tile = 0; tile < tiles; tile++) {
-        int tile_rows = (int)min(TILE_ROWS, rows - tile * TILE_ROWS);
-        if (problem->extension != NULL) {
-            extended_epilogue(problem, &worker->accumulators[tile], first_row + tile * TILE_ROWS, first_col,
-                              tile_rows, cols);
-            continue;
+}
+
+/* Those panels' columns of C from the sums, TILE_ROWS rows at a time. */
+static void finish_panels(const struct worker *worker, const struct problem *problem,
+                          const struct row_block *block, int64_t first_panel, int64_t count) {
+    const struct work *work = worker->work;
+    const struct kernels *kernels = work->kernels;
+    int64_t tiles = ceil_div(block->rows, kernels->tile_rows);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t first_col = (first_panel + i) * work->panel_cols;
+        int cols = (int)min(work->panel_cols, problem->n - first_col);
+        uint16_t *c = problem->c + (block->batch * problem->m + block->first) * problem->n + first_col;
+        for (int64_t row = 0; row < block->rows; row += TILE_ROWS) {
+            const char *sums =
+                worker->sums + (size_t)(i * tiles + row / kernels->tile_rows) * kernels->sums_bytes;
+            const struct accumulators *accumulators = (const struct accumulators *)(const void *)sums;
+            struct accumulators taken;
+            if (kernels->take_sums != NULL) {
+                kernels->take_sums(&taken, sums, (int)(row % kernels->tile_rows));
+                accumulators = &taken;
+            }
+            int tile_rows = (int)min(TILE_ROWS, block->rows - row);
+            if (problem->extension != NULL) {
+                extended_epilogue(problem, accumulators, block->first + row, first_col, tile_rows, cols);
+                continue;
+            }
+            (problem->b2 != NULL ? kernels->epilogue : kernels->epilogue_plain)(
+                accumulators, c + row * problem->n, problem->n, tile_rows, cols);
         }
-        (dual ? kernels->epilogue : kernels->epilogue_plain)(
-            &worker->accumulators[tile], c + tile * TILE_ROWS * problem->n, problem->n, tile_rows, cols);
-    }
-    if (problem->extension != NULL && first_row + rows == problem->m) {
-        extended_pad(problem, first_col, cols);
+        if (problem->extension != NULL && block->first + block->rows == problem->m) {
+            extended_pad(problem, first_col, cols);
+        }
     }
 }
 
@@ -224,7 +280,11 @@ static void *run_tasks(void *argument) {
     const struct worker *worker = argument;
     struct work *work = worker->work;
     const struct share *share = work->shares;
+    const struct kernels *kernels = work->kernels;
     int64_t packed = -1; /* the first task on the block of A that this worker holds */
+    if (kernels->begin != NULL) {
+        kernels->begin();
+    }
     for (int64_t task; (task = atomic_fetch_add(&work->next, 1)) < work->tasks;) {
         while (task >= share->first_task + share->problem->l * share->row_blocks * share->panel_runs) {
             share++; /* tasks come in order */
@@ -233,20 +293,26 @@ static void *run_tasks(void *argument) {
         int64_t groups = problem->k / NVFP4_GROUP_ELEMS, panels = ceil_div(problem->n, work->panel_cols);
         int64_t run = (task - share->first_task) % share->panel_runs;
         int64_t block = (task - share->first_task) / share->panel_runs;
-        int64_t batch = block / share->row_blocks, first_row = block % share->row_blocks * share->block_rows;
-        int64_t rows = min(share->block_rows, problem->m - first_row);
+        struct row_block rows = {.batch = block / share->row_blocks,
+                                 .first = block % share->row_blocks * share->block_rows};
+        rows.rows = min(share->block_rows, problem->m - rows.first);
         if (task - run != packed) {
-            struct operand a = operand_of(problem, problem->a, problem->sfa, problem->m, batch);
-            for (int64_t row = 0; row < rows; row += TILE_ROWS) {
-                pack_a(worker->a + row / TILE_ROWS * groups, &a, first_row + row,
-                       (int)min(TILE_ROWS, rows - row));
+            struct operand a = operand_of(problem, problem->a, problem->sfa, problem->m, rows.batch);
+            for (int64_t row = 0; row < rows.rows; row += kernels->tile_rows) {
+                kernels->pack_a(worker->a +
+                                    (size_t)(row / kernels->tile_rows * groups) * kernels->a_group_bytes,
+                                &a, rows.first + row, (int)min(kernels->tile_rows, rows.rows - row));
             }
             packed = task - run;
         }
         int64_t end = min(panels, (run + 1) * share->task_panels);
-        for (int64_t panel = run * share->task_panels; panel < end; panel++) {
-            run_panel(worker, problem, batch, first_row, rows, panel * work->panel_cols);
+        for (int64_t panel = run * share->task_panels; panel < end; panel += kernels->panels) {
+            multiply_panels(worker, problem, &rows, panel, min(kernels->panels, end - panel));
+            finish_panels(worker, problem, &rows, panel, min(kernels->panels, end - panel));
         }
+    }
+    if (kernels->end != NULL) {
+        kernels->end();
     }
     return NULL;
 }
@@ -262,11 +328,11 @@ static void make_list(struct work *work, struct share *shares, const struct prob
     for (int64_t i = 0; i < count; i++) {
         double of_batch = macs_of(&problems[i]) / (double)problems[i].l;
         int64_t runs = threads > 1 ? (int64_t)ceil((double)(threads * TASKS_PER_THREAD) * of_batch / macs) : 1;
-        shares[i] = cut_into_tasks(&problems[i], work->panel_cols, runs);
+        shares[i] = cut_into_tasks(&problems[i], work->kernels, work->panel_cols, runs);
     }
     qsort(shares, (size_t)count, sizeof *shares, longest_first);
     for (int64_t i = 0; i < count; i++) {
-        size_t tiles = (size_t)(shares[i].block_rows / TILE_ROWS);
+        size_t tiles = (size_t)(shares[i].block_rows / work->kernels->tile_rows);
         size_t a_groups = tiles * (size_t)(shares[i].problem->k / NVFP4_GROUP_ELEMS);
         work->tiles = tiles > work->tiles ? tiles : work->tiles;
         work->longest_k = shares[i].problem->k > work->longest_k ? shares[i].problem->k : work->longest_k;
@@ -295,8 +361,8 @@ static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct worker workers[MAX_THREADS];
     if (!allocate(&workers[0], &work)) {
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
-                           "no host memory to pack %zu rows of A with k = %lld", work.tiles * TILE_ROWS,
-                           (long long)work.longest_k);
+                           "no host memory to pack %zu rows of A with k = %lld",
+                           work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
     }
     /* The calling thread works too; if the others get no memory or cannot start, it does their share. */
     pthread_t handles[MAX_THREADS];

@@ -4,7 +4,7 @@
  * It is taken of A's signed bytes with B's bytes biased by 12, as the u8 x s8 instructions of x86 want; the
  * group's bias, 12 times the sum of its A bytes, is where the integer sum starts.  The group's sum times the
  * product of the two scale factors is exact in fp32 too (12 + 8 significant bits), so the only rounding of a
- * group is the one fp32 addition, fused or not: every instruction set gives the same bits.
+ * group is the one fp32 addition, fused or not: every instruction set but AMX (tiles.h) gives the same bits.
  */
 #ifndef CPU_KERNELS_H
 #define CPU_KERNELS_H
@@ -56,18 +56,31 @@ struct operand {
     int32_t scale_layout;
 };
 
+/* Packed A, a panel, and sums are of the set's own types, whose sizes it tells. */
 struct kernels {
     const char *name;   /* what NVFP4_CPU_ISA takes */
     const char *detail; /* what people read */
     int (*supported)(void);
+    int tile_rows;        /* of A in a register tile: a multiple of TILE_ROWS */
+    int panels;           /* taken at a time */
+    size_t a_group_bytes; /* of a tile's rows and a group */
+    size_t panel_bytes, sums_bytes;
+    void (*begin)(void), (*end)(void); /* of a thread's work; or NULL */
+    /* Packs all groups of a tile's rows of A (`rows` present, the others zeros) from first_row on. */
+    void (*pack_a)(void *packed, const struct operand *a, int64_t first_row, int rows);
     /* Packs `groups` groups from `first_group` on of rows first_row .. first_row + rows - 1 (at most
-     * PANEL_COLS, maybe none; missing ones become zeros) of B1 or B2 into values[which] and scale[which]. */
-    void (*pack_b)(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+     * PANEL_COLS, maybe none; missing ones become zeros) of B1 or B2, which is half `which` of the panel. */
+    void (*pack_b)(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
-    /* Adds the dot products of `groups` groups to *accumulators. */
-    void (*multiply)(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
-                     int groups);
-    /* fp16(silu(gate) * up) of `rows` x `cols` of a tile to c, whose rows are c_stride elements apart. */
+    /* Adds the dot products of `groups` groups to a tile's sums, of which `rows` rows matter. */
+    void (*multiply)(void *sums, const void *a, const void *panel, int rows, int groups);
+    /* Of one row of A the same, without packing: rows first_row .. first_row + PANEL_COLS - 1 of B, to half
+     * `which` of the sums; or NULL. */
+    void (*multiply_row)(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
+                         int64_t first_group, int groups);
+    /* The sums of TILE_ROWS rows from first_row on; NULL where sums are such accumulators. */
+    void (*take_sums)(struct accumulators *to, const void *sums, int first_row);
+    /* fp16(silu(gate) * up) of `rows` x `cols` of accumulators to c, whose rows are c_stride elements apart. */
     void (*epilogue)(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols);
     /* The grouped GEMM's: fp16 of the accumulators, of up to 2 * PANEL_COLS columns. */
@@ -75,12 +88,23 @@ struct kernels {
                            int cols);
 };
 
+/* What the sets with TILE_ROWS rows a tile have in common. */
+#define INTEGER_SIZES                                                                                          \
+    .tile_rows = TILE_ROWS, .panels = 1, .a_group_bytes = sizeof(struct a_group),                              \
+    .panel_bytes = sizeof(struct b_panel), .sums_bytes = sizeof(struct accumulators), .pack_a = pack_a
+
 extern const struct kernels kernels_portable;
 #ifdef NVFP4_HAVE_AVX2
 extern const struct kernels kernels_avx2;
 #endif
 #ifdef NVFP4_HAVE_AVX512
 extern const struct kernels kernels_avx512;
+#endif
+#ifdef NVFP4_HAVE_NEON
+extern const struct kernels kernels_neon;
+#endif
+#ifdef NVFP4_HAVE_AMX
+extern const struct kernels kernels_amx;
 #endif
 
 /* ---- pack.c: shared by the instruction sets ---- */
@@ -95,11 +119,11 @@ static inline const uint8_t *scale_quad(const struct operand *b, int64_t row, in
 }
 
 /* All groups of TILE_ROWS rows of A (`rows` present, the others zeros) from first_row on. */
-void pack_a(struct a_group *packed, const struct operand *a, int64_t first_row, int rows);
+void pack_a(void *packed, const struct operand *a, int64_t first_row, int rows);
 
-void pack_b_values(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+void pack_b_values(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
-void pack_b_scales(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+void pack_b_scales(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups);
 
 #endif

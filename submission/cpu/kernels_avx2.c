@@ -11,7 +11,7 @@ static int supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-static void pack_b(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+static void pack_b(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
     pack_b_values(panel, which, b, first_row, rows, first_group, groups);
     pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
@@ -23,8 +23,11 @@ static inline __m256i broadcast_quad(const int8_t *quad) {
     return _mm256_set1_epi32(bytes);
 }
 
-static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
-                     int groups) {
+static void multiply(void *sums, const void *packed_a, const void *packed_b, int rows, int groups) {
+    struct accumulators *accumulators = sums;
+    const struct a_group *a = packed_a;
+    const struct b_panel *panel = packed_b;
+    (void)rows;
     const __m256i ones = _mm256_set1_epi16(1);
     for (int which = 0; which < 2; which++) {
         for (int half = 0; half < HALVES; half++) {
@@ -97,6 +100,7 @@ const struct kernels kernels_avx2 = {
     .name = "avx2",
     .detail = "AVX2",
     .supported = supported,
+    INTEGER_SIZES,
     .pack_b = pack_b,
     .multiply = multiply,
     .epilogue = epilogue,

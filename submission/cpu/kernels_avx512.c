@@ -2,10 +2,12 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "avx512.h"
 #include "kernels.h"
 #include "silu.h"
 
 enum {
+    AHEAD_BYTES = CHUNK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of a row: the next chunk's */
     BLOCK_GROUPS = SCALE_TILE_GROUPS,                   /* 64 values a row: one vector of bytes */
     BLOCK_BYTES = BLOCK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of packed fp4 */
     BLOCK_QUADS = BLOCK_GROUPS * QUADS, /* 16, as many as panel columns: a square to transpose */
@@ -52,22 +54,31 @@ static inline void transpose(__m512i rows[16]) {
     }
 }
 
-static void pack_b(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+static void pack_b(void *to_panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
-    pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
+    struct b_panel *panel = to_panel;
     if (rows < PANEL_COLS) {
+        pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
         pack_b_values(panel, which, b, first_row, rows, first_group, groups);
         return;
     }
+    const __m512i offsets = scale_word_offsets(b, first_row, first_group);
+    const uint8_t *scales = scale_quad(b, first_row, first_group);
     const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
     for (int g = 0; g < groups; g += BLOCK_GROUPS, fp4 += BLOCK_BYTES) {
         __m512i block[BLOCK_QUADS];
+        prefetch_rows(fp4 + AHEAD_BYTES, b->k / 2);
         for (int col = 0; col < PANEL_COLS; col++) {
             block[col] = biased_bytes(fp4 + col * (b->k / 2));
         }
         transpose(block);
         for (int quad = 0; quad < BLOCK_QUADS; quad++) {
             _mm512_store_si512(panel->values[which][g + quad / QUADS].biased[quad % QUADS], block[quad]);
+        }
+        __m512i words = _mm512_i32gather_epi32(offsets, scales + g / BLOCK_GROUPS * scale_word_step(b), 1);
+        for (int i = 0; i < BLOCK_GROUPS; i++) {
+            _mm512_store_ps(panel->scale[which][g + i],
+                            _mm512_mul_ps(scales_of_group(words, i), _mm512_set1_ps(E4M3_OF_HALF)));
         }
     }
 }
@@ -78,8 +89,11 @@ static inline __m512i broadcast_quad(const int8_t *quad) {
     return _mm512_set1_epi32(bytes);
 }
 
-static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
-                     int groups) {
+static void multiply(void *sums, const void *packed_a, const void *packed_b, int rows, int groups) {
+    struct accumulators *accumulators = sums;
+    const struct a_group *a = packed_a;
+    const struct b_panel *panel = packed_b;
+    (void)rows;
     __m512 partial[2][TILE_ROWS];
     for (int row = 0; row < TILE_ROWS; row++) {
         partial[0][row] = partial[1][row] = _mm512_setzero_ps();
@@ -112,6 +126,58 @@ static void multiply(struct accumulators *accumulators, const struct a_group *a,
     }
 }
 
+/* The sums over each column's four lanes of four vectors, of each of four groups: [group][column]. */
+static inline __m512i add_quads(const __m512i columns[4]) {
+    __m512i first = _mm512_add_epi32(_mm512_unpacklo_epi32(columns[0], columns[1]),
+                                     _mm512_unpackhi_epi32(columns[0], columns[1]));
+    __m512i second = _mm512_add_epi32(_mm512_unpacklo_epi32(columns[2], columns[3]),
+                                      _mm512_unpackhi_epi32(columns[2], columns[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
+}
+
+/* As multiply, for one row: B's rows are multiplied as they come, and their sums transposed, not their bytes.
+ */
+static void multiply_row(void *sums, int which, const void *packed_a, const struct operand *b,
+                         int64_t first_row, int64_t first_group, int groups) {
+    const struct a_group *a = packed_a;
+    const __m512i offsets = scale_word_offsets(b, first_row, first_group);
+    const uint8_t *scales = scale_quad(b, first_row, first_group);
+    const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+    __m512 partial = _mm512_setzero_ps();
+    for (int g = 0; g < groups; g += BLOCK_GROUPS, fp4 += BLOCK_BYTES, scales += scale_word_step(b)) {
+        __m512i values = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)a[g].twice_value[0]));
+        values = _mm512_inserti32x4(values, _mm_loadu_si128((const __m128i *)a[g + 1].twice_value[0]), 1);
+        values = _mm512_inserti32x4(values, _mm_loadu_si128((const __m128i *)a[g + 2].twice_value[0]), 2);
+        values = _mm512_inserti32x4(values, _mm_loadu_si128((const __m128i *)a[g + 3].twice_value[0]), 3);
+        prefetch_rows(fp4 + AHEAD_BYTES, b->k / 2);
+        __m512i quads[4]; /* [four columns]: [group][column] */
+        for (int i = 0; i < 4; i++) {
+            __m512i columns[4];
+            for (int j = 0; j < 4; j++) {
+                __m512i biased = biased_bytes(fp4 + (i * 4 + j) * (b->k / 2));
+                columns[j] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), biased, values);
+            }
+            quads[i] = add_quads(columns);
+        }
+        __m512i even_low = _mm512_shuffle_i32x4(quads[0], quads[1], 0x88);
+        __m512i odd_low = _mm512_shuffle_i32x4(quads[0], quads[1], 0xdd);
+        __m512i even_high = _mm512_shuffle_i32x4(quads[2], quads[3], 0x88);
+        __m512i odd_high = _mm512_shuffle_i32x4(quads[2], quads[3], 0xdd);
+        const __m512i dots[BLOCK_GROUPS] = {
+            _mm512_shuffle_i32x4(even_low, even_high, 0x88), _mm512_shuffle_i32x4(odd_low, odd_high, 0x88),
+            _mm512_shuffle_i32x4(even_low, even_high, 0xdd), _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd)};
+        __m512i words = _mm512_i32gather_epi32(offsets, scales, 1);
+        for (int i = 0; i < BLOCK_GROUPS; i++) {
+            __m512 scale =
+                _mm512_mul_ps(_mm512_set1_ps(a[g + i].scale[0] * E4M3_OF_HALF), scales_of_group(words, i));
+            __m512i dot = _mm512_add_epi32(dots[i], _mm512_set1_epi32(a[g + i].unbias[0]));
+            partial = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, partial);
+        }
+    }
+    float *sum = ((struct accumulators *)sums)->of[which][0];
+    _mm512_store_ps(sum, _mm512_add_ps(_mm512_load_ps(sum), partial));
+}
+
 /* A row of a panel as fp16, of which `cols` columns are in C. */
 static inline void store_row(uint16_t *c, const float *result, int cols) {
     __mmask16 present = (__mmask16)((1u << cols) - 1);
@@ -119,7 +185,7 @@ static inline void store_row(uint16_t *c, const float *result, int cols) {
     _mm256_mask_storeu_epi16(c, present, halves);
 }
 
-static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+void avx512_epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols) {
     for (int row = 0; row < rows; row++) {
         _Alignas(64) float result[PANEL_COLS];
@@ -130,7 +196,7 @@ static void epilogue(const struct accumulators *accumulators, uint16_t *c, int64
     }
 }
 
-static void epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
+void avx512_epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                            int cols) {
     for (int row = 0; row < rows; row++) {
         for (int panel = 0; panel * PANEL_COLS < cols; panel++) {
@@ -145,8 +211,10 @@ const struct kernels kernels_avx512 = {
     .name = "avx512",
     .detail = "AVX-512 VNNI",
     .supported = supported,
+    INTEGER_SIZES,
     .pack_b = pack_b,
     .multiply = multiply,
-    .epilogue = epilogue,
-    .epilogue_plain = epilogue_plain,
+    .multiply_row = multiply_row,
+    .epilogue = avx512_epilogue,
+    .epilogue_plain = avx512_epilogue_plain,
 };

@@ -7,14 +7,17 @@ static int supported(void) {
     return 1;
 }
 
-static void pack_b(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+static void pack_b(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
     pack_b_values(panel, which, b, first_row, rows, first_group, groups);
     pack_b_scales(panel, which, b, first_row, rows, first_group, groups);
 }
 
-static void multiply(struct accumulators *accumulators, const struct a_group *a, const struct b_panel *panel,
-                     int groups) {
+static void multiply(void *sums, const void *packed_a, const void *packed_b, int rows, int groups) {
+    struct accumulators *accumulators = sums;
+    const struct a_group *a = packed_a;
+    const struct b_panel *panel = packed_b;
+    (void)rows;
     for (int which = 0; which < 2; which++) {
         for (int row = 0; row < TILE_ROWS; row++) {
             float partial[PANEL_COLS] = {0};
@@ -69,6 +72,7 @@ const struct kernels kernels_portable = {
     .name = "portable",
     .detail = "portable C",
     .supported = supported,
+    INTEGER_SIZES,
     .pack_b = pack_b,
     .multiply = multiply,
     .epilogue = epilogue,

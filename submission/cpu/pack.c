@@ -47,7 +47,8 @@ float scale_value(uint8_t byte) {
     return e4m3[byte & E4M3_MAGNITUDE_MASK];
 }
 
-void pack_a(struct a_group *packed, const struct operand *a, int64_t first_row, int rows) {
+void pack_a(void *to, const struct operand *a, int64_t first_row, int rows) {
+    struct a_group *packed = to;
     int64_t groups = a->k / NVFP4_GROUP_ELEMS;
     for (int r = 0; r < rows; r++) {
         int64_t row = first_row + r;
@@ -78,8 +79,9 @@ void pack_a(struct a_group *packed, const struct operand *a, int64_t first_row, 
     }
 }
 
-void pack_b_values(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+void pack_b_values(void *to_panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
+    struct b_panel *panel = to_panel;
     struct b_group *packed = panel->values[which];
     for (int col = 0; col < rows; col++) {
         const uint8_t *fp4 = b->fp4 + (first_row + col) * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
@@ -102,8 +104,9 @@ void pack_b_values(struct b_panel *panel, int which, const struct operand *b, in
     }
 }
 
-void pack_b_scales(struct b_panel *panel, int which, const struct operand *b, int64_t first_row, int rows,
+void pack_b_scales(void *to_panel, int which, const struct operand *b, int64_t first_row, int rows,
                    int64_t first_group, int groups) {
+    struct b_panel *panel = to_panel;
     /* From one quad of groups to the next, the bytes of a row lie equally far apart in both layouts. */
     const int64_t step =
         b->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED ? SCALE_TILE_BYTES : (int64_t)SCALE_TILE_GROUPS;

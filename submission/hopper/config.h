@@ -89,6 +89,7 @@ static inline int hopper_shared_bytes(const struct hopper_config *config) {
 #define HOPPER_NARROW_CONFIGS(X)                                                                               \
     X(m8, 8, 3, 4, 2, 1)                                                                                       \
     X(m16, 16, 2, 4, 1, NARROW_WARPGROUP)                                                                      \
+    X(m16warps, 16, 2, 4, 2, 1)                                                                                \
     X(m32, 32, 2, 2, 1, NARROW_WARPGROUP)
 
 struct hopper_narrow_config {

@@ -46,7 +46,8 @@ namespace hopper {
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
-template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_>
+template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_,
+          int most_chains = 3>
 struct tile {
     /* Warpgroups along the rows of B, and as many times as many that take the stages of K in turn. */
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
@@ -63,19 +64,26 @@ struct tile {
     static constexpr int a_atom_step = SWIZZLE_ATOM_BYTES, a_box_step = tile_m * A_BOX_BYTES;
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
     static constexpr int accs = tile_m / 2; /* accumulators of a thread in an m block: registers */
-    /* Of K, in a fragment buffer of which there are two: fewer where the accumulators leave few registers. */
-    static constexpr int fragment_steps = m_blocks * accs + 2 * GROUP_STEPS * 4 + WORKING_REGISTERS >
-                                                  CONSUMER_REGISTERS(warpgroups)
+    /* Registers beside the accumulators, with two fragment buffers of so many steps of K. */
+    static constexpr int registers_left(int steps) {
+        return CONSUMER_REGISTERS(warpgroups) - 2 * steps * 4 - WORKING_REGISTERS;
+    }
+    /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them
+     * fits. */
+    static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ||
+                                                  (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 &&
+                                                   split_k == 1 &&
+                                                   m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
+                                                   m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
                                               ? GROUP_STEPS / 2
                                               : GROUP_STEPS;
-    /* Of accumulators, each over a part of K. */
-    static constexpr int chains =
-        warpgroups_k == 1 &&
-                2 * m_blocks * accs + 2 * GROUP_STEPS * 4 + WORKING_REGISTERS <= CONSUMER_REGISTERS(warpgroups)
-            ? 2
-            : 1;
+    /* Of accumulators, each over a part of K: as many as fit. */
+    static constexpr int chains_that_fit = registers_left(fragment_steps) / (m_blocks * accs);
+    static constexpr int chains = warpgroups_k > 1                ? 1
+                                  : chains_that_fit > most_chains ? most_chains
+                                                                  : chains_that_fit;
     /* A warpgroup's m blocks one after another, where registers hold the fp4 of one alone. */
-    static constexpr bool in_turn = fragment_steps < GROUP_STEPS;
+    static constexpr bool in_turn = m_blocks > 1 && fragment_steps < GROUP_STEPS;
     static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
@@ -386,23 +394,30 @@ template <class T> static __device__ __forceinline__ void keep_all(float (&acc)[
 }
 
 /* The tile's products.  HW: each step of wgmma cuts its sum off, so that the error grows with the length of the
- * chain: where registers allow, the first half of K has accumulators of its own, which are added at the end. */
+ * chain: where registers allow, halves or thirds of K have accumulators of their own, which are added at the
+ * end. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                 const struct tile_coord &coord) {
     int turn = T::warpgroups_k == 1 ? 0 : (threadIdx.x / WARPGROUP_THREADS - 1) / T::warpgroups_n;
     struct consumed consumed = {{turn, 0}, -1};
-    if constexpr (T::chains == 2) {
-        float first_half[T::m_blocks][T::accs];
-        int32_t half = coord.stages / 2;
-        multiply_stages<T>(first_half, consumed, shared, coord, 0, half);
-        multiply_stages<T>(acc, consumed, shared, coord, half, coord.stages);
+    if constexpr (T::chains > 1) {
+        float parts[T::chains - 1][T::m_blocks][T::accs];
+#pragma unroll
+        for (int i = 0; i < T::chains; i++) {
+            multiply_stages<T>(i < T::chains - 1 ? parts[i] : acc, consumed, shared, coord,
+                               coord.stages * i / T::chains, coord.stages * (i + 1) / T::chains);
+        }
         wgmma_wait_group<0>();
-        keep_all<T>(first_half);
         keep_all<T>(acc);
 #pragma unroll
-        for (int i = 0; i < T::m_blocks * T::accs; i++) {
-            acc[i / T::accs][i % T::accs] += half > 0 ? first_half[i / T::accs][i % T::accs] : 0.0f;
+        for (int i = 0; i < T::chains - 1; i++) {
+            keep_all<T>(parts[i]);
+            const bool any = coord.stages * (i + 1) / T::chains > coord.stages * i / T::chains;
+#pragma unroll
+            for (int j = 0; j < T::m_blocks * T::accs; j++) {
+                acc[j / T::accs][j % T::accs] += any ? parts[i][j / T::accs][j % T::accs] : 0.0f;
+            }
         }
     } else {
         multiply_stages<T>(acc, consumed, shared, coord, turn, coord.stages);

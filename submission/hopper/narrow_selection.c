@@ -22,15 +22,6 @@ enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
 #define CONFIG(name, ...) {#name, __VA_ARGS__},
 const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {HOPPER_NARROW_CONFIGS(CONFIG)};
 
-int hopper_select_narrow_tile(int64_t m) {
-    for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
-        if (m <= hopper_narrow_configs[i].tile_m) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* Tiles along the rows of B: units of a warp's rows, where 128 rows count whole. */
 static int64_t tiles_n(const struct hopper_narrow_config *config, int64_t n, int warps_n) {
     return ceil_div(scale_tile_rows(n) * (SCALE_TILE_ROWS / (config->blocks * NARROW_BLOCK_B_ROWS)), warps_n);
@@ -144,4 +135,27 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
         config->team > 1 ? costs->call_team_ps : costs->call_step_ps + config->tile_m * costs->call_row_ps;
     return costs->call_ps + waves * (ceil_div(steps, layout.warps_k) * warps * step_ps +
                                      (layout.split_k > 1 ? costs->reduction_ps : 0));
+}
+
+/* Whether single warps multiply faster than `teams`, with a tile of as many rows. */
+static bool prefer_warps(const struct hopper_narrow_config *teams, const struct hopper_narrow_config *warps,
+                         int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    struct hopper_narrow_layout of_teams, of_warps;
+    (void)hopper_narrow_layout(teams, m, n, k, l, sms, &of_teams);
+    (void)hopper_narrow_layout(warps, m, n, k, l, sms, &of_warps);
+    return of_teams.warps_k == 1 ||
+           hopper_narrow_ctas_along_n(teams, &of_teams, n) < hopper_narrow_ctas_along_n(warps, &of_warps, n);
+}
+
+int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    const struct hopper_narrow_config *configs = hopper_narrow_configs;
+    int tile = 0;
+    while (tile < HOPPER_NARROW_TILES && m > configs[tile].tile_m) {
+        tile++;
+    }
+    if (tile == HOPPER_NARROW_TILES) {
+        return -1;
+    }
+    bool two = tile + 1 < HOPPER_NARROW_TILES && configs[tile + 1].tile_m == configs[tile].tile_m;
+    return two && prefer_warps(&configs[tile], &configs[tile + 1], m, n, k, l, sms) ? tile + 1 : tile;
 }

@@ -23,9 +23,11 @@ extern const struct hopper_narrow_costs {
     int64_t call_ps;      /* of all but steps and reduction */
 } hopper_narrow_costs;
 
-/* The index of the narrow tile for m rows of A: the lowest that holds them all; -1 where none does, and wgmma's
- * tiles are faster (measured:H200). */
-int hopper_select_narrow_tile(int64_t m);
+/* The index of the narrow tile for a problem: the lowest that holds all rows of A; -1 where none does, and
+ * wgmma's tiles are faster (measured:H200).  Two tiles hold 16 rows: that of warpgroups, and that of single
+ * warps where the first leaves more SMs idle, or takes K's steps one warp after another (measured:H200, 15
+ * sizes of weights: never more than 2 % behind the other). */
+int hopper_select_narrow_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The layout of least predicted time, and that time; among equals the one with more warps, then the first
  * found.

@@ -47,7 +47,7 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
 }
 
 int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
-    int narrow = hopper_select_narrow_tile(m);
+    int narrow = hopper_select_narrow_tile(m, n, k, l, sms);
     if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
         return HOPPER_TILES + narrow;
     }

@@ -18,7 +18,8 @@ OK, NULL_POINTER, ARGUMENT, UNAVAILABLE, UNSUPPORTED, OUT_OF_MEMORY, DEVICE = ra
 CPU, HOST = 1, -1
 BLOCKED, ROWS = 0, 1
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])
-ISAS = ("portable", "avx2", "avx512")
+INTEGER_ISAS = ("portable", "avx2", "avx512")  # whose bits are the same
+ISAS = (*INTEGER_ISAS, "amx")
 GROUP = 16
 NAN_SCALE = 0x7F
 INPUTS = ("a", "b1", "b2", "sfa", "sfb1", "sfb2")

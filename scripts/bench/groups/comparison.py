@@ -25,7 +25,7 @@ from scripts.bench.baselines import Call
 
 CONFIG_VARIABLE = "NVFP4_GROUPED_CONFIG"
 DEPENDENT_VARIABLES = ("NVFP4_HOPPER_DEPENDENT_LAUNCH", "NVFP4_BLACKWELL_DEPENDENT_LAUNCH")
-CPU_ISAS = ("portable", "avx2", "avx512")
+CPU_ISAS = ("portable", "avx2", "avx512", "amx", "neon")
 INPUTS = PROBLEM.inputs
 BASELINES = {
     "cublas_groups": "one cuBLAS fp16 GEMM a group on operands dequantized beforehand",

@@ -19,6 +19,9 @@ void check_status(int32_t status, bool valid);
 /* The same bits but for the payloads of NaN. */
 bool same_halves(const unsigned char *a, const unsigned char *b, size_t bytes);
 
+/* Whether the CPU backend's choice of instructions orders its sums otherwise than portable C: AMX. */
+bool has_own_bits(void);
+
 /* A call of custom_kernel_grouped(); -1 where there is no memory. */
 int fuzz_grouped(struct choices *choices);
 

@@ -152,7 +152,7 @@ static void check_outputs(const struct call *call, int64_t count, bool valid, in
 /* The outputs again in portable C: the same bits. */
 static void compare_isas(const struct call *call, int64_t count) {
     unsigned char *first[MOST_GROUPS] = {NULL};
-    if (getenv("NVFP4_CPU_ISA") != NULL) {
+    if (getenv("NVFP4_CPU_ISA") != NULL || has_own_bits()) {
         return;
     }
     for (int64_t i = 0; i < count; i++) {

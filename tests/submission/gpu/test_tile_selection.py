@@ -29,6 +29,7 @@ HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroup
 NARROW = {  # rows of A, stages, units of A a thread, blocks of a warp, warps of a team
     "m8": (8, 3, 4, 2, 1),
     "m16": (16, 2, 4, 1, 4),
+    "m16warps": (16, 2, 4, 2, 1),
     "m32": (32, 2, 2, 1, 4),
 }
 BLACKWELL = {  # columns, stages, CTAs of an MMA, stages of the tail, splits
@@ -98,10 +99,18 @@ def narrow_layout(tile, layout, steps):
 
 def narrow(shape, sms):
     """(name, CTAs, cost, the layout's figures) for few rows of A; None for many."""
-    m, n, k, batches = shape
-    name = next((name for name, (rows, *_) in NARROW.items() if m <= rows), None)
-    if name is None:
-        return None
+    tiles = {rows: [name for name, tile in NARROW.items() if tile[0] == rows] for rows, *_ in NARROW.values()}
+    names = next((names for rows, names in tiles.items() if shape[0] <= rows), ())
+    found = [narrow_tile(name, shape, sms) for name in names]
+    if len(found) == 2:  # of warpgroups and of single warps
+        (_, ctas, _, (_, _, warps_k, *_)), (_, more, *_) = found
+        return found[warps_k == 1 or ctas // shape[3] < more // shape[3]]
+    return found[0] if found else None
+
+
+def narrow_tile(name, shape, sms):
+    """The same of a tile."""
+    _, n, k, batches = shape
     rows, _, units, of_warp, team = NARROW[name]
     warps_of_tile = SCALE_TILE_ROWS // (8 * of_warp)
     of_step, of_block, of_phase, of_overlay, of_reduction, *_ = NARROW_PS

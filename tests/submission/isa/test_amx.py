@@ -1,0 +1,97 @@
+"""The AMX path where there is no AMX: its packing, and all but its instructions through a portable twin."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.submission.cpu_kit import (
+    BLOCKED,
+    GROUP,
+    ROWS,
+    Backend,
+    Problem,
+    assert_same,
+    check,
+    random_problem,
+    runs_here,
+)
+
+CPU = ("cpu_backend.c", "kernels_portable.c", "pack.c", "tiles_amx.c")
+FLAGS = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread")
+
+
+def build(root, output, *arguments):
+    compiler = shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    command = [compiler, *FLAGS, f"-I{root}", "-o", output, *arguments, "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return output
+
+
+@pytest.fixture(scope="module")
+def twin(root, tmp_path_factory):
+    output = tmp_path_factory.mktemp("twin") / "twin.so"
+    core = sorted((root / "submission/core").glob("*.c"))
+    cpu = [root / "submission/cpu" / name for name in CPU]
+    cpu += list((root / "submission/cpu").glob("extended*.c"))
+    flags = ("-DNVFP4_HAVE_AMX", "-fPIC", "-shared")
+    return build(root, output, *flags, root / "tests/submission/isa/amx_twin.c", *core, *cpu)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "layout"), [(1, 40, 64, ROWS), (35, 140, 576, BLOCKED)])
+def test_every_row_column_and_position_of_k_counts_once(twin, monkeypatch, m, n, k, layout):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    problem = random_problem(m, n, k, seed=m, scale_bytes=np.arange(0x00, 0x48))
+    check(problem, Backend(twin, "amx", monkeypatch)(problem, layout))
+
+
+def test_a_machine_with_amx_takes_it_first(twin, monkeypatch):
+    backend = Backend(twin, "none", monkeypatch)
+    assert backend.status(random_problem(1, 1, 64))[0] != 0
+    assert backend.library.custom_kernel_message().decode().endswith("built in: amx, portable")
+
+
+def test_the_instruction_gives_the_twins_bits(twin, library_path, monkeypatch):
+    reason = runs_here(library_path, "amx")
+    if reason:
+        pytest.skip(reason)
+    problem = random_problem(70, 100, 1088, batches=2, seed=11, scale_bytes=np.arange(0x00, 0x38))
+    got = Backend(library_path, "amx", monkeypatch)(problem)
+    assert_same(got, Backend(twin, "amx", monkeypatch)(problem))
+
+
+def test_a_nan_scale_spoils_its_row_alone(twin, monkeypatch):
+    problem = random_problem(19, 18, 128, seed=5, scale_bytes=np.arange(0x18, 0x28))
+    backend = Backend(twin, "amx", monkeypatch)
+    want = backend(problem)
+    want[0, 17] = np.nan
+    scales = [x.copy() for x in problem.scales]
+    scales[0][0, 17, 3] = 0x7F
+    codes = [x.copy() for x in problem.codes]
+    codes[0][0, 17, 3 * GROUP :] = 0  # a NaN times zero is one too
+    assert_same(backend(Problem(codes, scales)), want)
+
+
+def test_avx512_packs_what_portable_c_packs(root, tmp_path):
+    sources = [
+        root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")
+    ]
+    flags = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
+    try:
+        program = build(
+            root, tmp_path / "pack", *flags, "-mamx-tile", "-mamx-bf16", "-DNVFP4_HAVE_AMX", "-DNVFP4_HAVE_AVX512",
+            root / "tests/submission/isa/pack_check.c", *sources,
+        )  # fmt: skip
+    except subprocess.CalledProcessError as failure:
+        if "unrecognized" not in failure.stderr:
+            raise
+        pytest.skip("the compiler knows no AMX")
+    done = subprocess.run([program], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("no AVX-512 here")
+    assert (done.returncode, done.stdout) == (0, "")
