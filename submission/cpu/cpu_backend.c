@@ -91,13 +91,16 @@ static int64_t min(int64_t x, int64_t y) {
     return x < y ? x : y;
 }
 
-static int32_t choose_kernels(const struct kernels **chosen) {
+/* The set that the environment names, else the first that this machine has and that is made for so many rows of
+ * A.
+ */
+static int32_t choose_kernels(int64_t rows, const struct kernels **chosen) {
     const char *wanted = getenv(ISA_VARIABLE);
     if (wanted != NULL && wanted[0] == '\0') {
         wanted = NULL;
     }
     for (int i = 0; i < INSTRUCTION_SETS; i++) {
-        if (wanted == NULL ? instruction_sets[i]->supported()
+        if (wanted == NULL ? rows >= instruction_sets[i]->least_rows && instruction_sets[i]->supported()
                            : strcmp(wanted, instruction_sets[i]->name) == 0) {
             *chosen = instruction_sets[i];
             if (!instruction_sets[i]->supported()) {
@@ -344,10 +347,18 @@ static void make_list(struct work *work, struct share *shares, const struct prob
     atomic_init(&work->next, 0);
 }
 
+static int64_t most_rows(const struct problem *problems, int64_t count) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++) {
+        rows = problems[i].m > rows ? problems[i].m : rows;
+    }
+    return rows;
+}
+
 static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
     struct work work = {.panel_cols = panel_cols_of(problems)};
-    RETURN_IF_FAILED(choose_kernels(&work.kernels));
+    RETURN_IF_FAILED(choose_kernels(most_rows(problems, count), &work.kernels));
     double macs = 0; /* of each product */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
@@ -416,7 +427,7 @@ static int available(int32_t device, char *detail, size_t detail_bytes) {
     if (detail != NULL) {
         const struct kernels *kernels;
         char cpu_name[CPU_NAME_BYTES];
-        if (choose_kernels(&kernels) != CUSTOM_KERNEL_OK) {
+        if (choose_kernels(INT64_MAX, &kernels) != CUSTOM_KERNEL_OK) {
             (void)snprintf(detail, detail_bytes, "%s", custom_kernel_message());
             return 0;
         }

@@ -63,6 +63,7 @@ struct kernels {
     int (*supported)(void);
     int tile_rows;        /* of A in a register tile: a multiple of TILE_ROWS */
     int panels;           /* taken at a time */
+    int64_t least_rows;   /* of A, from which on the set is the fastest */
     size_t a_group_bytes; /* of a tile's rows and a group */
     size_t panel_bytes, sums_bytes;
     void (*begin)(void), (*end)(void); /* of a thread's work; or NULL */
