@@ -11,6 +11,8 @@ from scripts.common import forked, tile_table
 from tests.simulator.sim_kit import built, nvcc
 
 BACKENDS = ("hopper", "blackwell")
+WHOLE_K = {"hopper": "m128n64", "blackwell": "m256n64"}  # tiles whose CTA takes all of K
+LAP_OF_K = {"hopper": 11 * 128, "blackwell": 11 * 256}  # more stages than a ring has: it goes round
 PROGRAM = """
 import json, os, sys
 import torch
@@ -72,6 +74,8 @@ def test_every_layout_and_output_is_right_and_clean_in_every_mode(backend, mode,
         ("", (40, 128, 192), "float16", 1, True),
         ("", (17, 100, 192), "bfloat16", -1, True),
         ("", (130, 192, 64), "nvfp4", -1, False),
+        (WHOLE_K[backend], (17, 64, LAP_OF_K[backend]), "float16", 0, True),
+        (WHOLE_K[backend] if backend == "hopper" else "", (17, 64, LAP_OF_K[backend]), "nvfp4", 64, True),
     ]
     wrong, report = simulate(backend, mode, runs, tmp_path)
     assert wrong == []
