@@ -184,12 +184,12 @@ static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const
     if (!time->fenced_copies || chip->fence_gpu_copies == 0) {
         return time->fenced + chip->fence_gpu;
     }
-    ticks landed = 0;
-    for (uint32_t i = 0; i < LANDINGS; i++) {
-        const struct landing *landing = &sm->landings[i];
-        landed = landing->sent <= time->fenced ? later(landed, landing->done) : landed;
+    ticks completed = 0;
+    for (uint32_t i = 0; i < COMPLETIONS; i++) {
+        const struct completion *completion = &sm->completions[i];
+        completed = completion->sent <= time->fenced ? later(completed, completion->done) : completed;
     }
-    return later(time->fenced + chip->fence_gpu_copies, landed + chip->fence_gpu_landed);
+    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_landed);
 }
 
 ticks time_ready(const struct warp *warp, const struct split *split) {

@@ -58,8 +58,8 @@ static void release_all(struct timing *timing) {
             release(of_sm[j]);
         }
         sm->stores_out = sm->last_gone = 0;
-        memset(sm->landings, 0, sizeof sm->landings);
-        sm->nlandings = sm->copies = 0;
+        memset(sm->completions, 0, sizeof sm->completions);
+        sm->ncompletions = sm->copies = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         for (int j = 0; j < SM_PARTS; j++) {

@@ -159,7 +159,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         request->at + wait + outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
     if (request->op != NULL) {
         ticks queued = longest == SIM_STEP_HBM ? passed : wait; /* what waits for HBM has left the SM */
-        sm->landings[sm->nlandings++ % LANDINGS] = (struct landing){request->at + queued, done};
+        sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};
     }
     return done;
 }

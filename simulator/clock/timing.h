@@ -18,7 +18,7 @@
 #define PLACES       64    /* no less than sm_ctas */
 #define MAX_LAUNCHES 4096  /* that are listed */
 #define SLICES       32768 /* windows that are remembered of what all SMs share: 2 ms */
-#define LANDINGS     64    /* copies that an SM has under way */
+#define COMPLETIONS  64    /* copies that an SM has under way */
 #define SM_SLICES    1024  /* of an SM: more than launches overlap */
 
 enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
@@ -120,11 +120,11 @@ struct sm_time {
     struct sm_slice *slices; /* SM_SLICES */
     ticks last_gone;         /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
-    struct landing {
+    struct completion {
         ticks sent, done;
-    } landings[LANDINGS];
-    uint64_t nlandings, copies; /* copies: those that have been issued */
-    ticks stores_out;           /* when the warps' stores so far have left, at the SM's rate */
+    } completions[COMPLETIONS];
+    uint64_t ncompletions, copies; /* copies: those that have been issued */
+    ticks stores_out;              /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;

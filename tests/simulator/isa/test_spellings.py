@@ -149,11 +149,27 @@ def test_illegal_spellings_are_refused_with_their_line(tmp_path, line):
         ("createpolicy.fractional.L2::evict_last.b64;", "no destination"),
         ("div.rn.f16 %h0, %h1, %h2;", "not with type .f16"),
         ("sqrt.rn.bf16 %h0, %h1;", "not with type .bf16"),
+        ("cvt.rn.f16x2.u16 %r0, %h1;", "no conversion from .u16"),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.block_scale [%r0], %d0, %d1, %r2, [%r3], [%r4], %p0;",
+            ".block_scale does not go with this kind",
+        ),
+        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4 [%r0], %d0, %d1, %r2, %p0;", "without .block_scale"),
     ],
 )
 def test_instructions_that_do_not_exist_are_refused(tmp_path, line, said):
     ok, message = parses(tmp_path, [".reg .b16 %h<4>;", line])
     assert not ok and said in message, message
+
+
+def test_every_hint_to_the_caches_is_taken(tmp_path):
+    hints = [f"L1::{hint}" for hint in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")]
+    hints += ["L2::64B", "L2::128B", "L2::256B", "L1::evict_last.L2::128B"]
+    lines = [f"ld.global.{hint}.b32 %r0, [%d0];" for hint in [*hints, *(f"nc.{hint}" for hint in hints)]]
+    lines += [f"ld{how}.global.L1::evict_first.L2::cache_hint.b32 %r0, [%d0], %d1;" for how in ("", ".weak")]
+    ok, message = parses(tmp_path, lines)
+    assert ok, message
+    assert not parses(tmp_path, ["ld.global.L1::evict_never.b32 %r0, [%d0];"])[0]
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas here")
