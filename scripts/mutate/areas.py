@@ -50,6 +50,8 @@ AREAS: dict[str, Area] = {
         (
             "test_cpu_limits.py",
             "test_cpu_kernels.py",
+            "test_amx.py",
+            "test_neon.py",
             "test_grouped.py",
             "test_extended.py",
             "test_cpu_threads.py",
