@@ -161,10 +161,6 @@ struct hopper_dual_gemm_params {
     X(m208, 208, 3)                                                                                            \
     X(m256, 256, 3)
 
-#define TILE_NUMBER(name, ...) HOPPER_GROUPED_TILE_##name,
-enum { HOPPER_GROUPED_TILES(TILE_NUMBER) };
-#undef TILE_NUMBER
-
 #define GROUPED_WARPGROUPS 2
 #define GROUPED_COLUMNS    (2 * TILE_N(GROUPED_WARPGROUPS, 1))
 

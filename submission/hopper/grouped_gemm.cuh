@@ -18,8 +18,8 @@ namespace hopper {
 /* ---- tiles ---- */
 
 /* At most two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
-template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2> {
-    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, 2>;
+template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
+    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
     /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
     static constexpr int chains = tile_m > 128 ? 1 : base::chains;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
@@ -33,12 +33,19 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
                   "a row's and its counterpart's words lie equally far apart");
 };
 
+/* Each tile's number in the list, by its name. */
+struct tile_number {
+#define TILE_NUMBER(name, ...) name,
+    enum { HOPPER_GROUPED_TILES(TILE_NUMBER) };
+#undef TILE_NUMBER
+};
+
 /* Calls `function` with a value of the type of tile number `number`.  A switch, of one jump: the code of all
  * tiles is more than an SM's instruction cache, and a comparison behind each tile's code would be fetched. */
 template <class F> static __device__ __forceinline__ void with_tile(int32_t number, F function) {
     switch (number) {
 #define CALL_IF(name, tile_m, stages)                                                                          \
-    case HOPPER_GROUPED_TILE_##name:                                                                           \
+    case tile_number::name:                                                                                    \
         function(grouped_tile<tile_m, stages>());                                                              \
         break;
         HOPPER_GROUPED_TILES(CALL_IF)

@@ -172,7 +172,7 @@ def test_what_may_end_without_a_measurement(blackwell, state, evidence, backend)
             lambda data: data["rule"].update(noise_round=9),
             "rule.noise_round is 9, expected an earlier round",
         ),
-        (put(superseded_by=99), "superseded_by 99 does not exist"),
+        (put(superseded_by=9999), "superseded_by 9999 does not exist"),
         (put(superseded_by=20), None),
         (put(kind="noise-floor"), "rule is faster-v1, expected noise-floor-v1 for kind noise-floor"),
         (

@@ -94,7 +94,7 @@ NARROW_MUTANTS = {
 # of whose warps reads what others have made of A (of eight rows, a warp reads its own).  Barriers are numbered in the
 # order of the kernel's text.
 SHARED_K = ("m64n32k8", "dual_gemm_kernelINS_4tileILi1ELi1ELi64ELi8ELi2ELi4E", [(64, 64, 1024, True)])
-SHARED_A = ("", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELi2E", [(16, 64, 8192, True)])
+SHARED_A = ("m16", "narrow_dual_gemm_kernelINS_11narrow_tileILi16ELi2ELi4ELi1ELi4ELi2E", [(16, 64, 8192, True)])
 # The narrow one of 32 rows, whose warpgroups multiply: each warp of one reads what all have made of A, phase by phase.
 TEAM = ("m32", "narrow_dual_gemm_kernelINS_11narrow_tileILi32ELi2ELi2ELi1ELi4ELi2E", [(17, 32, 2304, True)])
 BARRIER_MUTANTS = {
