@@ -153,6 +153,27 @@ PTX void prefetch_tensormap(const void *tensor_map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 }
 
+/* ---- words that CTAs of a grid share ---- */
+
+PTX uint32_t atom_add_relaxed_gpu(uint32_t *word, uint32_t value) {
+    uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(word), "r"(value)
+                 : "memory");
+    return before;
+}
+
+PTX void red_add_release_gpu(uint32_t *word, uint32_t value) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+PTX uint32_t ld_acquire_gpu(const uint32_t *word) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
 /* ---- programmatic dependent launch, PDL (griddepcontrol) ---- */
 
 /* Returns when every grid that this one depends on, the previous kernel, is complete and its writes are

@@ -21,12 +21,13 @@ struct group_plan {
     struct hopper_grouped_cut cut;
     int64_t stages_k;
     bool permute_scales;
-    int64_t a_offset, sfb_offset; /* in scratch memory: A in fp16; sfb, permuted */
+    int64_t a_offset, sfb_offset;  /* in scratch memory: A in fp16; sfb, permuted */
+    int64_t arrivals, sums_offset; /* of tiles whose K is shared: the first one's word; the sums */
 };
 
 struct grouped_plan {
     struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
-    int64_t groups, scratch_bytes;
+    int64_t groups, scratch_bytes, arrivals, arrivals_offset;
 };
 
 static int longest_first(const void *x, const void *y) {
@@ -71,6 +72,37 @@ static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
     return (int64_t)(work / sms);
 }
 
+/* The shortest tiles' group whose K is not shared yet, or -1. */
+static int64_t shortest_whole(const struct grouped_plan *plan) {
+    int64_t i = plan->groups - 1;
+    while (i >= 0 && (plan->group[i].cut.parts > 1 || plan->group[i].cut.all.tiles == 0)) {
+        i--;
+    }
+    return i;
+}
+
+/* Shares the K of the shortest tiles, group after group, while the predicted time gains by it: the list's last
+ * pieces fill the gaps that long tiles leave. */
+static void share_k(struct grouped_plan *plan, int sms) {
+    int64_t least_ps = predict(plan, sms);
+    for (int64_t i = shortest_whole(plan); i >= 0; i = shortest_whole(plan)) {
+        const struct group_plan whole = plan->group[i];
+        if (!hopper_share_k(&plan->group[i].cut)) {
+            return;
+        }
+        sort_groups(plan);
+        const int64_t ps = predict(plan, sms);
+        if (ps >= least_ps) {
+            for (i = 0; plan->group[i].problem != whole.problem; i++) {
+            }
+            plan->group[i] = whole;
+            sort_groups(plan);
+            return;
+        }
+        least_ps = ps;
+    }
+}
+
 /* By the tile that the environment names, else so that the predicted time is least; of equals the largest.
  * Smaller tiles make no group fewer, so as many in all are the same cut. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
@@ -92,6 +124,7 @@ static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     }
     cut_groups(plan, largest);
     sort_groups(plan);
+    share_k(plan, sms);
     return CUSTOM_KERNEL_OK;
 }
 
@@ -116,13 +149,23 @@ static void place_operands(struct grouped_plan *plan) {
                 scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS),
                 SCRATCH_ALIGNMENT);
         }
+        group->arrivals = plan->arrivals;
+        group->sums_offset = plan->scratch_bytes;
+        if (group->cut.parts > 1) {
+            const int64_t tiles = group->cut.all.tiles / group->cut.parts;
+            plan->arrivals += tiles;
+            plan->scratch_bytes +=
+                round_up(tiles * hopper_grouped_sum_bytes(group->cut.tile), SCRATCH_ALIGNMENT);
+        }
     }
+    plan->arrivals_offset = plan->scratch_bytes;
+    plan->scratch_bytes += round_up(plan->arrivals * (int64_t)sizeof(uint32_t), SCRATCH_ALIGNMENT);
 }
 
 /* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
  * the launch, by the kernel before it. */
-static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t first_tile,
-                        bool scales_permuted, struct hopper_group *group) {
+static int32_t describe(const struct grouped_plan *all, const struct group_plan *plan, uint8_t *scratch,
+                        int32_t first_tile, bool scales_permuted, struct hopper_group *group) {
     const struct problem *problem = plan->problem;
     group->gemm = (struct hopper_dual_gemm_params){
         .sfb1 = plan->permute_scales ? scratch + plan->sfb_offset : problem->sfb1,
@@ -136,13 +179,17 @@ static int32_t describe(const struct group_plan *plan, uint8_t *scratch, int32_t
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)plan->cut.tiles_m;
     group->tile = plan->cut.tile;
+    group->parts = plan->cut.parts;
+    group->arrivals = (uint32_t *)(scratch + all->arrivals_offset) + plan->arrivals;
+    group->sums = scratch + plan->sums_offset;
     group->a = scratch + plan->a_offset;
     group->a_rows = (int32_t)padded_rows(problem);
     return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS,
                            &group->b);
 }
 
-static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
+static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups,
+                                         int64_t count, uint8_t *scratch) {
     struct hopper_many_dequantize_params many;
     struct hopper_few_dequantize_params few;
     const bool is_few = count <= HOPPER_FEW_GROUPS;
@@ -156,6 +203,10 @@ static int32_t launch_grouped_dequantize(const struct group_plan *groups, int64_
         rows += group->problem->m;
         row_units = of[i].row_units > row_units ? of[i].row_units : row_units;
     }
+    uint32_t *arrivals = (uint32_t *)(scratch + plan->arrivals_offset) + groups[0].arrivals;
+    const int64_t end = groups + count < plan->group + plan->groups ? groups[count].arrivals : plan->arrivals;
+    *(is_few ? &few.arrivals : &many.arrivals) = arrivals;
+    *(is_few ? &few.arrivals_count : &many.arrivals_count) = (int32_t)(end - groups[0].arrivals);
     int64_t threads = hopper_dequantize_threads(row_units);
     struct launch launch = {
         .kernel = hopper_grouped_dequantize_kernel(is_few),
@@ -178,7 +229,8 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
 }
 
 /* As many groups as a launch takes. */
-static int32_t launch_groups(const struct group_plan *groups, int64_t count, uint8_t *scratch) {
+static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
+                             uint8_t *scratch) {
     static atomic_bool allowed[MAX_DEVICES][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
@@ -191,7 +243,7 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
         permuted = permuted || groups[i].permute_scales;
     }
     for (int64_t i = 0; i < count; i++) {
-        RETURN_IF_FAILED(describe(&groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
+        RETURN_IF_FAILED(describe(plan, &groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
         tiles += groups[i].cut.all.tiles;
     }
     struct launch launch = {
@@ -203,7 +255,7 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
         .pdl_variable = PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
-    RETURN_IF_FAILED(launch_grouped_dequantize(groups, count, scratch));
+    RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {
             RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch));
@@ -216,8 +268,8 @@ static int32_t launch_groups(const struct group_plan *groups, int64_t count, uin
 static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch) {
     for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
         int64_t left = plan->groups - i;
-        RETURN_IF_FAILED(
-            launch_groups(&plan->group[i], left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
+        RETURN_IF_FAILED(launch_groups(plan, &plan->group[i],
+                                       left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -227,7 +279,7 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms)
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
     plan.groups = count;
-    plan.scratch_bytes = 0;
+    plan.scratch_bytes = plan.arrivals = 0;
     for (int64_t i = 0; i < count; i++) {
         plan.group[i].problem = &groups[i];
     }

@@ -3,10 +3,10 @@
  *
  * Read dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a tile's rows
  * of the group's only B, so that dequantization, products and pipeline are the same code, and a tile has
- * twice as many columns.  Each operand has a warp that copies it.  A CTA computes one tile; tiles of all groups
- * have one list, which the host made the longest first, and the chip deals out.  A group's rows say its tile,
- * and a CTA runs the code of that tile alone: so rows of A that do not exist are few.  All that a group needs
- * is in the kernel's parameters. */
+ * twice as many columns.  Each operand has a warp that copies it.  A CTA computes one tile, or half of its K;
+ * tiles of all groups have one list, which the host made the longest first, and the chip deals out.  A group's
+ * rows say its tile, and a CTA runs the code of that tile alone: so rows of A that do not exist are few.  All
+ * that a group needs is in the kernel's parameters. */
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
@@ -66,15 +66,16 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
 
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group,
                                                                       int32_t tile_m) {
-    int32_t number = (int32_t)blockIdx.x - group.first_tile;
+    const int32_t cta = (int32_t)blockIdx.x - group.first_tile, number = cta / group.parts,
+                  part = cta % group.parts, stages_k = group.gemm.stages_k;
     struct tile_coord coord;
     coord.n = number / group.tiles_m * GROUPED_COLUMNS;
     coord.m = coord.first_row = number % group.tiles_m * tile_m;
     coord.batch = 0;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
-    coord.first_stage = 0;
-    coord.stages = group.gemm.stages_k;
+    coord.first_stage = stages_k * part / group.parts;
+    coord.stages = stages_k * (part + 1) / group.parts - coord.first_stage;
     return coord;
 }
 
@@ -93,8 +94,9 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
     const struct hopper_dual_gemm_params &p = group.gemm;
     const int64_t a_stage_bytes = (int64_t)group.a_rows * GROUPED_A_ROW_BYTES;
     const int32_t a_bytes = min(T::tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
-    const uint8_t *a = group.a + (int64_t)coord.m * GROUPED_A_ROW_BYTES;
-    const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES;
+    const uint8_t *a = group.a + (int64_t)coord.m * GROUPED_A_ROW_BYTES + coord.first_stage * a_stage_bytes;
+    const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES +
+                            (int64_t)coord.first_stage * STAGE_SCALE_BYTES;
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
         griddepcontrol_wait(); /* for the kernel that makes them */
     }
@@ -106,8 +108,8 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
         if (elect_sync()) {
             if (warp == COPIES_B) {
                 mbarrier_arrive_expect_tx(full, GROUPED_STAGE_TX_BYTES(0) + a_bytes);
-                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b, k * STAGE_FP4_BYTES, coord.n, 0,
-                                        full);
+                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b,
+                                        (coord.first_stage + k) * STAGE_FP4_BYTES, coord.n, 0, full);
             } else if (warp == COPIES_SCALES) {
                 cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
                               STAGE_SCALE_BYTES, full);
@@ -119,6 +121,54 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
     }
 }
 
+/* ---- parts of tiles ---- */
+
+/* The two CTAs of a tile whose K is shared: which comes last adds the other's accumulators to its own and
+ * returns true; the first gives its own away.  Neither waits for one that may not have started. */
+template <class T>
+static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                                 const struct hopper_group &group) {
+    const int thread = threadIdx.x - WARPGROUP_THREADS;
+    const int32_t tile = ((int32_t)blockIdx.x - group.first_tile) / group.parts;
+    const uint32_t claimed = SHARED_MEMBER(shared, stages); /* the stages are free */
+    uint32_t *arrivals = group.arrivals + tile;
+    float4 *sums = (float4 *)group.sums + (int64_t)tile * T::vectors * T::finishers + thread;
+    if (thread == 0) {
+        griddepcontrol_wait(); /* for the kernel that zeroed the word */
+        st_shared_u32(claimed, atom_add_relaxed_gpu(arrivals, 1));
+    }
+    bar_sync(CONSUMER_BARRIER, T::finishers);
+    const bool last = ld_shared_u32(claimed) > 0;
+    if (last && thread == 0) {
+        while (ld_acquire_gpu(arrivals) < 3) { /* both have come, and the first has given */
+        }
+    }
+    if (!last) {
+#pragma unroll
+        for (int i = 0; i < T::vectors; i++) {
+            const float *four = &acc[i * 4 / T::accs][i * 4 % T::accs];
+            sums[i * T::finishers] = make_float4(four[0], four[1], four[2], four[3]);
+        }
+    }
+    bar_sync(CONSUMER_BARRIER, T::finishers);
+    if (!last) {
+        if (thread == 0) {
+            red_add_release_gpu(arrivals, 1);
+        }
+        return false;
+    }
+#pragma unroll
+    for (int i = 0; i < T::vectors; i++) {
+        const float4 other = sums[i * T::finishers];
+        float *four = &acc[i * 4 / T::accs][i * 4 % T::accs];
+        four[0] += other.x;
+        four[1] += other.y;
+        four[2] += other.z;
+        four[3] += other.w;
+    }
+    return true;
+}
+
 /* ---- kernel ---- */
 
 /* One thread: the barriers of tile T. */
@@ -128,6 +178,23 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
         mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
     }
     fence_mbarrier_init();
+}
+
+/* As consume of the dual GEMM, with parts of tiles. */
+template <class T>
+static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struct shared_storage<T> *storage,
+                                                       const struct tile_coord &coord,
+                                                       const struct hopper_group &group) {
+    float acc[T::m_blocks][T::accs];
+    multiply<T>(acc, shared, coord);
+    bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
+    if (group.parts > 1 && !sum_parts<T>(acc, shared, group)) {
+        return;
+    }
+    unsigned char *output = (unsigned char *)&storage->stages[0];
+    stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
+    bar_sync(CONSUMER_BARRIER, T::finishers);
+    store_output<T>(output, coord, group.gemm);
 }
 
 template <class P>
@@ -161,7 +228,7 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
         with_tile(group.tile, [&](auto tile) {
             using T = decltype(tile);
             struct tile_coord coord = find_grouped_tile(group, T::tile_m);
-            consume<T>({address}, (typename layout_of<T>::storage *)aligned, coord, group.gemm);
+            consume_grouped<T>({address}, (typename layout_of<T>::storage *)aligned, coord, group);
         });
     }
 }

@@ -25,7 +25,11 @@ struct hopper_group {
     const uint8_t *a; /* in fp16 (config.h) */
     int32_t a_rows;   /* in whole eights */
     int32_t first_tile, tiles_m;
-    int32_t tile; /* number in HOPPER_GROUPED_TILES */
+    int32_t tile;  /* number in HOPPER_GROUPED_TILES */
+    int32_t parts; /* CTAs that share a tile's K, next to each other: 1 or 2 */
+    /* Where they are two: of each tile a word, zero before the launch, and a part's accumulators. */
+    uint32_t *arrivals;
+    void *sums;
 };
 
 struct hopper_few_groups {
@@ -42,11 +46,15 @@ struct hopper_many_groups {
 struct hopper_few_dequantize_params {
     struct dequantize_params group[HOPPER_FEW_GROUPS];
     int32_t rows[HOPPER_FEW_GROUPS];
+    uint32_t *arrivals; /* words that the GEMM wants to be zero */
+    int32_t arrivals_count;
 };
 
 struct hopper_many_dequantize_params {
     struct dequantize_params group[HOPPER_MOST_GROUPS];
     int32_t rows[HOPPER_MOST_GROUPS];
+    uint32_t *arrivals;
+    int32_t arrivals_count;
 };
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of

@@ -48,7 +48,10 @@ def test_a_benchmark_is_one_launch_over_all_groups_beside_hoppers_dequantization
         assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
         if name == HOPPER:
             assert before == [[sum(rows), 1, 1, min(k // 8, 1024), 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
-            assert fake.log("malloc")[0][1] == sum(round_up(2 * round_up(m, 8) * k, 256) for m in rows)
+            a_bytes = sum(round_up(2 * round_up(m, 8) * k, 256) for m in rows)
+            # The first benchmark's shortest tiles, 64 rows by 128, share K: a part's sums, and a word a tile.
+            shared = 32 * 64 * 128 * 4 + 256 if k == 7168 else 0
+            assert fake.log("malloc")[0][1] == a_bytes + shared
         else:
             assert before == [] and fake.log("malloc") == []
         # Tiles that hold every row, at most twice as many rows.
@@ -73,6 +76,20 @@ def test_a_tile_that_is_named_cuts_every_group(fake, name, tile, monkeypatch):
     monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m1")
     status, message = call(fake, name, sizes)
     assert status == ARGUMENT and message.startswith("NVFP4_GROUPED_CONFIG is 'm1'; expected one of ")
+
+
+def test_the_shortest_tiles_share_k_only_where_the_list_ends_sooner_by_it(fake):
+    def ctas(*sizes):
+        assert call(fake, HOPPER, sizes)[0] == OK
+        return fake.log("launch")[-1][2]
+
+    assert ctas((48, 128, 7168)) == 2, "one tile: its halves run at once"
+    assert ctas((48, 128, 384)) == 1, "three stages are too short to share"
+    assert ctas((48, 128 * 132, 7168)) == 132, "a tile for each SM"
+    assert ctas((248, 128 * 131, 7168), (48, 128, 7168)) == 132, "the last SM has time for the short one"
+    assert ctas((0, 128, 7168), (48, 128, 7168)) == 2, "a group of no rows has no tiles to share"
+    rows, n, k = BENCHMARKS[0]
+    assert ctas(*[(m, n, k) for m in rows]) == 256 + 32
 
 
 @GROUPED_BACKENDS
