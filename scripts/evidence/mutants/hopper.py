@@ -79,6 +79,17 @@ MUTANTS = {
     ),
 }
 
+# Of a grouped tile whose K two CTAs share: how they meet.
+MEETING_MUTANTS = {
+    "gives its sums without a release": (r"red\.release\.gpu", "red.relaxed.gpu", "global-race"),
+    "takes sums without an acquire": (r"ld\.acquire\.gpu", "ld.relaxed.gpu", "global-race"),
+    "no wait for the words to be zero": (
+        r"griddepcontrol\.wait;((?:(?!griddepcontrol)[\s\S]){0,700}atom\.relaxed)",
+        r"\1",
+        "missing-griddepcontrol-wait",
+    ),
+}
+
 FEW_ROWS = [(8, 64, 2304, True)]  # a narrow tile whose K two CTAs share, each warp going around its ring
 NARROW_MUTANTS = {
     "no wait for copies": (r"cp\.async\.wait_group \d;", "", {"read-before-completion"}),

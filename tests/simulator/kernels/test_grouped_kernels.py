@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
 from scripts.common import forked
+from scripts.evidence.mutants.hopper import MEETING_MUTANTS, kernel_text
 from tests.simulator.sim_kit import built, nvcc
 
 TILES = {
@@ -26,6 +28,9 @@ for name, tile, layout in json.loads(sys.argv[1]):
         sizes = [(40, 130, 256), (72, 100, 128), (1, 257, 64), (200, 64, 192), (260, 127, 128)]
         groups = random_groups(sizes, seed=1)
         groups[1].scales[0][71, 7], groups[3].scales[1][63, 0] = 0x7F, 0xFF
+    elif name.startswith("shared"):  # of K, nine stages, the last one whole or not; then NaN in the second half
+        groups = random_groups([(48, 130, int(name.split()[1]))], seed=3)
+        groups[0].scales[0][47, 66] = 0x7F
     elif name == "many":  # more than a kernel of few groups, and than a launch, takes
         sizes = [(1 + i % 3, 1 + i % 9, 64 * (1 + i % 2)) for i in range(70)]
         groups = random_groups(sizes, seed=2)
@@ -40,19 +45,21 @@ print(json.dumps(wrong))
 """
 
 
-def simulate(backend, mode, runs, folder):
-    """What is wrong of the runs, and the simulator's report."""
+def simulate(backend, mode, runs, folder, ptx=""):
+    """What is wrong of the runs, or None after an error, and the simulator's report."""
     environment = dict(
         os.environ,
         NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
         NVFP4_BACKEND=backend,
         NVFP4_SIMULATE="1",
         NVFP4_SIMULATE_MODE=mode,
+        NVFP4_SIMULATE_PTX=str(ptx),
         NVFP4_SIMULATE_JSON=str(folder / "report.json"),
     )
     done = forked.run(PROGRAM, [json.dumps(runs)], environment, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), json.loads((folder / "report.json").read_text())
+    report = json.loads((folder / "report.json").read_text())
+    assert done.returncode == 0 or ptx, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None, report
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,6 +82,27 @@ def test_every_tile_is_exact_and_clean_and_every_mode_has_tiles(backend, mode, t
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]
     assert report["counters"]["tensor_macs"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tiles_whose_k_two_ctas_share_are_exact_and_clean(mode, tmp_path):
+    number = MODES.index(mode)
+    runs = [("shared 1088", tile, 0) for i, tile in enumerate(TILES["hopper"]) if i % 5 == number]
+    wrong, report = simulate("hopper", mode, runs, tmp_path)
+    assert wrong == []
+    assert report["verdict"] == "clean", report["findings"]
+    # Two tiles, each of two parts: each warp of the one that takes acquires, each part adds, the first once more.
+    assert report["counters"]["instructions_by_class"]["atomic"] == 2 * 3 * len(runs)
+
+
+@pytest.mark.parametrize("fault", MEETING_MUTANTS)
+def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
+    pattern, replacement, finding = MEETING_MUTANTS[fault]
+    mutated, replaced = re.subn(pattern, replacement, kernel_text())
+    assert replaced == 2 * len(TILES["hopper"]), "in each tile's code of two kernels"
+    (tmp_path / "mutant.ptx").write_text(mutated)
+    _, report = simulate("hopper", "eager", [("shared 1152", "m48", 0)], tmp_path, tmp_path / "mutant.ptx")
+    assert {one["kind"] for one in report["findings"]} == {finding}
 
 
 @pytest.mark.parametrize("backend", TILES)
