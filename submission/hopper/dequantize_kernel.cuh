@@ -125,12 +125,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * of.scale_quarter_step +
                             row % SCALE_ENTRIES * of.scale_row_step + chunk * of.scale_chunk_step;
     uint32_t words[4] = {0, 0, 0, 0}, factors[2] = {0, 0}; /* [lane]; four scale factors each */
-    if (exists && (word == 0 || (word == 1 && full))) {    /* nothing is read: who writes it is seen */
-        prefetch_global_l2(fp4 - word * 4 + word * SECTOR_BYTES);
-    } else if (exists && word == 2) {
-        prefetch_global_l2(scales);
-    }
-    ask_for_b(p, index);
+    ask_for_b(p, index);                                   /* nothing is read: who writes it is seen */
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
     if (exists) {
