@@ -143,11 +143,6 @@ PTX void cp_async_bulk_prefetch_tensor_3d_l2(const void *tensor_map, int32_t x, 
                  : "memory");
 }
 
-/* Asks for whole 16 bytes in L2, likewise. */
-PTX void cp_async_bulk_prefetch_l2(const void *address, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
-}
-
 /* Asks for a line in L2, where all of the device sees the same, so that it cannot become stale.  HW: each
  * lane's takes a cycle of its own. */
 PTX void prefetch_global_l2(const void *address) {

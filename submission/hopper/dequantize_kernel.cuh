@@ -88,24 +88,6 @@ static __device__ __forceinline__ uint4 of_neighbour(uint4 mine) {
                       __shfl_xor_sync(~0u, mine.z, 1), __shfl_xor_sync(~0u, mine.w, 1));
 }
 
-/* Asks L2 for what the first tiles copy first, row after row by the CTAs in turn: an SM's lanes take a cycle
- * each. */
-template <class P> static __device__ __forceinline__ void ask_for_b(const P &p, uint32_t index) {
-    const uint32_t threads = gridDim.x * gridDim.y * blockDim.x;
-    uint32_t row = index * gridDim.x + blockIdx.x;
-    for (int32_t group = 0; group < p.groups; group++) {
-        const struct hopper_first_bytes &of = p.of_b[group];
-        for (; row < (uint32_t)of.rows; row += threads) {
-            cp_async_bulk_prefetch_l2(of.b + row * of.row_step, of.row_bytes);
-            if (of.scales && row % SCALE_TILE_ROWS == 0) {
-                cp_async_bulk_prefetch_l2(of.scales + row / SCALE_TILE_ROWS * of.scale_tile_step,
-                                          of.scale_tile_bytes);
-            }
-        }
-        row -= of.rows;
-    }
-}
-
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other.  Whole warps: a thread takes a
  * word of each of the four lanes, which are four units, and neighbours, who have the eight of an atom's row
  * (config.h), swap halves, so that each store of a warp fills sectors. */
@@ -125,7 +107,6 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * of.scale_quarter_step +
                             row % SCALE_ENTRIES * of.scale_row_step + chunk * of.scale_chunk_step;
     uint32_t words[4] = {0, 0, 0, 0}, factors[2] = {0, 0}; /* [lane]; four scale factors each */
-    ask_for_b(p, index);                                   /* nothing is read: who writes it is seen */
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
     if (exists) {

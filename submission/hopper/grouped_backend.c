@@ -13,7 +13,6 @@
 #include "operands.h"
 
 #define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
-#define ASKED_STAGES    4 /* of a tile, for which L2 is asked before it starts: half of a ring or more */
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH" /* the dual GEMM's */
 
 /* A group, how it is cut, and where the device finds what was made of its operands. */
@@ -189,31 +188,8 @@ static int32_t describe(const struct grouped_plan *all, const struct group_plan 
                            &group->b);
 }
 
-/* What the kernel before the GEMM asks L2 for: the first stages of as many tiles as there are SMs. */
-static void ask_for_b(const struct group_plan *groups, int64_t count, int64_t sms,
-                      struct hopper_first_bytes *of_b) {
-    for (int64_t i = 0; i < count; i++) {
-        const struct problem *problem = groups[i].problem;
-        const struct hopper_grouped_cut *cut = &groups[i].cut;
-        const int64_t tiles = cut->all.tiles < sms ? cut->all.tiles : sms, row_step = problem->k / 2;
-        const int64_t columns = tiles == 0 ? 0 : ceil_div(tiles, cut->tiles_m * cut->parts) * GROUPED_COLUMNS;
-        const int64_t stages = groups[i].stages_k < ASKED_STAGES ? groups[i].stages_k : ASKED_STAGES;
-        const int64_t asked = stages * STAGE_FP4_BYTES;
-        of_b[i] = (struct hopper_first_bytes){
-            .b = problem->b1,
-            .scales = groups[i].permute_scales ? NULL : problem->sfb1,
-            .row_step = row_step,
-            .scale_tile_step = groups[i].stages_k * STAGE_SCALE_BYTES,
-            .rows = (int32_t)(columns < problem->n ? columns : problem->n),
-            .row_bytes = (uint32_t)(asked < row_step ? asked : row_step),
-            .scale_tile_bytes = (uint32_t)(stages * STAGE_SCALE_BYTES),
-        };
-        sms -= tiles;
-    }
-}
-
 static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups,
-                                         int64_t count, int sms, uint8_t *scratch) {
+                                         int64_t count, uint8_t *scratch) {
     struct hopper_many_dequantize_params many;
     struct hopper_few_dequantize_params few;
     const bool is_few = count <= HOPPER_FEW_GROUPS;
@@ -227,8 +203,6 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         rows += group->problem->m;
         row_units = of[i].row_units > row_units ? of[i].row_units : row_units;
     }
-    ask_for_b(groups, count, sms, is_few ? few.of_b : many.of_b);
-    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
     uint32_t *arrivals = (uint32_t *)(scratch + plan->arrivals_offset) + groups[0].arrivals;
     const int64_t end = groups + count < plan->group + plan->groups ? groups[count].arrivals : plan->arrivals;
     *(is_few ? &few.arrivals : &many.arrivals) = arrivals;
@@ -257,7 +231,7 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
 
 /* As many groups as a launch takes. */
 static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
-                             int sms, uint8_t *scratch) {
+                             uint8_t *scratch) {
     static atomic_bool allowed[MAX_DEVICES][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
@@ -282,7 +256,7 @@ static int32_t launch_groups(const struct grouped_plan *plan, const struct group
         .pdl_variable = PDL_VARIABLE,
     };
     RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
-    RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, sms, scratch));
+    RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {
             RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch));
@@ -292,11 +266,11 @@ static int32_t launch_groups(const struct grouped_plan *plan, const struct group
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
-static int32_t launch_all_groups(const struct grouped_plan *plan, int sms, uint8_t *scratch) {
+static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch) {
     for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
         int64_t left = plan->groups - i;
         RETURN_IF_FAILED(launch_groups(plan, &plan->group[i],
-                                       left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, sms, scratch));
+                                       left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -314,6 +288,6 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms)
     RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
-    int32_t status = launch_all_groups(&plan, sms, scratch);
+    int32_t status = launch_all_groups(&plan, scratch);
     return gpu_release_scratch(groups, scratch, status);
 }

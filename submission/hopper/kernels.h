@@ -42,29 +42,19 @@ struct hopper_many_groups {
     int32_t groups;
 };
 
-/* What the first tiles copy first: the beginnings of so many rows of B, and of their scale factors. */
-struct hopper_first_bytes {
-    const uint8_t *b, *scales; /* scales: or NULL */
-    int64_t row_step, scale_tile_step;
-    int32_t rows;
-    uint32_t row_bytes, scale_tile_bytes; /* of a row, and of SCALE_TILE_ROWS rows */
-};
-
 /* The dequantization of every group's A. */
 struct hopper_few_dequantize_params {
     struct dequantize_params group[HOPPER_FEW_GROUPS];
     int32_t rows[HOPPER_FEW_GROUPS];
-    struct hopper_first_bytes of_b[HOPPER_FEW_GROUPS];
     uint32_t *arrivals; /* words that the GEMM wants to be zero */
-    int32_t arrivals_count, groups;
+    int32_t arrivals_count;
 };
 
 struct hopper_many_dequantize_params {
     struct dequantize_params group[HOPPER_MOST_GROUPS];
     int32_t rows[HOPPER_MOST_GROUPS];
-    struct hopper_first_bytes of_b[HOPPER_MOST_GROUPS];
     uint32_t *arrivals;
-    int32_t arrivals_count, groups;
+    int32_t arrivals_count;
 };
 
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
