@@ -178,7 +178,6 @@ struct hopper_grouped_tile {
 
 #define DEQUANTIZE_CHUNK_K     STAGE_K
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
-#define DEQUANTIZE_WORD_UNITS  4  /* that a thread writes of a group of the grouped GEMM */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
 
 /* The dequantization of A.  The scale factors of a row and a chunk start at the sum of its batch's, tile's,

@@ -15,10 +15,11 @@ namespace hopper {
 
 /* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
  * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
- * half-written sectors cost a read each.  All loads are issued before any is used: one latency of L2, which was
- * asked before the wait. */
+ * half-written sectors cost a read each.  All loads are issued before any is used: one latency of memory, and
+ * of L2 where it was asked before the wait. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
-                                                       uint32_t row, uint32_t batch, int64_t batch_row) {
+                                                       uint32_t row, uint32_t batch, int64_t batch_row,
+                                                       bool ask_l2) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
@@ -27,7 +28,7 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
     bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
-    if (exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
+    if (ask_l2 && exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
         prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
     }
@@ -58,39 +59,22 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_kernel(const __grid_constant__ dequantize_params p) {
     const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
     const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
-    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
+    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row, true);
 }
 
-/* ---- the grouped GEMM's ---- */
-
-#define ROW_WORDS (DEQUANTIZE_UNITS / DEQUANTIZE_WORD_UNITS)
-
-/* Dequantizes the words: to[i] is unit i of the four. */
-static __device__ __forceinline__ void dequantize_words(const uint32_t (&words)[4],
-                                                        const uint32_t (&factors)[2], uint32_t group,
-                                                        uint4 (&to)[DEQUANTIZE_WORD_UNITS]) {
-    uint32_t pairs[4][4]; /* [lane][pair] */
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++) {
-        uint32_t scale[2];
-        widen_scales((uint16_t)(factors[lane / 2] >> (lane % 2 * 16 + group * 8)), scale);
-        dequantize_word(words[lane], scale[0], pairs[lane]);
-    }
-#pragma unroll
-    for (int i = 0; i < DEQUANTIZE_WORD_UNITS; i++) {
-        to[i] = make_uint4(pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
-    }
+/* Where unit `index` of a row goes, of a group with so many rows in whole eights (config.h). */
+static __device__ __forceinline__ uint4 *grouped_place(const dequantize_params &p, uint32_t index, uint32_t row,
+                                                       uint32_t rows) {
+    const uint32_t row_units = A_BOX_BYTES / (uint32_t)sizeof(uint4),
+                   atom_units = SWIZZLE_ATOM_ROWS * row_units;
+    const uint32_t chunk = index / DEQUANTIZE_UNITS, box = index % DEQUANTIZE_UNITS / row_units;
+    const int64_t atom =
+        ((int64_t)chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + box;
+    const uint32_t row_of_atom = row % SWIZZLE_ATOM_ROWS, swizzled = index % row_units ^ row_of_atom;
+    return (uint4 *)p.a_fp16 + atom * atom_units + row_of_atom * row_units + swizzled;
 }
 
-/* The vector that the neighbouring lane gives for this one. */
-static __device__ __forceinline__ uint4 of_neighbour(uint4 mine) {
-    return make_uint4(__shfl_xor_sync(~0u, mine.x, 1), __shfl_xor_sync(~0u, mine.y, 1),
-                      __shfl_xor_sync(~0u, mine.z, 1), __shfl_xor_sync(~0u, mine.w, 1));
-}
-
-/* CTA (x, y): part y of a row of a group; the groups' rows follow each other.  Whole warps: a thread takes a
- * word of each of the four lanes, which are four units, and neighbours, who have the eight of an atom's row
- * (config.h), swap halves, so that each store of a warp fills sectors. */
+/* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
 template <class P>
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     grouped_dequantize_kernel(const __grid_constant__ P p) {
@@ -98,41 +82,11 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     while (row >= p.rows[group]) {
         row -= p.rows[group++];
     }
-    const struct dequantize_params &of = p.group[group];
-    const uint32_t index = blockIdx.y * blockDim.x + threadIdx.x, chunk = index / ROW_WORDS,
-                   word = index % ROW_WORDS, odd = index % 2;
-    const bool exists = index * DEQUANTIZE_WORD_UNITS < of.row_units, full = chunk < of.full_chunks;
-    const uint8_t *fp4 = of.a + (int64_t)row * of.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + word * 4;
-    const uint8_t *scales = of.sfa + row / SCALE_TILE_ROWS * of.scale_tile_step +
-                            row % SCALE_TILE_ROWS / SCALE_ENTRIES * of.scale_quarter_step +
-                            row % SCALE_ENTRIES * of.scale_row_step + chunk * of.scale_chunk_step;
-    uint32_t words[4] = {0, 0, 0, 0}, factors[2] = {0, 0}; /* [lane]; four scale factors each */
-    griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
-    griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
-    if (exists) {
-#pragma unroll
-        for (int lane = 0; lane < 4; lane++) {
-            words[lane] = *(const uint32_t *)(fp4 + (lane < 2 || full ? lane * 16 : 0));
-        }
-        factors[0] = *(const uint32_t *)scales;
-        factors[1] = *(const uint32_t *)(scales + (full ? of.scale_half_step : 0)) & (full ? ~0u : 0);
-    }
-    uint4 mine[DEQUANTIZE_WORD_UNITS];
-    dequantize_words(words, factors, word / 2, mine);
-    const uint4 first = of_neighbour(odd ? mine[0] : mine[1]), second = of_neighbour(odd ? mine[2] : mine[3]);
-    if (exists) {
-        const uint32_t row_units = A_BOX_BYTES / (uint32_t)sizeof(uint4),
-                       rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS;
-        const uint32_t row_of_atom = row % SWIZZLE_ATOM_ROWS;
-        const int64_t atom = ((int64_t)chunk * rows + row / SWIZZLE_ATOM_ROWS) * A_BOXES + word / 2;
-        uint4 *to = (uint4 *)of.a_fp16 + (atom * SWIZZLE_ATOM_ROWS + row_of_atom) * row_units;
-        to[(0 + odd) ^ row_of_atom] = odd ? first : mine[0];
-        to[(2 + odd) ^ row_of_atom] = odd ? second : mine[2];
-        to[(4 + odd) ^ row_of_atom] = odd ? mine[1] : first;
-        to[(6 + odd) ^ row_of_atom] = odd ? mine[3] : second;
-    }
+    const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
+    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, false);
     if (blockIdx.x == 0) {
-        for (uint32_t i = index; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
+        for (uint32_t i = unit; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
             p.arrivals[i] = 0;
         }
     }

@@ -207,11 +207,10 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
     const int64_t end = groups + count < plan->group + plan->groups ? groups[count].arrivals : plan->arrivals;
     *(is_few ? &few.arrivals : &many.arrivals) = arrivals;
     *(is_few ? &few.arrivals_count : &many.arrivals_count) = (int32_t)(end - groups[0].arrivals);
-    const int64_t row_threads = row_units / DEQUANTIZE_WORD_UNITS;
-    const int64_t threads = hopper_dequantize_threads(round_up(row_threads, WARP_THREADS));
+    int64_t threads = hopper_dequantize_threads(row_units);
     struct launch launch = {
         .kernel = hopper_grouped_dequantize_kernel(is_few),
-        .grid = {rows, ceil_div(row_threads, threads), 1},
+        .grid = {rows, ceil_div(row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
         .pdl_variable = PDL_VARIABLE,
