@@ -75,7 +75,7 @@ static __device__ __forceinline__ uint4 *grouped_place(const dequantize_params &
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
-template <class P>
+template <class P, bool shares>
 static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     grouped_dequantize_kernel(const __grid_constant__ P p) {
     int32_t group = 0, row = blockIdx.x;
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
     const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
     dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, false);
-    if (blockIdx.x == 0) {
+    if (shares && blockIdx.x == 0) {
         for (uint32_t i = unit; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
             p.arrivals[i] = 0;
         }

@@ -72,6 +72,8 @@ static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
     return (int64_t)(work / sms);
 }
 
+enum { SHARE_GAIN_PERCENT = 3 }; /* less is less than what the prediction knows */
+
 /* The shortest tiles' group whose K is not shared yet, or -1. */
 static int64_t shortest_whole(const struct grouped_plan *plan) {
     int64_t i = plan->groups - 1;
@@ -81,8 +83,8 @@ static int64_t shortest_whole(const struct grouped_plan *plan) {
     return i;
 }
 
-/* Shares the K of the shortest tiles, group after group, while the predicted time gains by it: the list's last
- * pieces fill the gaps that long tiles leave. */
+/* Shares the K of the shortest tiles, group after group, while the predicted time gains enough by it: the
+ * list's last pieces fill the gaps that long tiles leave. */
 static void share_k(struct grouped_plan *plan, int sms) {
     int64_t least_ps = predict(plan, sms);
     for (int64_t i = shortest_whole(plan); i >= 0; i = shortest_whole(plan)) {
@@ -92,7 +94,7 @@ static void share_k(struct grouped_plan *plan, int sms) {
         }
         sort_groups(plan);
         const int64_t ps = predict(plan, sms);
-        if (ps >= least_ps) {
+        if (ps * 100 >= least_ps * (100 - SHARE_GAIN_PERCENT)) {
             for (i = 0; plan->group[i].problem != whole.problem; i++) {
             }
             plan->group[i] = whole;
@@ -209,7 +211,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
     *(is_few ? &few.arrivals_count : &many.arrivals_count) = (int32_t)(end - groups[0].arrivals);
     int64_t threads = hopper_dequantize_threads(row_units);
     struct launch launch = {
-        .kernel = hopper_grouped_dequantize_kernel(is_few),
+        .kernel = hopper_grouped_dequantize_kernel(is_few, end > groups[0].arrivals),
         .grid = {rows, ceil_div(row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
@@ -231,30 +233,31 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
 /* As many groups as a launch takes. */
 static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
                              uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][2];
+    static atomic_bool allowed[MAX_DEVICES][2][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
     const bool is_few = count <= HOPPER_FEW_GROUPS;
     struct hopper_group *described = is_few ? few.group : many.group;
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
     int64_t tiles = 0;
-    bool permuted = false;
+    bool permuted = false, shares = false;
     for (int64_t i = 0; i < count; i++) {
         permuted = permuted || groups[i].permute_scales;
+        shares = shares || groups[i].cut.parts > 1;
     }
     for (int64_t i = 0; i < count; i++) {
         RETURN_IF_FAILED(describe(plan, &groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
         tiles += groups[i].cut.all.tiles;
     }
     struct launch launch = {
-        .kernel = hopper_grouped_gemm_kernel(is_few),
+        .kernel = hopper_grouped_gemm_kernel(is_few, shares),
         .grid = {tiles, 1, 1},
         .threads = CTA_THREADS(GROUPED_WARPGROUPS),
         .cluster = 1,
         .shared_bytes = hopper_grouped_shared_bytes(),
         .pdl_variable = PDL_VARIABLE,
     };
-    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few], &launch));
+    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few][shares], &launch));
     RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {

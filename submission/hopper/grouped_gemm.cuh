@@ -64,18 +64,25 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
     return p.group[index];
 }
 
+/* `shares`: some group's K is shared; the others run a kernel without the code for it. */
+template <bool shares>
 static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group,
                                                                       int32_t tile_m) {
-    const int32_t cta = (int32_t)blockIdx.x - group.first_tile, number = cta / group.parts,
-                  part = cta % group.parts, stages_k = group.gemm.stages_k;
+    const int32_t cta = (int32_t)blockIdx.x - group.first_tile, number = shares ? cta / group.parts : cta,
+                  stages_k = group.gemm.stages_k;
     struct tile_coord coord;
     coord.n = number / group.tiles_m * GROUPED_COLUMNS;
     coord.m = coord.first_row = number % group.tiles_m * tile_m;
     coord.batch = 0;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
-    coord.first_stage = stages_k * part / group.parts;
-    coord.stages = stages_k * (part + 1) / group.parts - coord.first_stage;
+    coord.first_stage = 0;
+    coord.stages = stages_k;
+    if constexpr (shares) {
+        const int32_t part = cta % group.parts;
+        coord.first_stage = stages_k * part / group.parts;
+        coord.stages = stages_k * (part + 1) / group.parts - coord.first_stage;
+    }
     return coord;
 }
 
@@ -181,15 +188,17 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
 }
 
 /* As consume of the dual GEMM, with parts of tiles. */
-template <class T>
+template <class T, bool shares>
 static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struct shared_storage<T> *storage,
                                                        const struct tile_coord &coord,
                                                        const struct hopper_group &group) {
     float acc[T::m_blocks][T::accs];
     multiply<T>(acc, shared, coord);
     bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
-    if (group.parts > 1 && !sum_parts<T>(acc, shared, group)) {
-        return;
+    if constexpr (shares) {
+        if (group.parts > 1 && !sum_parts<T>(acc, shared, group)) {
+            return;
+        }
     }
     unsigned char *output = (unsigned char *)&storage->stages[0];
     stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
@@ -197,7 +206,7 @@ static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struc
     store_output<T>(output, coord, group.gemm);
 }
 
-template <class P>
+template <class P, bool shares>
 static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
     grouped_gemm_kernel(const __grid_constant__ P p) {
     extern __shared__ unsigned char memory[];
@@ -220,15 +229,15 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
         if (warp < COPYING_WARPS) {
             with_tile(group.tile, [&](auto tile) {
                 using T = decltype(tile);
-                load_operand<T>({address}, find_grouped_tile(group, T::tile_m), group, warp);
+                load_operand<T>({address}, find_grouped_tile<shares>(group, T::tile_m), group, warp);
             });
         }
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(GROUPED_WARPGROUPS)>();
         with_tile(group.tile, [&](auto tile) {
             using T = decltype(tile);
-            struct tile_coord coord = find_grouped_tile(group, T::tile_m);
-            consume_grouped<T>({address}, (typename layout_of<T>::storage *)aligned, coord, group);
+            struct tile_coord coord = find_grouped_tile<shares>(group, T::tile_m);
+            consume_grouped<T, shares>({address}, (typename layout_of<T>::storage *)aligned, coord, group);
         });
     }
 }

@@ -28,14 +28,24 @@ const void *hopper_narrow_dual_gemm_kernel(int index, int split_k) {
 }
 
 #ifndef NVFP4_WITHOUT_GROUPED
-const void *hopper_grouped_gemm_kernel(bool few) {
-    return few ? (const void *)hopper::grouped_gemm_kernel<hopper_few_groups>
-               : (const void *)hopper::grouped_gemm_kernel<hopper_many_groups>;
+/* [shares][few] */
+#define GROUPED_KERNELS(kernel, few, many)                                                                     \
+    {                                                                                                          \
+        {(const void *)kernel<many, false>, (const void *)kernel<few, false>}, {                               \
+            (const void *)kernel<many, true>, (const void *)kernel<few, true>                                  \
+        }                                                                                                      \
+    }
+
+const void *hopper_grouped_gemm_kernel(bool few, bool shares) {
+    static const void *const kernels[2][2] =
+        GROUPED_KERNELS(hopper::grouped_gemm_kernel, hopper_few_groups, hopper_many_groups);
+    return kernels[shares][few];
 }
 
-const void *hopper_grouped_dequantize_kernel(bool few) {
-    return few ? (const void *)hopper::grouped_dequantize_kernel<hopper_few_dequantize_params>
-               : (const void *)hopper::grouped_dequantize_kernel<hopper_many_dequantize_params>;
+const void *hopper_grouped_dequantize_kernel(bool few, bool shares) {
+    static const void *const kernels[2][2] = GROUPED_KERNELS(
+        hopper::grouped_dequantize_kernel, hopper_few_dequantize_params, hopper_many_dequantize_params);
+    return kernels[shares][few];
 }
 #endif
 

@@ -63,10 +63,11 @@ const void *hopper_dual_gemm_kernel(int index);
 /* The same for narrow tile number `index` where `split_k` CTAs share a tile's K.  Its parameters: struct
  * hopper_narrow_params. */
 const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
-/* The grouped GEMM of so many groups.  Its parameters: struct hopper_few_groups or hopper_many_groups. */
-const void *hopper_grouped_gemm_kernel(bool few);
+/* The grouped GEMM of so many groups, of which some share K or none does.  Its parameters: struct
+ * hopper_few_groups or hopper_many_groups. */
+const void *hopper_grouped_gemm_kernel(bool few, bool shares);
 /* Its parameters: struct hopper_few_dequantize_params or hopper_many_dequantize_params. */
-const void *hopper_grouped_dequantize_kernel(bool few);
+const void *hopper_grouped_dequantize_kernel(bool few, bool shares);
 const void *hopper_dequantize_kernel(void);     /* struct dequantize_params */
 const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
 
