@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     }
     const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
     const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
-    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, false);
+    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, true);
     if (shares && blockIdx.x == 0) {
         for (uint32_t i = unit; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
             p.arrivals[i] = 0;
