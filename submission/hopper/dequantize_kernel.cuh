@@ -15,11 +15,10 @@ namespace hopper {
 
 /* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
  * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
- * half-written sectors cost a read each.  All loads are issued before any is used: one latency of memory, and
- * of L2 where it was asked before the wait. */
+ * half-written sectors cost a read each.  All loads are issued before any is used: one latency of L2, which was
+ * asked before the wait. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
-                                                       uint32_t row, uint32_t batch, int64_t batch_row,
-                                                       bool ask_l2) {
+                                                       uint32_t row, uint32_t batch, int64_t batch_row) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
@@ -28,7 +27,7 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
     bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
-    if (ask_l2 && exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
+    if (exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
         prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
     }
@@ -59,7 +58,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_kernel(const __grid_constant__ dequantize_params p) {
     const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
     const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
-    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row, true);
+    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
 }
 
 /* Where unit `index` of a row goes, of a group with so many rows in whole eights (config.h). */
@@ -84,7 +83,7 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     }
     const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
     const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
-    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row, true);
+    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row);
     if (shares && blockIdx.x == 0) {
         for (uint32_t i = unit; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
             p.arrivals[i] = 0;
