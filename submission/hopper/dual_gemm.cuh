@@ -608,11 +608,7 @@ static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared
         bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
     }
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
-    if constexpr (T::products == 2) {
-        stage_output<T>(acc, cvta_to_shared(output), warpgroup);
-    } else {
-        stage_plain_output<T>(acc, cvta_to_shared(output), warpgroup);
-    }
+    stage_output<T>(acc, cvta_to_shared(output), warpgroup);
     bar_sync(CONSUMER_BARRIER, T::finishers);
     store_output<T>(output, coord, p);
 }
