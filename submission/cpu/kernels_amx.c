@@ -13,7 +13,6 @@
 #include "tiles.h"
 
 enum {
-    LEAST_ROWS = 17, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
     WORD_ELEMS = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS, /* 64: the elements of four scale factors */
     WORD_BYTES = WORD_ELEMS / 2,
     WORD_DWORDS = WORD_BYTES / 4, /* of eight fp4 each */
@@ -214,7 +213,6 @@ const struct kernels kernels_amx = {
     .detail = "AMX",
     .supported = supported,
     BF16_SIZES,
-    .least_rows = LEAST_ROWS,
     .begin = begin,
     .end = end,
     .pack_a = pack_a_steps,

@@ -22,6 +22,7 @@ enum {
     BF16_PAIRS = BF16_STEP_K / 2,
     BF16_CHUNK_STEPS = CHUNK_GROUPS / BF16_STEP_GROUPS,
     BF16_ROW_BYTES = BF16_STEP_K * 2, /* of every tile */
+    BF16_LEAST_ROWS = 17, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
     BF16_PANELS = 8, /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
 };
 
@@ -40,7 +41,7 @@ struct bf16_sums {
 };
 
 #define BF16_SIZES                                                                                             \
-    .tile_rows = BF16_ROWS, .panels = BF16_PANELS,                                                             \
+    .tile_rows = BF16_ROWS, .panels = BF16_PANELS, .least_rows = BF16_LEAST_ROWS,                              \
     .a_group_bytes = sizeof(struct bf16_a_step) / BF16_STEP_GROUPS, .panel_bytes = sizeof(struct bf16_panel),  \
     .sums_bytes = sizeof(struct bf16_sums)
 
