@@ -26,6 +26,11 @@ enum {
     BF16_PANELS = 8, /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
 };
 
+/* A's values are packed times the first, B's times the second, which products undo: B's are then fp16's bits
+ * with the exponent's bias of bf16, and normal. */
+#define BF16_OF_A 0x1p+112f
+#define BF16_OF_B 0x1p-112f
+
 /* A step of BF16_ROWS rows of A. */
 struct bf16_a_step {
     uint16_t of[BF16_ROW_TILES][BF16_TILE_ROWS][BF16_STEP_K];
