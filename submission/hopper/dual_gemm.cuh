@@ -398,25 +398,28 @@ static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::acc
     int turn = T::warpgroups_k == 1 ? 0 : (threadIdx.x / WARPGROUP_THREADS - 1) / T::warpgroups_n;
     struct consumed consumed = {{turn, 0}, -1};
     if constexpr (T::chains > 1) {
-        const int32_t first = coord.stages / (T::thirds ? 3 : 2),
-                      second = T::thirds ? coord.stages * 2 / 3 : first;
+        const int32_t first = coord.stages / (T::thirds ? 3 : 2);
         float part[T::m_blocks][T::accs];
         multiply_stages<T>(part, consumed, shared, coord, 0, first);
-        if constexpr (T::thirds) {
-            multiply_stages<T>(acc, consumed, shared, coord, first, second);
+        int32_t begin = first, end = T::thirds ? coord.stages * 2 / 3 : coord.stages;
+        /* One body for both thirds: another would be fetched by every CTA. */
+#pragma unroll 1
+        for (bool last = !T::thirds;; last = true) {
+            multiply_stages<T>(acc, consumed, shared, coord, begin, end);
             wgmma_wait_group<0>();
             keep_all<T>(acc);
             keep_all<T>(part);
+            if (last) {
+                break;
+            }
 #pragma unroll
             for (int i = 0; i < T::m_blocks * T::accs; i++) {
-                part[i / T::accs][i % T::accs] = (first > 0 ? part[i / T::accs][i % T::accs] : 0.0f) +
-                                                 (second > first ? acc[i / T::accs][i % T::accs] : 0.0f);
+                float before = first > 0 ? part[i / T::accs][i % T::accs] : 0.0f;
+                part[i / T::accs][i % T::accs] = before + (end > begin ? acc[i / T::accs][i % T::accs] : 0.0f);
             }
+            begin = end;
+            end = coord.stages;
         }
-        multiply_stages<T>(acc, consumed, shared, coord, second, coord.stages);
-        wgmma_wait_group<0>();
-        keep_all<T>(acc);
-        keep_all<T>(part);
 #pragma unroll
         for (int i = 0; i < T::m_blocks * T::accs; i++) {
             acc[i / T::accs][i % T::accs] += T::thirds || first > 0 ? part[i / T::accs][i % T::accs] : 0.0f;
