@@ -46,9 +46,10 @@ namespace hopper {
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
-/* `may_take_thirds`: of K, of which the tile adds up each alone (multiply). */
+/* `most_chains`: three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114); in one kernel of all
+ * grouped tiles ptxas serializes wgmma with them. */
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_,
-          bool may_take_thirds = true>
+          int most_chains = 2>
 struct tile {
     /* Warpgroups along the rows of B, and as many times as many that take the stages of K in turn. */
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
@@ -69,15 +70,20 @@ struct tile {
     static constexpr int registers_left(int steps) {
         return CONSUMER_REGISTERS(warpgroups) - 2 * steps * 4 - WORKING_REGISTERS;
     }
-    /* Of K, in a fragment buffer: fewer where the accumulators leave few registers. */
-    static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ? GROUP_STEPS / 2
-                                                                                        : GROUP_STEPS;
-    /* Sets of accumulators, each over a part of K: two where they fit. */
-    static constexpr bool two_fit = 2 * m_blocks * accs <= registers_left(fragment_steps);
-    static constexpr int chains = warpgroups_k == 1 && two_fit ? 2 : 1;
-    /* Whether the second set takes the last two thirds of K, one after the other. */
-    static constexpr bool thirds =
-        may_take_thirds && chains == 2 && split_k == 1 && m_blocks == 1 && warpgroups == 2;
+    /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them
+     * fits. */
+    static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ||
+                                                  (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 &&
+                                                   split_k == 1 &&
+                                                   m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
+                                                   m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
+                                              ? GROUP_STEPS / 2
+                                              : GROUP_STEPS;
+    /* Of accumulators, each over a part of K: as many as fit. */
+    static constexpr int chains_that_fit = registers_left(fragment_steps) / (m_blocks * accs);
+    static constexpr int chains = warpgroups_k > 1                ? 1
+                                  : chains_that_fit > most_chains ? most_chains
+                                                                  : chains_that_fit;
     /* A warpgroup's m blocks one after another, where registers hold the fp4 of one alone. */
     static constexpr bool in_turn = m_blocks > 1 && fragment_steps < GROUP_STEPS;
     static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
@@ -390,39 +396,30 @@ template <class T> static __device__ __forceinline__ void keep_all(float (&acc)[
 }
 
 /* The tile's products.  HW: each step of wgmma cuts its sum off, so that the error grows with the length of the
- * chain: where registers allow, halves of K have accumulators of their own, which are added at the end.  Thirds
- * do with as many, but the last has to wait until the second's are added. */
+ * chain: where registers allow, halves or thirds of K have accumulators of their own, which are added at the
+ * end. */
 template <class T>
 static __device__ __forceinline__ void multiply(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
                                                 const struct tile_coord &coord) {
     int turn = T::warpgroups_k == 1 ? 0 : (threadIdx.x / WARPGROUP_THREADS - 1) / T::warpgroups_n;
     struct consumed consumed = {{turn, 0}, -1};
     if constexpr (T::chains > 1) {
-        const int32_t first = coord.stages / (T::thirds ? 3 : 2);
-        float part[T::m_blocks][T::accs];
-        multiply_stages<T>(part, consumed, shared, coord, 0, first);
-        int32_t begin = first, end = T::thirds ? coord.stages * 2 / 3 : coord.stages;
-        /* One body for both thirds: another would be fetched by every CTA. */
-#pragma unroll 1
-        for (bool last = !T::thirds;; last = true) {
-            multiply_stages<T>(acc, consumed, shared, coord, begin, end);
-            wgmma_wait_group<0>();
-            keep_all<T>(acc);
-            keep_all<T>(part);
-            if (last) {
-                break;
-            }
+        float parts[T::chains - 1][T::m_blocks][T::accs];
 #pragma unroll
-            for (int i = 0; i < T::m_blocks * T::accs; i++) {
-                float before = first > 0 ? part[i / T::accs][i % T::accs] : 0.0f;
-                part[i / T::accs][i % T::accs] = before + (end > begin ? acc[i / T::accs][i % T::accs] : 0.0f);
-            }
-            begin = end;
-            end = coord.stages;
+        for (int i = 0; i < T::chains; i++) {
+            multiply_stages<T>(i < T::chains - 1 ? parts[i] : acc, consumed, shared, coord,
+                               coord.stages * i / T::chains, coord.stages * (i + 1) / T::chains);
         }
+        wgmma_wait_group<0>();
+        keep_all<T>(acc);
 #pragma unroll
-        for (int i = 0; i < T::m_blocks * T::accs; i++) {
-            acc[i / T::accs][i % T::accs] += T::thirds || first > 0 ? part[i / T::accs][i % T::accs] : 0.0f;
+        for (int i = 0; i < T::chains - 1; i++) {
+            keep_all<T>(parts[i]);
+            const bool any = coord.stages * (i + 1) / T::chains > coord.stages * i / T::chains;
+#pragma unroll
+            for (int j = 0; j < T::m_blocks * T::accs; j++) {
+                acc[j / T::accs][j % T::accs] += any ? parts[i][j / T::accs][j % T::accs] : 0.0f;
+            }
         }
     } else {
         multiply_stages<T>(acc, consumed, shared, coord, turn, coord.stages);

@@ -17,10 +17,9 @@ namespace hopper {
 
 /* ---- tiles ---- */
 
-/* K in halves: in thirds no grouped tile was timed. */
-template <int tile_m, int stages>
-struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, false> {
-    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1, false>;
+/* At most two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
+template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
+    using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
     /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
     static constexpr int chains = tile_m > 128 ? 1 : base::chains;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
