@@ -95,7 +95,7 @@ def test_avx512_packs_what_portable_c_packs(root, tmp_path):
     sources = [
         root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")
     ]
-    flags = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512vbmi")
+    flags = ("-mavx2", "-mfma", "-mf16c", *(f"-mavx512{part}" for part in ("f", "bw", "vl", "dq", "vnni", "vbmi")))
     try:
         program = build(
             root, tmp_path / "pack", *flags, "-mamx-tile", "-mamx-bf16", "-DNVFP4_HAVE_AMX", "-DNVFP4_HAVE_AVX512",
