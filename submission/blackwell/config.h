@@ -28,7 +28,6 @@
 #define STEP_FP4_BYTES    (STEP_K / 2)
 #define STAGE_STEPS       (STAGE_K / STEP_K)
 #define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
-#define SCALE_ELEM_BYTES  8 /* of the scale tiles' tensor maps: HW: a box has at most 256 elements a dimension */
 #define FP16_BYTES        2
 
 /* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first (0

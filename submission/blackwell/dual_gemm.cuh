@@ -48,14 +48,19 @@ namespace blackwell {
 /* Where a CTA's boxes are: rows of A and of B, rows of scale tiles, and the first stage along K. */
 struct box_coord {
     int32_t m, n, batch;
-    int32_t first_stage;
+    int32_t first_stage, tiles_k;
     int32_t sfa_tile, sfb_tile;
 };
 
 template <class T>
-static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_coord &coord) {
-    return {coord.m,           coord.n + coord.rank * T::cta_n, coord.batch,
-            coord.first_stage, coord.m / SCALE_TILE_ROWS,       coord.n / SCALE_TILE_ROWS};
+static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_coord &coord, int32_t tiles_k) {
+    return {coord.m,
+            coord.n + coord.rank * T::cta_n,
+            coord.batch,
+            coord.first_stage,
+            tiles_k,
+            coord.m / SCALE_TILE_ROWS * tiles_k,
+            coord.n / SCALE_TILE_ROWS * tiles_k};
 }
 
 /* The second operand of a product: B2; of the grouped GEMM, which has one B, the rows after a tile's first
@@ -118,18 +123,18 @@ static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *
  * of B: each copies one, to both; where they are the same, the first one does. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
-                                                     const struct tile_coord &coord, int32_t x, int32_t y,
-                                                     int32_t y2, struct mbarrier full) {
+                                                     const struct tile_coord &coord, int32_t y, int32_t y2,
+                                                     struct mbarrier full) {
     uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
     uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
     if constexpr (T::ctas == 1) {
-        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, x, y, coord.batch, full);
+        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
         if constexpr (!second_operand<T>::same_scales) {
-            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), x, y2, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), 0, y2, coord.batch, full);
         }
     } else if (!second_operand<T>::same_scales || coord.rank == 0) {
         cp_async_bulk_tensor_3d_pair_multicast(
-            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), x,
+            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), 0,
             T::products == 2 || coord.rank == 0 ? y : y2, coord.batch, full, cta_mask<T>(coord));
     }
 }
@@ -138,22 +143,22 @@ static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, co
  * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
 template <class T, class P>
 static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
-                                                           const struct tile_coord &coord, int32_t x,
-                                                           int32_t y) {
+                                                           const struct tile_coord &coord,
+                                                           const struct box_coord &boxes, int32_t y) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
     const stage_t<T> to = stage_of<T>(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
     mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
 #pragma unroll 1
-    for (int32_t tile = 0; tile < tiles; tile++, y++) {
+    for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
         uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
         uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
         if constexpr (T::ctas == 1) {
-            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, x, y, coord.batch, full);
-            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, x, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
         } else {
             cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2,
-                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, x, y, coord.batch, full,
+                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
                                               cta_mask<T>(coord));
         }
     }
@@ -180,7 +185,7 @@ static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const s
 template <class T, class P>
 static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
     int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
-    struct box_coord boxes = find_boxes<T>(coord);
+    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
     if (p.scales_by_previous_kernel) {
         prefetch_b<T>(boxes, p, stages);
     }
@@ -190,8 +195,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     for (int32_t i = 0; i < stages; i++) {
         struct mbarrier full = full_barrier<T>(shared, ring.stage);
         stage_t<T> to = stage_of<T>(shared, ring.stage);
-        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES,
-                scales = (boxes.first_stage + i) * (STAGE_SCALE_BYTES / SCALE_ELEM_BYTES);
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
             wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
         }
@@ -202,16 +206,16 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
             full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
         }
         if constexpr (rearranges<T>()) {
-            copy_stacked_scales<T>(shared, ring.stage, p, coord, scales, boxes.sfb_tile);
+            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
         }
         copy_b<T>(to, p, coord, boxes, k, full);
         copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
 #pragma unroll
         for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
-            int32_t y = boxes.sfb_tile + tile;
-            copy_b_scales<T>(to, tile, p, coord, scales, y, y + second_operand<T>::scale_tiles, full);
+            int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
+            copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
         }
-        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, scales, boxes.sfa_tile, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
         advance<T::stages>(ring);
     }
 }

@@ -2,6 +2,11 @@
 
 #include "config.h"
 
+enum {
+    SCALE_ELEM_BYTES = 2,                                  /* of the scale tiles' tensor maps */
+    SCALE_BOX_ELEMS = SCALE_TILE_BYTES / SCALE_ELEM_BYTES, /* HW: a box has at most 256 elements a dimension */
+};
+
 int64_t blackwell_scale_tiles(const struct problem *problem, int64_t rows) {
     return scale_tile_rows(rows) * (problem->k / SCALE_TILE_K);
 }
@@ -21,13 +26,13 @@ int32_t blackwell_encode_scales(const char *name, const struct problem *problem,
                                 int64_t rows, CUtensorMap *map) {
     struct tensor_3d tensor = {
         .address = scales,
-        .type = CU_TENSOR_MAP_DATA_TYPE_UINT64,
-        .row_elems = problem->k / SCALE_TILE_K * (SCALE_TILE_BYTES / SCALE_ELEM_BYTES),
-        .rows = scale_tile_rows(rows),
+        .type = CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        .row_elems = SCALE_BOX_ELEMS,
+        .rows = blackwell_scale_tiles(problem, rows),
         .batches = problem->l,
         .element_bytes = SCALE_ELEM_BYTES,
-        .box_elems = STAGE_SCALE_BYTES / SCALE_ELEM_BYTES,
-        .box_rows = 1,
+        .box_elems = SCALE_BOX_ELEMS,
+        .box_rows = STAGE_STEPS,
         .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
     };
     return gpu_encode(name, &tensor, map);
