@@ -45,8 +45,6 @@ template <int columns>
 static __device__ __forceinline__ void start_load(float (&acc)[columns], struct tmem_addr from) {
     if constexpr (columns == LOAD_COLUMNS) {
         tcgen05_ld_32x32b_x32(acc, from);
-    } else if constexpr (columns == NARROW_COLUMNS) {
-        tcgen05_ld_32x32b_x8(acc, from);
     } else {
         tcgen05_ld_32x32b_x16(acc, from);
     }
@@ -168,10 +166,6 @@ static __device__ __forceinline__ void store_row(const struct output_row &row, i
     for (int i = 0; i < columns; i += SECTOR_HALVES) {
         uint16_t *to = row.to + column + i;
         const int32_t remaining = row.columns - column - i;
-        if constexpr (columns == NARROW_COLUMNS) {
-            store_vector(to, &halves[i / 2], remaining, row.vectorized);
-            return;
-        }
         if (row.sectors && remaining >= SECTOR_HALVES) {
             st_global_v8(to, &halves[i / 2]);
             continue;
@@ -198,9 +192,8 @@ static __device__ __forceinline__ void store_products(const struct output_row &r
 /* The columns of a tile by `columns` at a time, as a warp of a quarter takes them: its part number i.  Parts
  * may lie behind the last column. */
 template <int tile_columns> struct column_parts {
-    static constexpr int columns = tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS
-                                   : tile_columns % (LOAD_COLUMNS / 2) == 0           ? LOAD_COLUMNS / 2
-                                                                                      : NARROW_COLUMNS;
+    static constexpr int columns =
+        tile_columns % (LOAD_COLUMNS * COLUMN_GROUPS) == 0 ? LOAD_COLUMNS : LOAD_COLUMNS / 2;
     static constexpr int all = tile_columns / columns, of_warp = (all + COLUMN_GROUPS - 1) / COLUMN_GROUPS;
     static __device__ __forceinline__ int column(const struct output_row &row, int i) {
         return (row.group * of_warp + i) * columns;

@@ -7,7 +7,7 @@
 /* NULL where K is split: the reduction is the dual GEMM's. */
 template <int tile_n, int stages, int ctas, int tail, int split_k, int products>
 static const void *kernel_of(void) {
-    if constexpr (split_k == 1 && tile_n % 32 == 0) {
+    if constexpr (split_k == 1) {
         return (const void *)
             blackwell::extended_gemm_kernel<blackwell::extended_tile<tile_n, stages, ctas, tail, products>>;
     } else {

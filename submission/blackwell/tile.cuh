@@ -12,7 +12,6 @@
 namespace blackwell {
 
 #define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
-#define NARROW_COLUMNS    8  /* likewise, of a tile that they divide and no more does */
 #define REDUCTION_COLUMNS 16 /* likewise, where K is split */
 #define VECTOR_FLOATS     4
 #define VECTOR_HALVES     8  /* outputs of a 16-byte store */
@@ -42,7 +41,6 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
      * accumulators of them. */
     static constexpr int output_n = tile_n / split_k;
     static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
-    static constexpr int received_vectors = split_k > 1 ? 2 * output_n / VECTOR_FLOATS : 1;
 
     static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
     static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");
@@ -58,7 +56,7 @@ template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct t
     static_assert(!scales_shared || (tail == 0 && !stacked),
                   "the last stages' scale factors are all there at once");
     static_assert(tile_n % split_k == 0 &&
-                      (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % NARROW_COLUMNS) == 0,
+                      (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
                   "whole loads of accumulators");
 };
 
@@ -81,7 +79,7 @@ template <class T> struct shared_storage {
         struct shared_stage<T> stages[T::stages];
         /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
          * up][row]. */
-        float received[T::received_parts][T::received_vectors][TILE_M][VECTOR_FLOATS];
+        float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
     };
     uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
     uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
@@ -99,9 +97,7 @@ template <class T> struct layout_of {
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
                   "a CTA has that much shared memory");
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && offsetof(stage, b) % SWIZZLE_ATOM_BYTES == 0 &&
-                      (T::stacked && T::ctas == 2 ? T::tile_n : T::cta_n) * STAGE_FP4_BYTES %
-                              SWIZZLE_ATOM_BYTES ==
-                          0,
+                      T::cta_n * STAGE_FP4_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "A, B1 and B2 start swizzle atoms");
     static_assert(STAGE_FP4_BYTES == SWIZZLE_ROW_BYTES, "a row's fp4 are a row of the swizzle");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES && offsetof(storage, full) % MBARRIER_BYTES == 0,

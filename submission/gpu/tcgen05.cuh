@@ -131,15 +131,6 @@ PTX void tcgen05_ld_32x32b_x16(float (&d)[16], struct tmem_addr from) {
                  : "memory");
 }
 
-/* The same of 8 columns. */
-PTX void tcgen05_ld_32x32b_x8(float (&d)[8], struct tmem_addr from) {
-    asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-                   "=f"(d[7])
-                 : "r"(from.value)
-                 : "memory");
-}
-
 PTX void tcgen05_wait_ld(void) {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
 }
