@@ -214,6 +214,7 @@ AREAS: dict[str, Area] = {
         (
             "test_cost_counters.py",
             "test_blackwell_clock.py",
+            "test_model_times.py",
             "test_geforce_clock.py",
             "test_live_counts.py",
             "test_forked.py",
