@@ -244,7 +244,7 @@ AREAS: dict[str, Area] = {
     ),
     "build": Area(
         ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
-        ("test_setup.py", "test_build.py", "test_journeys.py"),
+        ("test_commands.py", "test_setup.py", "test_build.py", "test_install.py", "test_journeys.py"),
     ),
     "sim-ptx": Area(
         ("simulator/ptx/*.[ch]",),
@@ -271,6 +271,7 @@ AREAS: dict[str, Area] = {
         (
             "test_addresses.py",
             "test_memory_values.py",
+            "test_quad.py",
             "report/test_*.py",
             "test_no_memory.py",
             "test_control.py",
