@@ -166,7 +166,7 @@ void need_operands(struct decoder *d, int least, int most);
 /* dst, then `sources` operands, all of one type whose function is in the table. */
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
-/* A destination: those in front of all else are counted, as what the instruction writes. */
+/* A destination: those before all other operands are counted, as what the instruction writes. */
 void emit_dst(struct decoder *d, const struct pop *pop, unsigned type);
 struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* register or sink */
 struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */

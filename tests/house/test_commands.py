@@ -67,12 +67,11 @@ class Tree:
 
     def make(self, *arguments: str, **tools: str) -> str:
         """What make says that it would do, a command a line."""
-        kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         done = subprocess.run(
             ["make", "--no-print-directory", "-n", "-j1", "CXX=c++", "PYTHON=python3", *arguments],
             cwd=self.package,
-            env=kept | {"PATH": path} | tools,
+            env={"PATH": path, "LC_ALL": "C"} | tools,
             capture_output=True,
             text=True,
         )
