@@ -119,20 +119,13 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     return gpu_launch(problem, &launch, arguments);
 }
 
-static int32_t run_on_current_device(const struct problem *problem) {
+static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(make_plan(problem, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
-}
-
-static int32_t run(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = run_on_current_device(problem);
-    return gpu_release_device(problem, before, status);
 }
 
 /* HW: sm_120a code runs on compute capability 12.0 only, sm_121a code on 12.1 only (CUDA programming guide). */
@@ -152,4 +145,6 @@ const struct backend geforce_backend = {
     .name = "geforce",
     .available = available,
     .run = run,
+    .acquire_device = gpu_acquire_device,
+    .release_device = gpu_release_device,
 };

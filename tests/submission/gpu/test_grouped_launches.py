@@ -124,3 +124,17 @@ def test_a_failed_call_of_the_runtime_leaves_nothing_behind(fake, name):
     fake.fail()
     assert call(fake, name, sizes, ROWS)[0] == OK
     assert len(fake.log("launch")) == launches
+
+
+@GROUPED_BACKENDS
+def test_the_callers_current_device_is_made_current_again(fake, name):
+    device = list(CHIPS).index(name)
+    fake.devices([CHIPS[name]] * (device + 3))
+    fake.number("current").value = device + 2
+    there_and_back = [["set_device", device], ["set_device", device + 2]]
+    assert call(fake, name, [(100, 100, 64)])[0] == OK
+    assert fake.log("set_device") == there_and_back
+    assert fake.log()[0] == there_and_back[0] and fake.log()[-1] == there_and_back[1]
+    fake.fail("cudaLaunchKernelExC")
+    assert call(fake, name, [(100, 100, 64)])[0] == DEVICE_ERROR
+    assert fake.log("set_device") == there_and_back
