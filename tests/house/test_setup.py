@@ -159,7 +159,7 @@ def test_a_python_that_is_too_old_is_refused(setup):
 def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_fetched(setup):
     done = setup("run", "numpy")
     assert (done.status, done.python) == (0, "VENV")
-    assert done.calls[0].startswith("-m venv /") and "--system-site-packages" not in done.calls[0]
+    assert done.calls[0] == f"-m venv {setup.checkout / '.venv'}"
     listed = setup.checkout / ".venv" / "requirements.txt"
     assert done.calls[1] == f"-m pip install --quiet --disable-pip-version-check -r {listed}"
     assert "torch==" in listed.read_text() and "pytest" not in listed.read_text()
@@ -223,7 +223,7 @@ LOCKED = "-m pip install --quiet --disable-pip-version-check --require-hashes -r
 def test_every_package_of_the_tests_is_asked_for_as_the_lock_has_it(setup, missing):
     done = setup("test", " ".join(name for name in MODULES.split() if name != missing))
     assert (done.status, done.python) == (0, "VENV")
-    assert "--system-site-packages" in done.calls[0] and len(done.calls) == 2
+    assert done.calls[0] == f"-m venv --system-site-packages {setup.checkout / '.venv'}" and len(done.calls) == 2
     assert done.calls[1] == LOCKED.format(setup.checkout / "scripts" / "dev.lock")
 
 
@@ -245,6 +245,10 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
     assert (done.status, done.python) == (0, "VENV")
     assert "setup: could not install kernelguard==" in done.said and "could not install pytest" not in done.said
     assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
+    alone = [call for call in done.calls if "dev.lock" not in call and call.startswith("-m pip")]
+    assert len(alone) > 9 and all(" --no-deps " in call for call in alone), (
+        "a package that is lacking comes by no other"
+    )
 
 
 def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):

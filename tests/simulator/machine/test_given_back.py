@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 
+from tests.held import assert_all_is_given_back, print_what_stays
 from tests.simulator.machine.test_no_memory import KERNELS, command, run
 from tests.simulator.sim_kit import HEADER, MODES, PTX, ROOT, Sim
 
@@ -69,29 +67,8 @@ def test_neither_does_one_that_ends_early(arguments, text, tmp_path):
     assert status in (2, 3, 4) and live == 0, (status, live, said[-1500:])
 
 
-class Mallinfo(ctypes.Structure):
-    """struct mallinfo2 of glibc."""
-
-    _fields_ = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
-    MAPPED, IN_USE = 4, 7  # hblkhd, uordblks
-
-
-MALLINFO = getattr(ctypes.CDLL(None), "mallinfo2", None)
-RUNS, ROUNDS = 8, 4
-LEAST_BLOCK = 16  # of glibc's allocator
-
-
-def held() -> tuple[int, int, int]:
-    """Bytes of the heap in use, open files, threads: of this process."""
-    MALLINFO.restype = Mallinfo
-    info = bytes(MALLINFO())
-    sizes = [int.from_bytes(info[at : at + 8], "little") for at in range(0, len(info), 8)]
-    files, threads = (len(list(Path("/proc/self", name).iterdir())) for name in ("fd", "task"))
-    return sizes[Mallinfo.MAPPED] + sizes[Mallinfo.IN_USE], files, threads
-
-
-def print_what_stays() -> None:
-    """A line a mode and chip: how much more is held after RUNS runs of several launches."""
+def main() -> None:
+    """Several launches of one simulation, in each mode, without and with a clock."""
     text = (PTX / "vocabulary.ptx").read_text()
 
     def once(mode: str, chip: str | None) -> None:
@@ -101,21 +78,8 @@ def print_what_stays() -> None:
             sim.launch("vocabulary", memory, bytes(128), block=block)
 
     for mode, chip in itertools.product(MODES, (None, "h200")):
-        rounds = []
-        for _ in range(ROUNDS):  # the least of them: Python itself takes memory now and then
-            before = held()
-            for _ in range(RUNS):
-                once(mode, chip)
-            rounds.append([b - a for a, b in zip(before, held(), strict=True)])
-        print(mode, chip, *map(min, zip(*rounds, strict=True)))
+        print_what_stays(f"{mode} {chip}", partial(once, mode, chip))
 
 
-@pytest.mark.skipif(MALLINFO is None, reason="needs glibc's mallinfo2")
 def test_a_library_that_runs_kernels_again_and_again_holds_no_more():
-    """In a process of its own, in which nothing else takes memory."""
-    program = "from tests.simulator.machine.test_given_back import print_what_stays; print_what_stays()"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert len(lines) == 2 * len(MODES), done.stderr
-    for mode, chip, heap, files, threads in lines:
-        assert int(heap) < RUNS * LEAST_BLOCK and (files, threads) == ("0", "0"), (mode, chip, heap, files, threads)
+    assert_all_is_given_back(ROOT, __name__, 2 * len(MODES))
