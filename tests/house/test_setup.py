@@ -15,7 +15,7 @@ import pytest
 from scripts import download_size
 from scripts.download_size import describe, size_of
 
-WORKS = 'echo "$@" >> "$0.log"; exit 0'
+WORKS = 'echo "$@" >> "$0.log"; for last; do :; done; cp "$last" "$0.probe"; exit 0'
 MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter"
 MODULES += " tree_sitter_cuda"
 
@@ -78,6 +78,9 @@ def test_nvcc_is_looked_for_in_order_down_to_the_wheel_and_made_to_compile_for_h
         assert find(places.python, **places.settings) == (0, str(place), "")
         (log,) = place.with_name("nvcc.log").read_text().splitlines()
         assert log.startswith("-gencode=arch=compute_90a,code=sm_90a -c -o ") and log.endswith("probe.cu")
+        assert re.findall("cuda.h|cuda_runtime.h|__global__", place.with_name("nvcc.probe").read_text()) == [
+            *("cuda.h", "cuda_runtime.h", "__global__"),
+        ]
 
 
 # --- Python ------------------------------------------------------------------------------------------------------
