@@ -212,6 +212,7 @@ AREAS: dict[str, Area] = {
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
         (
+            "test_model_programs.py",
             "test_cost_counters.py",
             "test_blackwell_clock.py",
             "test_geforce_clock.py",
