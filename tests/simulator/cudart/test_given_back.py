@@ -1,4 +1,4 @@
-"""What the CUDA runtime's stand-in takes for a call, or for a thing that is destroyed again, it gives back."""
+"""What the CUDA runtime shim takes for a call, or for a thing that is destroyed again, it gives back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS += ("launches", "what is refused")
 
 
 class Shim:
-    """Calls of the stand-in, each of which has to succeed."""
+    """Calls of the shim, each of which has to succeed."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL(str(built("cuda/libptxsim_cuda.so")))
