@@ -181,10 +181,11 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
         return run(backend, &problem);
     }
     if (backend->run_extended == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                           "backend %s has the dual GEMM alone, no scales of tensors or tokens, activation, "
-                           "weights' layout or output beyond it; expected one of those that have",
-                           backend->name);
+        return set_message(
+            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+            "backend %s has the contest's GEMMs alone, no scales of tensors or tokens, activation, "
+            "weights' layout or output beyond it; expected one of those that have",
+            backend->name);
     }
     return run_extended(backend, &problem);
 }
