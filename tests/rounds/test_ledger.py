@@ -78,6 +78,10 @@ def test_the_table_shows_each_step_and_why_two_numbers_differ(tank):
     text = ledger.ledger_table(tank)
     assert "| [0024](rounds/0024-split-k-in-a-cluster/round.md) |" in text and "139.6" in text
     sentence = ledger.why_two_numbers(tank, ledger.load(tank))
+    assert "all in one run, us" in text and "the newest commit, in that run" in text
+    alter(tank, lambda data: data["one_run"].update(run="none-yet"))
+    alone = ledger.ledger_table(tank)
+    assert "in one run" not in alone and "in that run" not in alone and "| [0024]" in alone
     assert "44.4 us" in sentence and "44.1 us" in sentence and "0.6 % apart" in sentence
     (tank.dir / ledger.LEDGER_FILE).unlink()
     assert ledger.load(tank) is None and ledger.ledger_table(tank) == "None yet." and ledger.problems(tank) == []
@@ -165,6 +169,7 @@ def test_what_a_round_changed_can_be_seen():
         ("f64x128c1k2", "tile of 64 rows of B by 128 of A, no clusters, K split in 2"),
         ("m256n64k2", "tile of 256 rows of A by 64 of B, K split in two"),
         ("m64k2", "tile of 64 rows of a group's A, K split in two"),
+        ("m48", "tile of 48 rows of a group's A"),
         ("auto+plain", "the library's own choice of tile; launched without dependent launch"),
         ("whole/auto", "the library's own choice of tile; another library, 'whole'"),
     ],
