@@ -272,6 +272,7 @@ AREAS: dict[str, Area] = {
             "test_stochastic_conversion.py",
             "test_float_values.py",
             "test_scalar.py",
+            "test_addresses.py",
         ),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
