@@ -253,6 +253,7 @@ AREAS: dict[str, Area] = {
         (
             "test_text.py",
             "test_given_back.py",
+            "test_altered_spellings.py",
             "test_parser.py",
             "test_scalar.py",
             "test_spellings.py",
@@ -271,7 +272,9 @@ AREAS: dict[str, Area] = {
             "test_conversion_values.py",
             "test_stochastic_conversion.py",
             "test_float_values.py",
+            "test_altered_spellings.py",
             "test_scalar.py",
+            "test_addresses.py",
         ),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
@@ -281,6 +284,7 @@ AREAS: dict[str, Area] = {
         (
             "test_addresses.py",
             "test_memory_values.py",
+            "test_altered_spellings.py",
             "test_quad.py",
             "report/test_*.py",
             "test_given_back.py",
@@ -301,6 +305,7 @@ AREAS: dict[str, Area] = {
         (
             "test_barriers.py",
             "test_warp_values.py",
+            "test_altered_spellings.py",
             "test_given_back.py",
             "test_printf.py",
             "test_control.py",
@@ -324,6 +329,7 @@ AREAS: dict[str, Area] = {
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
         (
             "simulator/asynchronous/test_*.py",
+            "test_altered_spellings.py",
             "test_given_back.py",
             "test_launch_control.py",
             "test_missed_phase.py",
@@ -361,6 +367,7 @@ AREAS: dict[str, Area] = {
             "test_tcgen05.py",
             "test_sparse_tcgen05.py",
             "test_mma_arith.py",
+            "test_altered_spellings.py",
             "test_recorded.py",
             "test_spellings.py",
             "kernels/test_kernel.py",

@@ -60,7 +60,7 @@ def test_a_models_time_is_from_end_to_end_of_the_last_two_calls(monkeypatch, tmp
     model_times.us_of.cache_clear()
 
 
-def test_every_variant_is_simulated_at_every_shape_by_its_tile(monkeypatch, tmp_path, capsys):
+def test_every_variant_is_simulated_at_every_shape_by_its_tile_and_clock(monkeypatch, tmp_path, capsys):
     asked = []
     monkeypatch.setattr(model_times, "us_of", lambda *words: asked.append(words) or float(len(asked)))
     shapes = model_times.benchmark_shapes(model_times.ROOT)
@@ -68,20 +68,22 @@ def test_every_variant_is_simulated_at_every_shape_by_its_tile(monkeypatch, tmp_
         f"--variant=old=abc:{tmp_path}/a.so",
         f"--variant=new=def:{tmp_path}/b.so:{shapes[0]}=t1,{shapes[1]}=t2",
     ]
-    assert model_times.main([*variants, "--json", str(tmp_path / "times.json")]) == 0
+    files = ["--json", str(tmp_path / "times.json")]
+    assert model_times.main([*variants, "--sm-ghz", "new=1.5", *files]) == 0
     written = json.loads((tmp_path / "times.json").read_text())
-    assert written["commits"] == {"old": "abc", "new": "def"}
+    assert written["commits"] == {"old": "abc", "new": "def"} and written["sm_ghz"] == {"new": 1.5}
     assert written["tiles"] == {"old": {}, "new": {shapes[0]: "t1", shapes[1]: "t2"}}
     assert written["times"]["old"] == {shape: float(i) for i, shape in enumerate(shapes, 1)}
-    assert asked[len(shapes) :] == [
-        (f"{tmp_path}/b.so", s, t) for s, t in zip(shapes, ("t1", "t2", None, None), strict=True)
+    assert asked == [
+        *((f"{tmp_path}/a.so", shape, None, None) for shape in shapes),
+        *((f"{tmp_path}/b.so", s, t, 1.5) for s, t in zip(shapes, ("t1", "t2", None, None), strict=True)),
     ]
-    assert (
-        (written["format"], written["chip"]) == ("model-times-1", "b200")
-        and written["error"]
-        and written["chip_sha256"]
-    )
+    assert (written["format"], written["chip"]) == ("model-times-1", "b200")
+    assert written["error"] and written["chip_sha256"]
     assert capsys.readouterr().out.splitlines()[0].startswith("old {")
+    asked.clear()
+    assert model_times.main([variants[0], "--shapes", "1x2x3,4x5x6", *files]) == 0
+    assert [words[1] for words in asked] == ["1x2x3", "4x5x6"]
 
 
 def test_the_geforce_page_is_simulated_anew_on_request_alone(monkeypatch, tmp_path):
@@ -148,6 +150,16 @@ def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
         row["kernel"] for row in public_kernels.rows(Given(tmp_path / "cache"), [public_kernels.KERNELS[0].label])
     }
     assert only == public_kernels.KERNELS[0].label
+
+
+def test_the_calls_give_each_tensor_once_and_in_the_kernels_order():
+    dual = re.sub(r"at::Tensor c = ", "", public_kernels.gau_dual_call())
+    assert re.findall(r"d\[(\d)\]", dual) == list("6012345"), "c is made first, then given last"
+    assert dual.endswith(", c)")
+    group = public_kernels.gau_group_call([40, 16])
+    parts = [re.findall(r"d\[(\d)\]", part) for part in re.split(r"\}, \{(?=at::)", group)]
+    assert parts == [["0", "4"], ["1", "5"], ["2", "6"], ["3", "7"], ["8", "8"]]
+    assert "* 0}" in group and "* 48}" in group, "40 rows take 48 columns"
 
 
 def test_times_are_of_the_last_call_behind_others_and_of_the_first(monkeypatch):

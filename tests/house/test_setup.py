@@ -176,6 +176,12 @@ def test_without_torch_or_an_index_nothing_is_left_and_the_cures_are_told(setup)
     assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not asked for what it cannot fetch"
 
 
+def test_another_word_than_the_three_ends_it(setup):
+    done = setup("tests", "torch")
+    assert (done.status, done.python, done.calls) == (2, "", [])
+    assert done.said == "setup: 'tests' is none of find, run, test\n"
+
+
 def test_looking_for_a_python_changes_nothing(setup):
     done = setup("find", "numpy")
     assert (done.status, done.python, done.calls) == (1, "", [])

@@ -34,10 +34,10 @@ row that calibrates does:
 
 - **The clock under load.** The fast kernels of the ladder keep the tensor cores busy, and are 1.9 PFLOP/s here where
   the best library takes 1.36 on the chip (the same README), 60 % of the rate that its MMAs have alone. An H200's clock
-  falls by 9 % under MMAs (measured, and in its chip file); what a B200's does under dense bf16 nobody has published, so
+  falls by 9 % under MMAs (measured, and in its chip file); what a B200's does under dense bf16 is not published, so
   1.965 GHz stands here for any load.
 - **Rows of 16 bytes.** v1 copies boxes whose rows have 16 bytes each; a copy's rate is one figure here, whatever the
-  rows' length. An H200 copies boxes of 64-byte rows at up to half the rate (box_rate); 16 nobody has measured.
+  rows' length. An H200 copies boxes of 64-byte rows at up to half the rate (box_rate); 16 were not measured.
 
 Neither can be fitted on these rows, which validate. v2b is 30 % too slow here, for which no reason is known; it and
 v2a stand the wrong way round. v0 is for another generation's tensor cores, v1b has not been run. Of a memory-bound
