@@ -57,7 +57,7 @@ endif
 # --- which parts can be built here --------------------------------------------------------------------
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
-AMX_FLAGS    := $(AVX512_FLAGS) -mamx-tile -mamx-bf16
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512vbmi -mavx512fp16 -mamx-tile -mamx-bf16
 accepts = $(shell echo '__m512i x;' | $(CC) $(1) -include immintrin.h -fsyntax-only -x c - 2>/dev/null && echo yes)
 CPU_PARTS := portable C
 ifeq ($(call accepts,$(AVX2_FLAGS)),yes)

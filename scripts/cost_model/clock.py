@@ -168,8 +168,8 @@ def error_text(data: dict[str, Any]) -> str:
     """How far off such times may be."""
     error = data["error"]
     return (
-        f"**Simulated, not measured.** The model's error: {error['parts']}. Whole kernels were compared on the other "
-        f"chip alone: there {error['mean_percent']} % off in the mean, {error['largest_percent']} % at most."
+        f"**Simulated, not measured.** The model's error: {error['parts']}. Kernels of ours were compared on the "
+        f"other chip alone: there {error['mean_percent']} % off in the mean, {error['largest_percent']} % at most."
     )
 
 

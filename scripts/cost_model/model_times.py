@@ -1,9 +1,12 @@
 """Simulated times of variants of the Blackwell kernels, for rounds that the clock judges (shark_tank/RULES.md).
 
     python -m scripts.cost_model.model_times --json times.json --variant NAME=COMMIT:LIBRARY[:SHAPE=CONFIG,...] ...
+        [--sm-ghz NAME=GHZ] [--shapes MxNxK,...]
 
 LIBRARY is a build of COMMIT's libcustom_kernel_sim.so, linked with this checkout's simulator; where it lies in the
 build folder of a checkout, that checkout's Python calls it.  A shape without a CONFIG takes the tile that it selects.
+A variant of --sm-ghz runs on the chip with its SMs at that clock, L2 and HBM at theirs.  The file is written anew after
+each variant.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import argparse
 import json
 import math
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 from statistics import stdev
@@ -36,10 +40,26 @@ def model_error(errors: list[float]) -> dict[str, Any]:
     }
 
 
+def write_slower_chip(path: Path, ghz: float) -> None:
+    """The chip's file with SMs of that clock under MMAs; L2 and HBM keep their bytes a second."""
+    chip = json.loads((ROOT / b200_page.CHIP).read_text())
+    chip["parameters"]["sm_clock_tensor"] |= {"value": ghz, "source": "assumed: a round's question"}
+    path.write_text(json.dumps(chip))
+
+
 @cache
-def us_of(library: str, shape: str, config: str | None) -> float:
+def us_of(library: str, shape: str, config: str | None, ghz: float | None = None) -> float:
     """Behind other calls, from end to end of calls."""
-    settings = {"NVFP4_LIBRARY": library} | ({"NVFP4_BLACKWELL_CONFIG": config} if config else {})
+    if ghz is None:
+        return simulated_us(library, shape, config, {})
+    with tempfile.NamedTemporaryFile(suffix=".json") as chip:
+        write_slower_chip(Path(chip.name), ghz)
+        return simulated_us(library, shape, config, {"NVFP4_SIMULATE_TIME": chip.name})
+
+
+def simulated_us(library: str, shape: str, config: str | None, settings: dict[str, str]) -> float:
+    """The same, under these settings of the simulator."""
+    settings = {"NVFP4_LIBRARY": library} | ({"NVFP4_BLACKWELL_CONFIG": config} if config else {}) | settings
     m, n, k = (int(part) for part in shape.split("x"))
     checkout = Path(library).parents[1]
     root = checkout if (checkout / "submission/submission.py").is_file() else ROOT
@@ -51,22 +71,26 @@ def main(arguments: list[str]) -> int:
     """Simulates every variant at the benchmark's shapes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variant", action="append", required=True)
+    parser.add_argument("--sm-ghz", action="append", default=[], metavar="NAME=GHZ")
+    parser.add_argument("--shapes", metavar="MxNxK,...", help="default: the benchmark's")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
+    shapes = options.shapes.split(",") if options.shapes else benchmark_shapes(ROOT)
+    clocks = {name: float(ghz) for name, _, ghz in (text.partition("=") for text in options.sm_ghz)}
     times, commits, tiles = {}, {}, {}
     for variant in options.variant:
         name, _, rest = variant.partition("=")
         commits[name], library, *configs = rest.split(":")
         tiles[name] = dict(pair.split("=") for pair in ",".join(configs).split(",") if pair)
         library = str(Path(library).resolve())
-        times[name] = {shape: us_of(library, shape, tiles[name].get(shape)) for shape in benchmark_shapes(ROOT)}
+        times[name] = {shape: us_of(library, shape, tiles[name].get(shape), clocks.get(name)) for shape in shapes}
         print(name, times[name], flush=True)
-    document = {
-        "format": "model-times-1", "chip": "b200", "chip_sha256": b200_page.digest(),
-        "command": "python -m scripts.cost_model.model_times", "error": model_error(whole_kernel_errors()),
-        "commits": commits, "tiles": tiles, "times": times,
-    }  # fmt: skip
-    options.json.write_text(json.dumps(document, indent=1) + "\n")
+        document = {
+            "format": "model-times-1", "chip": "b200", "chip_sha256": b200_page.digest(),
+            "command": "python -m scripts.cost_model.model_times", "error": model_error(whole_kernel_errors()),
+            "commits": commits, "tiles": tiles, "sm_ghz": clocks, "times": times,
+        }  # fmt: skip
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 
 

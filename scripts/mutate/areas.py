@@ -8,7 +8,7 @@ from pathlib import Path
 LIBRARY = "build/libcustom_kernel.so"
 SIMULATED = "build/libcustom_kernel_sim.so"
 TILE_TABLE = "build/tile_table"
-SIMULATOR = ("build/ptxsim", "build/libptxsim.so", SIMULATED)
+SIMULATOR = ("build/ptxsim", "build/libptxsim.so", "build/ptxsim_no_memory", SIMULATED)
 TENSOR_LIBRARY = "build/libtensor_test.so"
 FEATURES = ("test-programs",)  # the runtime's stand-ins among them, which tests of programs load
 SIMULATOR_TESTS = ("tests/simulator/**/test_*.py",)
@@ -212,8 +212,10 @@ AREAS: dict[str, Area] = {
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
         (
+            "test_model_programs.py",
             "test_cost_counters.py",
             "test_blackwell_clock.py",
+            "test_model_times.py",
             "test_geforce_clock.py",
             "test_live_counts.py",
             "test_forked.py",
@@ -244,11 +246,20 @@ AREAS: dict[str, Area] = {
     ),
     "build": Area(
         ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
-        ("test_setup.py", "test_build.py", "test_journeys.py"),
+        ("test_commands.py", "test_setup.py", "test_build.py", "test_install.py", "test_journeys.py"),
     ),
     "sim-ptx": Area(
         ("simulator/ptx/*.[ch]",),
-        ("test_text.py", "test_parser.py", "test_scalar.py", "test_spellings.py", "test_control.py", "test_modes.py"),
+        (
+            "test_text.py",
+            "test_given_back.py",
+            "test_altered_spellings.py",
+            "test_parser.py",
+            "test_scalar.py",
+            "test_spellings.py",
+            "test_control.py",
+            "test_modes.py",
+        ),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
     ),
@@ -261,7 +272,9 @@ AREAS: dict[str, Area] = {
             "test_conversion_values.py",
             "test_stochastic_conversion.py",
             "test_float_values.py",
+            "test_altered_spellings.py",
             "test_scalar.py",
+            "test_addresses.py",
         ),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
@@ -271,7 +284,10 @@ AREAS: dict[str, Area] = {
         (
             "test_addresses.py",
             "test_memory_values.py",
+            "test_altered_spellings.py",
+            "test_quad.py",
             "report/test_*.py",
+            "test_given_back.py",
             "test_no_memory.py",
             "test_control.py",
             "test_launch_control.py",
@@ -289,6 +305,8 @@ AREAS: dict[str, Area] = {
         (
             "test_barriers.py",
             "test_warp_values.py",
+            "test_altered_spellings.py",
+            "test_given_back.py",
             "test_printf.py",
             "test_control.py",
             "test_launch_control.py",
@@ -311,9 +329,12 @@ AREAS: dict[str, Area] = {
         ("simulator/async/*.[ch]", "simulator/isa/async/*.[ch]"),
         (
             "simulator/asynchronous/test_*.py",
+            "test_altered_spellings.py",
+            "test_given_back.py",
             "test_launch_control.py",
             "test_missed_phase.py",
             "test_each_finding.py",
+            "test_findings_words.py",
             "test_features.py",
         ),
         (*SIMULATOR, *FEATURES),
@@ -321,7 +342,7 @@ AREAS: dict[str, Area] = {
     ),
     "sim-clock": Area(
         ("simulator/clock/*.[ch]", "simulator/async/timed.c", "simulator/interp/timed.c"),
-        ("simulator/clock/test_*.py",),
+        ("simulator/clock/test_*.py", "test_given_back.py"),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
     ),
@@ -330,7 +351,9 @@ AREAS: dict[str, Area] = {
         (
             "test_each_finding.py",
             "test_shadow.py",
+            "test_given_back.py",
             "simulator/hazard/test_*.py",
+            "test_findings_words.py",
             "test_control.py",
             "test_launch_control.py",
         ),
@@ -346,6 +369,7 @@ AREAS: dict[str, Area] = {
             "test_tcgen05.py",
             "test_sparse_tcgen05.py",
             "test_mma_arith.py",
+            "test_altered_spellings.py",
             "test_recorded.py",
             "test_spellings.py",
             "kernels/test_kernel.py",
@@ -373,6 +397,7 @@ AREAS: dict[str, Area] = {
             "test_json.py",
             "test_text_report.py",
             "test_ptxsim.py",
+            "test_given_back.py",
             "test_hostile_input.py",
             "test_worked_example.py",
             "test_library.py",

@@ -64,7 +64,7 @@ C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-
 LINK_FLAGS = ("-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-lm")
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
 AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16")
-AMX = (*AVX512, "-mamx-tile", "-mamx-bf16")
+AMX = (*AVX512, "-mavx512vbmi", "-mavx512fp16", "-mamx-tile", "-mamx-bf16")
 NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
 
 CORE = ("submission/*.h", "submission/core/*.[ch]")

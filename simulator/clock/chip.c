@@ -280,7 +280,10 @@ bool chip_load(struct chip *chip, const char *name, char *message, size_t room) 
     char *text = file == NULL ? NULL : malloc(MAX_FILE);
     if (text == NULL) {
         (void)snprintf(message, room,
-                       "no chip '%.100s'; there are h200, b200, rtx5090, or a file of parameters", name);
+                       file != NULL
+                           ? "out of memory for '%.100s'"
+                           : "no chip '%.100s'; there are h200, b200, rtx5090, or a file of parameters",
+                       name);
         if (file != NULL) {
             (void)fclose(file);
         }

@@ -1,117 +1,8 @@
 /* When a warp's instructions issue and when their results are there. */
-#include <stdlib.h>
-
-#include "timing.h"
+#include "operands.h"
 
 static struct timing *timing_of(const struct warp *warp) {
     return warp->cta->cluster->launch->timing;
-}
-
-/* ---- operands ---- */
-
-static uint32_t row_base(const struct warp *warp, const struct split *split) {
-    return warp->cta->cluster->launch->reg_base[split->function->index] / ROW32;
-}
-
-static uint32_t pred_base(const struct warp *warp, const struct split *split) {
-    return warp->cta->cluster->launch->pred_base[split->function->index] / 4;
-}
-
-static ticks *operand_ready(const struct warp *warp, const struct split *split, struct operand operand) {
-    return operand.sink                 ? NULL
-           : operand.base == BASE_REGS  ? &warp->time->ready[row_base(warp, split) + operand.off / ROW32]
-           : operand.base == BASE_PREDS ? &warp->time->ready_preds[pred_base(warp, split) + operand.off / 4]
-                                        : NULL;
-}
-
-/* All of the instruction's operands, those that it writes as well: results come in order. */
-static ticks operands_ready(const struct warp *warp, const struct split *split, const struct insn *insn,
-                            uint32_t first, enum pipe pipe) {
-    const struct warp_time *time = warp->time;
-    ticks ready = 0, cross = timing_of(warp)->chip.cross_pipe_latency;
-    if (insn->guard != 0) {
-        ready = time->ready_preds[pred_base(warp, split) + insn->guard_off / 4];
-    }
-    for (uint32_t i = first; i < insn->nop; i++) {
-        const ticks *at = operand_ready(warp, split, insn->op[i]);
-        if (at == NULL || *at == 0) {
-            continue;
-        }
-        if (*at == NEVER) {
-            return NEVER;
-        }
-        uint8_t from = insn->op[i].base == BASE_REGS && pipe != PIPES ? time->pipe[at - time->ready] : 0;
-        ready = later(ready, *at + (from != 0 && from != 1 + (uint8_t)pipe && i >= insn->ndst ? cross : 0));
-    }
-    return ready;
-}
-
-static void results_ready(struct warp *warp, const struct split *split, const struct insn *insn, ticks ready,
-                          enum pipe pipe) {
-    for (uint32_t i = 0; i < insn->ndst; i++) {
-        ticks *at = operand_ready(warp, split, insn->op[i]);
-        if (at != NULL) {
-            *at = ready;
-            if (insn->op[i].base == BASE_REGS) {
-                warp->time->pipe[at - warp->time->ready] = pipe == PIPES ? 0 : (uint8_t)(1 + pipe);
-            }
-        }
-    }
-}
-
-/* ---- pipes ---- */
-
-struct cost {
-    enum pipe pipe; /* PIPES: none */
-    ticks latency, interval;
-};
-
-static struct cost pipe_cost(const struct chip *chip, enum clock_family family) {
-    switch (family) {
-    case FAMILY_ALU:
-    case FAMILY_ADD:
-        return (struct cost){PIPE_ALU, chip->alu_latency, chip->alu_interval};
-    case FAMILY_FMA:
-        return (struct cost){PIPE_FMA, chip->fma_latency, chip->fma_interval};
-    case FAMILY_IMAD:
-        return (struct cost){PIPE_FMA, chip->imad_latency, chip->imad_interval};
-    case FAMILY_IMAD_WIDE:
-        return (struct cost){PIPE_FMA, chip->imad_wide_latency, chip->imad_wide_interval};
-    case FAMILY_HALF:
-        return (struct cost){PIPE_FMA, chip->half_latency, chip->half_interval};
-    case FAMILY_SPECIAL:
-        return (struct cost){PIPE_SPECIAL, chip->special_latency, chip->special_interval};
-    case FAMILY_SPECIAL_FMA:
-        return (struct cost){PIPE_SPECIAL, chip->special_latency + 4 * chip->fma_latency,
-                             chip->special_interval};
-    case FAMILY_LONG:
-        return (struct cost){PIPE_ALU, chip->alu_latency, chip->alu_interval};
-    default:
-        return (struct cost){PIPES, 0, 0};
-    }
-}
-
-static struct cost cost_of(const struct warp *warp, const struct insn *insn) {
-    struct cost cost = pipe_cost(&timing_of(warp)->chip, (enum clock_family)insn->timing);
-    if (insn->timing == FAMILY_ADD) { /* HW: IADD3 or IMAD.IADD; ptxas and the issue logic balance the two */
-        const struct part *part = &sm_of(warp->cta)->part[warp->index % SM_PARTS];
-        cost.pipe = part->pipe[PIPE_FMA].free < part->pipe[PIPE_ALU].free ? PIPE_FMA : PIPE_ALU;
-    }
-    return cost;
-}
-
-/* Of the load-store unit and what hangs on it: instructions that an SM takes one after another. */
-static ticks lsu_interval(const struct chip *chip, enum clock_family family) {
-    return family == FAMILY_SHUFFLE ? chip->shuffle_interval
-           : family == FAMILY_VOTE  ? chip->vote_interval
-           : family == FAMILY_REDUX ? chip->redux_interval
-                                    : 0;
-}
-
-static ticks lsu_latency(const struct chip *chip, enum clock_family family) {
-    return family == FAMILY_SHUFFLE ? chip->shuffle_latency
-           : family == FAMILY_VOTE  ? chip->vote_latency
-                                    : chip->redux_latency;
 }
 
 /* What stands before the instruction: the ordering of what the warp did before a release, or a grid. */
@@ -205,8 +96,8 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (insn->timing == FAMILY_FREE || split->resumed) {
         return ready;
     }
-    struct cost cost = cost_of(warp, insn);
-    ticks operands = time->operands = operands_ready(warp, split, insn, 0, cost.pipe);
+    struct cost cost = time_cost(warp, insn);
+    ticks operands = time->operands = time_operands_ready(warp, split, insn, 0, cost.pipe);
     if (operands == NEVER) {
         return NEVER;
     }
@@ -243,14 +134,11 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
             ticks out = later(sm->stores_out, launch->timing->l2_store->server.free);
             ready = later(ready, out > chip->store_queue ? out - chip->store_queue : 0);
         }
-    } else if (lsu_interval(chip, (enum clock_family)insn->timing) != 0 && sm->lsu.free > chip->memory_queue) {
+    } else if (time_lsu_interval(chip, (enum clock_family)insn->timing) != 0 &&
+               sm->lsu.free > chip->memory_queue) {
         ready = later(ready, sm->lsu.free - chip->memory_queue);
     }
     return ready;
-}
-
-ticks time_operands(const struct warp *warp, const struct split *split) {
-    return operands_ready(warp, split, &warp->cta->cluster->launch->module->code[split->pc], 0, PIPES);
 }
 
 /* ---- at the issue ---- */
@@ -276,14 +164,15 @@ void time_issue(struct run *run, const struct insn *insn) {
     time->fenced = 0;
     path_issue(timing, warp, insn);
     if (family == FAMILY_FREE) {
-        results_ready(warp, run->split, insn, operands_ready(warp, run->split, insn, insn->ndst, PIPES), PIPES);
+        time_results_ready(warp, run->split, insn,
+                           time_operands_ready(warp, run->split, insn, insn->ndst, PIPES), PIPES);
         return;
     }
     if (run->split->resumed) {
         return;
     }
     part->last = family == FAMILY_TENSOR && from_shared(insn) ? NULL : warp;
-    struct cost cost = cost_of(warp, insn);
+    struct cost cost = time_cost(warp, insn);
     ticks start = later(at, time->operands);
     ticks slots = insn->machine * chip->issue_interval;
     unsigned share = warp->index % SM_PARTS * PART_SHARES;
@@ -299,28 +188,28 @@ void time_issue(struct run *run, const struct insn *insn) {
     }
     if (cost.pipe != PIPES) {
         ticks last = start + (insn->machine - 1u) * cost.interval;
-        results_ready(warp, run->split, insn, last + cost.latency, cost.pipe);
+        time_results_ready(warp, run->split, insn, last + cost.latency, cost.pipe);
         return;
     }
     switch (family) {
     case FAMILY_SHUFFLE:
     case FAMILY_VOTE:
     case FAMILY_REDUX: {
-        ticks interval = lsu_interval(chip, family);
+        ticks interval = time_lsu_interval(chip, family);
         ticks taken = later(start, booked(&sm->lsu, at, interval));
-        results_ready(warp, run->split, insn, taken + lsu_latency(chip, family), PIPES);
+        time_results_ready(warp, run->split, insn, taken + time_lsu_latency(chip, family), PIPES);
         break;
     }
     case FAMILY_WARP_MMA:
         timing->tensor_works = true;
         (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, chip->warp_mma_interval));
-        results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
+        time_results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
     case FAMILY_BRANCH:
         time->next = at + chip->branch_interval;
         break;
     case FAMILY_CLOCK:
-        results_ready(warp, run->split, insn, at + chip->clock_read_latency, PIPES);
+        time_results_ready(warp, run->split, insn, at + chip->clock_read_latency, PIPES);
         time->next = at + chip->clock_read_interval;
         break;
     case FAMILY_BARRIER:
@@ -345,7 +234,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         timing->signals_far = family == FAMILY_MBARRIER_RELEASE;
         break;
     case FAMILY_MBARRIER_TEST:
-        results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
+        time_results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
         break;
     case FAMILY_FENCE_CTA:
         time->next = at + chip->fence_cta;
@@ -371,94 +260,4 @@ void time_issue(struct run *run, const struct insn *insn) {
     default:
         break;
     }
-}
-
-void time_skipped(struct run *run, const struct insn *insn) {
-    struct timing *timing = run->launch->timing;
-    struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
-    if (insn->timing != FAMILY_FREE) {
-        part->issue = timing->now + timing->chip.issue_interval;
-        part->issued += timing->chip.issue_interval;
-        run->warp->time->next = part->issue;
-    }
-}
-
-/* ---- what the execution has shown ---- */
-
-static void executed_memory(struct run *run, const struct insn *insn) {
-    struct timing *timing = run->launch->timing;
-    const struct chip *chip = &timing->chip;
-    struct sm_time *sm = sm_of(run->cta);
-    ticks at = timing->issued;
-    uint64_t wavefronts = run->worker->counters.shared_wavefronts - timing->wavefronts;
-    const struct footprint *footprint = &timing->footprint;
-    if (footprint->remote != 0) { /* in another CTA's shared memory */
-        ticks done = time_remote(run, footprint->remote);
-        results_ready(run->warp, run->split, insn, done, PIPES);
-    } else if (wavefronts > 0) {
-        ticks length = time_beside(timing, sm, SHARE_SHARED, at, wavefronts * chip->shared_interval);
-        ticks end = booked(&sm->shared, at, length) + length;
-        results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency, PIPES);
-    }
-    if (footprint->mask != 0) {
-        time_global(run, insn);
-    } else if (footprint->remote == 0 && wavefronts == 0) { /* atomics, and what is local */
-        bool far = insn->space == SP_GLOBAL || insn->space == SP_GENERIC;
-        bool atomic = insn->cls == CL_ATOM;
-        results_ready(run->warp, run->split, insn,
-                      at + (!atomic ? chip->l1_latency
-                            : far   ? chip->l2_latency
-                                    : chip->shared_latency),
-                      PIPES);
-    }
-}
-
-void time_executed(struct run *run, const struct insn *insn, enum next next) {
-    struct timing *timing = run->launch->timing;
-    struct warp_time *time = run->warp->time;
-    const struct chip *chip = &timing->chip;
-    if (insn->timing == FAMILY_MEMORY) {
-        executed_memory(run, insn);
-    } else if (insn->timing == FAMILY_BARRIER && next == NEXT && !run->split->resumed &&
-               insn->barrier.action != 1) { /* the last one to come; bar.arrive waits for nothing */
-        time->next = time->arrived + chip->barrier_wake;
-    } else if (insn->timing == FAMILY_CLUSTER_ARRIVE &&
-               run->cluster->cluster_generation != timing->generation) {
-        run->cluster->barrier_over = time->arrived + (run->cluster->nctas > 1 ? chip->cluster_barrier_wake
-                                                                              : chip->cluster_barrier_alone);
-    }
-}
-
-ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
-    const struct chip *chip = &timing->chip;
-    struct warp_time *time = warp->time;
-    const struct sm_time *sm = sm_of(warp->cta);
-    ticks wake = at;
-    switch (time->wait) {
-    case WAIT_BAR:
-        wake = later(at, sm->barrier.free) + chip->barrier_wake;
-        break;
-    case WAIT_CLUSTER:
-        wake = later(at, warp->cta->cluster->barrier_over);
-        break;
-    case WAIT_MBARRIER:
-        wake = at + chip->mbarrier_wake + (timing->signals_far ? chip->remote_signal : 0);
-        break;
-    default:
-        break;
-    }
-    wake = later(wake, time->next);
-    time->waited[time->wait] += wake - time->slept;
-    path_wake(timing, warp, wake);
-    timeline_wait(timing, warp, wake);
-    time->next = wake;
-    time->blocked = false;
-    return wake;
-}
-
-uint64_t time_clock_register(const struct timing *timing, unsigned kind) {
-    if (kind == SR_GLOBALTIMER || kind == SR_GLOBALTIMER_LO || kind == SR_GLOBALTIMER_HI) {
-        return timing->now / TICKS * 1000 / time_clock(timing); /* whole ns */
-    }
-    return timing->now / TICKS;
 }

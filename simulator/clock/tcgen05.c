@@ -43,6 +43,7 @@ static ticks interval(const struct chip *chip, const struct tcgen05_shape *shape
 ticks time_tcgen05_mma(struct run *run, const struct tcgen05_shape *shape) {
     struct timing *timing = run->launch->timing;
     ticks start = booked(&sm_of(run->cta)->tensor, timing->issued, interval(&timing->chip, shape));
+    timing->tensor_works = true;
     return start + latency(&timing->chip, shape);
 }
 

@@ -10,6 +10,7 @@ struct timing *timing_make(const char *name, char *message, size_t room) {
     }
     struct timing *timing = calloc(1, sizeof *timing);
     if (timing == NULL) {
+        (void)snprintf(message, room, "out of memory for a clock");
         return NULL;
     }
     timing->chip = chip;
@@ -31,6 +32,7 @@ struct timing *timing_make(const char *name, char *message, size_t room) {
         whole = timing->sm[i].l1 != NULL && timing->sm[i].l1_lines > 0 && timing->sm[i].slices != NULL;
     }
     if (!whole) {
+        (void)snprintf(message, room, "out of memory for the caches of this chip");
         timing_free(timing);
         return NULL;
     }

@@ -269,7 +269,7 @@ void warp_time_make(struct warp *warp, struct worker *worker);
 void warp_time_start(struct warp *warp, ticks at);
 void warp_time_free(struct warp *warp);
 
-/* ---- instructions (clock/families.c, clock/issue.c) ---- */
+/* ---- instructions (clock/families.c, operands.c, issue.c, executed.c) ---- */
 
 /* Says of each instruction what it is to the clock.  False: no memory. */
 bool timing_classify(struct module *module);

@@ -42,6 +42,11 @@ struct sim *sim_create(const struct sim_options *options) {
         }
         if (sim->timing != NULL && sim->options.timeline != 0) {
             sim->timing->timeline = timeline_make();
+            if (sim->timing->timeline == NULL) {
+                timing_free(sim->timing);
+                sim->timing = NULL;
+                (void)snprintf(sim->message, sizeof sim->message, "out of memory for the timeline");
+            }
         }
     }
     return sim;

@@ -117,6 +117,11 @@ void emit(struct decoder *d, struct operand operand) {
     d->out[d->nout++] = operand;
 }
 
+void emit_dst(struct decoder *d, const struct pop *pop, unsigned type) {
+    d->insn->ndst += d->nout == d->insn->ndst;
+    emit(d, dst(d, pop, type));
+}
+
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources) {
     need_operands(d, sources + 1, sources + 1);
     d->insn->type = (uint8_t)type;
@@ -124,11 +129,10 @@ void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sou
     if (d->insn->fn == NULL) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     for (int i = 1; i <= sources; i++) {
         emit(d, src(d, &d->op[i], type));
     }
-    d->insn->ndst = 1;
 }
 
 static void split_mnemonic(struct decoder *d, struct token *base) {

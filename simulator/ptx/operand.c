@@ -282,6 +282,11 @@ void emit_halves(struct decoder *d, struct operand quad) {
     emit(d, quad);
 }
 
+void emit_dst_halves(struct decoder *d, const struct pop *pop) {
+    d->insn->ndst = 2;
+    emit_halves(d, dst(d, pop, T_B128));
+}
+
 int64_t immediate(struct decoder *d, const struct pop *pop) {
     if (pop->kind != PO_INT) {
         decode_fail(d, "an integer constant was expected");

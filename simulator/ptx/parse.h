@@ -166,11 +166,14 @@ void need_operands(struct decoder *d, int least, int most);
 /* dst, then `sources` operands, all of one type whose function is in the table. */
 void plain(struct decoder *d, const exec_fn fns[T_TYPES], unsigned type, int sources);
 void emit(struct decoder *d, struct operand operand);
+/* A destination: those before all other operands are counted, as what the instruction writes. */
+void emit_dst(struct decoder *d, const struct pop *pop, unsigned type);
 struct operand dst(struct decoder *d, const struct pop *pop, unsigned type); /* register or sink */
 struct operand src(struct decoder *d, const struct pop *pop, unsigned type); /* register, number or address */
 struct operand src_any(struct decoder *d, const struct pop *pop, unsigned type); /* of any width up to 64 */
 /* A .b128 register as its two 64-bit rows. */
 void emit_halves(struct decoder *d, struct operand quad);
+void emit_dst_halves(struct decoder *d, const struct pop *pop);
 /* An address: emits its base row, its offset becomes insn->offset, corrects insn->space for parameters. */
 void emit_address(struct decoder *d, const struct pop *pop);
 struct operand address_base(struct decoder *d, const struct pop *pop, int64_t *offset);

@@ -181,7 +181,7 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     return launch_dual_gemm(problem, plan, &params, &dual_gemm);
 }
 
-static int32_t run_on_current_device(const struct problem *problem) {
+static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(make_plan(problem, &plan));
@@ -189,31 +189,6 @@ static int32_t run_on_current_device(const struct problem *problem) {
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
 }
-
-static int32_t run(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = run_on_current_device(problem);
-    return gpu_release_device(problem, before, status);
-}
-
-#ifndef NVFP4_WITHOUT_GROUPED
-static int32_t run_grouped(const struct problem *groups, int64_t count) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(groups, &before));
-    int32_t status = blackwell_run_grouped(groups, count);
-    return gpu_release_device(groups, before, status);
-}
-#endif
-
-#ifndef NVFP4_WITHOUT_EXTENDED
-static int32_t run_extended(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = blackwell_run_extended(problem);
-    return gpu_release_device(problem, before, status);
-}
-#endif
 
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */
 static int available(int32_t device, char *detail, size_t detail_bytes) {
@@ -232,10 +207,12 @@ const struct backend blackwell_backend = {
     .name = "blackwell",
     .available = available,
     .run = run,
+    .acquire_device = gpu_acquire_device,
+    .release_device = gpu_release_device,
 #ifndef NVFP4_WITHOUT_GROUPED
-    .run_grouped = run_grouped,
+    .run_grouped = blackwell_run_grouped,
 #endif
 #ifndef NVFP4_WITHOUT_EXTENDED
-    .run_extended = run_extended,
+    .run_extended = blackwell_run_extended,
 #endif
 };

@@ -54,6 +54,11 @@ struct backend {
     int32_t (*run_grouped)(const struct problem *groups, int64_t count);
     /* Runs a problem with an extension.  NULL where the backend has no such GEMM. */
     int32_t (*run_extended)(const struct problem *problem);
+    /* Around each of these: makes the problem's device the current one, *before is the caller's; and makes that
+     * the current one again, returning `status`, that of the work between, with its message, or where that
+     * succeeded, its own.  NULL where there is no device. */
+    int32_t (*acquire_device)(const struct problem *problem, int *before);
+    int32_t (*release_device)(const struct problem *problem, int before, int32_t status);
 };
 
 /* printf-style; keeps the calling thread's message and returns `status`, so that callers can

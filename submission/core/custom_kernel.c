@@ -113,13 +113,47 @@ static int32_t choose_backend(int32_t id, int32_t device, const struct backend *
                                             : choose_named(id, device, chosen);
 }
 
+static int32_t acquire_device(const struct backend *backend, const struct problem *problem, int *before) {
+    return backend->acquire_device != NULL ? backend->acquire_device(problem, before) : CUSTOM_KERNEL_OK;
+}
+
+static int32_t release_device(const struct backend *backend, const struct problem *problem, int before,
+                              int32_t status) {
+    return backend->release_device != NULL ? backend->release_device(problem, before, status) : status;
+}
+
+static int32_t run(const struct backend *backend, const struct problem *problem) {
+    int before = 0;
+    RETURN_IF_FAILED(acquire_device(backend, problem, &before));
+    return release_device(backend, problem, before, backend->run(problem));
+}
+
+static int32_t run_grouped(const struct backend *backend, const struct problem *groups, int64_t count) {
+    int before = 0;
+    RETURN_IF_FAILED(acquire_device(backend, groups, &before));
+    return release_device(backend, groups, before, backend->run_grouped(groups, count));
+}
+
+static int32_t run_extended(const struct backend *backend, const struct problem *problem) {
+    int before = 0;
+    RETURN_IF_FAILED(acquire_device(backend, problem, &before));
+    int32_t status = CUSTOM_KERNEL_OK;
+    for (int64_t batch = 0; batch < problem->l && status == CUSTOM_KERNEL_OK; batch++) {
+        struct extension of_batch;
+        struct problem one;
+        extended_batch(problem, batch, &one, &of_batch);
+        status = backend->run_extended(&one);
+    }
+    return release_device(backend, problem, before, status);
+}
+
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct problem problem;
     const struct backend *backend = NULL;
     int32_t id;
     RETURN_IF_FAILED(validate(args, &problem, &id));
     RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
-    return backend->run(&problem);
+    return run(backend, &problem);
 }
 
 int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
@@ -133,7 +167,7 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
                            "backend %s has no grouped GEMM; expected one of those that have", backend->name);
     }
-    return count > 0 ? backend->run_grouped(groups, count) : CUSTOM_KERNEL_OK;
+    return count > 0 ? run_grouped(backend, groups, count) : CUSTOM_KERNEL_OK;
 }
 
 int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
@@ -144,21 +178,16 @@ int32_t custom_kernel_extended(const struct custom_kernel_extended_args *args) {
     RETURN_IF_FAILED(validate_extended(args, &problem, &extension, &id));
     RETURN_IF_FAILED(choose_backend(id, problem.device, &backend));
     if (problem.extension == NULL) {
-        return backend->run(&problem);
+        return run(backend, &problem);
     }
     if (backend->run_extended == NULL) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                           "backend %s has the dual GEMM alone, no scales of tensors or tokens, activation, "
-                           "weights' layout or output beyond it; expected one of those that have",
-                           backend->name);
+        return set_message(
+            CUSTOM_KERNEL_ERROR_UNSUPPORTED,
+            "backend %s has the contest's GEMMs alone, no scales of tensors or tokens, activation, "
+            "weights' layout or output beyond it; expected one of those that have",
+            backend->name);
     }
-    for (int64_t batch = 0; batch < problem.l; batch++) {
-        struct extension of_batch;
-        struct problem one;
-        extended_batch(&problem, batch, &one, &of_batch);
-        RETURN_IF_FAILED(backend->run_extended(&one));
-    }
-    return CUSTOM_KERNEL_OK;
+    return run_extended(backend, &problem);
 }
 
 uint32_t custom_kernel_version(void) {

@@ -36,6 +36,7 @@ enum {
     CPU_NAME_BYTES = 64,
     BLOCK_ROWS = 512,                     /* A rows packed at a time; fewer when K is so long that they ... */
     MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... would leave a last-level cache */
+    NEAR_A_BYTES = 1024 * 1024,           /* of A that stay in an L2 cache of 2 MB: then panels stay in L1 */
     TASKS_PER_THREAD = 4,                 /* enough to even out threads of unequal speed */
     MACS_PER_THREAD = 4 * 1000 * 1000,    /* below this, a thread costs more than it saves */
 };
@@ -309,9 +310,11 @@ static void *run_tasks(void *argument) {
             packed = task - run;
         }
         int64_t end = min(panels, (run + 1) * share->task_panels);
-        for (int64_t panel = run * share->task_panels; panel < end; panel += kernels->panels) {
-            multiply_panels(worker, problem, &rows, panel, min(kernels->panels, end - panel));
-            finish_panels(worker, problem, &rows, panel, min(kernels->panels, end - panel));
+        int64_t a_bytes = share->block_rows / kernels->tile_rows * groups * (int64_t)kernels->a_group_bytes;
+        int64_t at_once = a_bytes <= NEAR_A_BYTES ? 1 : kernels->panels;
+        for (int64_t panel = run * share->task_panels; panel < end; panel += at_once) {
+            multiply_panels(worker, problem, &rows, panel, min(at_once, end - panel));
+            finish_panels(worker, problem, &rows, panel, min(at_once, end - panel));
         }
     }
     if (kernels->end != NULL) {

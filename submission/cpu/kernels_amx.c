@@ -1,7 +1,6 @@
-/* The kernels on AMX's tiles, in bf16; AVX-512 dequantizes into them. */
+/* The kernels on AMX's tiles, in bf16; AVX-512 dequantizes into them, in fp16 (tiles.h, BF16_OF_A). */
 #include <immintrin.h>
-#include <math.h>
-#include <string.h>
+#include <stdbool.h>
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -13,7 +12,6 @@
 #include "tiles.h"
 
 enum {
-    LEAST_ROWS = 17, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
     WORD_ELEMS = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS, /* 64: the elements of four scale factors */
     WORD_BYTES = WORD_ELEMS / 2,
     WORD_DWORDS = WORD_BYTES / 4, /* of eight fp4 each */
@@ -34,13 +32,14 @@ enum {
 #define XFEATURE_XTILEDATA  18
 
 static int supported(void) {
-    /* HW: CPUID leaf 7, edx: bit 22 AMX-BF16, 24 AMX-TILE (SDM, volume 2, CPUID). */
-    const unsigned int amx = 1u << 22 | 1u << 24;
+    /* HW: CPUID leaf 7, edx: bit 22 AMX-BF16, 23 AVX512-FP16, 24 AMX-TILE (SDM, volume 2, CPUID). */
+    const unsigned int wanted = 1u << 22 | 1u << 23 | 1u << 24;
     unsigned int eax, ebx, ecx, edx;
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("f16c") && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-           (edx & amx) == amx && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("f16c") &&
+           __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & wanted) == wanted &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
 /* All eight tiles: 16 rows of 64 bytes.  Of this thread, until end. */
@@ -92,8 +91,8 @@ static void pack_a_steps(void *packed, const struct operand *a, int64_t first_ro
                 if (group % SCALE_TILE_GROUPS == 0) {
                     scales = scale_quad(a, first_row + r, group);
                 }
-                halves =
-                    dequantize_group(fp4, scale_value(scales[group % SCALE_TILE_GROUPS]) / E4M3_OF_HALF, table);
+                halves = dequantize_group(
+                    fp4, scale_value(scales[group % SCALE_TILE_GROUPS]) * (BF16_OF_A / E4M3_OF_HALF), table);
             }
             _mm256_storeu_si256((__m256i *)to, halves);
         }
@@ -127,15 +126,71 @@ static inline void gather_dwords(__m512i dwords[WORD_DWORDS], const uint8_t *fp4
     }
 }
 
-/* Byte `byte` of each dword: a pair of fp4 of sixteen rows, as pairs of bf16. */
-static inline __m512i dequantize_pairs(__m512i dwords, int byte, __m512 scales, __m512 table) {
-    /* The permutation takes a lane's low four bits alone. */
-    __m512i even = _mm512_srli_epi32(dwords, (unsigned)byte * 8),
-            odd = _mm512_srli_epi32(dwords, (unsigned)byte * 8 + 4);
-    __m512 first = _mm512_mul_ps(_mm512_permutexvar_ps(even, table), scales);
-    __m512 second = _mm512_mul_ps(_mm512_permutexvar_ps(odd, table), scales);
-    return _mm512_mask_mov_epi16(_mm512_srli_epi32(_mm512_castps_si512(first), 16), 0xaaaaaaaa,
-                                 _mm512_castps_si512(second));
+/* ---- B ---- */
+
+/* Products in fp16.  Without the instruction through fp32, which the tests take: they are exact either way. */
+static inline __m512i multiply_halves(__m512i x, __m512i y) {
+#ifdef __AVX512FP16__
+    return _mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(x), _mm512_castsi512_ph(y)));
+#else
+    __m256i halves[2];
+    for (int i = 0; i < 2; i++) {
+        __m256i of_x = i == 0 ? _mm512_castsi512_si256(x) : _mm512_extracti64x4_epi64(x, 1),
+                of_y = i == 0 ? _mm512_castsi512_si256(y) : _mm512_extracti64x4_epi64(y, 1);
+        halves[i] = _mm512_cvtps_ph(_mm512_mul_ps(_mm512_cvtph_ps(of_x), _mm512_cvtph_ps(of_y)), 0);
+    }
+    return _mm512_inserti64x4(_mm512_castsi256_si512(halves[0]), halves[1], 1);
+#endif
+}
+
+/* What dequantizes a pair of fp4 of sixteen rows at a time. */
+struct pairs_of_fp4 {
+    __m512i high_bytes;   /* of the fp16 of each e2m1 code, four times: their low bytes are zero */
+    __m512i positions[4]; /* of the two fp4 of a dword's byte 0 to 3, in bits of a quadword, at odd bytes */
+};
+
+static inline struct pairs_of_fp4 pairs_of_fp4(void) {
+    struct pairs_of_fp4 pairs;
+    pairs.high_bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46,
+                                                            (char)0x80, (char)0xb8, (char)0xbc, (char)0xbe,
+                                                            (char)0xc0, (char)0xc2, (char)0xc4, (char)0xc6));
+    for (int byte = 0; byte < 4; byte++) {
+        uint64_t of_dword = (uint64_t)(8 * byte) << 8 | (uint64_t)(8 * byte + 4) << 24;
+        uint64_t of_second = (uint64_t)(8 * byte + 32) << 8 | (uint64_t)(8 * byte + 36) << 24;
+        pairs.positions[byte] = _mm512_set1_epi64((long long)(of_dword | of_second << 32));
+    }
+    return pairs;
+}
+
+/* Scale factor `group` of each row's word as fp16, in both halves of a dword. */
+static inline __m512i half_scales_of_group(__m512i words, int group) {
+    __m512i bytes = _mm512_and_si512(_mm512_srli_epi32(words, (unsigned)group * 8), _mm512_set1_epi32(0x7f));
+    __m512i halves = _mm512_slli_epi32(bytes, E4M3_TO_HALF_SHIFT);
+    const __m512i undo = _mm512_set1_epi16(0x5c00); /* E4M3_OF_HALF */
+    return multiply_halves(_mm512_or_si512(halves, _mm512_slli_epi32(halves, 16)), undo);
+}
+
+/* Byte `byte` of each dword: a pair of fp4 of sixteen rows times the scales, as pairs of bf16 times BF16_OF_B.
+ * The products are zero or normal; of ten bits behind the point the last five are zero, so that fp16's exponent
+ * and seven bits are bf16's with another bias. */
+static inline __m512i dequantize_pairs(__m512i dwords, int byte, __m512i scales,
+                                       const struct pairs_of_fp4 *pairs) {
+    /* The permutation takes a byte's low six bits alone: two of them are another fp4's. */
+    __m512i codes = _mm512_multishift_epi64_epi8(pairs->positions[byte], dwords);
+    __m512i halves = _mm512_maskz_permutexvar_epi8(0xaaaaaaaaaaaaaaaa, codes, pairs->high_bytes);
+    __m512i products = multiply_halves(halves, scales);
+    return _mm512_and_si512(_mm512_srai_epi16(products, 3), _mm512_set1_epi16((short)0x8fff));
+}
+
+/* NaN where a scale factor of a word's groups is one, which a shift of fp16 would lose. */
+static void spoil(uint16_t (*to)[PANEL_COLS][2], __m512i words) {
+    for (int i = 0; i < SCALE_TILE_GROUPS; i++) {
+        __m512i bytes = _mm512_and_si512(_mm512_srli_epi32(words, (unsigned)i * 8), _mm512_set1_epi32(0x7f));
+        __mmask16 nan = _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(0x7f));
+        for (int byte = 0; byte < NVFP4_GROUP_ELEMS / 2; byte++, to++) {
+            _mm512_mask_store_epi32(to, nan, _mm512_set1_epi32(0x7fc07fc0));
+        }
+    }
 }
 
 static void pack_b(void *panel, int which, const struct operand *b, int64_t first_row, int rows,
@@ -145,7 +200,8 @@ static void pack_b(void *panel, int which, const struct operand *b, int64_t firs
         return;
     }
     struct bf16_panel *packed = panel;
-    const __m512 table = e2m1_table();
+    const struct pairs_of_fp4 pairs = pairs_of_fp4();
+    const __m512i magnitudes = _mm512_set1_epi8(0x7f);
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
     const uint8_t *scales = scale_quad(b, first_row, first_group);
     const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
@@ -156,56 +212,72 @@ static void pack_b(void *panel, int which, const struct operand *b, int64_t firs
         prefetch_rows(fp4 + PANEL_COLS * (b->k / 2), b->k / 2); /* the next panel's */
         gather_dwords(dwords, fp4, b->k / 2);
         for (int i = 0; i < SCALE_TILE_GROUPS; i++) {
-            __m512 factors = scales_of_group(words, i);
+            __m512i factors = half_scales_of_group(words, i);
             for (int byte = 0; byte < NVFP4_GROUP_ELEMS / 2; byte++, to++) {
-                _mm512_store_si512(to, dequantize_pairs(dwords[2 * i + byte / 4], byte % 4, factors, table));
+                _mm512_store_si512(to, dequantize_pairs(dwords[2 * i + byte / 4], byte % 4, factors, &pairs));
             }
+        }
+        if (_mm512_cmpeq_epi8_mask(_mm512_and_si512(words, magnitudes), magnitudes) != 0) {
+            spoil(to - SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS / 2, words);
         }
     }
 }
 
-/* A chunk's sums start at zero and are added to the others' in fp32: chains of 16 steps, not of all. */
+/* ---- products ---- */
+
+/* A chunk's sums start at zero and are added to the others' in fp32: chains of 16 steps at most. */
 static inline void add_tiles(float (*to)[PANEL_COLS], float (*from)[PANEL_COLS], int rows) {
     for (int row = 0; row < rows; row++) {
         _mm512_store_ps(to[row], _mm512_add_ps(_mm512_load_ps(to[row]), _mm512_load_ps(from[row])));
     }
 }
 
+/* One tile of rows: even and odd steps have sums of their own, since each waits for the one before it. */
+static void multiply_few(const struct bf16_a_step *steps, const struct bf16_panel *b, int count) {
+    for (int i = 0; i < count; i += 2) {
+        _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
+        _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
+        _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
+        _tile_dpbf16ps(UP_0, A_0, TILE_B2);
+        _tile_loadd(A_1, steps[i + 1].of[0], BF16_ROW_BYTES);
+        _tile_loadd(TILE_B1, b->of[0][i + 1], BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_1, A_1, TILE_B1);
+        _tile_loadd(TILE_B2, b->of[1][i + 1], BF16_ROW_BYTES);
+        _tile_dpbf16ps(UP_1, A_1, TILE_B2);
+    }
+}
+
+static void multiply_two(const struct bf16_a_step *steps, const struct bf16_panel *b, int count) {
+    for (int i = 0; i < count; i++) {
+        _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
+        _tile_loadd(A_1, steps[i].of[1], BF16_ROW_BYTES);
+        _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
+        _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
+        _tile_dpbf16ps(GATE_1, A_1, TILE_B1);
+        _tile_dpbf16ps(UP_0, A_0, TILE_B2);
+        _tile_dpbf16ps(UP_1, A_1, TILE_B2);
+    }
+}
+
 static void multiply(void *sums, const void *a, const void *panel, int rows, int groups) {
     struct bf16_sums *acc = sums, chunk;
-    const struct bf16_a_step *steps = a;
-    const struct bf16_panel *b = panel;
-    const int count = groups / BF16_STEP_GROUPS;
+    const bool few = rows <= BF16_TILE_ROWS;
     _tile_zero(GATE_0);
     _tile_zero(UP_0);
-    if (rows <= BF16_TILE_ROWS) {
-        for (int i = 0; i < count; i++) {
-            _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
-            _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
-            _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
-            _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
-            _tile_dpbf16ps(UP_0, A_0, TILE_B2);
-        }
-    } else {
-        _tile_zero(GATE_1);
-        _tile_zero(UP_1);
-        for (int i = 0; i < count; i++) {
-            _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
-            _tile_loadd(A_1, steps[i].of[1], BF16_ROW_BYTES);
-            _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
-            _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
-            _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
-            _tile_dpbf16ps(GATE_1, A_1, TILE_B1);
-            _tile_dpbf16ps(UP_0, A_0, TILE_B2);
-            _tile_dpbf16ps(UP_1, A_1, TILE_B2);
-        }
-        _tile_stored(GATE_1, chunk.of[0][BF16_TILE_ROWS], BF16_ROW_BYTES);
-        _tile_stored(UP_1, chunk.of[1][BF16_TILE_ROWS], BF16_ROW_BYTES);
-    }
+    _tile_zero(GATE_1);
+    _tile_zero(UP_1);
+    (few ? multiply_few : multiply_two)(a, panel, groups / BF16_STEP_GROUPS);
     _tile_stored(GATE_0, chunk.of[0], BF16_ROW_BYTES);
     _tile_stored(UP_0, chunk.of[1], BF16_ROW_BYTES);
+    _tile_stored(GATE_1, chunk.of[0][BF16_TILE_ROWS], BF16_ROW_BYTES);
+    _tile_stored(UP_1, chunk.of[1][BF16_TILE_ROWS], BF16_ROW_BYTES);
     for (int which = 0; which < 2; which++) {
         add_tiles(acc->of[which], chunk.of[which], rows);
+        if (few) {
+            add_tiles(acc->of[which], &chunk.of[which][BF16_TILE_ROWS], rows);
+        }
     }
 }
 
@@ -214,7 +286,6 @@ const struct kernels kernels_amx = {
     .detail = "AMX",
     .supported = supported,
     BF16_SIZES,
-    .least_rows = LEAST_ROWS,
     .begin = begin,
     .end = end,
     .pack_a = pack_a_steps,

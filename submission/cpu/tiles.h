@@ -22,8 +22,14 @@ enum {
     BF16_PAIRS = BF16_STEP_K / 2,
     BF16_CHUNK_STEPS = CHUNK_GROUPS / BF16_STEP_GROUPS,
     BF16_ROW_BYTES = BF16_STEP_K * 2, /* of every tile */
+    BF16_LEAST_ROWS = 17, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
     BF16_PANELS = 8, /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
 };
+
+/* A's values are packed times the first, B's times the second, which products undo: B's are then fp16's bits
+ * with the exponent's bias of bf16, and normal. */
+#define BF16_OF_A 0x1p+112f
+#define BF16_OF_B 0x1p-112f
 
 /* A step of BF16_ROWS rows of A. */
 struct bf16_a_step {
@@ -40,7 +46,7 @@ struct bf16_sums {
 };
 
 #define BF16_SIZES                                                                                             \
-    .tile_rows = BF16_ROWS, .panels = BF16_PANELS,                                                             \
+    .tile_rows = BF16_ROWS, .panels = BF16_PANELS, .least_rows = BF16_LEAST_ROWS,                              \
     .a_group_bytes = sizeof(struct bf16_a_step) / BF16_STEP_GROUPS, .panel_bytes = sizeof(struct bf16_panel),  \
     .sums_bytes = sizeof(struct bf16_sums)
 

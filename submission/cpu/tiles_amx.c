@@ -4,11 +4,12 @@
 
 #include "silu.h"
 
-/* The bf16 of each code times a scale factor: exact, so the upper half of the fp32.  A NaN stays one. */
-static void scaled_values(uint16_t table[static 16], uint8_t scale) {
+/* The bf16 of each code times a scale factor and a power of two: exact, so the upper half of the fp32.  A NaN
+ * stays one. */
+static void scaled_values(uint16_t table[static 16], uint8_t scale, float power) {
     static const float e2m1[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     for (int code = 0; code < 16; code++) {
-        table[code] = (uint16_t)(float_bits(e2m1[code] * scale_value(scale)) >> 16);
+        table[code] = (uint16_t)(float_bits(e2m1[code] * scale_value(scale) * power) >> 16);
     }
 }
 
@@ -29,7 +30,7 @@ void bf16_pack_a(void *packed, const struct operand *a, int64_t first_row, int r
                 scales = scale_quad(a, first_row + r, group);
             }
             uint16_t table[16];
-            scaled_values(table, scales[group % SCALE_TILE_GROUPS]);
+            scaled_values(table, scales[group % SCALE_TILE_GROUPS], BF16_OF_A);
             for (int i = 0; i < NVFP4_GROUP_ELEMS; i += 2, fp4++) {
                 to[i] = table[*fp4 & 15];
                 to[i + 1] = table[*fp4 >> 4];
@@ -53,7 +54,7 @@ void bf16_pack_b(void *panel, int which, const struct operand *b, int64_t first_
                 if (group % SCALE_TILE_GROUPS == 0) {
                     scales = scale_quad(b, first_row + col, first_group + group);
                 }
-                scaled_values(table, scales[group % SCALE_TILE_GROUPS]);
+                scaled_values(table, scales[group % SCALE_TILE_GROUPS], BF16_OF_B);
             }
             for (int pair = 0; pair < NVFP4_GROUP_ELEMS / 2; pair++) {
                 const uint8_t byte = col < rows ? *fp4++ : 0;

@@ -42,38 +42,41 @@ static __device__ __forceinline__ void copy_scales(uint32_t to, const uint8_t *s
 /* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
  * fills stage s, where out-of-bounds elements read as zero; of scale factors only the steps that K has;
  * signals full[s]: one arrival and the stage's bytes. */
-template <class T>
-static __device__ __forceinline__ void load(shared_t<T> shared, const struct geforce_dual_gemm_params &p) {
+template <class T, class P> static __device__ __forceinline__ void load(shared_t<T> shared, const P &p) {
     constexpr int fp4_bytes = (T::tile_m + 2 * T::tile_n) * STAGE_FP4_BYTES;
-    const int32_t a_tile_rows = (p.m + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
-    const int32_t b_tile_rows = (p.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
     struct ring ring = {
         0, 1}; /* nothing is in the first lap's stages: the phase before the first counts as complete */
     griddepcontrol_wait();
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
-        const struct tile_coord coord = find_tile<T>(p, index);
+        const auto &gemm = gemm_of(p, index);
+        const struct tile_coord coord = find_tile<T>(gemm, index);
+        const int32_t a_tile_rows = (gemm.m + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
+        const int32_t b_tile_rows = (gemm.n + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS;
         const int32_t a_tile_row = coord.m / SCALE_TILE_ROWS, b_tile_row = coord.n / SCALE_TILE_ROWS;
 #pragma unroll 1
-        for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
+        for (int32_t step = 0; step < gemm.steps_k; step += STAGE_STEPS) {
             const struct mbarrier full = full_barrier<T>(shared, ring.stage);
             const stage_t<T> to = stage_of<T>(shared, ring.stage);
-            const uint32_t scale_bytes = min(STAGE_STEPS, p.steps_k - step) * SCALE_TILE_BYTES;
+            const uint32_t scale_bytes = min(STAGE_STEPS, gemm.steps_k - step) * SCALE_TILE_BYTES;
             const int32_t k = step * (STEP_K / 2);
             wait(empty_barrier<T>(shared, ring.stage), ring.parity);
-            mbarrier_arrive_expect_tx(full, fp4_bytes + (1 + 2 * T::b_scale_tiles) * scale_bytes);
-            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[0]), &p.b1, k, coord.n, coord.batch, full);
-            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[1]), &p.b2, k, coord.n, coord.batch, full);
-            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, a), &p.a, k, coord.m, coord.batch, full);
+            mbarrier_arrive_expect_tx(full, fp4_bytes + (1 + T::sfb_copies) * scale_bytes);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[0]), &gemm.b1, k, coord.n, coord.batch, full);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[1]), second_b(gemm), k, coord.n + T::second_column,
+                                        coord.batch, full);
+            cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, a), &gemm.a, k, coord.m, coord.batch, full);
 #pragma unroll
             for (int i = 0; i < T::b_scale_tiles; i++) {
-                copy_scales(SHARED_MEMBER(to, sfb[0]) + i * STAGE_SCALE_BYTES, p.sfb1, b_tile_rows, coord.batch,
-                            b_tile_row + i, p.steps_k, step, scale_bytes, full);
-                copy_scales(SHARED_MEMBER(to, sfb[1]) + i * STAGE_SCALE_BYTES, p.sfb2, b_tile_rows, coord.batch,
-                            b_tile_row + i, p.steps_k, step, scale_bytes, full);
+                copy_scales(SHARED_MEMBER(to, sfb[0]) + i * STAGE_SCALE_BYTES, gemm.sfb1, b_tile_rows,
+                            coord.batch, b_tile_row + i, gemm.steps_k, step, scale_bytes, full);
+                if constexpr (T::products == 2) {
+                    copy_scales(SHARED_MEMBER(to, sfb[1]) + i * STAGE_SCALE_BYTES, gemm.sfb2, b_tile_rows,
+                                coord.batch, b_tile_row + i, gemm.steps_k, step, scale_bytes, full);
+                }
             }
-            copy_scales(SHARED_MEMBER(to, sfa), p.sfa, a_tile_rows, coord.batch, a_tile_row, p.steps_k, step,
-                        scale_bytes, full);
+            copy_scales(SHARED_MEMBER(to, sfa), gemm.sfa, a_tile_rows, coord.batch, a_tile_row, gemm.steps_k,
+                        step, scale_bytes, full);
             advance<T::stages>(ring);
         }
     }
@@ -147,7 +150,6 @@ template <class T> struct stage_scales {
 template <class T>
 static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scales, uint32_t stage,
                                                    const struct lane_places<T> &places, int32_t steps) {
-    using layout = struct shared_stage<T>;
 #pragma unroll
     for (int step = 0; step < STAGE_STEPS; step++) {
         const uint32_t tile = stage + step * SCALE_TILE_BYTES;
@@ -159,8 +161,7 @@ static __device__ __forceinline__ void load_scales(struct stage_scales<T> &scale
 #pragma unroll
         for (int i = 0; i < T::b_words; i++) {
             scales.b1[step][i] = there ? ld_shared_u32(tile + places.sfb[i]) : 0;
-            scales.b2[step][i] =
-                there ? ld_shared_u32(tile + places.sfb[i] + (uint32_t)sizeof(layout::sfb[0])) : 0;
+            scales.b2[step][i] = there ? ld_shared_u32(tile + places.sfb[i] + layout_of<T>::second_sfb) : 0;
         }
     }
 }
@@ -223,25 +224,25 @@ static __device__ __forceinline__ void multiply_stage(struct accumulators<T> &ac
 
 /* MMA warp.  Waits for full[s]; multiplies its part of the tile; signals empty[s], one arrival a warp, once its
  * reads of stage s are complete; at the end of K finishes its part of C. */
-template <class T>
-static __device__ __forceinline__ void multiply(shared_t<T> shared, const struct geforce_dual_gemm_params &p) {
+template <class T, class P> static __device__ __forceinline__ void multiply(shared_t<T> shared, const P &p) {
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t index = blockIdx.x; index < p.tiles; index += gridDim.x) {
-        const struct tile_coord coord = find_tile<T>(p, index);
+        const auto &gemm = gemm_of(p, index);
+        const struct tile_coord coord = find_tile<T>(gemm, index);
         const struct lane_places<T> places = lane_places_of<T>(coord);
         struct accumulators<T> acc = {};
 #pragma unroll 1
-        for (int32_t step = 0; step < p.steps_k; step += STAGE_STEPS) {
+        for (int32_t step = 0; step < gemm.steps_k; step += STAGE_STEPS) {
             wait(full_barrier<T>(shared, ring.stage), ring.parity);
-            multiply_stage<T>(acc, stage_of<T>(shared, ring.stage).value, places, p.steps_k - step);
+            multiply_stage<T>(acc, stage_of<T>(shared, ring.stage).value, places, gemm.steps_k - step);
             __syncwarp();
             if (threadIdx.x % WARP_THREADS == 0) {
                 mbarrier_arrive(empty_barrier<T>(shared, ring.stage));
             }
             advance<T::stages>(ring);
         }
-        epilogue<T>(acc.gate, acc.up, coord, p);
+        epilogue<T>(acc.gate, acc.up, coord, gemm);
     }
 }
 
@@ -255,9 +256,8 @@ template <class T> static __device__ __forceinline__ void init_barriers(shared_t
     fence_mbarrier_init();
 }
 
-template <class T>
-static __global__ void __launch_bounds__(T::threads, 1)
-    dual_gemm_kernel(const __grid_constant__ geforce_dual_gemm_params p) {
+/* All of a CTA's tiles of the list that the parameters P are. */
+template <class T, class P> static __device__ __forceinline__ void run_tiles(const P &p) {
     extern __shared__ unsigned char memory[];
     const uint32_t start = cvta_to_shared(memory);
     const struct shared_address<typename layout_of<T>::storage> shared = {
@@ -265,9 +265,10 @@ static __global__ void __launch_bounds__(T::threads, 1)
     };
     const int warp = threadIdx.x / WARP_THREADS;
     if (warp == T::warps && elect_sync()) {
-        prefetch_tensormap(&p.b1);
-        prefetch_tensormap(&p.b2);
-        prefetch_tensormap(&p.a);
+        const auto &gemm = gemm_of(p, blockIdx.x);
+        prefetch_tensormap(&gemm.b1);
+        prefetch_tensormap(second_b(gemm));
+        prefetch_tensormap(&gemm.a);
         init_barriers<T>(shared);
     }
     __syncthreads();
@@ -281,6 +282,12 @@ static __global__ void __launch_bounds__(T::threads, 1)
         setmaxnreg_inc<MMA_REGISTERS>();
         multiply<T>(shared, p);
     }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(T::threads, 1)
+    dual_gemm_kernel(const __grid_constant__ geforce_dual_gemm_params p) {
+    run_tiles<T>(p);
 }
 
 } // namespace geforce

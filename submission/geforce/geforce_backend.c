@@ -4,8 +4,11 @@
  * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
 
-#include "../gpu/host.h"
+#ifndef NVFP4_WITHOUT_GROUPED
+#include "grouped_backend.h"
+#endif
 #include "kernels.h"
+#include "operands.h"
 #include "tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_GEFORCE_CONFIG"
@@ -31,13 +34,6 @@ static int32_t check_limits(const struct problem *problem, const struct geforce_
     return gpu_check_limits("geforce", config->name, limits, sizeof limits / sizeof *limits);
 }
 
-/* Of the tensor's scale factors in the blocked layout. */
-static int64_t permuted_bytes(const struct problem *problem, int64_t rows) {
-    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
-    return round_up(problem->l * scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, rows, groups),
-                    SCRATCH_ALIGNMENT);
-}
-
 static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
     CHECK_CUDA(cudaDeviceGetAttribute(&plan->sms, cudaDevAttrMultiProcessorCount, problem->device));
     RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, geforce_tile_name, &plan->tile));
@@ -48,21 +44,14 @@ static int32_t make_plan(const struct problem *problem, struct launch_plan *plan
     RETURN_IF_FAILED(check_limits(problem, plan->config));
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
     if (plan->permute_scales) {
-        plan->sfa_bytes = permuted_bytes(problem, problem->m);
-        plan->sfb_bytes = permuted_bytes(problem, problem->n);
+        plan->sfa_bytes = geforce_permuted_bytes(problem, problem->m);
+        plan->sfb_bytes = geforce_permuted_bytes(problem, problem->n);
     }
     return CUSTOM_KERNEL_OK;
 }
 
 static int64_t scratch_bytes(const struct launch_plan *plan) {
     return plan->sfa_bytes + 2 * plan->sfb_bytes;
-}
-
-static int32_t encode_fp4(const char *name, const struct problem *problem, const uint8_t *fp4, int64_t rows,
-                          int box_rows, CUtensorMap *map) {
-    struct tensor_3d tensor =
-        gpu_fp4_tensor(problem, fp4, rows, STAGE_FP4_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_64B);
-    return gpu_encode(name, &tensor, map);
 }
 
 /* The tensor maps travel in the kernel's parameters. */
@@ -80,9 +69,9 @@ static int32_t make_params(const struct problem *problem, const struct launch_pl
     params->tiles_m = (int32_t)ceil_div(problem->m, config->tile_m);
     params->tiles_n = (int32_t)ceil_div(problem->n, config->tile_n);
     params->tiles = (int32_t)geforce_tiles(config, problem->m, problem->n, problem->l);
-    RETURN_IF_FAILED(encode_fp4("a", problem, problem->a, problem->m, config->tile_m, &params->a));
-    RETURN_IF_FAILED(encode_fp4("b1", problem, problem->b1, problem->n, config->tile_n, &params->b1));
-    return encode_fp4("b2", problem, problem->b2, problem->n, config->tile_n, &params->b2);
+    RETURN_IF_FAILED(geforce_encode_fp4("a", problem, problem->a, problem->m, config->tile_m, &params->a));
+    RETURN_IF_FAILED(geforce_encode_fp4("b1", problem, problem->b1, problem->n, config->tile_n, &params->b1));
+    return geforce_encode_fp4("b2", problem, problem->b2, problem->n, config->tile_n, &params->b2);
 }
 
 static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
@@ -119,20 +108,13 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     return gpu_launch(problem, &launch, arguments);
 }
 
-static int32_t run_on_current_device(const struct problem *problem) {
+static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(make_plan(problem, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
-}
-
-static int32_t run(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = run_on_current_device(problem);
-    return gpu_release_device(problem, before, status);
 }
 
 /* HW: sm_120a code runs on compute capability 12.0 only, sm_121a code on 12.1 only (CUDA programming guide). */
@@ -152,4 +134,9 @@ const struct backend geforce_backend = {
     .name = "geforce",
     .available = available,
     .run = run,
+    .acquire_device = gpu_acquire_device,
+    .release_device = gpu_release_device,
+#ifndef NVFP4_WITHOUT_GROUPED
+    .run_grouped = geforce_run_grouped,
+#endif
 };

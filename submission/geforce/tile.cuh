@@ -15,6 +15,9 @@ template <int tile_m_, int tile_n_, int stages_, int warps_m_, int warps_n_> str
     static constexpr int warp_m = tile_m / warps_m, warp_n = tile_n / warps_n; /* a warp's part */
     static constexpr int m_blocks = warp_m / MMA_M, n_blocks = warp_n / MMA_N; /* in MMAs */
     static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
+    /* B1's product and B2's are two; columns of C; where B2's rows start, after B1's; copies of scale factors
+     * of both. */
+    static constexpr int products = 2, columns = tile_n, second_column = 0, sfb_copies = 2 * b_scale_tiles;
     /* A lane's words of scale factors of a step: of 32 rows each. */
     static constexpr int a_words = (warp_m + WARP_THREADS - 1) / WARP_THREADS;
     static constexpr int b_words = (warp_n + WARP_THREADS - 1) / WARP_THREADS;
@@ -70,6 +73,9 @@ static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shar
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
     using storage = struct shared_storage<T>;
+    /* From a word of B1's scale factors to B2's: in its own tiles, or so many rows on in the same one. */
+    static constexpr uint32_t second_sfb =
+        T::products == 2 ? sizeof(stage::sfb[0]) : T::second_column / SCALE_ENTRIES * SCALE_WORD_BYTES;
     static_assert(sizeof(stage) == STAGE_BYTES(T::tile_m, T::tile_n),
                   "a stage has the bytes that the host counts");
     static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_m, T::tile_n, T::stages),
@@ -86,12 +92,44 @@ struct tile_coord {
     int32_t m, n, batch; /* first row of A, first row of B */
 };
 
+/* What tile number `index` of the list is of: the only product, or the group whose tiles' numbers start at or
+ * before it; the last one's tiles are the last. */
+static __device__ __forceinline__ const struct geforce_dual_gemm_params &
+gemm_of(const struct geforce_dual_gemm_params &p, int32_t) {
+    return p;
+}
+
+template <class P>
+static __device__ __forceinline__ const struct geforce_group &gemm_of(const P &p, int32_t index) {
+    int32_t group = 0;
+    while (group + 1 < p.groups && index >= p.group[group + 1].first_tile) {
+        group++;
+    }
+    return p.group[group];
+}
+
+/* The tensor that has the second half of the rows of B in a stage. */
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct geforce_dual_gemm_params &p) {
+    return &p.b2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct geforce_group &group) {
+    return &group.b1;
+}
+
 /* Tile number `index`: those of the same rows of B follow each other, so that they run at the same time. */
 template <class T>
 static __device__ __forceinline__ struct tile_coord find_tile(const struct geforce_dual_gemm_params &p,
                                                               int32_t index) {
     const int32_t column = index / p.tiles_m, batch = column / p.tiles_n;
-    return {(index - column * p.tiles_m) * T::tile_m, (column - batch * p.tiles_n) * T::tile_n, batch};
+    return {(index - column * p.tiles_m) * T::tile_m, (column - batch * p.tiles_n) * T::columns, batch};
+}
+
+template <class T>
+static __device__ __forceinline__ struct tile_coord find_tile(const struct geforce_group &group,
+                                                              int32_t index) {
+    const int32_t number = index - group.first_tile, column = number / group.tiles_m;
+    return {(number - column * group.tiles_m) * T::tile_m, column * T::columns, 0};
 }
 
 } // namespace geforce

@@ -2,12 +2,14 @@
 #ifndef GEFORCE_TILE_SELECTION_H
 #define GEFORCE_TILE_SELECTION_H
 
-#include "config.h"
+#include "grouped_config.h"
 
 #define ONE_CONFIG(...) +1
 enum { GEFORCE_TILES = 0 GEFORCE_CONFIGS(ONE_CONFIG) };
+enum { GEFORCE_GROUPED_TILES = 0 GEFORCE_GROUPED_CONFIGS(ONE_CONFIG) };
 #undef ONE_CONFIG
 extern const struct geforce_config geforce_configs[GEFORCE_TILES];
+extern const struct geforce_config geforce_grouped_configs[GEFORCE_GROUPED_TILES];
 
 /* The predicted cycles behind the choice: those of an SM, since chips of this kind differ in clock and number
  * of SMs (48 to 188), and hardly in the SM. */
@@ -30,5 +32,11 @@ int geforce_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
 
 /* The name of configuration number `index`, or NULL where there is none. */
 const char *geforce_tile_name(int index);
+
+/* The predicted cycles of one tile of the grouped GEMM, from start to end. */
+int64_t geforce_grouped_tile_cycles(const struct geforce_config *config, int64_t k);
+
+/* The name of the grouped GEMM's configuration number `index`, or NULL where there is none. */
+const char *geforce_grouped_tile_name(int index);
 
 #endif

@@ -1,5 +1,6 @@
 #include "grouped.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../core/checks.h"
@@ -88,4 +89,100 @@ int64_t gpu_schedule_ps(const struct tile_class *classes, int64_t count, int uni
         }
     }
     return levels[used - 1].ps;
+}
+
+static int longest_first(const void *x, const void *y) {
+    const struct tiled_group *a = x, *b = y;
+    return (a->tiles.tile_ps < b->tiles.tile_ps) - (a->tiles.tile_ps > b->tiles.tile_ps);
+}
+
+static void cut_groups(const struct grouped_tiling *tiling, int tile, struct tiled_groups *tiled) {
+    tiled->tile = tile;
+    tiled->tiles = 0;
+    for (int64_t i = 0; i < tiled->count; i++) {
+        struct tiled_group *group = &tiled->group[i];
+        group->tiles_m = ceil_div(group->problem->m, tiling->rows(tile));
+        group->tiles.tiles = group->tiles_m * ceil_div(group->problem->n, tiling->columns(tile));
+        group->tiles.tile_ps = tiling->tile_ps(tile, group->problem->k);
+        tiled->tiles += group->tiles.tiles;
+    }
+    qsort(tiled->group, (size_t)tiled->count, sizeof *tiled->group, longest_first);
+}
+
+static int64_t predict(const struct tiled_groups *tiled, int units) {
+    struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
+    for (int64_t i = 0; i < tiled->count; i++) {
+        classes[i] = tiled->group[i].tiles;
+    }
+    return gpu_schedule_ps(classes, tiled->count, units);
+}
+
+static int32_t select_tile(const struct grouped_tiling *tiling, struct tiled_groups *tiled) {
+    int tile = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(tiling->variable, tiling->name, &tile));
+    CHECK_CUDA(
+        cudaDeviceGetAttribute(&tiled->sms, cudaDevAttrMultiProcessorCount, tiled->group[0].problem->device));
+    int64_t least_ps = INT64_MAX;
+    for (int i = 0, any = tile < 0; any && tiling->name(i) != NULL; i++) {
+        cut_groups(tiling, i, tiled);
+        int64_t ps = predict(tiled, tiling->units(i, tiled->sms));
+        if (ps < least_ps) {
+            least_ps = ps;
+            tile = i;
+        }
+    }
+    cut_groups(tiling, tile, tiled);
+    return CUSTOM_KERNEL_OK;
+}
+
+/* Of a tensor's scale factors in the blocked layout. */
+static int64_t permuted_bytes(const struct problem *problem, int64_t rows) {
+    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
+    return round_up(scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, rows, groups), SCRATCH_ALIGNMENT);
+}
+
+static void place_scales(struct tiled_groups *tiled) {
+    tiled->permute_scales = tiled->group[0].problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
+    for (int64_t i = 0; i < tiled->count && tiled->permute_scales; i++) {
+        struct tiled_group *group = &tiled->group[i];
+        group->sfa_offset = tiled->scratch_bytes;
+        group->sfb_offset = group->sfa_offset + permuted_bytes(group->problem, group->problem->m);
+        tiled->scratch_bytes = group->sfb_offset + permuted_bytes(group->problem, group->problem->n);
+    }
+}
+
+int32_t gpu_tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
+                        struct tiled_groups *tiled) {
+    RETURN_IF_FAILED(gpu_check_groups(tiling->backend, groups, count));
+    tiled->count = count;
+    tiled->scratch_bytes = 0;
+    for (int64_t i = 0; i < count; i++) {
+        tiled->group[i].problem = &groups[i];
+    }
+    RETURN_IF_FAILED(select_tile(tiling, tiled));
+    RETURN_IF_FAILED(gpu_check_ctas(tiling->backend, tiled->tiles * tiling->ctas_of_unit(tiled->tile)));
+    place_scales(tiled);
+    return CUSTOM_KERNEL_OK;
+}
+
+const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tiled_group *group,
+                             const uint8_t *scratch) {
+    return tiled->permute_scales ? scratch + group->sfa_offset : group->problem->sfa;
+}
+
+const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tiled_group *group,
+                             const uint8_t *scratch) {
+    return tiled->permute_scales ? scratch + group->sfb_offset : group->problem->sfb1;
+}
+
+int32_t gpu_launch_group_permute_scales(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
+                                        const char *pdl_variable) {
+    const struct problem *problem = group->problem;
+    struct permute_scales_params params = {
+        .tensors = {{problem->sfa, scratch + group->sfa_offset, problem->m},
+                    {problem->sfb1, scratch + group->sfb_offset, problem->n}},
+        .tiles_k = problem->k / SCALE_TILE_K,
+        .count = 2,
+    };
+    return gpu_launch_permute_scales(problem, kernel, params, pdl_variable);
 }

@@ -2,7 +2,10 @@
 #ifndef GPU_GROUPED_H
 #define GPU_GROUPED_H
 
+#include <stdbool.h>
+
 #include "../core/backend.h"
+#include "permute_scales.h"
 
 /* Refuses groups that are too large for a GPU backend, before anything is counted in tiles or picoseconds:
  * sizes, or scale tiles of a tensor, that coordinates of 32 bits do not reach, or so many rows in all. */
@@ -20,5 +23,49 @@ struct tile_class {
  * order: each tile goes to the unit that is free first.  Where there are many times more tiles than units:
  * their sum shared equally, and half of the first. */
 int64_t gpu_schedule_ps(const struct tile_class *classes, int64_t count, int units);
+
+/* --- where one tile cuts all groups --- */
+
+/* A group and its tiles, so many along its rows; where its scale factors are, permuted, in scratch memory. */
+struct tiled_group {
+    const struct problem *problem;
+    struct tile_class tiles;
+    int64_t tiles_m;
+    int64_t sfa_offset, sfb_offset;
+};
+
+struct tiled_groups {
+    int tile, sms;                                      /* sms: of the device */
+    struct tiled_group group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
+    int64_t count, tiles, scratch_bytes;
+    bool permute_scales;
+};
+
+/* What a backend's tiles are, by their numbers. */
+struct grouped_tiling {
+    const char *backend, *variable; /* variable: of the environment, names a tile */
+    const char *(*name)(int tile);  /* NULL from the last one on */
+    int64_t (*rows)(int tile);
+    int64_t (*columns)(int tile);
+    int64_t (*tile_ps)(int tile, int64_t k); /* or in another unit: only compared */
+    int (*units)(int tile, int sms);         /* CTAs or clusters, that run at the same time */
+    int (*ctas_of_unit)(int tile);
+};
+
+/* Checks the groups' limits, and cuts them by the tile that the environment names, else by that of the least
+ * predicted time on the current device; of equals the first one listed.  Says which scratch memory scale
+ * factors that are not blocked yet need. */
+int32_t gpu_tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
+                        struct tiled_groups *tiled);
+
+/* The group's scale factors as a kernel takes them: the caller's, or permuted ones. */
+const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tiled_group *group,
+                             const uint8_t *scratch);
+const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tiled_group *group,
+                             const uint8_t *scratch);
+
+/* Launches the backend's kernel that permutes them, for one group. */
+int32_t gpu_launch_group_permute_scales(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
+                                        const char *pdl_variable);
 
 #endif

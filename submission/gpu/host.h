@@ -49,11 +49,8 @@ enum {
 /* struct backend's `available`, for devices of one of `count` compute capabilities. */
 int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes);
 
-/* Makes the problem's device the current one; *before is the caller's. */
+/* struct backend's `acquire_device` and `release_device`. */
 int32_t gpu_acquire_device(const struct problem *problem, int *before);
-
-/* Makes the caller's device the current one again.  Returns `status`, that of the work between, with its
- * message; or where that succeeded, its own. */
 int32_t gpu_release_device(const struct problem *problem, int before, int32_t status);
 
 /* --- scratch memory --- */
@@ -62,7 +59,8 @@ int32_t gpu_release_device(const struct problem *problem, int before, int32_t st
  * pool of the device's own, which keeps its memory. */
 int32_t gpu_acquire_scratch(const struct problem *problem, int64_t bytes, uint8_t **scratch);
 
-/* Gives them back once the work queued so far is complete.  Returns as gpu_release_device does. */
+/* Gives them back once the work queued so far is complete.  Returns `status`, that of
+ * the work between, with its message; or where that succeeded, its own. */
 int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int32_t status);
 
 /* --- limits --- */

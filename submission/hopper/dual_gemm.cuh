@@ -46,8 +46,8 @@ namespace hopper {
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
-/* `most_chains`: three are more exact and no slower at one of the four benchmarks (round 97), but have not been
- * timed without that round's bands; in one kernel of all grouped tiles ptxas serializes wgmma with them. */
+/* `most_chains`: three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114); in one kernel of all
+ * grouped tiles ptxas serializes wgmma with them. */
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_,
           int most_chains = 2>
 struct tile {

@@ -206,7 +206,7 @@ static int32_t launch_all(const struct problem *problem, const struct launch_pla
     return rest > 0 ? launch_dual_gemm(problem, plan, &operands, &second) : CUSTOM_KERNEL_OK;
 }
 
-static int32_t run_on_current_device(const struct problem *problem) {
+static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     struct hopper_choice choice;
@@ -222,40 +222,19 @@ static int32_t run_on_current_device(const struct problem *problem) {
     return gpu_release_scratch(problem, scratch, status);
 }
 
-static int32_t run(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = run_on_current_device(problem);
-    return gpu_release_device(problem, before, status);
-}
-
 #ifndef NVFP4_WITHOUT_GROUPED
-static int32_t run_grouped_on_current_device(const struct problem *groups, int64_t count) {
+static int32_t run_grouped(const struct problem *groups, int64_t count) {
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, groups->device));
     return hopper_run_grouped(groups, count, sms);
 }
-
-static int32_t run_grouped(const struct problem *groups, int64_t count) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(groups, &before));
-    int32_t status = run_grouped_on_current_device(groups, count);
-    return gpu_release_device(groups, before, status);
-}
 #endif
 
 #ifndef NVFP4_WITHOUT_EXTENDED
-static int32_t run_extended_on_current_device(const struct problem *problem) {
+static int32_t run_extended(const struct problem *problem) {
     int sms = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
     return hopper_run_extended(problem, sms);
-}
-
-static int32_t run_extended(const struct problem *problem) {
-    int before = 0;
-    RETURN_IF_FAILED(gpu_acquire_device(problem, &before));
-    int32_t status = run_extended_on_current_device(problem);
-    return gpu_release_device(problem, before, status);
 }
 #endif
 
@@ -271,6 +250,8 @@ const struct backend hopper_backend = {
     .name = "hopper",
     .available = available,
     .run = run,
+    .acquire_device = gpu_acquire_device,
+    .release_device = gpu_release_device,
 #ifndef NVFP4_WITHOUT_GROUPED
     .run_grouped = run_grouped,
 #endif

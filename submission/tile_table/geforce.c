@@ -4,16 +4,22 @@
 #include "../geforce/tile_selection.h"
 #include "tile_table.h"
 
-void print_geforce_tiles(void) {
-    const struct geforce_costs *costs = &geforce_costs;
-    printf("{\n    \"tiles\": {\n");
-    for (int i = 0; i < GEFORCE_TILES; i++) {
-        const struct geforce_config *config = &geforce_configs[i];
+static void print_configs(const struct geforce_config *configs, int count) {
+    for (int i = 0; i < count; i++) {
+        const struct geforce_config *config = &configs[i];
         printf("      \"%s\": {\"tile_m\": %d, \"tile_n\": %d, \"stages\": %d, \"warps_m\": %d, \"warps_n\": "
                "%d}%s\n",
                config->name, config->tile_m, config->tile_n, config->stages, config->warps_m, config->warps_n,
-               i + 1 < GEFORCE_TILES ? "," : "");
+               i + 1 < count ? "," : "");
     }
+}
+
+void print_geforce_tiles(void) {
+    const struct geforce_costs *costs = &geforce_costs;
+    printf("{\n    \"tiles\": {\n");
+    print_configs(geforce_configs, GEFORCE_TILES);
+    printf("    },\n    \"grouped_tiles\": {\n");
+    print_configs(geforce_grouped_configs, GEFORCE_GROUPED_TILES);
     printf("    },\n    \"resources\": {\n");
     for (int i = 0; i < GEFORCE_TILES; i++) {
         const struct geforce_config *config = &geforce_configs[i];

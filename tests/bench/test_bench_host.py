@@ -69,7 +69,10 @@ def test_the_cpu_bench_writes_its_figures(monkeypatch, tmp_path, capsys):
     written = json.loads((tmp_path / "x.json").read_text())
     assert written["geomean"] == {"same job": pytest.approx(2.0), "matmuls alone": pytest.approx(2.0)}
     assert written["repeats"] == 5 and [row["m"] for row in written["shapes"]] == [256, 512, 256, 512]
-    rows = tables[0][2]
+    title, header, rows = tables[0]
+    assert title == "CPU backend against torch, medians of 5 interleaved repeats"
+    assert header[1:] == ["ours, ms", "torch same job, ms", "torch matmuls, ms", "same job / ours", "matmuls / ours"]
+    assert header[0] == "M N K" and all(len(row) == len(header) for row in rows)
     assert rows[1] == ["512 4096 7168", "1.0", "4.0", "2.0", "4.00", "2.00"]
     assert rows[-1] == ["geometric mean", "", "", "", "2.00", "2.00"]
     said = capsys.readouterr().out

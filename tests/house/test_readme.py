@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -12,6 +13,12 @@ from scripts.evidence.readme import BLOCKS, group_hopper, hopper, render
 def test_tables_are_current(root):
     text = (root / "README.md").read_text()
     assert render(text) == text
+
+
+def test_every_generated_part_is_known(root):
+    text = (root / "README.md").read_text()
+    assert re.findall(r"<!-- generated:([\w-]+) -->", text) == re.findall(r"<!-- /generated:([\w-]+) -->", text)
+    assert set(re.findall(r"<!-- generated:([\w-]+) -->", text)) == set(BLOCKS)
 
 
 def test_an_altered_figure_is_noticed(root):

@@ -15,7 +15,7 @@ import pytest
 from scripts import download_size
 from scripts.download_size import describe, size_of
 
-WORKS = 'echo "$@" >> "$0.log"; exit 0'
+WORKS = 'echo "$@" >> "$0.log"; for last; do :; done; cp "$last" "$0.probe"; exit 0'
 MODULES = "torch pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter"
 MODULES += " tree_sitter_cuda"
 
@@ -78,6 +78,9 @@ def test_nvcc_is_looked_for_in_order_down_to_the_wheel_and_made_to_compile_for_h
         assert find(places.python, **places.settings) == (0, str(place), "")
         (log,) = place.with_name("nvcc.log").read_text().splitlines()
         assert log.startswith("-gencode=arch=compute_90a,code=sm_90a -c -o ") and log.endswith("probe.cu")
+        assert re.findall("cuda.h|cuda_runtime.h|__global__", place.with_name("nvcc.probe").read_text()) == [
+            *("cuda.h", "cuda_runtime.h", "__global__"),
+        ]
 
 
 # --- Python ------------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_a_python_that_is_too_old_is_refused(setup):
 def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_fetched(setup):
     done = setup("run", "numpy")
     assert (done.status, done.python) == (0, "VENV")
-    assert done.calls[0].startswith("-m venv /") and "--system-site-packages" not in done.calls[0]
+    assert done.calls[0] == f"-m venv {setup.checkout / '.venv'}"
     listed = setup.checkout / ".venv" / "requirements.txt"
     assert done.calls[1] == f"-m pip install --quiet --disable-pip-version-check -r {listed}"
     assert "torch==" in listed.read_text() and "pytest" not in listed.read_text()
@@ -171,6 +174,12 @@ def test_without_torch_or_an_index_nothing_is_left_and_the_cures_are_told(setup)
     assert done.status == 1 and done.python == "" and not (setup.checkout / ".venv").exists()
     assert "torch could not be installed; set PYTHON to a Python that has it" in done.said
     assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not asked for what it cannot fetch"
+
+
+def test_another_word_than_the_three_ends_it(setup):
+    done = setup("tests", "torch")
+    assert (done.status, done.python, done.calls) == (2, "", [])
+    assert done.said == "setup: 'tests' is none of find, run, test\n"
 
 
 def test_looking_for_a_python_changes_nothing(setup):
@@ -223,7 +232,7 @@ LOCKED = "-m pip install --quiet --disable-pip-version-check --require-hashes -r
 def test_every_package_of_the_tests_is_asked_for_as_the_lock_has_it(setup, missing):
     done = setup("test", " ".join(name for name in MODULES.split() if name != missing))
     assert (done.status, done.python) == (0, "VENV")
-    assert "--system-site-packages" in done.calls[0] and len(done.calls) == 2
+    assert done.calls[0] == f"-m venv --system-site-packages {setup.checkout / '.venv'}" and len(done.calls) == 2
     assert done.calls[1] == LOCKED.format(setup.checkout / "scripts" / "dev.lock")
 
 
@@ -245,6 +254,10 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
     assert (done.status, done.python) == (0, "VENV")
     assert "setup: could not install kernelguard==" in done.said and "could not install pytest" not in done.said
     assert all("--require-hashes" in call for call in done.calls[1:]), "none without its hash"
+    alone = [call for call in done.calls if "dev.lock" not in call and call.startswith("-m pip")]
+    assert len(alone) > 9 and all(" --no-deps " in call for call in alone), (
+        "a package that is lacking comes by no other"
+    )
 
 
 def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):

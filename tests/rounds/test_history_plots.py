@@ -192,6 +192,8 @@ def test_the_ledger_is_a_bar_a_step():
     ]
     (axes,) = plots.ledger_figure(Ledger(90.0, "the first", steps)).axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(60.0, 30.0), (40.0, 21.0)]
+    assert axes.get_xlabel() == "us a call, geometric mean; the first right kernel took 90.0"
+    assert axes.get_xlim() == (0, 1.05 * 90.0)
     assert [text.get_text() for text in axes.texts] == [
         "0009 One", "60.0 ", "0051 Two", "not measured yet", "0010 X", "40.0 ",
     ]  # fmt: skip

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from scripts.history import data as history_data
+from scripts.history import variants
 from scripts.history.variants import meaning
-from scripts.rounds import ledger, words
+from scripts.rounds import ledger, rerun, words
 from scripts.rounds.model import Tank, write_json
+from scripts.rounds.render import state_text
 from tests.rounds.rounds_kit import ROOT
 
 
@@ -78,6 +83,10 @@ def test_the_table_shows_each_step_and_why_two_numbers_differ(tank):
     text = ledger.ledger_table(tank)
     assert "| [0024](rounds/0024-split-k-in-a-cluster/round.md) |" in text and "139.6" in text
     sentence = ledger.why_two_numbers(tank, ledger.load(tank))
+    assert "all in one run, us" in text and "the newest commit, in that run" in text
+    alter(tank, lambda data: data["one_run"].update(run="none-yet"))
+    alone = ledger.ledger_table(tank)
+    assert "in one run" not in alone and "in that run" not in alone and "| [0024]" in alone
     assert "44.4 us" in sentence and "44.1 us" in sentence and "0.6 % apart" in sentence
     (tank.dir / ledger.LEDGER_FILE).unlink()
     assert ledger.load(tank) is None and ledger.ledger_table(tank) == "None yet." and ledger.problems(tank) == []
@@ -165,6 +174,7 @@ def test_what_a_round_changed_can_be_seen():
         ("f64x128c1k2", "tile of 64 rows of B by 128 of A, no clusters, K split in 2"),
         ("m256n64k2", "tile of 256 rows of A by 64 of B, K split in two"),
         ("m64k2", "tile of 64 rows of a group's A, K split in two"),
+        ("m48", "tile of 48 rows of a group's A"),
         ("auto+plain", "the library's own choice of tile; launched without dependent launch"),
         ("whole/auto", "the library's own choice of tile; another library, 'whole'"),
     ],
@@ -181,6 +191,43 @@ def test_every_variant_of_this_record_has_a_meaning():
     named = {name for run in runs for variants in tank.samples(run).values() for name in variants}
     baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton", "cublas_groups", "grouped_mm"}
     assert {name for name in named - baselines if not meaning(name)} == set()
+
+
+def test_a_variant_has_a_part_in_rounds_or_is_a_baseline():
+    sides = {"candidate": {"variant": "new"}, "base": {"variant": "old"}}
+    of_run = [
+        {"number": 7, "verdict": {"state": "adopted"}, **sides},
+        {"number": 9, **sides, "verdict": {"state": "x"}},
+    ]
+    assert variants._roles(of_run, "new", False) == "candidate of 0007: adopted; candidate of 0009: x"
+    assert variants._roles(of_run, "old", False) == "base of 0007, 0009"
+    assert (
+        variants._roles(of_run, "triton", True) == "baseline"
+        and variants._roles(of_run, "triton", False) == "in no round"
+    )
+
+
+def test_what_an_adoption_rests_on_is_said():
+    adopted = {"state": "adopted", "measurement": None}
+    assert (
+        state_text(adopted) == "adopted (unmeasured)"
+        and state_text(adopted | {"model": {}}) == "adopted (by the clock)"
+    )
+    assert state_text(adopted | {"measurement": {}}) == state_text(adopted | {"inherited": {}}) == "adopted"
+    assert state_text({"state": "superseded"}) == "superseded"
+
+
+def test_a_round_is_measured_again_by_this_python(tmp_path):
+    environment = rerun._own_python(tmp_path / "bin")
+    for name in ("python3", "python"):
+        done = subprocess.run(
+            [name, "-c", "import sys; print(sys.executable, sys.argv[1])", "a b"],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == f"{sys.executable} a b\n", done.stderr
+    assert environment["PYTHON"] == sys.executable and environment["PATH"].endswith(os.environ["PATH"])
 
 
 # --- the order of commits ---------------------------------------------------------------------------------------

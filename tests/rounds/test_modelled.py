@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -120,6 +121,10 @@ def test_a_round_that_counts_judged_is_judged_again_beside_its_verdict(again):
     assert data["judged_again"]["model"]["prediction_commit"] == "1" * 40
     text = modelled.again_block(data)
     assert text.startswith("(Added 2026-11-22: judged again") and "The verdict above stays" in text
+    assert f"| geomean | | | {data['judged_again']['model']['geomean']:.4f} |" in re.sub(" +", " ", text)
+    for shape, entry in data["judged_again"]["model"]["shapes"].items():
+        row = f"| {shape.replace('x', ' ')} | 2.00 | 1.00 | {entry['ratio']:.4f} | 0.500 to 2.000, inside |"
+        assert row in re.sub(" +", " ", text)
     assert data["judged_again"]["reason"] in text and "Simulated time, not measured" in text
 
 

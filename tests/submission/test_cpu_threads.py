@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.held import assert_all_is_given_back, print_what_stays
 from tests.submission.cpu_kit import (
     ARGUMENT,
     LAYOUTS,
@@ -306,3 +308,19 @@ def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_
     problem = random_problem(20, 30, 192, scale_bytes=np.arange(0x18, 0x28))
     check(problem, backend(problem))
     assert cpu_detail(backend.library)[1].startswith("portable C, ")
+
+
+def main() -> None:
+    """Calls of one and of several threads, of instruction sets with memory of their own."""
+    os.environ.pop("OMP_NUM_THREADS", None)
+    patch = pytest.MonkeyPatch()
+    problem = random_problem(261, 200, 448, batches=3, seed=19)
+    for threads in ("1", "3"):
+        backend = Backend(Path(os.environ["NVFP4_LIBRARY"]), "", patch)
+        patch.setenv("OMP_NUM_THREADS", threads)
+        print_what_stays(threads, partial(backend, problem))
+
+
+def test_calls_hold_no_memory_and_no_thread(root, library_path, monkeypatch):
+    monkeypatch.setenv("NVFP4_LIBRARY", str(library_path))
+    assert_all_is_given_back(root, __name__, 2)

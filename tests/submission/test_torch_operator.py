@@ -144,6 +144,18 @@ def test_a_wrong_output_is_refused_untouched(data):
             dual_gemm(*map(mode.from_tensor, tensors), out=mode.from_tensor(out))
 
 
+def test_what_fails_with_right_tensors_is_told_as_it_is(data, monkeypatch):
+    """The operator looks for a wrong tensor first; where there is none, the failure itself goes on."""
+
+    def fail(*_):
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr(torch_operator, "_run", fail)
+    for out in ({}, {"out": torch.empty_like(data[-1])}):
+        with pytest.raises(RuntimeError, match="the device is lost"):
+            dual_gemm(*operands(data), **out)
+
+
 @pytest.mark.parametrize("blocked", [False, True])
 def test_joint_weights_are_taken_by_slices(blocked):
     rows = 128  # of gate and of up

@@ -2,6 +2,7 @@
 
     python -m scripts.evidence.clock.b200 run FOLDER latency     # SemiAnalysisAI/microbench-blackwell at COMMIT
     python -m scripts.evidence.clock.b200 run FOLDER throughput copies
+    python -m scripts.evidence.clock.b200 run FOLDER ladder      # gau-nernst/learn-cuda
     python -m scripts.evidence.clock.b200 render                 # the page and the chip's line from the JSON
 
 The programs are theirs, linked against build/libcudart_sim.a, all configurations of one in one program; but that
@@ -24,6 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from scripts.common.toolchain import built, nvcc
+from scripts.evidence.clock.b200_ladder import ladder_rows
 from scripts.evidence.clock.b200_page import CHIP, DATA, digest, load, render_all, save
 from scripts.evidence.clock.table import ROOT, Row
 
@@ -181,7 +183,12 @@ def rate_row(row: dict[str, str], launch: dict) -> Row:
                float(row["DRAMBandwidthBps"]) * 1e-12, use)  # fmt: skip
 
 
-SETS: dict[str, Callable[[Path], list[Row]]] = {"latency": latency, "throughput": throughput, "copies": copies}
+SETS: dict[str, Callable[[Path], list[Row]]] = {
+    "latency": latency,
+    "throughput": throughput,
+    "copies": copies,
+    "ladder": lambda source: list(ladder_rows(source, [])),
+}
 
 
 def main(arguments: list[str]) -> int:

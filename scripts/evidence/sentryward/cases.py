@@ -183,12 +183,14 @@ def blackwell(modules: dict[str, str]) -> Iterator[Case]:
     """The Blackwell backend's GEMM on one tile."""
     for config, stages in BLACKWELL_STAGES.items():
         text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(modules[config])))
+        text = re.sub(r"and\.b64\s+(%rd\d+), %rd\d+, 31;", r"mov.b64 \1, 0;", text)  # C's alignment, to it unknown
         name = re.search(r"\.entry (\w+)", text)[1]
-        features, _, ctas, _, splits = map(int, re.findall(r"Li(\d+)E", name)[:5])
+        features, _, ctas, tail, splits = map(int, re.findall(r"Li(\d+)E", name)[:5])
+        stacked = tail == 0 and splits == 1  # each CTA of a pair has all rows of one operand then
         tokens, steps = 128 * ctas, 4 * stages
         maps = []
         for i, rows in enumerate((tokens, features, features)):
-            box = [128, 128 if i == 0 else features // ctas, 1]
+            box = [128, 128 if i == 0 else features if stacked else features // ctas, 1]
             maps.append(tensor_map("", f"codes{i}", [32 * steps, rows, 1], [32 * steps, 32 * steps * rows], box, "u8"))
             maps[-1]["swizzle"] = "128B"
         feature_tiles = -(-features // 128)
@@ -200,7 +202,7 @@ def blackwell(modules: dict[str, str]) -> Iterator[Case]:
         values = ((776, tokens), (780, features), (784, steps), (788, 0))
         scalars = [(f"{name}_param_0", at, "s32", value) for at, value in values]
         group = ctas * splits
-        common = {"entry": name, "grid": group, "cluster": group, "block": 192, "shared": 232448}
+        common = {"entry": name, "grid": group, "cluster": group, "block": 320, "shared": 232448}
         common |= {"scalars": scalars, "maps": maps, "config": config}
         common["scope"] = f"{group} CTA{'s' * (group > 1)}, {stages} stages of K"
         yield Case(f"Blackwell {config}, ported", "", text, **common)

@@ -111,7 +111,7 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         if (!mod(d, "pred")) {
             decode_fail(d, "unknown form");
         }
-        emit(d, dst(d, &d->op[0], T_PRED));
+        emit_dst(d, &d->op[0], T_PRED);
         insn->fn = exec_is_canceled;
     } else if ((place = mod_of(d, places)) >= 0) {
         uint32_t count;
@@ -121,14 +121,13 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
             decode_fail(d, "unknown form");
         }
         for (uint32_t i = 0; i < count; i++) {
-            emit(d, dst(d, &list[i], T_B32));
+            emit_dst(d, &list[i], T_B32);
         }
         insn->cancel.dimension = (uint8_t)(place == 0 ? 0 : place - 1);
         insn->fn = exec_first_ctaid;
     } else {
         decode_fail(d, "unknown form");
     }
-    insn->ndst = (uint8_t)d->nout;
     if (!mod(d, "b128")) {
         decode_fail(d, "without .b128");
     }

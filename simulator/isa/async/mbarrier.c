@@ -166,10 +166,9 @@ static void decode_wait(struct decoder *d) {
     struct insn *insn = d->insn;
     insn->mbarrier.by_parity = mod(d, "parity");
     need_operands(d, 3, 4); /* a time limit may follow */
-    emit(d, dst(d, &d->op[0], T_PRED));
+    emit_dst(d, &d->op[0], T_PRED);
     emit(d, src(d, &d->op[2], insn->mbarrier.by_parity ? T_U32 : T_B64));
     emit_address(d, &d->op[1]);
-    insn->ndst = 1;
     insn->fn = exec_wait;
 }
 
@@ -179,9 +178,8 @@ static void decode_arrive(struct decoder *d) {
     (void)mod(d, "noComplete");
     int at = 0;
     if (d->nop > 0 && d->op[0].kind != PO_ADDRESS) {
-        emit(d, dst(d, &d->op[at++], T_B64));
+        emit_dst(d, &d->op[at++], T_B64);
         insn->mbarrier.has_destination = true;
-        insn->ndst = 1;
     }
     need_operands(d, at + 1 + (insn->mbarrier.expects_tx ? 1 : 0), at + 2);
     if (d->nop == at + 2) {
@@ -225,9 +223,8 @@ void decode_mbarrier(struct decoder *d) {
         return;
     case M_PENDING:
         need_operands(d, 2, 2);
-        emit(d, dst(d, &d->op[0], T_U32));
+        emit_dst(d, &d->op[0], T_U32);
         emit(d, src(d, &d->op[1], T_B64));
-        insn->ndst = 1;
         insn->fn = exec_pending;
         return;
     default:

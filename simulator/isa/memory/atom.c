@@ -55,9 +55,7 @@ static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t
     }
     switch (insn->type) {
     case T_F32:
-        return float_bits(op == A_ADD   ? bits_float((uint32_t)old) + bits_float((uint32_t)b)
-                          : op == A_MIN ? fminf(bits_float((uint32_t)old), bits_float((uint32_t)b))
-                                        : fmaxf(bits_float((uint32_t)old), bits_float((uint32_t)b)));
+        return float_bits(bits_float((uint32_t)old) + bits_float((uint32_t)b));
     case T_F64:
         memcpy(&x, &old, 8);
         memcpy(&y, &b, 8);
@@ -205,13 +203,12 @@ static void decode_quad(struct decoder *d, int op, bool gives) {
         decode_fail(d, "of 128 bits there are atom.exch and atom.cas, on sm_90 or later");
     }
     need_operands(d, 3 + cas, 4);
-    emit_halves(d, dst(d, &d->op[0], T_B128));
+    emit_dst_halves(d, &d->op[0]);
     emit_halves(d, src(d, &d->op[2], T_B128));
     if (cas) {
         emit_halves(d, src(d, &d->op[3], T_B128));
     }
     emit_address(d, &d->op[1]);
-    d->insn->ndst = 2;
     d->insn->fn = exec_atom_quad;
 }
 
@@ -243,6 +240,9 @@ static void decode_atomic(struct decoder *d, bool gives) {
         (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {
         decode_fail(d, "not with this operation or type");
     }
+    if ((type == T_F32 || type == T_F64) && op != A_ADD && op != A_EXCH && op != A_CAS) {
+        decode_fail(d, "of .%s there is .add alone", ptx_type_name(type));
+    }
     insn->atomic.elements = vector < 0 ? 1 : (uint8_t)(2 << vector);
     insn->atomic.operation = (uint8_t)op;
     insn->type = (uint8_t)type;
@@ -262,9 +262,8 @@ static void decode_atomic(struct decoder *d, bool gives) {
             decode_fail(d, "a vector of the wrong length");
         }
         for (uint32_t i = 0; i < count; i++) {
-            emit(d, dst(d, &list[i], type));
+            emit_dst(d, &list[i], type);
         }
-        insn->ndst = (uint8_t)count;
     }
     const struct pop *list = elements(&d->op[at + 1], &count);
     if (count != insn->atomic.elements) {

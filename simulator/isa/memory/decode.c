@@ -27,7 +27,11 @@ static void decode_access(struct decoder *d, bool write) {
         type = T_B64;
         bytes = 8;
         count = 2;
-        emit_halves(d, write ? src(d, list, T_B128) : dst(d, list, T_B128));
+        if (write) {
+            emit_halves(d, src(d, list, T_B128));
+        } else {
+            emit_dst_halves(d, list);
+        }
         wanted = 2;
     }
     if (count != wanted || type == T_PRED || bytes > 8 || bytes * count > 32) {
@@ -37,17 +41,16 @@ static void decode_access(struct decoder *d, bool write) {
     insn->memory.elements = (uint8_t)count;
     insn->memory.element_bytes = (uint8_t)bytes;
     insn->memory.register_mask = UINT32_MAX;
-    insn->ndst = write ? 0 : (uint8_t)count;
     for (uint32_t i = 0; i < count && !quad; i++) {
         if (write) {
             emit(d, list[i].kind == PO_REG ? src_any(d, &list[i], type) : src(d, &list[i], type));
         } else if (list[i].kind == PO_SINK) {
-            emit(d, dst(d, &list[i], type));
+            emit_dst(d, &list[i], type);
         } else {
             if (list[i].kind != PO_REG || ptx_type_bytes(list[i].type) < bytes) {
                 decode_fail(d, "a register is narrower than its type");
             }
-            emit(d, dst(d, &list[i], ptx_type_bytes(list[i].type) == 8 ? T_B64 : T_B32));
+            emit_dst(d, &list[i], ptx_type_bytes(list[i].type) == 8 ? T_B64 : T_B32);
             insn->memory.register_mask = ptx_type_bytes(list[i].type) == 2   ? 0xffff
                                          : ptx_type_bytes(list[i].type) == 1 ? 0xff
                                                                              : UINT32_MAX;
@@ -107,7 +110,6 @@ void decode_createpolicy(struct decoder *d) {
     if (d->nop < 1) {
         decode_fail(d, "no destination");
     }
-    emit(d, dst(d, &d->op[0], T_B64));
-    d->insn->ndst = 1;
+    emit_dst(d, &d->op[0], T_B64);
     d->insn->fn = exec_policy;
 }

@@ -125,8 +125,7 @@ static void two_types(struct decoder *d, exec_fn fn) {
     d->insn->fn = fn;
     d->insn->type = (uint8_t)type;
     d->insn->integer.b_type = (uint8_t)second;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     for (int i = 1; i < 4; i++) {
         emit(d, src(d, &d->op[i], T_B32));
     }

@@ -189,9 +189,8 @@ void decode_setp(struct decoder *d) {
     d->insn->fn = exec_setp;
     d->insn->compare.operand_type = (uint8_t)type;
     d->insn->cls = is_float_type(type) ? CL_FLOAT : CL_INT;
-    d->insn->ndst = 2;
-    emit(d, dst(d, &d->op[0], T_PRED));
-    emit(d, dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED));
+    emit_dst(d, &d->op[0], T_PRED);
+    emit_dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], type));
     if (operands == 4) {
@@ -231,8 +230,7 @@ void decode_set(struct decoder *d) {
     d->insn->fn = exec_set;
     d->insn->type = (uint8_t)type;
     d->insn->compare.operand_type = (uint8_t)source;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], source));
     emit(d, src(d, &d->op[2], source));
     if (operands == 4) {
@@ -267,8 +265,7 @@ static void select_form(struct decoder *d, unsigned chooser) {
     d->insn->type = (uint8_t)type;
     d->insn->compare.operand_type = (uint8_t)chooser;
     d->insn->fn = ptx_type_bytes(type) == 8 ? selp_64 : selp_32;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], type));
     emit(d, src(d, &d->op[3], chooser));

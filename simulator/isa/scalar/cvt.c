@@ -314,11 +314,10 @@ static enum next repack(struct run *run, const struct insn *insn, uint32_t mask)
 
 static void decode_packed(struct decoder *d, unsigned type, unsigned source) {
     struct insn *insn = d->insn;
-    insn->ndst = 1;
     if (element_format(type) == TC_FORMATS) {
         decode_fail(d, "no conversion to .%s", ptx_type_name(type));
     }
-    emit(d, dst(d, &d->op[0], ptx_type_bytes(type) == 4 ? T_B32 : ptx_type_bytes(type) == 2 ? T_B16 : T_B8));
+    emit_dst(d, &d->op[0], ptx_type_bytes(type) == 4 ? T_B32 : ptx_type_bytes(type) == 2 ? T_B16 : T_B8);
     if (source == T_F32) {
         need_operands(d, 3, 3);
         emit(d, src(d, &d->op[1], T_F32));
@@ -364,7 +363,6 @@ void decode_cvt(struct decoder *d) {
         decode_fail(d, "not with these types");
     }
     insn->fn = to_real ? (from_real ? real_to_real : int_to_real) : (from_real ? real_to_int : int_to_int);
-    insn->ndst = 1;
     const struct pop *to = &d->op[0];
     if (to->kind != PO_REG || to->type == T_PRED || ptx_type_bytes(to->type) < ptx_type_bytes(type) ||
         (d->op[1].kind == PO_REG && ptx_type_bytes(d->op[1].type) < ptx_type_bytes(source))) {
@@ -372,9 +370,9 @@ void decode_cvt(struct decoder *d) {
     }
     insn->convert.register_bits = (uint8_t)(ptx_type_bytes(to->type) * 8);
     if (to_real) {
-        emit(d, dst(d, to, type));
+        emit_dst(d, to, type);
     } else {
-        emit(d, dst(d, to, insn->convert.register_bits == 64 ? T_B64 : T_B32));
+        emit_dst(d, to, insn->convert.register_bits == 64 ? T_B64 : T_B32);
     }
     emit(d, src_any(d, &d->op[1], source));
     bool plain_int = insn->fn == int_to_int && !insn->convert.sat && d->op[1].kind == PO_REG;

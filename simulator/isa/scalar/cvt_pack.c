@@ -45,9 +45,8 @@ void decode_cvt_pack(struct decoder *d) {
     need_operands(d, three ? 4 : 3, three ? 4 : 3);
     d->insn->convert.packed = (uint8_t)kind;
     d->insn->type = T_B32;
-    d->insn->ndst = 1;
     d->insn->fn = exec_pack;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     for (int i = 1; i < (three ? 4 : 3); i++) {
         emit(d, src(d, &d->op[i], T_B32));
     }

@@ -93,7 +93,6 @@ void decode_cvt_stochastic(struct decoder *d) {
     insn->convert.target = (uint8_t)which;
     insn->convert.from_type = T_F32;
     insn->type = T_B32;
-    insn->ndst = 1;
     bool vector = target->count == QUAD;
     need_operands(d, vector ? 3 : 4, vector ? 3 : 4);
     uint32_t count = 1;
@@ -101,7 +100,7 @@ void decode_cvt_stochastic(struct decoder *d) {
     if (count != (vector ? (uint32_t)QUAD : 1u) || rbits->kind != PO_REG) {
         decode_fail(d, "sources are %d values and a register of random bits", target->count);
     }
-    emit(d, dst(d, &d->op[0], target->format == TC_E2M1 ? T_B16 : T_B32));
+    emit_dst(d, &d->op[0], target->format == TC_E2M1 ? T_B16 : T_B32);
     for (int i = 0; i < target->count; i++) {
         emit(d, src(d, &sources[i], T_F32));
     }

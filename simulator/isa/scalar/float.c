@@ -164,7 +164,7 @@ static bool decode_mixed(struct decoder *d) {
     need_operands(d, sources + 1, sources + 1);
     insn->type = T_F32;
     insn->floating.source = (uint8_t)type;
-    emit(d, dst(d, &d->op[0], T_F32));
+    emit_dst(d, &d->op[0], T_F32);
     for (int i = 1; i <= sources; i++) {
         unsigned of = i < sources ? type : T_F32;
         if (d->op[i].kind == PO_REG && ptx_type_bytes(d->op[i].type) != ptx_type_bytes(of)) {
@@ -172,7 +172,6 @@ static bool decode_mixed(struct decoder *d) {
         }
         emit(d, src(d, &d->op[i], of));
     }
-    insn->ndst = 1;
     insn->fn = mixed_f32;
     return true;
 }

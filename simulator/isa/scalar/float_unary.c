@@ -226,7 +226,6 @@ void decode_testp(struct decoder *d) {
     d->insn->floating.operation = (uint8_t)test;
     d->insn->type = (uint8_t)type;
     d->insn->fn = exec_testp;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_PRED));
+    emit_dst(d, &d->op[0], T_PRED);
     emit(d, src(d, &d->op[1], type));
 }

@@ -252,8 +252,7 @@ static void wide_product(struct decoder *d, unsigned type, bool add) {
         decode_fail(d, "no .wide form of .%s", ptx_type_name(type));
     }
     d->insn->type = (uint8_t)type;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], result));
+    emit_dst(d, &d->op[0], result);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], type));
     if (add) {

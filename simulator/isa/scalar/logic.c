@@ -82,8 +82,7 @@ static void shift(struct decoder *d, const exec_fn fns[T_TYPES]) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
     d->insn->type = (uint8_t)type;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_U32));
 }
@@ -159,8 +158,7 @@ void decode_lop3(struct decoder *d) {
         decode_fail(d, "only with type .b32");
     }
     d->insn->integer.table = (uint8_t)immediate(d, &d->op[4]);
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     for (int i = 1; i < 4; i++) {
         emit(d, src(d, &d->op[i], type));
     }
@@ -169,7 +167,7 @@ void decode_lop3(struct decoder *d) {
         if (d->op[0].second == NULL) {
             decode_fail(d, "no predicate destination");
         }
-        emit(d, dst(d, d->op[0].second, T_PRED));
+        emit_dst(d, d->op[0].second, T_PRED);
         emit(d, src(d, &d->op[5], T_PRED));
         d->insn->integer.combine_and = with_and;
         d->insn->fn = lop3_pred;
@@ -201,8 +199,7 @@ static void to_count(struct decoder *d, const exec_fn fns[T_TYPES]) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
     d->insn->type = (uint8_t)type;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_U32));
+    emit_dst(d, &d->op[0], T_U32);
     emit(d, src(d, &d->op[1], type));
 }
 
@@ -282,8 +279,7 @@ void decode_bfe(struct decoder *d) {
     unsigned type = mod_type(d);
     need_operands(d, 4, 4);
     d->insn->fn = fns[type];
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_U32));
     emit(d, src(d, &d->op[3], T_U32));
@@ -324,8 +320,7 @@ void decode_bfi(struct decoder *d) {
     }
     d->insn->fn = exec_bfi;
     d->insn->type = (uint8_t)type;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], type));
     emit(d, src(d, &d->op[3], T_U32));

@@ -87,17 +87,15 @@ static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     d->insn->move.piece_bits = (uint8_t)(bytes / count * 8);
     if (vector_at == 0) {
         for (uint32_t i = 0; i < count; i++) {
-            emit(d, dst(d, &pieces[i], piece));
+            emit_dst(d, &pieces[i], piece);
         }
         emit(d, src(d, &d->op[1], type));
-        d->insn->ndst = (uint8_t)count;
         d->insn->fn = mov_unpack;
     } else {
-        emit(d, dst(d, &d->op[0], type));
+        emit_dst(d, &d->op[0], type);
         for (uint32_t i = 0; i < count; i++) {
             emit(d, src(d, &pieces[i], piece));
         }
-        d->insn->ndst = 1;
         d->insn->fn = mov_pack;
     }
 }
@@ -117,17 +115,24 @@ static void decode_mov_128(struct decoder *d) {
         uint32_t count;
         const struct pop *pieces = elements(&d->op[i], &count);
         if (d->op[i].kind != PO_VECTOR) {
-            emit_halves(d, i == 0 ? dst(d, &d->op[i], T_B128) : src(d, &d->op[i], T_B128));
+            if (i == 0) {
+                emit_dst_halves(d, &d->op[i]);
+            } else {
+                emit_halves(d, src(d, &d->op[i], T_B128));
+            }
             continue;
         }
         if (count != 2) {
             decode_fail(d, "%u pieces of .b128; expected 2", count);
         }
         for (uint32_t j = 0; j < 2; j++) {
-            emit(d, i == 0 ? dst(d, &pieces[j], T_B64) : src(d, &pieces[j], T_B64));
+            if (i == 0) {
+                emit_dst(d, &pieces[j], T_B64);
+            } else {
+                emit(d, src(d, &pieces[j], T_B64));
+            }
         }
     }
-    d->insn->ndst = 2;
     d->insn->fn = mov_128;
 }
 
@@ -152,8 +157,7 @@ void decode_mov(struct decoder *d) {
         decode_pieces(d, type, d->op[0].kind == PO_VECTOR ? 0 : 1);
         return;
     }
-    emit(d, dst(d, &d->op[0], type));
-    d->insn->ndst = 1;
+    emit_dst(d, &d->op[0], type);
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         if (d->op[1].kind == PO_NAME && token_is(&d->op[1].name, clocks[i].name)) {
             d->insn->move.clock = (uint8_t)clocks[i].kind;
@@ -197,9 +201,8 @@ void decode_cvta(struct decoder *d) {
     if (d->insn->space == SP_GENERIC || (type != T_U64 && type != T_U32)) {
         decode_fail(d, "not with this space or type");
     }
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
-    d->insn->ndst = 1;
     d->insn->fn = exec_cvta;
 }
 
@@ -225,10 +228,9 @@ void decode_mapa(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_U32));
-    d->insn->ndst = 1;
     d->insn->fn = exec_mapa;
 }
 
@@ -245,9 +247,8 @@ void decode_getctarank(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
-    emit(d, dst(d, &d->op[0], T_U32));
+    emit_dst(d, &d->op[0], T_U32);
     emit(d, src(d, &d->op[1], type));
-    d->insn->ndst = 1;
     d->insn->fn = exec_getctarank;
 }
 
@@ -267,8 +268,7 @@ static enum next exec_isspacep(struct run *run, const struct insn *insn, uint32_
 void decode_isspacep(struct decoder *d) {
     d->insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     need_operands(d, 2, 2);
-    emit(d, dst(d, &d->op[0], T_PRED));
+    emit_dst(d, &d->op[0], T_PRED);
     emit(d, src(d, &d->op[1], T_U64));
-    d->insn->ndst = 1;
     d->insn->fn = exec_isspacep;
 }

@@ -95,12 +95,15 @@ static void decode_access(struct decoder *d, bool load) {
                     tmem_registers(form->access.shape, form->access.num));
     }
     for (uint32_t i = 0; i < count; i++) {
-        emit(d, load ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
+        if (load) {
+            emit_dst(d, &list[i], T_B32);
+        } else {
+            emit(d, src(d, &list[i], T_B32));
+        }
     }
     int64_t offset;
     emit(d, address_base(d, at, &offset));
     form->access.address = (uint32_t)offset; /* added to the base */
-    d->insn->ndst = load ? (uint8_t)count : 0;
     d->insn->fn = tensor_memory_fn(load ? T_LD : T_ST);
 }
 

@@ -263,8 +263,7 @@ void decode_bar(struct decoder *d) {
             decode_fail(d, "not with this reduction or type");
         }
         insn->barrier.reduction = (uint8_t)reduction;
-        insn->ndst = 1;
-        emit(d, dst(d, &d->op[at++], insn->type));
+        emit_dst(d, &d->op[at++], insn->type);
         last--;
     }
     if (last - at < 1 || last - at > 2) {

@@ -131,8 +131,7 @@ void decode_shfl(struct decoder *d) {
     }
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_shfl;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     emit(d, dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED));
     for (int i = 1; i < 5; i++) {
         emit(d, src(d, &d->op[i], T_B32));
@@ -169,8 +168,7 @@ void decode_vote(struct decoder *d) {
     }
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_vote;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], T_PRED));
     emit(d, src(d, &d->op[2], T_B32));
 }
@@ -211,8 +209,7 @@ void decode_match(struct decoder *d) {
     need_operands(d, 3, 3);
     d->insn->warp.all = all;
     d->insn->fn = exec_match;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     emit(d, dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED));
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_B32));
@@ -242,8 +239,7 @@ void decode_elect(struct decoder *d) {
         decode_fail(d, "no predicate destination");
     }
     d->insn->fn = exec_elect;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     emit(d, dst(d, d->op[0].second, T_PRED));
     emit(d, src(d, &d->op[1], T_B32));
 }
@@ -300,8 +296,7 @@ void decode_redux(struct decoder *d) {
     d->insn->type = (uint8_t)type;
     d->insn->warp.operation = (uint8_t)op;
     d->insn->fn = exec_redux;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], type));
+    emit_dst(d, &d->op[0], type);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_B32));
 }
@@ -318,6 +313,5 @@ void decode_activemask(struct decoder *d) {
         decode_fail(d, "only with type .b32");
     }
     d->insn->fn = exec_activemask;
-    d->insn->ndst = 1;
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
 }

@@ -167,13 +167,16 @@ static void decode_move(struct decoder *d, bool store) {
         decode_fail(d, "%u registers; expected %u", n, 1u << (count + pairs));
     }
     for (uint32_t i = 0; i < n; i++) {
-        emit(d, store ? src(d, &list[i], T_B32) : dst(d, &list[i], T_B32));
+        if (store) {
+            emit(d, src(d, &list[i], T_B32));
+        } else {
+            emit_dst(d, &list[i], T_B32);
+        }
     }
     insn->space = (uint8_t)space;
     emit_address(d, &d->op[store ? 0 : 1]);
     insn->matrix.count = (uint8_t)(1 << count);
     insn->aligned = 1;
-    insn->ndst = store ? 0 : (uint8_t)n;
     insn->fn = bytes >= 0 ? exec_bytes : store ? exec_stmatrix : exec_ldmatrix;
 }
 
@@ -205,9 +208,8 @@ void decode_movmatrix(struct decoder *d) {
         decode_fail(d, "only .sync.aligned.m8n8.trans.b16");
     }
     need_operands(d, 2, 2);
-    emit(d, dst(d, &d->op[0], T_B32));
+    emit_dst(d, &d->op[0], T_B32);
     emit(d, src(d, &d->op[1], T_B32));
-    d->insn->ndst = 1;
     d->insn->aligned = 1;
     d->insn->fn = exec_movmatrix;
 }

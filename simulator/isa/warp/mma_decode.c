@@ -9,7 +9,11 @@ static int emit_list(struct decoder *d, int at, bool write) {
     uint32_t count;
     const struct pop *list = elements(&d->op[at], &count);
     for (uint32_t i = 0; i < count; i++) {
-        emit(d, write ? dst(d, &list[i], T_B32) : src(d, &list[i], T_B32));
+        if (write) {
+            emit_dst(d, &list[i], T_B32);
+        } else {
+            emit(d, src(d, &list[i], T_B32));
+        }
     }
     return (int)count;
 }
@@ -181,7 +185,6 @@ void decode_mma(struct decoder *d) {
         emit_scales(d, i);
         emit_selector(d, i + 1);
     }
-    d->insn->ndst = (uint8_t)form->d_regs;
     d->insn->matrix.form = form;
     d->insn->aligned = 1;
     d->insn->fn = exec_mma;

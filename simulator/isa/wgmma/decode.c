@@ -127,7 +127,7 @@ static void decode_mma_async(struct decoder *d) {
         decode_fail(d, "D has %u registers; expected %u", count, registers);
     }
     for (uint32_t i = 0; i < count; i++) {
-        emit(d, dst(d, &list[i], T_B32));
+        emit_dst(d, &list[i], T_B32);
     }
     if (in_registers) {
         list = elements(&d->op[1], &count);
@@ -148,7 +148,6 @@ static void decode_mma_async(struct decoder *d) {
         emit_metadata(d, form);
     }
     emit(d, src(d, &d->op[3 + metadata], T_PRED));
-    insn->ndst = (uint8_t)registers;
     insn->wgmma.a_registers = in_registers ? 4 : 0;
     insn->wgmma.n = (uint16_t)n;
     insn->wgmma.form = form;

@@ -238,6 +238,26 @@ def test_cp_async(mode):
     assert (out.reshape(32, 4) == want[np.arange(32) ^ 1]).all()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_an_arrival_is_one_of_the_group_that_is_waited_for(mode):
+    """A warp waits for its copies by their group; the barrier that they arrive at is looked at behind that."""
+    text = CP_ASYNC.replace(
+        "cp.async.commit_group;", "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar]; cp.async.commit_group;"
+    )
+    text = text.replace(
+        "cp.async.cg", "@%p2 mbarrier.init.shared::cta.b64 [bar], 32; bar.warp.sync -1; cp.async.cg"
+    ).replace("setp.lt", "setp.eq.u32 %p2, %r1, 0; setp.lt")
+    text = text.replace(
+        "bar.warp.sync -1; xor",
+        "bar.warp.sync -1; mbarrier.test_wait.parity.shared::cta.b64 %p3, [bar], 0; @!%p3 trap; xor",
+    ).replace(".b8 tile[512];", ".b8 tile[512]; .shared .align 8 .b8 bar[8];")
+    sim = Sim(text, mode)
+    source, out = sim.buffer(np.arange(1, 129, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))
+    assert sim.launch("k", out, source) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    assert (out[:120].reshape(30, 4) == source[:120].reshape(30, 4)[np.arange(30) ^ 1]).all()
+
+
 def test_cp_async_without_its_wait():
     sim = Sim(CP_ASYNC.replace("cp.async.wait_group 0;", ""), "late")
     source, out = sim.buffer(np.arange(1, 129, dtype=np.uint32)), sim.buffer(np.zeros(128, np.uint32))

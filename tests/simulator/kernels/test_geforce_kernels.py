@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from scripts.common import forked
 from scripts.common.ptxsim import MODES
+from scripts.evidence.mutants.geforce import grouped
 from scripts.evidence.mutants.geforce.kernels import CONFIGS, Kernel, entries, mutants
 from tests.simulator.sim_kit import built, nvcc
 
@@ -35,6 +39,30 @@ def test_each_synchronisation_is_missed():
     count = 0
     for what, text, verdict, kinds in mutants(entries()["m64n32"]):
         kernel = Kernel("m64n32", text)
+        kernel.run()
+        if what == "no griddepcontrol.wait":
+            kernel.run(dependent=1)
+        assert kernel.verdict in (verdict, "error"), (what, kernel.findings)
+        assert kinds & kernel.kinds, (what, kernel.findings)
+        count += 1
+    assert count >= 11
+
+
+@pytest.mark.parametrize("name", grouped.CONFIGS)
+def test_a_grouped_kernel_is_right_and_clean(name):
+    kernel = grouped.Kernel(name, grouped.entries()[name], "random", 3)
+    for dependent in range(2):
+        for output in kernel.outputs:
+            output[:] = 0xFFFF
+        assert kernel.run(dependent) == 0, kernel.findings
+        assert kernel.verdict == "clean", kernel.findings
+        assert kernel.is_right()
+
+
+def test_each_synchronisation_of_a_grouped_kernel_is_missed():
+    count = 0
+    for what, text, verdict, kinds in mutants(grouped.entries()["m64n64"]):
+        kernel = grouped.Kernel("m64n64", text)
         kernel.run()
         if what == "no griddepcontrol.wait":
             kernel.run(dependent=1)
@@ -118,7 +146,6 @@ PROBLEMS = [
     ("m128n48", 129, 100, 448, 2, True, False, False),
     ("m128n64", 17, 129, 704, 3, True, False, True),
     ("m128n128", 130, 30, 192, 1, True, True, False),
-    ("", 256, 512, 256, 1, False, False, True),  # the smallest of the ten tests
 ]
 
 
@@ -130,3 +157,18 @@ def test_edge_sizes_are_right_and_clean(tmp_path):
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert rows == [[True, why] for _, why in rows] and len(rows) == len(PROBLEMS), (rows, done.stderr[-500:])
     assert json.loads(report.read_text())["verdict"] == "clean"
+
+
+SMALLEST = "m: 256; n: 512; k: 256; l: 1; seed: 1111"
+
+
+def test_the_harness_judges_the_smallest_of_the_ten_tests_right(root, tmp_path):
+    """All ten, of either problem: NVFP4_SIMULATE=1 NVFP4_BACKEND=geforce ./nvfp4 eval test --problem NAME (minutes)."""
+    assert SMALLEST in (root / "eval/cases/test.txt").read_text().splitlines()
+    (tmp_path / "test.txt").write_text(SMALLEST + "\n")
+    environment = {**os.environ, "NVFP4_LIBRARY": str(built(LIBRARY)), "NVFP4_BACKEND": "geforce"}
+    command = [sys.executable, "eval/eval.py", "test", str(tmp_path / "test.txt")]
+    environment["NVFP4_SIMULATE"] = "1"
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 of 1 tests pass" in done.stdout, done.stdout + done.stderr
+    assert "backend: geforce" in done.stdout

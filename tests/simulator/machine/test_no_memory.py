@@ -218,3 +218,13 @@ def test_the_cuda_runtime_shim_says_that_memory_is_out(tmp_path):
         for all_after in (False, True):
             status, _, said = call(at, all_after)
             assert status == 9 and "cudaError" not in said, (at, all_after, said)
+
+
+def test_nor_does_a_clock_or_a_timeline_without_memory(tmp_path):
+    """What the clock takes at the start, one by one, and of the rest some."""
+    words = [*PIPELINE[:1], "--time", "h200", "--timeline", tmp_path / "trace.json", *PIPELINE[1:]]
+    status, requests, live, said = run(words, -1, False)
+    assert (status, live) == (0, 0), said
+    for at in sorted({*range(20), *range(20, requests, 23), *range(requests - 20, requests)}):
+        failed, _, live, said = run(words, at, True)
+        assert (failed, live) == (NOT_RUN, 0) and says_so(said), (at, said)

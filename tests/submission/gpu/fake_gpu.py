@@ -24,7 +24,7 @@ QUEUE = 0xABC0
 CLUSTERS = {1: 148, 2: 74, 4: 32, 8: 16}
 LAYOUTS = pytest.mark.parametrize("layout", [BLOCKED, ROWS], ids=["blocked", "rows"])
 BACKENDS = pytest.mark.parametrize("name", [*NUMBERS])
-GROUPED_BACKENDS = pytest.mark.parametrize("name", [HOPPER, BLACKWELL])  # GeForce has the dual GEMM alone
+GROUPED_BACKENDS = pytest.mark.parametrize("name", [HOPPER, BLACKWELL, GEFORCE])
 
 
 def up(x, y):

@@ -10,7 +10,7 @@ import pytest
 from scripts.common.toolchain import built
 
 MAX_REGISTERS = 255
-KERNELS = 4 + 1  # a tile each; the permutation of scale factors
+KERNELS = 4 + 3 * 2 + 1  # a tile each; grouped ones of few and many groups; the permutation of scale factors
 CHIPS = {"GB10": 48, "RTX 5090": 170, "RTX PRO 6000": 188}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 
 import pytest
 
 from tests.submission.cpu_kit import BLOCKED, DEVICE, OK, OUT_OF_MEMORY, ROWS, UNAVAILABLE, UNSUPPORTED, Args
+from tests.submission.extended.test_extended_abi import ExtendedArgs
 from tests.submission.gpu.fake_gpu import (
     ADDRESS,
     BACKENDS,
@@ -18,6 +20,7 @@ from tests.submission.gpu.fake_gpu import (
     HOPPER,
     LAYOUTS,
     MEMORY_ALLOCATION,
+    NUMBERS,
 )
 
 # --- devices ------------------------------------------------------------------------------------------
@@ -116,6 +119,24 @@ def test_the_callers_current_device_is_left_or_made_current_again(fake, name):
     assert fake.call(name, device=0)[0] == DEVICE
     assert fake.log("set_device") == [["set_device", 0], ["set_device", 2]]
     assert fake.number("current").value == 2
+
+
+@pytest.mark.parametrize("name", [HOPPER, BLACKWELL])
+def test_all_batches_of_an_extended_call_run_between_one_change_of_device_and_back(fake, name):
+    fake.devices([CHIPS[name]] * 3)
+    fake.number("current").value = 2
+    pointers = {pointer: (i + 1) << 50 for i, pointer in enumerate(("a", "b1", "b2", "sfa", "sfb1", "sfb2", "c"))}
+    args = ExtendedArgs(ctypes.sizeof(ExtendedArgs), NUMBERS[name], 1, BLOCKED, 300, 500, 320, 3, **pointers)
+    args.scale_gate, args.limit, args.alpha = 1 << 58, math.inf, 1.0
+    for broken, status in ("", OK), ("cudaLaunchKernelExC", DEVICE):
+        fake.fail(broken)
+        fake.core.fake_clear_log()
+        assert fake.core.custom_kernel_extended(ctypes.byref(args)) == status, fake.core.custom_kernel_message()
+        assert fake.log("set_device") == [["set_device", 1], ["set_device", 2]]
+        assert fake.log()[0][0] == fake.log()[-1][0] == "set_device"
+        gemms = [line for line in fake.log("launch") if "extended_gemm" in line[1]]
+        assert len(gemms) == (3 if status == OK else 0)
+        assert status == OK or len(fake.log("malloc")) <= 1, "nothing runs behind a batch that failed"
 
 
 @BACKENDS

@@ -8,11 +8,21 @@ import pytest
 
 from tests.submission.cpu_kit import ARGUMENT, BLOCKED, OK, ROWS, UNSUPPORTED
 from tests.submission.cpu_kit import DEVICE as DEVICE_ERROR
-from tests.submission.gpu.fake_gpu import BLACKWELL, CHIPS, GROUPED_BACKENDS, HOPPER, NUMBERS, QUEUE, round_up, up
+from tests.submission.gpu.fake_gpu import (
+    BLACKWELL,
+    CHIPS,
+    GEFORCE,
+    GROUPED_BACKENDS,
+    HOPPER,
+    NUMBERS,
+    QUEUE,
+    round_up,
+    up,
+)
 from tests.submission.grouped.grouped_kit import MEMBERS, GroupedArgs, GroupStruct
 
-MAPS = {HOPPER: ("b",), BLACKWELL: ("a", "b", "sfa", "sfb")}
-MOST = {HOPPER: 64, BLACKWELL: 48}  # groups of a launch
+MAPS = {HOPPER: ("b",), BLACKWELL: ("a", "b", "sfa", "sfb"), GEFORCE: ("a", "b")}
+MOST = {HOPPER: 64, BLACKWELL: 48, GEFORCE: 64}  # groups of a launch
 # The leaderboard's benchmarks: M of each group, N, K.
 BENCHMARKS = [
     ((80, 176, 128, 72, 64, 248, 96, 160), 4096, 7168),
@@ -54,8 +64,9 @@ def test_a_benchmark_is_one_launch_over_all_groups_beside_hoppers_dequantization
             assert fake.log("malloc")[0][1] == a_bytes + shared
         else:
             assert before == [] and fake.log("malloc") == []
-        # Tiles that hold every row, at most twice as many rows.
-        assert sum(rows) * up(n, 128) <= 256 * gemm[0] and gemm[1:3] == [1, 1]
+        # Tiles that hold every row, at most twice as many rows; on GeForce an SM's CTA has several.
+        assert sum(rows) * up(n, 128) <= 256 * gemm[0] or (name == GEFORCE and gemm[0] == CHIPS[GEFORCE][1])
+        assert gemm[1:3] == [1, 1]
 
 
 @GROUPED_BACKENDS
@@ -67,11 +78,13 @@ def test_a_tile_that_is_named_cuts_every_group(fake, name, tile, monkeypatch):
         (HOPPER, "most"): ("m256", 256, 128, 1),
         (BLACKWELL, "least"): ("m128n128", 128, 128, 1),
         (BLACKWELL, "most"): ("m256n256", 256, 256, 2),
+        (GEFORCE, "least"): ("m64n64", 64, 64, 1),
+        (GEFORCE, "most"): ("m128n128", 128, 128, 1),
     }[name, tile]
     monkeypatch.setenv("NVFP4_GROUPED_CONFIG", named)
     assert call(fake, name, sizes)[0] == OK
     gemm = fake.log("launch")[-1][2:]
-    assert gemm[0] == sum(up(m, tile_m) * up(n, columns) * ctas for m, n, _ in sizes)
+    assert gemm[0] == sum(up(m, tile_m) * up(n, columns) * ctas for m, n, _ in sizes) <= CHIPS[name][1]
     assert gemm[8] == ctas
     monkeypatch.setenv("NVFP4_GROUPED_CONFIG", "m1")
     status, message = call(fake, name, sizes)
@@ -141,3 +154,17 @@ def test_a_failed_call_of_the_runtime_leaves_nothing_behind(fake, name):
     fake.fail()
     assert call(fake, name, sizes, ROWS)[0] == OK
     assert len(fake.log("launch")) == launches
+
+
+@GROUPED_BACKENDS
+def test_the_callers_current_device_is_made_current_again(fake, name):
+    device = list(CHIPS).index(name)
+    fake.devices([CHIPS[name]] * (device + 3))
+    fake.number("current").value = device + 2
+    there_and_back = [["set_device", device], ["set_device", device + 2]]
+    assert call(fake, name, [(100, 100, 64)])[0] == OK
+    assert fake.log("set_device") == there_and_back
+    assert fake.log()[0] == there_and_back[0] and fake.log()[-1] == there_and_back[1]
+    fake.fail("cudaLaunchKernelExC")
+    assert call(fake, name, [(100, 100, 64)])[0] == DEVICE_ERROR
+    assert fake.log("set_device") == there_and_back

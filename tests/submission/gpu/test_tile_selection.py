@@ -61,6 +61,11 @@ GROUPED = {  # rows of A and stages; as BLACKWELL
         "m256n128": (64, 7, 2, 0, 1),
         "m256n256": (128, 5, 2, 3, 1),
     },
+    "geforce": {  # half of the columns
+        "m128n128": (128, 64, 5, 4, 2),
+        "m64n128": (64, 64, 6, 4, 2),
+        "m64n64": (64, 32, 8, 4, 2),
+    },
 }
 # A product, a row of B, a row of A, a row of B at least and what a row of A adds to that, a wave, a reduction between
 # CTAs and one between warpgroups, a call, a second launch.
@@ -259,8 +264,8 @@ def selected(tiles, backend, sms, shapes):
 def test_the_tables_rows_are_these_in_this_order(tiles, backend, table):
     found = {name: tuple(row.values()) for name, row in tiles.table[backend]["tiles"].items()}
     assert list(found.items()) == list(table.items())
-    found = {name: tuple(row.values()) for name, row in tiles.table[backend].get("grouped_tiles", {}).items()}
-    assert list(found.items()) == list(GROUPED.get(backend, {}).items())
+    found = {name: tuple(row.values()) for name, row in tiles.table[backend]["grouped_tiles"].items()}
+    assert list(found.items()) == list(GROUPED[backend].items())
     if backend == "hopper":
         assert {name: tuple(row.values()) for name, row in tiles.table[backend]["narrow_tiles"].items()} == NARROW
 

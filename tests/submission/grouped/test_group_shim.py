@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import threading
 
 import pytest
@@ -246,6 +247,17 @@ def test_a_torch_without_the_interface_leaves_the_reading_to_the_shim(monkeypatc
     assert shim._python_functions() is not None
     monkeypatch.setattr(shim, "object", type("Wider", (), {"__basicsize__": object.__basicsize__ + 8}), raising=False)
     assert shim._python_functions() is None  # torch's tensor lies elsewhere than was thought
+
+
+def test_what_cannot_be_packed_though_all_is_right_is_told_as_it_is(monkeypatch):
+    def pack_into(*_):
+        raise struct.error("no room")
+
+    packing = shim._packing
+    monkeypatch.setattr(shim, "_call_python", None)
+    monkeypatch.setattr(shim, "_packing", lambda groups: (pack_into, packing(groups)[1]))
+    with pytest.raises(struct.error, match="no room"):
+        custom_kernel(problem(), 0)
 
 
 def test_a_call_within_a_call_leaves_its_arguments_alone(monkeypatch):

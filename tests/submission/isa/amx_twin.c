@@ -41,10 +41,13 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
     struct bf16_sums *acc = sums, chunk = {0};
     const struct bf16_a_step *steps = a;
     const struct bf16_panel *b = panel;
+    /* One tile of rows has two sums: of even steps, and in the place of the second tile of odd ones. */
+    const int few = rows <= BF16_TILE_ROWS;
     for (int i = 0; i < groups / BF16_STEP_GROUPS; i++) {
         for (int which = 0; which < 2; which++) {
-            for (int tile = 0; tile * BF16_TILE_ROWS < rows; tile++) {
-                multiply_step(&chunk.of[which][tile * BF16_TILE_ROWS], steps[i].of[tile], b->of[which][i]);
+            for (int tile = 0; tile < (few ? 1 : BF16_ROW_TILES); tile++) {
+                int sum = few ? i % 2 : tile;
+                multiply_step(&chunk.of[which][sum * BF16_TILE_ROWS], steps[i].of[tile], b->of[which][i]);
             }
         }
     }
@@ -52,6 +55,7 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
         for (int row = 0; row < rows; row++) {
             for (int col = 0; col < PANEL_COLS; col++) {
                 acc->of[which][row][col] += chunk.of[which][row][col];
+                acc->of[which][row][col] += few ? chunk.of[which][BF16_TILE_ROWS + row][col] : 0;
             }
         }
     }

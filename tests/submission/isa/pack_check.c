@@ -43,7 +43,7 @@ static int check_a(const struct operand *a, int rows) {
 int main(void) {
     const int32_t layouts[] = {CUSTOM_KERNEL_SCALES_BLOCKED, CUSTOM_KERNEL_SCALES_ROWS};
     if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512dq")) {
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vbmi")) {
         return 77;
     }
     fill(fp4, sizeof fp4);

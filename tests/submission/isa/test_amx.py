@@ -56,6 +56,20 @@ def test_a_machine_with_amx_takes_it_first(twin, monkeypatch):
     assert backend.library.custom_kernel_message().decode().endswith("built in: amx, portable")
 
 
+def test_amx_starts_at_seventeen_rows(twin, monkeypatch):
+    """The bits tell the sets apart: half of K cancels the other, and what is left hangs on the order of the sums."""
+    half = random_problem(18, 64, 1024, seed=3)
+    a, *b = half.codes
+    codes = [np.concatenate((a, a ^ 8), axis=2), *(np.tile(x, 2) for x in b)]
+    problem = Problem(codes, [np.tile(x, 2) for x in half.scales])
+    taken = {}
+    for rows in (1, 16, 17, 18):
+        by = {isa: Backend(twin, isa, monkeypatch)(problem.top(rows, 64)) for isa in ("", "portable", "amx")}
+        assert (by["portable"] != by["amx"]).any(), rows
+        taken[rows] = [isa for isa in ("portable", "amx") if (by[""] == by[isa]).all()]
+    assert taken == {1: ["portable"], 16: ["portable"], 17: ["amx"], 18: ["amx"]}
+
+
 def test_the_instruction_gives_the_twins_bits(twin, library_path, monkeypatch):
     reason = runs_here(library_path, "amx")
     if reason:
@@ -81,7 +95,7 @@ def test_avx512_packs_what_portable_c_packs(root, tmp_path):
     sources = [
         root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")
     ]
-    flags = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
+    flags = ("-mavx2", "-mfma", "-mf16c", *(f"-mavx512{part}" for part in ("f", "bw", "vl", "dq", "vnni", "vbmi")))
     try:
         program = build(
             root, tmp_path / "pack", *flags, "-mamx-tile", "-mamx-bf16", "-DNVFP4_HAVE_AMX", "-DNVFP4_HAVE_AVX512",

@@ -1,4 +1,5 @@
-/* Boxes of A that reach past its end, by how many SMs copy such a box at once: the tiles of rows of a GEMM. */
+/* Boxes of A as the tiles of a GEMM copy them: that reach past its end, by how many SMs copy such a box at
+ * once, and the same box for several SMs. */
 #include "micro.cuh"
 
 #define COLUMNS   64   /* halves: one swizzled row */
@@ -9,6 +10,8 @@
 #define SLOTS     6
 #define LAPS      4 /* over K */
 #define MOST_ROWS 256
+
+#define SHARED_K 1024 /* halves a row, where SMs share boxes: all of their rows stay in L2 */
 
 struct end_plan {
     uint32_t past,
@@ -46,6 +49,60 @@ static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtens
     note_span(span, start, globaltimer_now());
 }
 
+/* Every `sharers` CTAs copy the same rows. */
+static __global__ void shared_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
+                                     uint32_t sharers) {
+    extern __shared__ unsigned char memory[];
+    __shared__ uint64_t words[SLOTS];
+    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
+    uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        mbarrier_init({full + slot * 8}, 1);
+    }
+    fence_mbarrier_init();
+    uint32_t slot = 0, parity = 1, row = blockIdx.x / sharers * BOX_ROWS;
+    const uint32_t boxes = LAPS * K / COLUMNS;
+    uint64_t start = globaltimer_now();
+    for (uint32_t i = 0; i < boxes + SLOTS; i++) {
+        struct mbarrier barrier = {full + slot * 8};
+        if (i >= SLOTS) {
+            wait_parity(barrier, parity);
+        }
+        if (i < boxes) {
+            mbarrier_arrive_expect_tx(barrier, BOX_BYTES);
+            cp_async_bulk_tensor_3d(to + slot * BOX_BYTES, &map, 0, (int32_t)row,
+                                    (int32_t)(i % (SHARED_K / COLUMNS)), barrier);
+        }
+        if (++slot == SLOTS) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+    note_span(span, start, globaltimer_now());
+}
+
+static void shared_boxes(void) {
+    int sms = sm_count();
+    uint64_t *span = results(2);
+    unsigned char *bytes;
+    size_t pitch = SHARED_K * 2, size = (size_t)sms * BOX_ROWS * pitch;
+    check("cudaMalloc", cudaMalloc((void **)&bytes, size));
+    check("cudaMemset", cudaMemset(bytes, 0, size));
+    CUtensorMap map = strided_map(bytes, {COLUMNS, (cuuint64_t)sms * BOX_ROWS, SHARED_K / COLUMNS},
+                                  {pitch, COLUMNS * 2}, BOX_ROWS);
+    static const uint32_t sharers[] = {1, 2, 4, 12, 33, 66, 132};
+    for (size_t i = 0; i < sizeof sharers / sizeof *sharers; i++) {
+        uint32_t of = sharers[i];
+        void *arguments[] = {&span, &map, &of};
+        double ns = measured_span((const void *)shared_kernel, {sms, 1, 1, SLOTS * BOX_BYTES + SWIZZLE_ATOM},
+                                  arguments, span);
+        char parameters[96];
+        snprintf(parameters, sizeof parameters, "\"sharers\": %u", of);
+        report("box_shared_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+    }
+    check("cudaFree", cudaFree(bytes));
+}
+
 void past_end(void) {
     int sms = sm_count();
     unsigned char *bytes;
@@ -66,4 +123,5 @@ void past_end(void) {
         }
     }
     check("cudaFree", cudaFree(bytes));
+    shared_boxes();
 }

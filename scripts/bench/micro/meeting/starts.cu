@@ -54,6 +54,29 @@ static void two_medians(const void *kernel, struct shape shape, void **arguments
     }
 }
 
+/* Between two launches another kernel's code of so many KB has run on all sub-partitions. */
+template <int kilobytes, int other_kilobytes> static void measure_code_between(void) {
+    uint64_t *span = results(3);
+    float y = 1;
+    void *arguments[] = {&span, &y};
+    double first[LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        if (other_kilobytes > 0) {
+            launch((const void *)code_kernel<other_kilobytes + 1>, {sm_count(), 128, 1, 0}, arguments);
+        }
+        launch((const void *)code_kernel<kilobytes>, {sm_count(), 128, 1, 0}, arguments);
+        uint64_t measured;
+        check("cudaMemcpy", cudaMemcpy(&measured, span, sizeof measured, cudaMemcpyDeviceToHost));
+        if (i >= 0) {
+            first[i] = (double)measured;
+        }
+    }
+    char parameters[96];
+    snprintf(parameters, sizeof parameters, "\"kilobytes\": %d, \"other_kilobytes\": %d", kilobytes,
+             other_kilobytes);
+    report("code_between_cycles", parameters, median(first, LAUNCHES), "cycles");
+}
+
 template <int kilobytes> static void measure_code(int threads) {
     uint64_t *span = results(3);
     float y = 1;
@@ -221,7 +244,26 @@ static void measure_pairs(bool pdl, int cluster, uint32_t small, uint32_t before
     report("kernel_pair_us", parameters, median(us, LAUNCHES), "us");
 }
 
+/* Straight code once more: how much of it a sub-partition keeps beside another kernel's. */
+static void code_kept(void) {
+    measure_code_between<12, 0>();
+    measure_code_between<12, 3>();
+    measure_code_between<12, 11>();
+    measure_code_between<12, 23>();
+    measure_code_between<12, 47>();
+    measure_code_between<12, 127>();
+    measure_code_between<20, 0>();
+    measure_code_between<20, 11>();
+    measure_code_between<24, 0>();
+    measure_code_between<28, 0>();
+    measure_code_between<32, 0>();
+    measure_code_between<40, 0>();
+    measure_code_between<48, 0>();
+    measure_code_between<48, 127>();
+}
+
 void starts(void) {
+    code_kept();
     measure_code<4>(32);
     measure_code<16>(32);
     measure_code<64>(32);

@@ -39,6 +39,16 @@ class Config(NamedTuple):
         return 32 * (self.warps_m * self.warps_n + LOAD_WARPS)
 
     @property
+    def template_arguments(self) -> str:
+        """Those of its tile in a kernel's mangled name."""
+        return "".join(f"Li{value}E" for value in self)
+
+    @property
+    def shared_bytes(self) -> int:
+        stage = (self.tile_m + 2 * self.tile_n) * STAGE_K // 2 + (1 + 2 * (1 if 128 % self.tile_n == 0 else 2)) * 1024
+        return self.stages * (stage + 16) + 1024
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """Three tiles, with rows and columns past the end; a CTA with two of them goes round the ring."""
         return self.tile_m - 3, 2 * self.tile_n + 8, STAGE_K * (self.stages // 2 + 1) + 64
@@ -56,18 +66,20 @@ def kernels_ptx() -> str:
     return built("simulator/kernels/geforce/kernels.ptx").read_text()
 
 
-@cache
-def entries() -> dict[str, str]:
-    """Each configuration's kernel as a module of its own."""
+def module_of(symbol: str) -> str:
+    """The only kernel whose name begins so, as a module."""
     text = kernels_ptx()
     head = text[: text.index(".entry")].rsplit("\n", 1)[0]
     files = "\n".join(re.findall(r"^\s*\.file\s.*$", text, re.M))
-    found = {}
-    for name, config in CONFIGS.items():
-        symbol = "_ZN7geforce16dual_gemm_kernelINS_4tileI" + "".join(f"Li{value}E" for value in config)
-        body = re.search(rf"\.entry {symbol}.*?(?=\.(weak |visible )?\.?entry|\.file|\Z)", text, re.S)[0]
-        found[name] = f"{head}\n{body}\n{files}\n"
-    return found
+    body = re.search(rf"\.entry {symbol}.*?(?=\.(weak |visible )?\.?entry|\.file|\Z)", text, re.S)[0]
+    return f"{head}\n{body}\n{files}\n"
+
+
+@cache
+def entries() -> dict[str, str]:
+    """Each configuration's kernel as a module of its own."""
+    symbol = "_ZN7geforce16dual_gemm_kernelINS_4tileI"
+    return {name: module_of(symbol + config.template_arguments) for name, config in CONFIGS.items()}
 
 
 @cache
@@ -106,12 +118,8 @@ class Kernel(Sim):
         size = self.lib.sim_parameter_bytes(self.module, self.entry.encode(), 0)
         blob = ctypes.create_string_buffer(self.params + numbers.tobytes(), size)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(blob))
-        shared = self.config.stages * (
-            (self.config.tile_m + 2 * self.config.tile_n) * STAGE_K // 2
-            + (1 + 2 * (1 if 128 % self.config.tile_n == 0 else 2)) * 1024 + 16
-        ) + 1024  # fmt: skip
         launch = Launch(
-            (CTAS, 1, 1), (self.config.threads, 1, 1), (1, 1, 1), shared, dependent,
+            (CTAS, 1, 1), (self.config.threads, 1, 1), (1, 1, 1), self.config.shared_bytes, dependent,
             arguments=ctypes.addressof(arguments), count=1,
         )  # fmt: skip
         return self.lib.sim_launch(self.sim, self.module, self.entry.encode(), ctypes.byref(launch))

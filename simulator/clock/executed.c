@@ -1,0 +1,91 @@
+/* What an instruction has shown once it has been executed, and when a warp that waited goes on. */
+#include "operands.h"
+
+void time_skipped(struct run *run, const struct insn *insn) {
+    struct timing *timing = run->launch->timing;
+    struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
+    if (insn->timing != FAMILY_FREE) {
+        part->issue = timing->now + timing->chip.issue_interval;
+        part->issued += timing->chip.issue_interval;
+        run->warp->time->next = part->issue;
+    }
+}
+
+static void executed_memory(struct run *run, const struct insn *insn) {
+    struct timing *timing = run->launch->timing;
+    const struct chip *chip = &timing->chip;
+    struct sm_time *sm = sm_of(run->cta);
+    ticks at = timing->issued;
+    uint64_t wavefronts = run->worker->counters.shared_wavefronts - timing->wavefronts;
+    const struct footprint *footprint = &timing->footprint;
+    if (footprint->remote != 0) { /* in another CTA's shared memory */
+        ticks done = time_remote(run, footprint->remote);
+        time_results_ready(run->warp, run->split, insn, done, PIPES);
+    } else if (wavefronts > 0) {
+        ticks length = time_beside(timing, sm, SHARE_SHARED, at, wavefronts * chip->shared_interval);
+        ticks end = booked(&sm->shared, at, length) + length;
+        time_results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency,
+                           PIPES);
+    }
+    if (footprint->mask != 0) {
+        time_global(run, insn);
+    } else if (footprint->remote == 0 && wavefronts == 0) { /* atomics, and what is local */
+        bool far = insn->space == SP_GLOBAL || insn->space == SP_GENERIC;
+        bool atomic = insn->cls == CL_ATOM;
+        time_results_ready(run->warp, run->split, insn,
+                           at + (!atomic ? chip->l1_latency
+                                 : far   ? chip->l2_latency
+                                         : chip->shared_latency),
+                           PIPES);
+    }
+}
+
+void time_executed(struct run *run, const struct insn *insn, enum next next) {
+    struct timing *timing = run->launch->timing;
+    struct warp_time *time = run->warp->time;
+    const struct chip *chip = &timing->chip;
+    if (insn->timing == FAMILY_MEMORY) {
+        executed_memory(run, insn);
+    } else if (insn->timing == FAMILY_BARRIER && next == NEXT && !run->split->resumed &&
+               insn->barrier.action != 1) { /* the last one to come; bar.arrive waits for nothing */
+        time->next = time->arrived + chip->barrier_wake;
+    } else if (insn->timing == FAMILY_CLUSTER_ARRIVE &&
+               run->cluster->cluster_generation != timing->generation) {
+        run->cluster->barrier_over = time->arrived + (run->cluster->nctas > 1 ? chip->cluster_barrier_wake
+                                                                              : chip->cluster_barrier_alone);
+    }
+}
+
+ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
+    const struct chip *chip = &timing->chip;
+    struct warp_time *time = warp->time;
+    const struct sm_time *sm = sm_of(warp->cta);
+    ticks wake = at;
+    switch (time->wait) {
+    case WAIT_BAR:
+        wake = later(at, sm->barrier.free) + chip->barrier_wake;
+        break;
+    case WAIT_CLUSTER:
+        wake = later(at, warp->cta->cluster->barrier_over);
+        break;
+    case WAIT_MBARRIER:
+        wake = at + chip->mbarrier_wake + (timing->signals_far ? chip->remote_signal : 0);
+        break;
+    default:
+        break;
+    }
+    wake = later(wake, time->next);
+    time->waited[time->wait] += wake - time->slept;
+    path_wake(timing, warp, wake);
+    timeline_wait(timing, warp, wake);
+    time->next = wake;
+    time->blocked = false;
+    return wake;
+}
+
+uint64_t time_clock_register(const struct timing *timing, unsigned kind) {
+    if (kind == SR_GLOBALTIMER || kind == SR_GLOBALTIMER_LO || kind == SR_GLOBALTIMER_HI) {
+        return timing->now / TICKS * 1000 / time_clock(timing); /* whole ns */
+    }
+    return timing->now / TICKS;
+}

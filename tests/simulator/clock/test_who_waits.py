@@ -1,0 +1,69 @@
+"""Simulated time of who waits for another's doing: a line that is under way for another SM, a signal of another CTA."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.test_clock import BARRIER, CHIP, H200
+from tests.simulator.sim_kit import Sim, body
+
+
+def cycles_of_ctas(*lines: str, behind: str = "", registers: str = "", chip: str = "h200", **launch) -> list[int]:
+    """What thread 0 of each of two CTAs counts around `lines`; %rd5: cold memory, %r20: the CTA."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r20, %ctaid.x; mov.u32 %r21, %tid.x;"
+        "mul.wide.u32 %rd6, %r20, 8; add.u64 %rd1, %rd1, %rd6; mov.u64 %rd7, %clock64;",
+        *lines,
+        "mov.u64 %rd3, %clock64; sub.u64 %rd3, %rd3, %rd7;",
+        behind,
+        "setp.eq.u32 %p9, %r21, 0; @%p9 st.global.u64 [%rd1], %rd3;",
+        params=".param .u64 p, .param .u64 q",
+        registers=registers,
+    )
+    sim = Sim(text, chip=chip)
+    out, memory = sim.buffer(np.zeros(2, np.uint64)), sim.buffer(np.zeros(1 << 14, np.uint8))
+    assert sim.launch("k", out, memory, grid=2, **launch) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return out.tolist()
+
+
+def test_a_line_that_is_under_way_for_another_sm_comes_no_earlier_for_the_next():
+    load = "ld.global.cg.u32 %r2, [%rd5]; add.u32 %r3, %r2, %r2;"
+    alone = cycles_of_ctas("mul.wide.u32 %rd8, %r20, 8192; add.u64 %rd5, %rd5, %rd8;", load, block=1)
+    shared = cycles_of_ctas("mul.wide.u32 %rd8, %r20, 0; add.u64 %rd5, %rd5, %rd8;", load, block=1)
+    again = cycles_of_ctas("mul.wide.u32 %rd8, %r20, 0; add.u64 %rd5, %rd5, %rd8;", load, load, block=1)
+    assert min(alone) > CHIP["hbm_latency"]
+    assert shared == pytest.approx(alone, abs=40)
+    assert min(again) - max(shared) > CHIP["l2_latency"] - 40  # it is there by then, and comes from L2
+
+
+def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
+    """CTA 1 arrives behind a chain at its own barrier, or at that of CTA 0, whose thread 0 then counts a way more."""
+    chain = "mov.u32 %r5, 3;" + "mul.lo.u32 %r5, %r5, %r5;" * 200
+    own = "mbarrier.arrive.shared::cta.b64 _, [%r3];"
+    far = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];"
+
+    def waits(arrive: str, waiter: int, way: int) -> int:
+        chip = json.loads(H200.read_text())
+        chip["parameters"]["remote_signal"]["value"] = way
+        path = tmp_path / f"{way}.json"
+        path.write_text(json.dumps(chip))
+        lines = (
+            "mov.u32 %r3, full; setp.eq.u32 %p1, %r21, 0; @%p1 mbarrier.init.shared.b64 [%r3], 1;"
+            "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+            f"mov.u64 %rd7, %clock64; mapa.shared::cluster.u32 %r4, %r3, {waiter}; setp.eq.u32 %p2, %r20, 1;"
+            "setp.eq.u32 %p3, %r21, 32; and.pred %p4, %p2, %p3; @!%p4 bra LOOK;",
+            chain,
+            arrive,
+            f"LOOK: setp.eq.u32 %p5, %r20, {waiter}; and.pred %p6, %p5, %p1; @!%p6 bra DONE;",
+            "TRY: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p7, [%r3], 0; @!%p7 bra TRY; DONE:",
+        )
+        end = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+        return max(cycles_of_ctas(*lines, behind=end, registers=BARRIER, block=64, cluster=2, chip=str(path)))
+
+    assert waits(own, 1, 82) == waits(own, 1, 282) > 200 * CHIP["imad_latency"]
+    assert waits(far, 0, 82) > waits(own, 1, 82) + 82
+    assert waits(far, 0, 282) - waits(far, 0, 82) == 200

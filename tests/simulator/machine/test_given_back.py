@@ -1,0 +1,85 @@
+"""What a run takes it gives back: blocks of memory however it ends, and files, memory and threads from run to run."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.held import assert_all_is_given_back, print_what_stays
+from tests.simulator.machine.test_no_memory import KERNELS, command, run
+from tests.simulator.sim_kit import HEADER, MODES, PTX, ROOT, Sim
+
+OPTIONS = {
+    "as text": ["--counters"],
+    "as JSON": ["--json", "--counters"],
+    "on a clock": ["--time", "h200", "--json"],
+    "with a timeline": ["--time", "b200", "--timeline", "{folder}/timeline.json"],
+    "shrunk": ["--mode", "late", "--shrink"],
+    "shrunk at random": ["--mode", "random:3", "--shrink"],
+    "at random": ["--mode", "random:7", "--threads", "1"],
+    "reversed": ["--mode", "reverse"],
+    "with suppressions": ["--suppressions", "{folder}/judged"],
+    "without checks": ["--no-checks", "--no-values"],
+    "to a limit": ["--limit", "60"],
+}
+JUDGED = "race race\n# none of these\nlate-read * kernel.cu:7\nuninitialised everything ptx:30\n"
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", [name for name in KERNELS if " " not in name])
+def test_a_run_holds_no_block_at_its_end(name, option, tmp_path):
+    (tmp_path / "judged").write_text(JUDGED)
+    words = command(name, tmp_path)
+    extra = [word.format(folder=tmp_path) for word in OPTIONS[option]]
+    status, requests, live, said = run([words[0], *extra, *words[1:]], -1, False)
+    assert live == 0 and requests > 0, (status, live, said[-1500:])
+    assert status in (0, 1, 2, 3) or "expected" in said, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], ".visible .entry k(.param .u64 p) { .reg .b32 %r<3>; add.u32 %r1, %r2; ret; }"),
+        ([], ".visible .entry k() { .reg .b32 %r<3>; .loc 1 2 3; L: bra M; }"),
+        ([], '.file 1 "a.cu"\n.global .u32 t[2] = {1, 2, 3};'),
+        ([], ".func (.param .b32 a) f(.param .b32 b) { ret; } .func (.param .b32 a) f(.param .b64 b) { ret; }"),
+        ([], ".visible .entry k( { ret; }"),
+        ([], ".visible .entry k() { ret; } $"),
+        (["--", "buf:64", "u32:1"], ".visible .entry k(.param .u64 p) { ret; }"),
+        (["--", "buf:64=/none"], ".visible .entry k(.param .u64 p) { ret; }"),
+        (["--", "map:0:6:0:8,8:16:8,8"], ".visible .entry k(.param .align 64 .b8 p[128]) { ret; }"),
+        (["--block", "2000"], ".visible .entry k() { ret; }"),
+        (["--cluster", "3", "--grid", "4"], ".visible .entry k() { ret; }"),
+        (["--shared", "999999"], ".visible .entry k() { ret; }"),
+        (["--time", "/none"], ".visible .entry k() { ret; }"),
+        (["--suppressions", "/none"], ".visible .entry k() { ret; }"),
+        ([], ".visible .entry k() { .reg .pred %p<2>; .reg .b32 %r<2>; L: setp.eq.u32 %p1, %r1, %r1; @%p1 bra L; }"),
+        ([], ".visible .entry k() { .shared .b8 a[4]; .reg .b32 %r<2>; ld.shared.u32 %r1, [a+4]; trap; }"),
+    ],
+)
+def test_neither_does_one_that_ends_early(arguments, text, tmp_path):
+    path = tmp_path / "kernel.ptx"
+    path.write_text(HEADER + text)
+    status, _, live, said = run([path, "--limit", "100000", *arguments], -1, False)
+    assert status in (2, 3, 4) and live == 0, (status, live, said[-1500:])
+
+
+def main() -> None:
+    """Several launches of one simulation, in each mode, without and with a clock."""
+    text = (PTX / "vocabulary.ptx").read_text()
+
+    def once(mode: str, chip: str | None) -> None:
+        sim = Sim(text, mode, threads=2, chip=chip)
+        memory = sim.buffer(np.zeros(4096, np.uint8))
+        for block in (32, 32, 64):
+            sim.launch("vocabulary", memory, bytes(128), block=block)
+
+    for mode, chip in itertools.product(MODES, (None, "h200")):
+        print_what_stays(f"{mode} {chip}", partial(once, mode, chip))
+
+
+def test_a_library_that_runs_kernels_again_and_again_holds_no_more():
+    assert_all_is_given_back(ROOT, __name__, 2 * len(MODES))
