@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from scripts.history import data as history_data
+from scripts.history import variants
 from scripts.history.variants import meaning
-from scripts.rounds import ledger, words
+from scripts.rounds import ledger, rerun, words
 from scripts.rounds.model import Tank, write_json
+from scripts.rounds.render import state_text
 from tests.rounds.rounds_kit import ROOT
 
 
@@ -186,6 +191,52 @@ def test_every_variant_of_this_record_has_a_meaning():
     named = {name for run in runs for variants in tank.samples(run).values() for name in variants}
     baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton", "cublas_groups", "grouped_mm"}
     assert {name for name in named - baselines if not meaning(name)} == set()
+
+
+def test_a_variant_has_a_part_in_rounds_or_is_a_baseline():
+    sides = {"candidate": {"variant": "new"}, "base": {"variant": "old"}}
+    of_run = [
+        {"number": 7, "verdict": {"state": "adopted"}, **sides},
+        {"number": 9, **sides, "verdict": {"state": "x"}},
+    ]
+    assert variants._roles(of_run, "new", False) == "candidate of 0007: adopted; candidate of 0009: x"
+    assert variants._roles(of_run, "old", False) == "base of 0007, 0009"
+    assert (
+        variants._roles(of_run, "triton", True) == "baseline"
+        and variants._roles(of_run, "triton", False) == "in no round"
+    )
+
+
+def test_what_an_adoption_rests_on_is_said():
+    adopted = {"state": "adopted", "measurement": None}
+    assert (
+        state_text(adopted) == "adopted (unmeasured)"
+        and state_text(adopted | {"model": {}}) == "adopted (by the clock)"
+    )
+    assert state_text(adopted | {"measurement": {}}) == state_text(adopted | {"inherited": {}}) == "adopted"
+    assert state_text({"state": "superseded"}) == "superseded"
+
+
+def test_a_round_is_measured_again_by_this_python(tmp_path):
+    environment = rerun._own_python(tmp_path / "bin")
+    for name in ("python3", "python"):
+        done = subprocess.run(
+            [name, "-c", "import sys; print(sys.executable, sys.argv[1])", "a b"],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == f"{sys.executable} a b\n", done.stderr
+    assert environment["PYTHON"] == sys.executable and environment["PATH"].endswith(os.environ["PATH"])
+
+
+def test_beside_a_step_that_waits_no_gap_is_told():
+    one, two, three = (
+        ledger.Step(n, "", "", base, us, us / base) for n, base, us in ((1, 9.0, 8.0), (2, 8.5, 7.0), (4, 6.0, 5.0))
+    )
+    waits = ledger.Step(3, "", "", None, None, None)
+    assert ledger.Ledger(9.0, "", [one, two, waits, three]).gaps() == [(1, 2, 8.5 / 8.0)]
+    assert ledger.Ledger(9.0, "", [one, two, three]).gaps() == [(1, 2, 8.5 / 8.0), (2, 4, 6.0 / 7.0)]
 
 
 # --- the order of commits ---------------------------------------------------------------------------------------
