@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
 import types
 
 import jsonschema
@@ -171,3 +172,13 @@ def test_the_boards_own_loader_accepts_them(tmp_path):
         m = Workload(**workload).axes["M"]
         assert definition.get_output_shapes({"M": m}) == {"c": (m, execbench.N)}
     assert Solution(**execbench.solution()).definition == definition.name
+
+
+def test_why_there_is_no_solution_is_said(monkeypatch, capsys, tmp_path):
+    def refuse(target):
+        raise execbench.BundleError(f"nothing fits {target}")
+
+    monkeypatch.setattr(execbench, "solution", refuse)
+    monkeypatch.setattr(sys, "argv", ["execbench", "--output", str(tmp_path / "none")])
+    assert execbench.main() == 1
+    assert capsys.readouterr().err == "nothing fits b200\n" and not (tmp_path / "none").exists()

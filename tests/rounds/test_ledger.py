@@ -230,6 +230,15 @@ def test_a_round_is_measured_again_by_this_python(tmp_path):
     assert environment["PYTHON"] == sys.executable and environment["PATH"].endswith(os.environ["PATH"])
 
 
+def test_beside_a_step_that_waits_no_gap_is_told():
+    one, two, three = (
+        ledger.Step(n, "", "", base, us, us / base) for n, base, us in ((1, 9.0, 8.0), (2, 8.5, 7.0), (4, 6.0, 5.0))
+    )
+    waits = ledger.Step(3, "", "", None, None, None)
+    assert ledger.Ledger(9.0, "", [one, two, waits, three]).gaps() == [(1, 2, 8.5 / 8.0)]
+    assert ledger.Ledger(9.0, "", [one, two, three]).gaps() == [(1, 2, 8.5 / 8.0), (2, 4, 6.0 / 7.0)]
+
+
 # --- the order of commits ---------------------------------------------------------------------------------------
 
 
