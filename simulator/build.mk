@@ -60,9 +60,9 @@ $(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu simulato
 	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 	$(Q)find $(@D)/$* -type f ! -name kernels.ptx -delete
 $(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-SIM_EXTENDED := $(patsubst submission/%/extended_kernels.cu,$(BUILD)/simulator/kernels/extended/%.o,\
-                  $(wildcard $(GPU_PARTS:%=submission/%/extended_kernels.cu)))
-$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: submission/%/extended_kernels.cu $(FLAGS_STAMP)
+SIM_EXTENDED := $(patsubst submission/%/extended/extended_kernels.cu,$(BUILD)/simulator/kernels/extended/%.o,\
+                  $(wildcard $(GPU_PARTS:%=submission/%/extended/extended_kernels.cu)))
+$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: submission/%/extended/extended_kernels.cu $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \

@@ -78,10 +78,10 @@ AREAS: dict[str, Area] = {
         (
             "submission/gpu/*.c",
             "submission/gpu/host.h",
-            "submission/hopper/*.c",
-            "submission/blackwell/*.c",
-            "submission/geforce/*.c",
-            "submission/*/*_selection.h",
+            "submission/hopper/**/*.c",
+            "submission/blackwell/**/*.c",
+            "submission/geforce/**/*.c",
+            "submission/**/*_selection.h",
             "submission/tile_table/*.[ch]",
         ),
         (
@@ -104,7 +104,12 @@ AREAS: dict[str, Area] = {
         wider=SUBMISSION_TESTS,
     ),
     "hopper": Area(
-        ("submission/hopper/*.cu*", "submission/hopper/[!t]*.h", "submission/gpu/wgmma*", "submission/gpu/[!t]*.cuh"),
+        (
+            "submission/hopper/**/*.cu*",
+            "submission/hopper/**/[!t]*.h",
+            "submission/gpu/wgmma*",
+            "submission/gpu/[!t]*.cuh",
+        ),
         (
             "test_permute_scales.py",
             "test_hopper_kernels.py",
@@ -116,8 +121,8 @@ AREAS: dict[str, Area] = {
     ),
     "blackwell": Area(
         (
-            "submission/blackwell/*.cu*",
-            "submission/blackwell/[!t]*.h",
+            "submission/blackwell/**/*.cu*",
+            "submission/blackwell/**/[!t]*.h",
             "submission/gpu/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
@@ -125,7 +130,7 @@ AREAS: dict[str, Area] = {
         (SIMULATED,),
     ),
     "geforce": Area(
-        ("submission/geforce/*.cu*", "submission/geforce/[!t]*.h", "submission/gpu/sm120.cuh"),
+        ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/sm120.cuh"),
         ("test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),

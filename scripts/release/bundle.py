@@ -92,8 +92,8 @@ class Target:
 
 def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
     """also: what else the host side is told by macro."""
-    sources = tuple(f"submission/{part}/*{end}" for part, end in ((folder, ".c"), (folder, ".cu"), (folder, ".h")))
-    headers = (f"submission/{folder}/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
+    sources = tuple(f"submission/{folder}/**/*{end}" for end in (".c", ".cu", ".h"))
+    headers = (f"submission/{folder}/**/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
     return Target(
         gpu,
         (*CORE, *CPU_PORTABLE, *sources, *headers),
@@ -101,8 +101,8 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
         nvcc_flags=(*NVCC_HOST_FLAGS, *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs)),
         backend=f"submission/{folder}/{folder}_backend.c",
         own=(
-            ("run_grouped", ("submission/*/grouped*.c", "submission/*/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
-            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended*"), "NVFP4_WITHOUT_EXTENDED"),
+            ("run_grouped", ("submission/**/grouped*.c", "submission/**/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
+            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended/*"), "NVFP4_WITHOUT_EXTENDED"),
         ),
     )
 

@@ -6,12 +6,12 @@
 #include <stdbool.h>
 
 #include "../gpu/host.h"
-#include "grouped_backend.h"
+#include "grouped/grouped_backend.h"
 #include "kernels.h"
 #include "operands.h"
 #include "tile_selection.h"
 #ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
-#include "extended_backend.h"
+#include "extended/extended_backend.h"
 #endif
 
 #define CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"

@@ -4,7 +4,7 @@
 #include "../gpu/permute_scales.cuh"
 #include "dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
-#include "grouped_gemm.cuh"
+#include "grouped/grouped_gemm.cuh"
 #endif
 
 #define KERNEL(name, tile_n, stages, ctas, tail, split_k)                                                      \

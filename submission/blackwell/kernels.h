@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "../gpu/permute_scales.h"
-#include "grouped_config.h"
+#include "grouped/grouped_config.h"
 
 #ifdef __cplusplus
 extern "C" {

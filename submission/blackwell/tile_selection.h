@@ -2,7 +2,7 @@
 #ifndef BLACKWELL_TILE_SELECTION_H
 #define BLACKWELL_TILE_SELECTION_H
 
-#include "grouped_config.h"
+#include "grouped/grouped_config.h"
 
 #define ONE_CONFIG(...) +1
 enum { BLACKWELL_TILES = 0 BLACKWELL_CONFIGS(ONE_CONFIG) };

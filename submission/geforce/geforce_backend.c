@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #ifndef NVFP4_WITHOUT_GROUPED
-#include "grouped_backend.h"
+#include "grouped/grouped_backend.h"
 #endif
 #include "kernels.h"
 #include "operands.h"

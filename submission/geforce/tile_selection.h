@@ -2,7 +2,7 @@
 #ifndef GEFORCE_TILE_SELECTION_H
 #define GEFORCE_TILE_SELECTION_H
 
-#include "grouped_config.h"
+#include "grouped/grouped_config.h"
 
 #define ONE_CONFIG(...) +1
 enum { GEFORCE_TILES = 0 GEFORCE_CONFIGS(ONE_CONFIG) };

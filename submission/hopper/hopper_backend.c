@@ -5,14 +5,14 @@
 #include <stdbool.h>
 
 #include "../gpu/host.h"
-#include "grouped_backend.h"
+#include "grouped/grouped_backend.h"
 #include "kernels.h"
-#include "narrow_backend.h"
-#include "narrow_selection.h"
+#include "narrow/narrow_backend.h"
+#include "narrow/narrow_selection.h"
 #include "operands.h"
 #include "tile_selection.h"
 #ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
-#include "extended_backend.h"
+#include "extended/extended_backend.h"
 #endif
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"

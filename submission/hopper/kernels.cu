@@ -7,9 +7,9 @@
 #include "dequantize_kernel.cuh"
 #include "dual_gemm.cuh"
 #ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
-#include "grouped_gemm.cuh"
+#include "grouped/grouped_gemm.cuh"
 #endif
-#include "narrow_dual_gemm.cuh"
+#include "narrow/narrow_dual_gemm.cuh"
 
 #define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
 

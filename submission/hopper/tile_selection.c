@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "../core/backend.h"
-#include "narrow_selection.h"
+#include "narrow/narrow_selection.h"
 
 /* measured:H200.  Fitted to whole calls (shark_tank/recorded). */
 const struct hopper_costs hopper_costs = {

@@ -1,8 +1,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../hopper/grouped_selection.h"
-#include "../hopper/narrow_selection.h"
+#include "../hopper/grouped/grouped_selection.h"
+#include "../hopper/narrow/narrow_selection.h"
 #include "../hopper/tile_selection.h"
 #include "tile_table.h"
 

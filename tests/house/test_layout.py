@@ -13,6 +13,7 @@ PRODUCTS = {"eval", "reference", "scripts", "submission"}
 # A submission may import modules beside it, as under the leaderboard, which runs it as a script.
 MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
 MOST_FILES = 14  # about a dozen
+C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 TOP_LEVEL = {
     *(".ci", ".clang-format", ".gitignore", "LICENSE", "Makefile", "nvfp4", "pyproject.toml", "setup.py"),
     *("ENVIRONMENT.md", "GLOSSARY.md", "README.md", "task.md", "task_group_gemm.md"),
@@ -88,11 +89,11 @@ def test_an_edit_of_the_path_is_seen(text, lines):
     assert edits_of_the_path(ast.parse(text)) == lines
 
 
-@pytest.mark.parametrize("folder", ["eval", "tests", "scripts"])
+@pytest.mark.parametrize("folder", ["eval", "tests", "scripts", "submission"])
 def test_a_folder_can_be_read_at_a_glance(root, folder):
-    count = Counter(
-        str(PurePath(name).parent) for name in tracked(root, folder) if PurePath(name).name != "__init__.py"
-    )
+    names = [PurePath(name) for name in tracked(root, folder) if not name.endswith(("/__init__.py", ".mk"))]
+    # A source file and its header are one thing to a reader.
+    count = Counter(str(name.parent) for name in {n.with_suffix("") if n.suffix in C_SUFFIXES else n for n in names})
     assert {name: files for name, files in count.items() if files > MOST_FILES} == {}
 
 

@@ -56,7 +56,7 @@ def test_every_target_here_is_clean(root):
 
 def test_a_target_without_its_sources_says_which(checkout):
     shutil.rmtree(checkout / "submission" / "hopper", ignore_errors=True)
-    with pytest.raises(BundleError, match=r"target h200 needs submission/hopper/\*\.c, which does not exist"):
+    with pytest.raises(BundleError, match=r"target h200 needs submission/hopper/\*\*/\*\.c, which does not exist"):
         make_bundle("h200", checkout)
     done = subprocess.run(
         [sys.executable, "-m", "scripts.release.bundle", "--target", "h200"],

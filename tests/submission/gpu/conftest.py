@@ -15,10 +15,10 @@ from tests.submission.gpu.fake_gpu import NUMBERS, Fake
 @pytest.fixture(scope="session")
 def library_on_a_fake_runtime(root, tmp_path_factory):
     """The library's objects with the fake runtime."""
-    sources = [path for part in ("core", "cpu", "gpu", *NUMBERS) for path in (root / "submission" / part).glob("*.c*")]
+    sources = [path for part in ("core", "cpu", "gpu", *NUMBERS) for path in (root / "submission" / part).rglob("*.c*")]
     objects = [(BUILD / path.relative_to(root)).with_suffix(".o") for path in sources if path.suffix in (".c", ".cu")]
     objects = [path for path in objects if path.is_file()]
-    if set(NUMBERS) - {path.parent.name for path in objects}:
+    if set(NUMBERS) - {path.relative_to(BUILD / "submission").parts[0] for path in objects}:
         pytest.skip("the GPU backends are not built here")
     nvcc = subprocess.run([root / "scripts/find_nvcc.sh"], capture_output=True, text=True)
     if nvcc.returncode != 0:

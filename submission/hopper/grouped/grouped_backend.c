@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "../core/checks.h"
+#include "../../core/checks.h"
+#include "../kernels.h"
+#include "../operands.h"
 #include "grouped_selection.h"
-#include "kernels.h"
-#include "operands.h"
 
 #define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH" /* the dual GEMM's */

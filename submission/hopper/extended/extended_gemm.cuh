@@ -11,8 +11,8 @@
 #ifndef HOPPER_EXTENDED_GEMM_CUH
 #define HOPPER_EXTENDED_GEMM_CUH
 
-#include "../gpu/extended.cuh"
-#include "dual_gemm.cuh"
+#include "../../gpu/extended.cuh"
+#include "../dual_gemm.cuh"
 #include "extended_kernels.h"
 
 namespace hopper {

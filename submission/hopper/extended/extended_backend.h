@@ -2,7 +2,7 @@
 #ifndef HOPPER_EXTENDED_BACKEND_H
 #define HOPPER_EXTENDED_BACKEND_H
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 /* On the current device, which has so many SMs; returns as struct backend's run_extended. */
 int32_t hopper_run_extended(const struct problem *problem, int sms);

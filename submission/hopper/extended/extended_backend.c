@@ -2,11 +2,11 @@
  * tensor maps, dequantize A, permute B's scale factors where needed, multiply. */
 #include "extended_backend.h"
 
-#include "../gpu/host.h"
+#include "../../gpu/host.h"
+#include "../kernels.h"
+#include "../operands.h"
+#include "../tile_selection.h"
 #include "extended_kernels.h"
-#include "kernels.h"
-#include "operands.h"
-#include "tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"

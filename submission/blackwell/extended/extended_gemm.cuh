@@ -7,9 +7,9 @@
 #ifndef BLACKWELL_EXTENDED_GEMM_CUH
 #define BLACKWELL_EXTENDED_GEMM_CUH
 
-#include "../gpu/extended.cuh"
+#include "../../gpu/extended.cuh"
+#include "../tile.cuh"
 #include "extended_kernels.h"
-#include "tile.cuh"
 
 /* Before dual_gemm.cuh, whose templates call these by the type of their argument. */
 namespace blackwell {
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void prefetch_maps(const struct blackwell_exte
 
 } // namespace blackwell
 
-#include "dual_gemm.cuh"
+#include "../dual_gemm.cuh"
 
 namespace blackwell {
 

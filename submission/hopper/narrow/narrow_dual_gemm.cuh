@@ -22,8 +22,8 @@
 #ifndef HOPPER_NARROW_DUAL_GEMM_CUH
 #define HOPPER_NARROW_DUAL_GEMM_CUH
 
-#include "../gpu/ring.cuh"
-#include "epilogue.cuh"
+#include "../../gpu/ring.cuh"
+#include "../epilogue.cuh"
 #include "narrow_products.cuh"
 
 namespace hopper {

@@ -4,8 +4,8 @@
 
 #include <cuda.h>
 
-#include "../gpu/extended.h"
-#include "config.h"
+#include "../../gpu/extended.h"
+#include "../config.h"
 
 #ifdef __cplusplus
 extern "C" {

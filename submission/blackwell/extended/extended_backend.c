@@ -2,11 +2,11 @@
  * tensor maps, permute scale factors where needed, multiply. */
 #include "extended_backend.h"
 
-#include "../gpu/host.h"
+#include "../../gpu/host.h"
+#include "../kernels.h"
+#include "../operands.h"
+#include "../tile_selection.h"
 #include "extended_kernels.h"
-#include "kernels.h"
-#include "operands.h"
-#include "tile_selection.h"
 
 #define CONFIG_VARIABLE         "NVFP4_BLACKWELL_CONFIG" /* of two tensors */
 #define GROUPED_CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"   /* of one */

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 /* measured:H200.  Fitted to time stamps in the kernel. */
 const struct hopper_narrow_costs hopper_narrow_costs = {

@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-#include "../core/backend.h"
-#include "tile_selection.h"
+#include "../../core/backend.h"
+#include "../tile_selection.h"
 
 enum { LEAST_SHARED_STAGES = 4 };
 

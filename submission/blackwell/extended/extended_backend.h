@@ -2,7 +2,7 @@
 #ifndef BLACKWELL_EXTENDED_BACKEND_H
 #define BLACKWELL_EXTENDED_BACKEND_H
 
-#include "../core/backend.h"
+#include "../../core/backend.h"
 
 /* On the current device; returns as struct backend's run_extended. */
 int32_t blackwell_run_extended(const struct problem *problem);

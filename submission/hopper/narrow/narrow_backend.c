@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-#include "../gpu/host.h"
-#include "kernels.h"
+#include "../../gpu/host.h"
+#include "../kernels.h"
 #include "narrow_selection.h"
 
 static int32_t check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {

@@ -10,8 +10,8 @@
 #ifndef HOPPER_GROUPED_GEMM_CUH
 #define HOPPER_GROUPED_GEMM_CUH
 
-#include "dual_gemm.cuh"
-#include "kernels.h"
+#include "../dual_gemm.cuh"
+#include "../kernels.h"
 
 namespace hopper {
 

@@ -5,7 +5,7 @@
 #ifndef BLACKWELL_GROUPED_CONFIG_H
 #define BLACKWELL_GROUPED_CONFIG_H
 
-#include "config.h"
+#include "../config.h"
 
 /* As BLACKWELL_CONFIGS; the name has a tile's rows and columns of C. */
 #define BLACKWELL_GROUPED_CONFIGS(X)                                                                           \

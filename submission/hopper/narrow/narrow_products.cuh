@@ -10,9 +10,9 @@
 #ifndef HOPPER_NARROW_PRODUCTS_CUH
 #define HOPPER_NARROW_PRODUCTS_CUH
 
-#include "../gpu/wgmma.cuh"
-#include "../gpu/wgmma_descriptors.h"
-#include "dequantize.cuh"
+#include "../../gpu/wgmma.cuh"
+#include "../../gpu/wgmma_descriptors.h"
+#include "../dequantize.cuh"
 
 namespace hopper {
 

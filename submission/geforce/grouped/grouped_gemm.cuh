@@ -9,7 +9,7 @@
 #ifndef GEFORCE_GROUPED_GEMM_CUH
 #define GEFORCE_GROUPED_GEMM_CUH
 
-#include "dual_gemm.cuh"
+#include "../dual_gemm.cuh"
 
 namespace geforce {
 

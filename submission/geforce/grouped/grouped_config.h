@@ -4,7 +4,7 @@
 #ifndef GEFORCE_GROUPED_CONFIG_H
 #define GEFORCE_GROUPED_CONFIG_H
 
-#include "config.h"
+#include "../config.h"
 
 /* As GEFORCE_CONFIGS; the name has a tile's rows and columns of C. */
 #define GEFORCE_GROUPED_CONFIGS(X)                                                                             \

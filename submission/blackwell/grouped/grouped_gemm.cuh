@@ -9,7 +9,7 @@
 #ifndef BLACKWELL_GROUPED_GEMM_CUH
 #define BLACKWELL_GROUPED_GEMM_CUH
 
-#include "dual_gemm.cuh"
+#include "../dual_gemm.cuh"
 
 namespace blackwell {
 

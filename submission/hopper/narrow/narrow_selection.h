@@ -2,7 +2,7 @@
 #ifndef HOPPER_NARROW_SELECTION_H
 #define HOPPER_NARROW_SELECTION_H
 
-#include "config.h"
+#include "../config.h"
 
 #define ONE_CONFIG(...) +1
 enum { HOPPER_NARROW_TILES = 0 HOPPER_NARROW_CONFIGS(ONE_CONFIG) };

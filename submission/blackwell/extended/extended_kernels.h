@@ -4,8 +4,8 @@
 
 #include <cuda.h>
 
-#include "../gpu/extended.h"
-#include "grouped_config.h"
+#include "../../gpu/extended.h"
+#include "../grouped/grouped_config.h"
 
 #ifdef __cplusplus
 extern "C" {

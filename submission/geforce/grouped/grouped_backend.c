@@ -5,11 +5,11 @@
 
 #include <stdbool.h>
 
-#include "../core/checks.h"
-#include "../gpu/grouped.h"
-#include "kernels.h"
-#include "operands.h"
-#include "tile_selection.h"
+#include "../../core/checks.h"
+#include "../../gpu/grouped.h"
+#include "../kernels.h"
+#include "../operands.h"
+#include "../tile_selection.h"
 
 #define PDL_VARIABLE "NVFP4_GEFORCE_DEPENDENT_LAUNCH" /* the dual GEMM's */
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "../gpu/grouped.h"
-#include "config.h"
+#include "../../gpu/grouped.h"
+#include "../config.h"
 
 #define ONE_CONFIG(...) +1
 enum { HOPPER_GROUPED_TILES_COUNT = 0 HOPPER_GROUPED_TILES(ONE_CONFIG) };
