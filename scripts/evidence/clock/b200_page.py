@@ -29,8 +29,8 @@ simulator refuses them; so it does N = 80 and 112 of 8-bit integers in a pair, a
 packs four bits. Not compared yet: the sharing of tiles (tma2dmcast_throughput), cp.async, short bursts of MMAs, the
 702 rows of the CUTLASS ring (960 programs of CUTLASS; the ring's round
 trips gave the parameters of copies from L2, by hand) and the NVFP4 ladders of gpu-mode-kernels."""
-LADDER = """The target is the right order and a mean of 12 %. Two mechanisms are missing, which these rows show and no
-row that calibrates does:
+LADDER = """The target is the right order and a mean of 12 %. Two mechanisms are supposed to be missing, and no row that
+calibrates has them:
 
 - **The clock under load.** The fast kernels of the ladder keep the tensor cores busy, and are 1.9 PFLOP/s here where
   the best library takes 1.36 on the chip (the same README), 60 % of the rate that its MMAs have alone. An H200's clock
