@@ -146,7 +146,7 @@ static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, i
                                                            const struct tile_coord &coord,
                                                            const struct box_coord &boxes, int32_t y) {
     struct mbarrier full = scales_full_barrier<T>(shared, stage);
-    const stage_t<T> to = stage_of<T>(shared, stage);
+    const stage_t<T> to = stage_of(shared, stage);
     const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
     mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
 #pragma unroll 1
@@ -193,11 +193,11 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     struct ring ring = {0, 0};
 #pragma unroll 1
     for (int32_t i = 0; i < stages; i++) {
-        struct mbarrier full = full_barrier<T>(shared, ring.stage);
-        stage_t<T> to = stage_of<T>(shared, ring.stage);
+        struct mbarrier full = full_barrier(shared, ring.stage);
+        stage_t<T> to = stage_of(shared, ring.stage);
         int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
         if (i >= T::stages) {
-            wait(empty_barrier<T>(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
+            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
         }
         if (coord.rank == 0) {
             mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
@@ -251,7 +251,7 @@ static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, cons
         if (ring.stage % STAGE_GROUPS != group) {
             continue;
         }
-        const uint32_t sfb = SHARED_MEMBER(stage_of<T>(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
+        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
         uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
         wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
 #pragma unroll
@@ -283,7 +283,7 @@ struct operands {
 template <class T>
 static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
                                                                 int stage) {
-    stage_t<T> at = stage_of<T>(shared, stage);
+    stage_t<T> at = stage_of(shared, stage);
     return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
             swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
@@ -373,7 +373,7 @@ static __device__ __forceinline__ void multiply_stage(const struct products &p, 
 
 template <class T>
 static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
-    wait(full_barrier<T>(shared, ring.stage), ring.parity);
+    wait(full_barrier(shared, ring.stage), ring.parity);
     if constexpr (rearranges<T>()) {
         while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
         }
@@ -405,7 +405,7 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
         wait_for_stage<T>(shared, ring);
         multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
         if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
-            tcgen05_commit<T::ctas>(empty_barrier<T>(shared, ring.stage), p.ctas);
+            tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), p.ctas);
         }
         advance<T::stages>(ring);
     }
@@ -431,8 +431,8 @@ static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_
 
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), 1);
+        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(empty_barrier(shared, stage), 1);
         if constexpr (rearranges<T>()) {
             mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
             mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);

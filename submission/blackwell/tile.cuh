@@ -109,20 +109,6 @@ template <class T> struct layout_of {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
-template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
-    return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
-}
-
 template <class T>
 static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
     return mbarrier_element(SHARED_MEMBER(shared, scales_full), stage);

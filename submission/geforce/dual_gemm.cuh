@@ -56,11 +56,11 @@ template <class T, class P> static __device__ __forceinline__ void load(shared_t
         const int32_t a_tile_row = coord.m / SCALE_TILE_ROWS, b_tile_row = coord.n / SCALE_TILE_ROWS;
 #pragma unroll 1
         for (int32_t step = 0; step < gemm.steps_k; step += STAGE_STEPS) {
-            const struct mbarrier full = full_barrier<T>(shared, ring.stage);
-            const stage_t<T> to = stage_of<T>(shared, ring.stage);
+            const struct mbarrier full = full_barrier(shared, ring.stage);
+            const stage_t<T> to = stage_of(shared, ring.stage);
             const uint32_t scale_bytes = min(STAGE_STEPS, gemm.steps_k - step) * SCALE_TILE_BYTES;
             const int32_t k = step * (STEP_K / 2);
-            wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+            wait(empty_barrier(shared, ring.stage), ring.parity);
             mbarrier_arrive_expect_tx(full, fp4_bytes + (1 + T::sfb_copies) * scale_bytes);
             cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[0]), &gemm.b1, k, coord.n, coord.batch, full);
             cp_async_bulk_tensor_3d_cta(SHARED_MEMBER(to, b[1]), second_b(gemm), k, coord.n + T::second_column,
@@ -234,11 +234,11 @@ template <class T, class P> static __device__ __forceinline__ void multiply(shar
         struct accumulators<T> acc = {};
 #pragma unroll 1
         for (int32_t step = 0; step < gemm.steps_k; step += STAGE_STEPS) {
-            wait(full_barrier<T>(shared, ring.stage), ring.parity);
-            multiply_stage<T>(acc, stage_of<T>(shared, ring.stage).value, places, gemm.steps_k - step);
+            wait(full_barrier(shared, ring.stage), ring.parity);
+            multiply_stage<T>(acc, stage_of(shared, ring.stage).value, places, gemm.steps_k - step);
             __syncwarp();
             if (threadIdx.x % WARP_THREADS == 0) {
-                mbarrier_arrive(empty_barrier<T>(shared, ring.stage));
+                mbarrier_arrive(empty_barrier(shared, ring.stage));
             }
             advance<T::stages>(ring);
         }
@@ -250,8 +250,8 @@ template <class T, class P> static __device__ __forceinline__ void multiply(shar
 
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), T::warps);
+        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(empty_barrier(shared, stage), T::warps);
     }
     fence_mbarrier_init();
 }

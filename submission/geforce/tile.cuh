@@ -49,20 +49,6 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
-template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
-    return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
-}
-
 /* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
  * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
 #define SWIZZLE_64_BYTES   512

@@ -2,7 +2,10 @@
 #ifndef GPU_RING_CUH
 #define GPU_RING_CUH
 
+#include <type_traits>
+
 #include "ptx.cuh"
+#include "shared_address.cuh"
 
 /* A position in the ring, and the parity of its lap: a stage's barriers complete a phase each lap.  Who fills
  * the stages has nothing to wait for in the first lap. */
@@ -18,6 +21,26 @@ template <int stages, int step = 1> static __device__ __forceinline__ void advan
         ring.stage -= stages;
         ring.parity ^= 1;
     }
+}
+
+/* A stage of a ring, and the mbarriers that tell it full and empty.  The ring's storage in shared memory has
+ * `stages`, `full` and `empty`, an array each. */
+template <class Storage>
+static __device__ __forceinline__ auto stage_of(struct shared_address<Storage> shared, int stage) {
+    return shared_element<std::remove_extent_t<decltype(Storage::stages)>>(SHARED_MEMBER(shared, stages),
+                                                                           stage);
+}
+
+template <class Storage>
+static __device__ __forceinline__ struct mbarrier full_barrier(struct shared_address<Storage> shared,
+                                                               int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
+}
+
+template <class Storage>
+static __device__ __forceinline__ struct mbarrier empty_barrier(struct shared_address<Storage> shared,
+                                                                int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
 }
 
 static __device__ __forceinline__ void wait(struct mbarrier barrier, uint32_t parity) {

@@ -138,20 +138,6 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
-template <class T> static __device__ __forceinline__ stage_t<T> stage_of(shared_t<T> shared, int stage) {
-    return shared_element<shared_stage<T>>(SHARED_MEMBER(shared, stages), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier full_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, full), stage);
-}
-
-template <class T>
-static __device__ __forceinline__ struct mbarrier empty_barrier(shared_t<T> shared, int stage) {
-    return mbarrier_element(SHARED_MEMBER(shared, empty), stage);
-}
-
 /* Sizes that the host counts too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;
@@ -205,8 +191,8 @@ template <class T>
 static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct tile_coord &coord,
                                               const struct hopper_dual_gemm_params &p, const CUtensorMap *b1,
                                               const CUtensorMap *b2, int stage, int32_t k_stage) {
-    struct mbarrier full = full_barrier<T>(shared, stage);
-    stage_t<T> to = stage_of<T>(shared, stage);
+    struct mbarrier full = full_barrier(shared, stage);
+    stage_t<T> to = stage_of(shared, stage);
     mbarrier_arrive_expect_tx(full, p.stage_tx_bytes);
     cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), b1, k_stage * STAGE_FP4_BYTES, coord.n, coord.batch,
                             full);
@@ -232,8 +218,8 @@ static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct t
                                               const CUtensorMap *a, int stage, int32_t k_stage) {
     for (int box = 0; box < A_BOXES; box++) {
         cp_async_bulk_tensor_3d(
-            SHARED_MEMBER(stage_of<T>(shared, stage), a) + box * (int)sizeof(shared_stage<T>::a[0]), a,
-            k_stage * STAGE_K + box * A_BOX_K, coord.m, coord.batch, full_barrier<T>(shared, stage));
+            SHARED_MEMBER(stage_of(shared, stage), a) + box * (int)sizeof(shared_stage<T>::a[0]), a,
+            k_stage * STAGE_K + box * A_BOX_K, coord.m, coord.batch, full_barrier(shared, stage));
     }
 }
 
@@ -257,7 +243,7 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const struct til
     }
     struct ring ring = {0, 0};
     for (int32_t i = ahead; i < coord.stages; i++) {
-        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        wait(empty_barrier(shared, ring.stage), ring.parity);
         load_b<T>(shared, coord, p, b1, b2, ring.stage, coord.first_stage + i);
         load_a<T>(shared, coord, a, ring.stage, coord.first_stage + i);
         advance<T::stages>(ring);
@@ -346,8 +332,8 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
     struct ring ring = consumed.ring;
     int previous = consumed.previous;
     for (int32_t k = first; k < end; k += T::warpgroups_k) {
-        wait(full_barrier<T>(shared, ring.stage), ring.parity);
-        stage_t<T> stage = stage_of<T>(shared, ring.stage);
+        wait(full_barrier(shared, ring.stage), ring.parity);
+        stage_t<T> stage = stage_of(shared, ring.stage);
         /* By addition from here; but three warpgroups are slower with that (measured:H200, round 61). */
         const uint64_t tile_of_a = wgmma_swizzled_atoms_descriptor(SHARED_MEMBER(stage, a), T::a_atom_step);
         struct packed_m_block packed[T::m_blocks];
@@ -365,7 +351,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             }
             /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
-                mbarrier_arrive(empty_barrier<T>(shared, previous));
+                mbarrier_arrive(empty_barrier(shared, previous));
             }
             dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();
@@ -630,8 +616,8 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b1);
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
-            mbarrier_init(full_barrier<T>(shared, stage), 1);
-            mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
+            mbarrier_init(full_barrier(shared, stage), 1);
+            mbarrier_init(empty_barrier(shared, stage), T::finishers);
         }
         fence_mbarrier_init();
     }

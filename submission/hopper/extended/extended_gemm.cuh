@@ -86,8 +86,8 @@ template <class T>
 static __device__ __forceinline__ void
 load_extended_b(shared_t<T> shared, const struct extended_coord &coord, const struct hopper_extended_params &p,
                 const CUtensorMap *b1, const CUtensorMap *b2, int stage, int32_t k_stage) {
-    struct mbarrier full = full_barrier<T>(shared, stage);
-    stage_t<T> to = stage_of<T>(shared, stage);
+    struct mbarrier full = full_barrier(shared, stage);
+    stage_t<T> to = stage_of(shared, stage);
     const int32_t row = p.interleave != 0 ? 0 : coord.column;
     const int32_t piece = p.interleave != 0 ? coord.column / p.interleave : 0;
     mbarrier_arrive_expect_tx(full, p.gemm.stage_tx_bytes);
@@ -127,7 +127,7 @@ load_extended(shared_t<T> shared, const struct extended_coord &coord, const stru
     }
     struct ring ring = {0, 0};
     for (int32_t i = ahead; i < tile.stages; i++) {
-        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
+        wait(empty_barrier(shared, ring.stage), ring.parity);
         load_extended_b<T>(shared, coord, p, b1, b2, ring.stage, tile.first_stage + i);
         load_a<T>(shared, tile, a, ring.stage, tile.first_stage + i);
         advance<T::stages>(ring);
@@ -294,8 +294,8 @@ static __global__ void __launch_bounds__(T::threads, 1)
         prefetch_tensormap(&b1);
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
-            mbarrier_init(full_barrier<T>(shared, stage), 1);
-            mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
+            mbarrier_init(full_barrier(shared, stage), 1);
+            mbarrier_init(empty_barrier(shared, stage), T::finishers);
         }
         fence_mbarrier_init();
     }

@@ -109,9 +109,9 @@ static __device__ __forceinline__ void load_operand(shared_t<T> shared, const st
     }
     struct ring ring = {0, 1};
     for (int32_t k = 0; k < coord.stages; k++) {
-        wait(empty_barrier<T>(shared, ring.stage), ring.parity);
-        const struct mbarrier full = full_barrier<T>(shared, ring.stage);
-        const stage_t<T> to = stage_of<T>(shared, ring.stage);
+        wait(empty_barrier(shared, ring.stage), ring.parity);
+        const struct mbarrier full = full_barrier(shared, ring.stage);
+        const stage_t<T> to = stage_of(shared, ring.stage);
         if (elect_sync()) {
             if (warp == COPIES_B) {
                 mbarrier_arrive_expect_tx(full, GROUPED_STAGE_TX_BYTES(0) + a_bytes);
@@ -181,8 +181,8 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
 /* One thread: the barriers of tile T. */
 template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
     for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier<T>(shared, stage), 1);
-        mbarrier_init(empty_barrier<T>(shared, stage), T::finishers);
+        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(empty_barrier(shared, stage), T::finishers);
     }
     fence_mbarrier_init();
 }
