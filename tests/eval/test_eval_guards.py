@@ -48,7 +48,7 @@ CAUGHT = {
     "moves_clock": "the submission replaced Core.round",
     "turns_clock_back": r"the worker's answer is garbled.*\(a time of -1 us\)",
     "shaves_time": r"the worker's clock shows .* ms for calls that took .* ms \(tolerance .* ms\)",
-    "patches_native_clock": r"the worker's clock shows .* ms for calls that took .* ms",
+    "patches_native_clock": r"the worker's clock shows .* ms for calls that took .* ms|which no .* can beat",
     "floods_descriptors": r"wrong result .* got nan|ended by itself|garbled",
     "replaces_torch": "the submission replaced torch.allclose",
     "poisons_answers": "wrong result .* got (0|nan)",
