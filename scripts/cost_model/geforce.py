@@ -2,6 +2,7 @@
 
     python -m scripts.cost_model.geforce              # the page, from shark_tank/geforce_clock.json
     python -m scripts.cost_model.geforce --simulate   # the shapes again first (minutes; build/libcustom_kernel_sim.so)
+    python -m scripts.cost_model.geforce --cutlass FOLDER   # CUTLASS's example 79a (fetched and compiled into FOLDER)
 
 The floors are of an RTX 5090: every byte once at 1.792 TB/s (NVIDIA's datasheet), every multiply-add at 4,096 FLOP a
 cycle and SM and 2.88 GHz on 170 SMs (measured by others: Neroued/ninfer, pull request 160).
@@ -11,12 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from scripts.common import tile_table
-from scripts.common.simulated_call import ROOT, simulated_calls
+from scripts.common.simulated_call import CHIPS, ROOT, simulated_calls
+from scripts.evidence.third_party.cuda import cutlass
+from scripts.evidence.third_party.sources import Sources
 
 RECORD, PAGE = ROOT / "shark_tank/geforce_clock.json", ROOT / "shark_tank/geforce_clock.md"
 SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.88, 4096, 1.792e6
@@ -73,6 +78,28 @@ def simulate() -> list[dict[str, Any]]:
     return rows
 
 
+def simulate_cutlass(cache: Path) -> list[dict[str, Any]]:
+    """A row a shape of example 79a: one GEMM with the columns of both products, its program as its authors wrote it."""
+    example = next(example for example in cutlass.EXAMPLES if example.name == "79a")
+    program = cutlass.build(example, Sources(cache))
+    rows = []
+    for m, n, k in SHAPES:
+        report = program.with_suffix(".time.json")
+        settings = {
+            "TIME": CHIPS["geforce"],
+            "CHIP": CHIPS["geforce"],
+            "CHECKS": "0",
+            "VALUES": "0",
+            "JSON": str(report),
+        }
+        environment = {**os.environ, **{f"NVFP4_SIMULATE_{name}": value for name, value in settings.items()}}
+        # Without values its comparison fails, which says nothing here.
+        subprocess.run([program, *cutlass.gemm(m, 2 * n, k).split()], env=environment, capture_output=True, check=False)
+        gemm = json.loads(report.read_text())["time"]["launches"][-1]
+        rows.append({"shape": [m, n, k], "alone_us": round(gemm["end_us"] - gemm["start_us"], 2)})
+    return rows
+
+
 def render(record: dict[str, Any]) -> str:
     """The page."""
     rows = record["ours"]
@@ -111,11 +138,15 @@ def render(record: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--cutlass", type=Path, metavar="FOLDER", help="simulate CUTLASS's example, kept there")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args(arguments)
     record = json.loads(options.record.read_text()) if options.record.is_file() else {}
     if options.simulate:
         record["ours"] = simulate()
+    if options.cutlass:
+        record["cutlass_79a"] = simulate_cutlass(options.cutlass.resolve())
+    if options.simulate or options.cutlass:
         options.record.write_text(json.dumps(record, indent=1) + "\n")
     PAGE.write_text(render(record))
     return 0

@@ -101,6 +101,30 @@ def test_the_geforce_page_is_simulated_anew_on_request_alone(monkeypatch, tmp_pa
     assert json.loads(record.read_text()) == {"ours": ["new"]}
 
 
+def test_cutlass_is_run_anew_on_request_with_the_columns_of_both_products(monkeypatch, tmp_path):
+    """The compiler and the program are stand-ins: what it is given, and the rows that come of it."""
+    asked, built = [], []
+
+    def run(command, env, **_):
+        asked.append([str(word) for word in command[1:]])
+        assert (env["NVFP4_SIMULATE_TIME"], env["NVFP4_SIMULATE_VALUES"]) == ("rtx5090", "0")
+        launches = [{"start_us": 0, "end_us": 9}, {"start_us": 10, "end_us": 12.346 + len(asked)}]
+        Path(env["NVFP4_SIMULATE_JSON"]).write_text(json.dumps({"time": {"launches": launches}}))
+
+    monkeypatch.setattr(geforce, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(geforce, "render", json.dumps)
+    monkeypatch.setattr(geforce.cutlass, "build", lambda example, sources: built.append(example) or tmp_path / "79a")
+    monkeypatch.setattr(geforce.subprocess, "run", run)
+    record = tmp_path / "record.json"
+    assert geforce.main(["--record", str(record), "--cutlass", str(tmp_path)]) == 0
+    assert [example.name for example in built] == ["79a"]
+    for words, (m, n, k) in zip(asked, geforce.SHAPES, strict=True):
+        assert {f"--m={m}", f"--n={2 * n}", f"--k={k}"} <= set(words), words
+    rows = json.loads(record.read_text())["cutlass_79a"]
+    assert [row["alone_us"] for row in rows] == [3.35, 4.35, 5.35, 6.35], "the last launch, from its start"
+    assert [tuple(row["shape"]) for row in rows] == list(map(tuple, geforce.SHAPES))
+
+
 def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
     """Compilers and processes are stand-ins: what they are given, and the rows that come of it."""
     made, ran = [], []
