@@ -59,7 +59,8 @@ def us_of(library: str, shape: str, config: str | None, ghz: float | None = None
 
 def simulated_us(library: str, shape: str, config: str | None, settings: dict[str, str]) -> float:
     """The same, under these settings of the simulator."""
-    settings = {"NVFP4_LIBRARY": library} | ({"NVFP4_BLACKWELL_CONFIG": config} if config else {}) | settings
+    # Empty where no tile is named: the caller's environment may name one.
+    settings = {"NVFP4_LIBRARY": library, "NVFP4_BLACKWELL_CONFIG": config or ""} | settings
     m, n, k = (int(part) for part in shape.split("x"))
     checkout = Path(library).parents[1]
     root = checkout if (checkout / "submission/submission.py").is_file() else ROOT

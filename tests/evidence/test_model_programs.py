@@ -53,7 +53,8 @@ def test_a_models_time_is_from_end_to_end_of_the_last_two_calls(monkeypatch, tmp
     assert model_times.us_of(f"{tmp_path}/build/lib.so", "4x5x6", "tile") == 3.25
     library = f"{tmp_path}/build/lib.so"
     assert asked == [
-        (((1, 2, 3), "blackwell", model_times.CALLS), {"root": model_times.ROOT, "NVFP4_LIBRARY": library}),
+        (((1, 2, 3), "blackwell", model_times.CALLS),
+         {"root": model_times.ROOT, "NVFP4_LIBRARY": library, "NVFP4_BLACKWELL_CONFIG": ""}),
         (((4, 5, 6), "blackwell", model_times.CALLS),
          {"root": tmp_path, "NVFP4_LIBRARY": library, "NVFP4_BLACKWELL_CONFIG": "tile"}),
     ]  # fmt: skip
