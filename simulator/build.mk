@@ -2,8 +2,8 @@
 
 # Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
 # so that each names the layer that it reaches into.
-SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock hazard async isa isa/scalar isa/memory isa/warp isa/async \
-              isa/wgmma isa/tcgen05 interp report
+SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock clock/instructions hazard hazard/global hazard/shared async isa \
+              isa/scalar isa/memory isa/warp isa/async isa/wgmma isa/tcgen05 interp interp/warps report
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
 SIM_OBJS := $(SIM_SOURCES:%.c=$(BUILD)/%.o)
@@ -29,7 +29,7 @@ $(PTXSIM): $(SIM_CLI_OBJS) $(SIM_OBJS)
 
 # The library alone, for the tests and for programs of others.
 SIM_SHARED := $(BUILD)/libptxsim.so
-SIM_IMAGE := $(BUILD)/simulator/cudart/fatbin.o $(BUILD)/simulator/cudart/image.o
+SIM_IMAGE := $(addprefix $(BUILD)/simulator/cudart/image/,fatbin.o image.o)
 $(SIM_SHARED): $(SIM_OBJS) $(SIM_IMAGE)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
@@ -41,7 +41,7 @@ simulator: $(PTXSIM) $(SIM_SHARED) ## build: the PTX simulator (build/ptxsim)
 # nvfp4/ is the only folder that knows this project's library.
 SIM_LIBRARY := $(BUILD)/libcustom_kernel_sim.so
 ifneq ($(filter hopper blackwell geforce,$(GPU_PARTS)),)
-CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c))
+CUDART_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/cudart/*.c simulator/cudart/*/*.c))
 SIM_GLUE := $(patsubst %.c,$(BUILD)/%.o,$(wildcard simulator/nvfp4/*.c))
 SIM_KERNELS := $(patsubst %,$(BUILD)/simulator/kernels/%.o,$(GPU_PARTS))
 SIM_CORE := $(BUILD)/simulator/nvfp4/custom_kernel.o

@@ -306,7 +306,7 @@ AREAS: dict[str, Area] = {
         wider=SIMULATOR_TESTS,
     ),
     "sim-warp": Area(
-        ("simulator/isa/warp/*.[ch]", "simulator/interp/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
+        ("simulator/isa/warp/*.[ch]", "simulator/interp/**/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
         (
             "test_barriers.py",
             "test_warp_values.py",
@@ -346,13 +346,13 @@ AREAS: dict[str, Area] = {
         wider=SIMULATOR_TESTS,
     ),
     "sim-clock": Area(
-        ("simulator/clock/*.[ch]", "simulator/async/timed.c", "simulator/interp/timed.c"),
+        ("simulator/clock/**/*.[ch]", "simulator/async/timed.c", "simulator/interp/warps/timed.c"),
         ("simulator/clock/test_*.py", "test_given_back.py"),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
     ),
     "sim-hazard": Area(
-        ("simulator/hazard/*.[ch]",),
+        ("simulator/hazard/**/*.[ch]",),
         (
             "test_each_finding.py",
             "test_shadow.py",
@@ -385,7 +385,7 @@ AREAS: dict[str, Area] = {
     ),
     "sim-runtime": Area(
         (
-            "simulator/cudart/*.[ch]",
+            "simulator/cudart/**/*.[ch]",
             "simulator/nvfp4/*.[ch]",
             "simulator/cli/*.[ch]",
             "simulator/report/*.[ch]",

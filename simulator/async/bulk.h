@@ -2,7 +2,7 @@
 #ifndef SIM_ASYNC_BULK_H
 #define SIM_ASYNC_BULK_H
 
-#include "hazard/global.h"
+#include "hazard/global/global.h"
 #include "tensor_box.h"
 
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
@@ -19,7 +19,7 @@ struct load {
     uint32_t bytes;
     struct tensor_box box;
     bool tensor;
-    const struct known *view; /* what its issuer knew of earlier launches: hazard/global.h */
+    const struct known *view; /* what its issuer knew of earlier launches: hazard/global/global.h */
     uint32_t destinations;
     struct destination destination[MAX_CLUSTER];
 };

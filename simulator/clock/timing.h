@@ -269,11 +269,12 @@ void warp_time_make(struct warp *warp, struct worker *worker);
 void warp_time_start(struct warp *warp, ticks at);
 void warp_time_free(struct warp *warp);
 
-/* ---- instructions (clock/families.c, operands.c, issue.c, executed.c) ---- */
+/* ---- instructions (clock/instructions/families.c, operands.c, issue.c, executed.c) ---- */
 
 /* Says of each instruction what it is to the clock.  False: no memory. */
 bool timing_classify(struct module *module);
-/* clock/assembler.c: and what ptxas makes of a function's instructions together.  False: no memory. */
+/* clock/instructions/assembler.c: and what ptxas makes of a function's instructions together.  False: no
+ * memory. */
 bool timing_assemble(struct module *module, const struct function *function);
 /* When the warp's next instruction can issue, as far as it is known; NEVER: an answer of memory is to come. */
 ticks time_ready(const struct warp *warp, const struct split *split);

@@ -1,7 +1,7 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
 #include "chip.h"
-#include "fatbin.h"
+#include "cudart/image/fatbin.h"
 #include "outcome.h"
 #include "undeclared.h"
 

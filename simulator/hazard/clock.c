@@ -1,5 +1,5 @@
 #include "hazard.h"
-#include "races.h"
+#include "releases.h"
 
 #include <stdio.h>
 #include <stdlib.h>

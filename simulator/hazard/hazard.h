@@ -125,7 +125,7 @@ struct epoch {
 };
 /* The epoch of the running warp's own accesses by the lanes of a mask. */
 struct epoch warp_epoch(const struct run *run, uint32_t mask);
-/* ---- other CTAs of the cluster that may end (hazard/lifetime.c) ---- */
+/* ---- other CTAs of the cluster that may end (hazard/shared/lifetime.c) ---- */
 
 struct remote_uses;
 void remote_make(

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "hazard.h"
-#include "races.h"
+#include "releases.h"
 
 #define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* of a cluster's flags at most */
 #define FIRST_FLAGS      64

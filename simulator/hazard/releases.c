@@ -1,7 +1,7 @@
 /* Flags in global memory: what clusters have released there, and what others have heard of that. */
 #include <stdlib.h>
 
-#include "races.h"
+#include "releases.h"
 
 #define RELEASED_BYTES ((size_t)64 << 20)
 #define READER_BYTES   ((size_t)64 << 20) /* of all lines' tables of readers in a launch */

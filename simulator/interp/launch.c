@@ -7,8 +7,8 @@
 
 #include "async/async.h"
 #include "clock/timing.h"
-#include "hazard/order.h"
-#include "hazard/races.h"
+#include "hazard/global/order.h"
+#include "hazard/releases.h"
 #include "interp.h"
 
 #define MAX_WORKERS     64

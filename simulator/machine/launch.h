@@ -25,7 +25,7 @@ struct allocation {
     uint64_t place; /* where the clock's caches see it: the same in every run, as `base` is not */
     char *name;
     bool owned;
-    struct lines *lines; /* who has used it: hazard/global.h; NULL without checks */
+    struct lines *lines; /* who has used it: hazard/global/global.h; NULL without checks */
     /* Freed in a queue, kept for an allocation of as much there; then `bytes` is 0. */
     uint64_t freed_bytes;
     uint32_t freed_in;
@@ -38,7 +38,7 @@ struct known {
     uint64_t *bits;
 };
 
-/* What a launch knows to be complete, and what its end will tell (hazard/order.h). */
+/* What a launch knows to be complete, and what its end will tell (hazard/global/order.h). */
 struct launch_order {
     uint32_t number;            /* from 1, in the order of submission */
     uint32_t previous;          /* the kernel that lets it start, 0: none */
@@ -93,7 +93,7 @@ struct worker {
     struct footprint *footprint; /* NULL: no clock asks */
     struct cluster **resident;   /* running or polling; the first `active`, then some to be used again */
     uint32_t active, made, room;
-    struct image_chunk *images; /* what hazard/delayed.c takes the next image from */
+    struct image_chunk *images; /* what hazard/global/delayed.c takes the next image from */
     jmp_buf unwind;             /* out of whatever it does, where the heap is exhausted */
 };
 

@@ -172,7 +172,7 @@ struct cluster {
     uint32_t nclock_indices, clock_capacity; /* of vector clocks */
     uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
     uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
-    uint32_t heard_index;                    /* of what was heard of other clusters: hazard/races.h */
+    uint32_t heard_index;                    /* of what was heard of other clusters: hazard/global/races.h */
     struct heard *heard;
     uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
     struct clockv *clock_free, *clock_all;

@@ -172,7 +172,7 @@ def test_includes_go_down_only():
                 user = str(path.relative_to(SIMULATOR).with_suffix(""))
                 found.append(Use(user, included.removesuffix(".h"), included))
     assert len(found) > 60  # there are about 100
-    wrong = wrong_uses(found)
+    wrong = [*wrong_uses(found), *cycle(found)]
     assert not wrong, "\n".join(wrong)
 
 

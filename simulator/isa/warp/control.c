@@ -1,7 +1,7 @@
 /* Branches, calls, ends, and instructions that only tell the chip something. */
 #include "async/map_change.h"
+#include "hazard/global/order.h"
 #include "hazard/hazard.h"
-#include "hazard/order.h"
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "warp.h"

@@ -1,5 +1,5 @@
 /* Fuzz target: the bytes are a fat binary that a program registers, with a kernel and a variable. */
-#include "cudart/fatbin.c"
+#include "cudart/image/fatbin.c"
 #include "cudart/registry.c" /* the lists that a process keeps to its end are emptied after each input */
 
 #include "fuzz.h"

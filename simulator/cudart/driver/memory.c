@@ -2,8 +2,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "cudart/registry.h"
 #include "driver.h"
-#include "registry.h"
 
 static void *at(CUdeviceptr address) {
     return (void *)(uintptr_t)address;

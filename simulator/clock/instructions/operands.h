@@ -2,7 +2,7 @@
 #ifndef SIM_CLOCK_OPERANDS_H
 #define SIM_CLOCK_OPERANDS_H
 
-#include "timing.h"
+#include "clock/timing.h"
 
 struct cost {
     enum pipe pipe; /* PIPES: none */

@@ -2,7 +2,7 @@
  * comes.  SMs advance in windows; what they ask of memory is served between two of them. */
 #include "async/async.h"
 #include "clock/timing.h"
-#include "interp.h"
+#include "interp/interp.h"
 
 static void add_warp(struct timing *timing, struct warp *warp, ticks at) {
     event_add(timing, island_of(timing, warp->cta), (struct event){.at = at, .warp = warp});

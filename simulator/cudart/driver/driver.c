@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cudart/registry.h"
+#include "cudart/undeclared.h"
 #include "driver.h"
-#include "registry.h"
-#include "undeclared.h"
 
 CUresult cuInit(unsigned flags) {
     (void)flags;

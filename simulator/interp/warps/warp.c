@@ -2,7 +2,7 @@
 #include "async/async.h"
 #include "clock/timing.h"
 #include "hazard/hazard.h"
-#include "interp.h"
+#include "interp/interp.h"
 
 #define POLL_LOOP  64    /* instructions between two polls that still make a polling loop */
 #define FAIR_STEPS 20000 /* after so many a split at a low pc lets its siblings run: it may wait for them */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "async/async.h"
-#include "interp.h"
+#include "interp/interp.h"
 #include "isa/tcgen05/tcgen05.h"
 #include "machine/schedule.h"
 

@@ -30,7 +30,7 @@ void lines_copied(struct launch *launch, uint64_t address, uint64_t bytes, bool 
 /* Whether the running launch has written any byte of the line. */
 bool lines_written(const struct run *run, uint64_t address);
 
-/* ---- stores that are held back, as long as they may be (hazard/delayed.c) ---- */
+/* ---- stores that are held back, as long as they may be (hazard/global/delayed.c) ---- */
 
 /* What the running warp has to know of earlier launches to see their stores; NULL: it sees all. */
 const struct known *delayed_view(const struct run *run);

@@ -1,5 +1,5 @@
 /* Registers that belong to asynchronous operations until those have been waited for: wgmma's, tcgen05.ld's. */
-#include "interp.h"
+#include "interp/interp.h"
 #include "isa/tcgen05/tcgen05.h"
 #include "isa/wgmma/wgmma.h"
 

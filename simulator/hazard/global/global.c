@@ -7,7 +7,7 @@
 #include "global.h"
 
 #include "delayed.h"
-#include "hazard.h"
+#include "hazard/hazard.h"
 #include "launch_report.h"
 #include "line.h"
 #include "races.h"

@@ -2,7 +2,7 @@
 #ifndef SIM_HAZARD_CONFLICT_H
 #define SIM_HAZARD_CONFLICT_H
 
-#include "hazard.h"
+#include "hazard/hazard.h"
 
 #define GRANULE       16
 #define WORDS         4

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "chip.h"
-#include "registry.h"
-#include "undeclared.h"
+#include "cudart/chip.h"
+#include "cudart/registry.h"
+#include "cudart/undeclared.h"
 
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;

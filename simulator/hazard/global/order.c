@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "delayed.h"
-#include "hazard.h"
+#include "hazard/hazard.h"
 
 #define FIRST_NUMBER 1 /* 0: no launch */
 

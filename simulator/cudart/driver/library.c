@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cudart/registry.h"
 #include "driver.h"
-#include "registry.h"
 
 static cudaError_t load(void **library, const void *image) {
     struct sim *sim = runtime_lock();

@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-#include "registry.h"
+#include "cudart/registry.h"
 
 static cudaError_t the_pool(cudaMemPool_t *pool, int device) {
     static char one;

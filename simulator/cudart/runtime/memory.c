@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "registry.h"
+#include "cudart/registry.h"
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     struct sim *sim = runtime_lock();

@@ -1,4 +1,5 @@
 #include "races.h"
+#include "hazard/releases.h"
 
 #include <stdio.h>
 #include <stdlib.h>

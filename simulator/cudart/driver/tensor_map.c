@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#include "registry.h"
+#include "cudart/registry.h"
 
 static CUresult refuse(const char *function, const char *why, CUresult error) {
     (void)fprintf(stderr, "simulator: %s: %s\n", function, why);

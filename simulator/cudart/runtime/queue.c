@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
-#include "registry.h"
+#include "cudart/registry.h"
 
 struct CUevent_st {
     bool recorded;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "timing.h"
+#include "clock/timing.h"
 
 #define LOGIC_INPUTS 3
 #define SHORT_SKIP   8  /* instructions that a branch may leave out and ptxas gives a predicate instead */

@@ -32,7 +32,7 @@ struct submitted {
     bool lets_start; /* a thread of it executed griddepcontrol.launch_dependents */
     uint32_t
         implied; /* whoever knows it to be complete knows all launches before this one too; 0 while it runs */
-    struct image_chunk *images; /* hazard/delayed.c */
+    struct image_chunk *images; /* hazard/global/delayed.c */
 };
 
 struct timeline;

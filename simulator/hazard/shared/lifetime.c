@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "hazard.h"
+#include "hazard/hazard.h"
 
 /* The last use of a CTA by others at each clock index: who has reached its value knows that it is over. */
 struct remote_uses {

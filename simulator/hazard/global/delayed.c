@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "hazard.h"
+#include "hazard/hazard.h"
 
 #define CHUNK_IMAGES 128
 

@@ -2,10 +2,10 @@
  *
  * PTX is not machine code: a family stands for what ptxas 13.0 makes of the instruction for sm_90a and sm_100a,
  * and insn->machine for how many of its instructions.  What ptxas makes of several together is
- * clock/assembler.c's. */
+ * clock/instructions/assembler.c's. */
 #include <string.h>
 
-#include "timing.h"
+#include "clock/timing.h"
 
 static bool is(const char *name, const char *base) {
     size_t length = strlen(base);

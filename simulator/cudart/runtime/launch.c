@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chip.h"
-#include "outcome.h"
-#include "registry.h"
-#include "undeclared.h"
+#include "cudart/chip.h"
+#include "cudart/outcome.h"
+#include "cudart/registry.h"
+#include "cudart/undeclared.h"
 
 #define PORTABLE_CLUSTER 8 /* HW: CTAs that every chip with clusters holds (CUDA C++ Programming Guide) */
 

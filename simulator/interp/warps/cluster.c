@@ -5,7 +5,7 @@
 #include "async/map_change.h"
 #include "clock/timing.h"
 #include "hazard/hazard.h"
-#include "interp.h"
+#include "interp/interp.h"
 #include "isa/tcgen05/tcgen05.h"
 #include "isa/wgmma/wgmma.h"
 
