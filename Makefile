@@ -92,7 +92,7 @@ endif
 SOURCES := $(wildcard submission/core/*.c)
 SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c) \
              $(if $(findstring AMX,$(CPU_PARTS)),,%_amx.c) $(if $(findstring NEON,$(CPU_PARTS)),,%_neon.c),\
-             $(wildcard submission/cpu/*.c))
+             $(wildcard submission/cpu/*.c submission/cpu/kernels/*.c))
 OBJS := $(SOURCES:%.c=$(BUILD)/%.o)
 GPU_PARTS :=
 # Each GPU backend adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.

@@ -46,7 +46,7 @@ AREAS: dict[str, Area] = {
         wider=SUBMISSION_TESTS,
     ),
     "cpu": Area(
-        ("submission/cpu/*.[ch]",),
+        ("submission/cpu/**/*.[ch]",),
         (
             "test_cpu_limits.py",
             "test_cpu_kernels.py",
@@ -107,7 +107,7 @@ AREAS: dict[str, Area] = {
         (
             "submission/hopper/**/*.cu*",
             "submission/hopper/**/[!t]*.h",
-            "submission/gpu/wgmma*",
+            "submission/gpu/instructions/[!t]*",
             "submission/gpu/[!t]*.cuh",
         ),
         (
@@ -123,14 +123,14 @@ AREAS: dict[str, Area] = {
         (
             "submission/blackwell/**/*.cu*",
             "submission/blackwell/**/[!t]*.h",
-            "submission/gpu/tcgen05*",
+            "submission/gpu/instructions/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
         ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py", "test_extended_kernels.py"),
         (SIMULATED,),
     ),
     "geforce": Area(
-        ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/sm120.cuh"),
+        ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/instructions/sm120.cuh"),
         ("test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),

@@ -68,10 +68,10 @@ AMX = (*AVX512, "-mavx512vbmi", "-mavx512fp16", "-mamx-tile", "-mamx-bf16")
 NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
 
 CORE = ("submission/*.h", "submission/core/*.[ch]")
-CPU = ("submission/cpu/*.[ch]",)
+CPU = ("submission/cpu/**/*.[ch]",)
 # On a GPU's machine the portable part alone stands in for tensors in host memory.
 CPU_PORTABLE = tuple(
-    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels_portable.c", "pack.c", "*.h")
+    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels/kernels_portable.c", "pack.c", "*.h")
 )
 
 
@@ -93,7 +93,12 @@ class Target:
 def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
     """also: what else the host side is told by macro."""
     sources = tuple(f"submission/{folder}/**/*{end}" for end in (".c", ".cu", ".h"))
-    headers = (f"submission/{folder}/**/*.cuh", "submission/gpu/*.cuh", "submission/gpu/*.h", "submission/gpu/*.c")
+    headers = (
+        f"submission/{folder}/**/*.cuh",
+        "submission/gpu/**/*.cuh",
+        "submission/gpu/**/*.h",
+        "submission/gpu/*.c",
+    )
     return Target(
         gpu,
         (*CORE, *CPU_PORTABLE, *sources, *headers),
@@ -120,7 +125,7 @@ TARGETS = {
             ("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"),
             ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2"),
         ),
-        left_out=("submission/cpu/*_neon.c",),
+        left_out=("submission/cpu/**/*_neon.c",),
     ),
 }
 
@@ -174,7 +179,7 @@ def collect_sources(target: str, root: Path = ROOT, problem: Problem = DEFAULT) 
             raise BundleError(f"target {target} needs {pattern}, which does not exist in this checkout")
         found.update(matches)
     sources = {}
-    for path in sorted(found - left_out):
+    for path in sorted(found - left_out, key=Path.as_posix):
         name = path.relative_to(root).as_posix()
         try:
             sources[name] = path.read_text(encoding="utf-8")

@@ -33,10 +33,10 @@
 #ifndef BLACKWELL_DUAL_GEMM_CUH
 #define BLACKWELL_DUAL_GEMM_CUH
 
+#include "../gpu/instructions/tcgen05.cuh"
+#include "../gpu/instructions/tcgen05_descriptors.h"
 #include "../gpu/ring.cuh"
 #include "../gpu/shared_address.cuh"
-#include "../gpu/tcgen05.cuh"
-#include "../gpu/tcgen05_descriptors.h"
 #include "epilogue.cuh"
 #include "kernels.h"
 #include "tile.cuh"

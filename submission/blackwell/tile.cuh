@@ -4,9 +4,9 @@
 #ifndef BLACKWELL_TILE_CUH
 #define BLACKWELL_TILE_CUH
 
+#include "../gpu/instructions/tcgen05.cuh"
 #include "../gpu/ring.cuh"
 #include "../gpu/shared_address.cuh"
-#include "../gpu/tcgen05.cuh"
 #include "kernels.h"
 
 namespace blackwell {

@@ -22,7 +22,7 @@
 #ifndef GEFORCE_DUAL_GEMM_CUH
 #define GEFORCE_DUAL_GEMM_CUH
 
-#include "../gpu/sm120.cuh"
+#include "../gpu/instructions/sm120.cuh"
 #include "epilogue.cuh"
 #include "tile.cuh"
 

@@ -3,7 +3,7 @@
 #define GPU_EXTENDED_CUH
 
 #include "extended.h"
-#include "ptx.cuh"
+#include "instructions/ptx.cuh"
 #include "silu.cuh"
 
 static __device__ __forceinline__ float number_or_one(const float *pointer) {

@@ -3,8 +3,8 @@
 #ifndef GPU_PERMUTE_SCALES_CUH
 #define GPU_PERMUTE_SCALES_CUH
 
+#include "instructions/ptx.cuh"
 #include "permute_scales.h"
-#include "ptx.cuh"
 
 /* A CTA takes PERMUTE_SCALES_CTA_TILES tiles that follow each other along K: rows of scale factors are read in
  * pieces of so many words, where one word at a time would fetch every sector of 32 bytes eight times.  A thread

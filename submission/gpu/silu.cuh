@@ -3,7 +3,7 @@
 #ifndef GPU_SILU_CUH
 #define GPU_SILU_CUH
 
-#include "ptx.cuh"
+#include "instructions/ptx.cuh"
 
 #define LOG2_E 1.442695041f
 /* Products of two do not overflow.  Gates below -43 are beyond it; their SiLU, at most 1e-17, counts as zero,

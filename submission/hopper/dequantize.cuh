@@ -7,7 +7,7 @@
 #ifndef HOPPER_DEQUANTIZE_CUH
 #define HOPPER_DEQUANTIZE_CUH
 
-#include "../gpu/ptx.cuh"
+#include "../gpu/instructions/ptx.cuh"
 #include "config.h"
 
 namespace hopper {

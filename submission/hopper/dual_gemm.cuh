@@ -23,10 +23,10 @@
 #ifndef HOPPER_DUAL_GEMM_CUH
 #define HOPPER_DUAL_GEMM_CUH
 
+#include "../gpu/instructions/wgmma.cuh"
+#include "../gpu/instructions/wgmma_descriptors.h"
 #include "../gpu/ring.cuh"
 #include "../gpu/shared_address.cuh"
-#include "../gpu/wgmma.cuh"
-#include "../gpu/wgmma_descriptors.h"
 #include "dequantize.cuh"
 #include "epilogue.cuh"
 

@@ -38,7 +38,7 @@ def test_sources_are_verbatim_and_complete(root, cpu_text):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if isinstance(target, ast.Subscript) and target.value.id == "_SOURCES":
             packed[target.slice.value] = node.value.value
-    wanted = [*root.glob("submission/*.h"), *root.glob("submission/c*/*.[ch]")]
+    wanted = [*root.glob("submission/*.h"), *root.glob("submission/c*/**/*.[ch]")]
     wanted = [path for path in wanted if path.name != "kernels_neon.c"]  # no board has such a CPU
     assert packed == {path.relative_to(root).as_posix(): path.read_text() for path in wanted}
 

@@ -293,7 +293,7 @@ def test_a_named_instruction_set_that_the_machine_lacks_is_unavailable_and_else_
         "-DNVFP4_HAVE_AVX2",
     ]
     flags += ["-mavx2", "-mfma", "-mf16c", "-D__builtin_cpu_supports(name)=0"]
-    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("*.c")]
+    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("**/*.c")]
     sources = [path for path in sources if not path.name.endswith(("_avx512.c", "_amx.c", "_neon.c"))]
     library = tmp_path / "old.so"
     done = subprocess.run([compiler, *flags, "-o", library, *sources, "-lm"], capture_output=True, text=True)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../submission/gpu/ptx.cuh"
+#include "../../../submission/gpu/instructions/ptx.cuh"
 
 #define WARP_LANES       32
 #define WARPGROUP_LANES  128

@@ -61,7 +61,7 @@
         note_span(span, start, clock64_now());                                                                 \
     }
 
-/* Descriptor of zeroed, swizzled rows. HW: layout as in gpu/wgmma.cuh. */
+/* Descriptor of zeroed, swizzled rows. HW: layout as in gpu/instructions/wgmma.cuh. */
 static __device__ __forceinline__ uint64_t operand(unsigned char *memory, uint32_t offset) {
     uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
     unsigned char *aligned = memory + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;

@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "../../../submission/gpu/wgmma.cuh"
+#include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "../micro/micro.cuh"
 
 #define SMS     132         /* HW: an H200 */

@@ -37,7 +37,12 @@ SECONDS_TO_DIE = 5
 RESTARTS = 8  # behind a feature or case that failed
 MESSAGE_KEPT = 500
 SHOWN = 5
-SOURCES = ("tests/simulator/h200/features/*.cu*", "submission/core/*.h", "submission/gpu/*", "submission/hopper/**/*.*")
+SOURCES = (
+    "tests/simulator/h200/features/*.cu*",
+    "submission/core/*.h",
+    "submission/gpu/**/*.*",
+    "submission/hopper/**/*.*",
+)
 
 
 def sources_digest() -> str:

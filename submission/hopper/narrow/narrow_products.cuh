@@ -10,8 +10,8 @@
 #ifndef HOPPER_NARROW_PRODUCTS_CUH
 #define HOPPER_NARROW_PRODUCTS_CUH
 
-#include "../../gpu/wgmma.cuh"
-#include "../../gpu/wgmma_descriptors.h"
+#include "../../gpu/instructions/wgmma.cuh"
+#include "../../gpu/instructions/wgmma_descriptors.h"
 #include "../dequantize.cuh"
 
 namespace hopper {

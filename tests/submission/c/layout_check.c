@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "../../../submission/core/scale_layout.h"
-#include "../../../submission/gpu/tcgen05_descriptors.h"
-#include "../../../submission/gpu/wgmma_descriptors.h"
+#include "../../../submission/gpu/instructions/tcgen05_descriptors.h"
+#include "../../../submission/gpu/instructions/wgmma_descriptors.h"
 
 static void print(const char *what, const uint32_t *x) {
     if (strcmp(what, "tcgen05") == 0) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "submission/cpu/tiles.h"
+#include "submission/cpu/kernels/tiles.h"
 
 enum { GIVEN_ROWS = 128, MOST_K = 1088 };
 

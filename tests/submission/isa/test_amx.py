@@ -20,7 +20,7 @@ from tests.submission.cpu_kit import (
     runs_here,
 )
 
-CPU = ("cpu_backend.c", "kernels_portable.c", "pack.c", "tiles_amx.c")
+CPU = ("cpu_backend.c", "kernels/kernels_portable.c", "pack.c", "kernels/tiles_amx.c")
 FLAGS = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread")
 
 
@@ -101,9 +101,8 @@ def test_a_nan_scale_spoils_its_row_alone(twin, monkeypatch):
 
 
 def test_avx512_packs_what_portable_c_packs(root, tmp_path):
-    sources = [
-        root / "submission/cpu" / name for name in ("kernels_amx.c", "kernels_avx512.c", "pack.c", "tiles_amx.c")
-    ]
+    names = ("kernels/kernels_amx.c", "kernels/kernels_avx512.c", "pack.c", "kernels/tiles_amx.c")
+    sources = [root / "submission/cpu" / name for name in names]
     flags = ("-mavx2", "-mfma", "-mf16c", *(f"-mavx512{part}" for part in ("f", "bw", "vl", "dq", "vnni", "vbmi")))
     try:
         program = build(

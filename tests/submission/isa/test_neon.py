@@ -18,7 +18,7 @@ COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 @pytest.mark.skipif(not (shutil.which(COMPILER) and shutil.which(EMULATOR)), reason=f"no {COMPILER} or {EMULATOR}")
 def test_neon_gives_the_bits_of_portable_c(root, tmp_path, library_path, monkeypatch):
     others = ("_avx2.c", "_avx512.c", "_amx.c")
-    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("*.c")]
+    sources = [*(root / "submission/core").glob("*.c"), *(root / "submission/cpu").glob("**/*.c")]
     sources = [path for path in sources if not path.name.endswith(others)]
     flags = (
         "-std=c11",

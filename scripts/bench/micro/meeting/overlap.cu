@@ -1,6 +1,6 @@
 /* A consumer's main loop in small: warpgroups that compute the next fragments of A while the tensor cores work
  * on the last ones, beside shared loads and beside copies into the same shared memory. */
-#include "../../../submission/gpu/wgmma.cuh"
+#include "../../../submission/gpu/instructions/wgmma.cuh"
 #include "micro.cuh"
 
 #define STEPS      4 /* MMAs of a group */

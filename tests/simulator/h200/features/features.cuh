@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../../submission/gpu/ptx.cuh"
+#include "../../../../submission/gpu/instructions/ptx.cuh"
 
 #define OUT_WORDS    16384
 #define IN_WORDS     65536

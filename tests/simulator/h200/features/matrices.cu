@@ -2,8 +2,8 @@
  * integers, so that sums are exact in any order: what is compared is which element went where. */
 #include "features.cuh"
 
-#include "../../../../submission/gpu/wgmma.cuh"
-#include "../../../../submission/gpu/wgmma_descriptors.h"
+#include "../../../../submission/gpu/instructions/wgmma.cuh"
+#include "../../../../submission/gpu/instructions/wgmma_descriptors.h"
 
 /* Two halves of -3..4. */
 static __device__ uint32_t small_halves(uint32_t bits) {

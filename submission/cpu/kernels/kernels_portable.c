@@ -1,7 +1,7 @@
 /* The kernels in portable C; also the fallback for what the SIMD ones leave out. */
-#include "kernels.h"
-#include "rounding.h"
-#include "silu.h"
+#include "../kernels.h"
+#include "../rounding.h"
+#include "../silu.h"
 
 static int supported(void) {
     return 1;

@@ -11,7 +11,7 @@
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
-#include "kernels.h"
+#include "../kernels.h"
 
 enum {
     BF16_TILE_ROWS = 16,                         /* of A */

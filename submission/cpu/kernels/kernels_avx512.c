@@ -2,9 +2,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "../kernels.h"
+#include "../silu.h"
 #include "avx512.h"
-#include "kernels.h"
-#include "silu.h"
 
 enum {
     AHEAD_BYTES = CHUNK_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of a row: the next chunk's */

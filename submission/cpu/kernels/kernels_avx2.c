@@ -2,8 +2,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels.h"
-#include "silu.h"
+#include "../kernels.h"
+#include "../silu.h"
 
 enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */
 

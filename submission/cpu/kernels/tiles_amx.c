@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "silu.h"
+#include "../silu.h"
 
 /* The bf16 of each code times a scale factor and a power of two: exact, so the upper half of the fp32.  A NaN
  * stays one. */

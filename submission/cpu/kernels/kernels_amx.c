@@ -7,8 +7,8 @@
 #include <unistd.h>
 #endif
 
+#include "../kernels.h"
 #include "avx512.h"
-#include "kernels.h"
 #include "tiles.h"
 
 enum {

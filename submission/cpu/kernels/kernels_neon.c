@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "../kernels.h"
 
 enum { COLUMNS = 4 }; /* of a vector of fp32 */
 

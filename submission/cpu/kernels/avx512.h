@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "kernels.h"
+#include "../kernels.h"
 
 #define E4M3_TO_HALF_SHIFT 7      /* e4m3 bits there are the value times 2^-8 as fp16, subnormals included */
 #define E4M3_OF_HALF       256.0f /* which this undoes */
