@@ -3,7 +3,7 @@
 Variants: `auto` (the library's own choice), names of the backend's config.h, and any of them with `+again` (the
 same thing twice: the noise floor) or `+plain` (launched without dependent launch).  `NAME/auto` and so on take another
 checkout, built, with the shim that is in it (--checkout NAME=DIR), or another library alone (--library NAME=FILE, which
-no round accepts: nothing says what it was built from).  Baselines: baselines.py.
+no round accepts: nothing says what it was built from).  Baselines: baselines/.
 
 A sample is the time of a call in a round of back-to-back calls over distinct inputs, after the L2 cache was flushed;
 rounds of all variants are interleaved in random order.  Every variant is checked first, and again at the end.
@@ -227,7 +227,8 @@ class Kind(NamedTuple):
 KINDS = {
     "dual_gemm": Kind(
         lambda: custom_kernel, lambda *of: load_shim(*of), lambda *of: Problem(*of), lambda of: wanted(of),
-        lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines.py", CUDA_BASELINES, 24, ",",
+        lambda *of: ours(*of), baseline, lambda *of: check(*of), BASELINES, "baselines/__init__.py", CUDA_BASELINES,
+        24, ",",
     ),
     "group_gemm": Kind(
         lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,

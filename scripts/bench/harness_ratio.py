@@ -3,9 +3,9 @@
     python -m scripts.bench.harness_ratio OLD [--repeats 2] [--shapes 2] [--json FILE]
 
 OLD is a checkout of an older commit (`git worktree add OLD b46d3a7`); of it only eval/ and reference/ are used.  Judged
-are this checkout's submission, built, and cuBLAS (scripts/bench/cublas_submission.py).  Printed is, for each shape, the
-ratio of the times, new over old, with its 95 % interval over the runs, and how far a claim may lie below the harness's
-own time.  Exits with 1 if a run fails or a ratio's interval lies wholly outside 1 +- 0.01.
+are this checkout's submission, built, and cuBLAS (scripts/bench/baselines/cublas_submission.py).  Printed is, for each
+shape, the ratio of the times, new over old, with its 95 % interval over the runs, and how far a claim may lie below the
+harness's own time.  Exits with 1 if a run fails or a ratio's interval lies wholly outside 1 +- 0.01.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eval.stats import ratio_interval
 ROOT = Path(__file__).resolve().parents[2]
 SUBMISSIONS = {
     "ours": ROOT / "submission" / "submission.py",
-    "cuBLAS": ROOT / "scripts" / "bench" / "cublas_submission.py",
+    "cuBLAS": ROOT / "scripts" / "bench" / "baselines" / "cublas_submission.py",
 }
 ALLOWED = 0.01
 RUN_S = 300.0

@@ -357,7 +357,7 @@ AREAS: dict[str, Area] = {
             "test_each_finding.py",
             "test_shadow.py",
             "test_given_back.py",
-            "simulator/hazard/test_*.py",
+            "simulator/hazard/**/test_*.py",
             "test_findings_words.py",
             "test_control.py",
             "test_launch_control.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.history.data import COMMITS_FILE, commits_text, png_digest, series_digest, shape_series
-from scripts.rounds import ledger, modelled, origin, render, simulation, stats
+from scripts.rounds import ledger, origin, render, stats
 from scripts.rounds.figures import link_problems, prose_problems, superlative_problems
 from scripts.rounds.model import (
     FINAL,
@@ -25,6 +25,7 @@ from scripts.rounds.model import (
     schema_problems,
     transitions,
 )
+from scripts.rounds.simulated import modelled, simulation
 
 # Sections that must be written before the measurement; the others before the round ends.
 CHIPLESS_RULES = ("unmeasured-v1", modelled.RULE)

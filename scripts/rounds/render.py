@@ -9,9 +9,9 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from scripts.common.markdown import table
-from scripts.rounds import modelled, simulation
 from scripts.rounds.ledger import ledger_table
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
+from scripts.rounds.simulated import modelled, simulation
 from scripts.rounds.stats import noise_band, shape_key
 from scripts.rounds.words import plain, what_changed
 

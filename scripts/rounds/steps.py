@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.rounds import check as rounds_check
-from scripts.rounds import modelled, origin
-from scripts.rounds import simulation as rounds_simulation
+from scripts.rounds import origin
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import (
     RoundError,
@@ -25,6 +24,8 @@ from scripts.rounds.model import (
     transitions,
     write_json,
 )
+from scripts.rounds.simulated import modelled
+from scripts.rounds.simulated import simulation as rounds_simulation
 
 
 def today() -> str:

@@ -8,7 +8,7 @@ from scripts.common.toolchain import built
 from scripts.cost_model import model_times
 from scripts.cost_model.counters import ROOT
 from scripts.evidence.clock import b200_page
-from scripts.rounds import modelled
+from scripts.rounds.simulated import modelled
 
 SHAPE = "256x512x1024"
 LOWER, BOOST = 1.5, 1.965

@@ -16,12 +16,12 @@ from scripts.evidence.third_party.render import faults, in_order, key, render
 
 @pytest.fixture(scope="module")
 def rows(root):
-    return json.loads((root / "simulator/results/third_party.json").read_text())
+    return json.loads((root / "simulator/results/third_party/third_party.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def corpus(root):
-    return json.loads((root / "simulator/results/third_party_corpus.json").read_text())
+    return json.loads((root / "simulator/results/third_party/third_party_corpus.json").read_text())
 
 
 def test_the_committed_table_keeps_its_rules(rows, corpus):
@@ -29,7 +29,7 @@ def test_the_committed_table_keeps_its_rules(rows, corpus):
 
 
 def test_the_committed_page_is_what_the_json_says(root, rows, corpus):
-    assert (root / "simulator/results/THIRD_PARTY.md").read_text() == render(rows, corpus)
+    assert (root / "simulator/results/third_party/THIRD_PARTY.md").read_text() == render(rows, corpus)
 
 
 def test_rows_of_another_simulator_than_most_are_named(rows, corpus):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from scripts.rounds import modelled
 from scripts.rounds.model import RoundError, Tank
+from scripts.rounds.simulated import modelled
 
 SHAPES = ("256x4096x7168", "256x3072x4096")
 

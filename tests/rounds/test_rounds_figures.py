@@ -9,9 +9,9 @@ import pytest
 
 from scripts.rounds import figures as rounds_figures
 from scripts.rounds import model as rounds_model
-from scripts.rounds import simulation as rounds_simulation
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, read_bytes
+from scripts.rounds.simulated import simulation as rounds_simulation
 from tests.rounds.rounds_kit import ROOT, SHAPES
 
 

@@ -1,4 +1,4 @@
-"""simulator/results/SENTRYWARD.md from what scripts/evidence/sentryward/table.py measured."""
+"""simulator/results/third_party/SENTRYWARD.md from what scripts/evidence/sentryward/table.py measured."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     python -m scripts.evidence.sentryward.table VENV/bin/sentryward --blackwell
     python -m scripts.evidence.sentryward.table --render
 
-Results go to simulator/results/sentryward.json, the table to simulator/results/SENTRYWARD.md; --blackwell
+Results go to simulator/results/third_party: sentryward.json, and the table to SENTRYWARD.md; --blackwell
 measures the rows of the Blackwell backend again.
 """
 
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
 from scripts.common.toolchain import BUILD, nvcc
-from scripts.evidence.mutants.blackwell import Kernel as Blackwell
-from scripts.evidence.mutants.blackwell import entries as blackwell_entries
+from scripts.evidence.mutants.blackwell.kernels import Kernel as Blackwell
+from scripts.evidence.mutants.blackwell.kernels import entries as blackwell_entries
 from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward.render import render
 from scripts.evidence.third_party.cuda.libraries import TRIALS, Trial, build, inputs_of, run
@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", nargs="?", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
-    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/sentryward.json")
+    parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/third_party/sentryward.json")
     parser.add_argument("--blackwell", action="store_true")
     parser.add_argument("--render", action="store_true")
     options = parser.parse_args()
@@ -166,7 +166,7 @@ def main() -> None:
             rows = measure(options.program, checkout)
         data = {"version": version, "rows": rows}
         options.json.write_text(json.dumps(data, indent=1) + "\n")
-    (ROOT / "simulator/results/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
+    (ROOT / "simulator/results/third_party/SENTRYWARD.md").write_text(render(json.loads(options.json.read_text())))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
     ./nvfp4 evidence third_party --render      # only the table, from the JSON; --check: hold it to its rules
 
 What is fetched and compiled stays in --cache (default: third_party/ in the build folder).  Results go to
-simulator/results/third_party.json, the table with its judgements to simulator/results/THIRD_PARTY.md.
+simulator/results/third_party: third_party.json, and the table with its judgements to THIRD_PARTY.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scripts.evidence.third_party.render import faults, in_order, key, render
 from scripts.evidence.third_party.sources import COMMITS, SOURCE_WHEELS, WHEELS, Sources, Unavailable
 from scripts.evidence.third_party.triton import cases as triton
 
-RESULTS = ROOT / "simulator/results"
+RESULTS = ROOT / "simulator/results/third_party"
 PRODUCERS = (
     triton.cases,
     cutlass.cases,

@@ -1,4 +1,4 @@
-"""simulator/results/THIRD_PARTY.md from the rows of third_party.json, and the rules that the rows are held to."""
+"""THIRD_PARTY.md of simulator/results from the rows of third_party.json, and the rules that the rows are held to."""
 
 from __future__ import annotations
 

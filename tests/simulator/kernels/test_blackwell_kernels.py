@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants import blackwell_grouped as grouped
-from scripts.evidence.mutants.blackwell import CONFIGS, PLACES, Kernel, entries, is_right, mutant_k, mutants
+from scripts.evidence.mutants.blackwell import grouped
+from scripts.evidence.mutants.blackwell.kernels import CONFIGS, PLACES, Kernel, entries, is_right, mutant_k, mutants
 from tests.simulator.sim_kit import nvcc
 
 

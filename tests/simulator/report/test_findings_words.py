@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.evidence.mutants import launches
-from tests.simulator.hazard.test_each_finding import CASES, run, texts
+from tests.simulator.hazard.findings.test_each_finding import CASES, run, texts
 from tests.simulator.sim_kit import Sim
 
 RECORD = Path(__file__).with_name("findings_words.json")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from scripts.common.ptxsim import MODES, ROOT, Launch, Sim, aligned
-from scripts.evidence.mutants.blackwell_grouped import Group
+from scripts.evidence.mutants.blackwell.grouped import Group
 from scripts.evidence.mutants.geforce.kernels import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of, mutants
 
 CONFIGS = {

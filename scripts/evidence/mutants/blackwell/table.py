@@ -1,7 +1,7 @@
 """Takes each synchronisation out of the Blackwell kernels' PTX in turn and writes what the simulator says of it to
 simulator/results/BLACKWELL_MUTANTS.md.
 
-usage: python -m scripts.evidence.mutants.blackwell_table (with torch and an nvcc; some minutes)
+usage: python -m scripts.evidence.mutants.blackwell.table (with torch and an nvcc; some minutes)
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from scripts.evidence.mutants.blackwell import CONFIGS, PLACES, Kernel, entries, mutant_k, mutants
+from scripts.evidence.mutants.blackwell.kernels import CONFIGS, PLACES, Kernel, entries, mutant_k, mutants
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 MODES = ("eager", "late")
 HEAD = """# Mutants of the Blackwell kernels
 
-Written by `scripts/evidence/mutants/blackwell_table.py`. One synchronisation is taken out of the compiled PTX, or
+Written by `scripts/evidence/mutants/blackwell/table.py`. One synchronisation is taken out of the compiled PTX, or
 altered, at one place after the other; modes {modes}. What one kernel shares with another is left out there, and so are
 the fences around the barrier behind tcgen05.alloc and those between a thread and its own commits: the simulator does
 not miss them (`test_blackwell_kernels.py` runs the same in mode eager, and the kernels as they are, which are clean).

@@ -13,7 +13,7 @@ import torch
 from reference import nvfp4
 from reference.nvfp4 import GROUP_ELEMS
 from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
-from scripts.evidence.mutants.blackwell import (
+from scripts.evidence.mutants.blackwell.kernels import (
     BUT_FIRST,
     EVERY,
     OF_A_PAIR,

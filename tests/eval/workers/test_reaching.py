@@ -18,7 +18,7 @@ from eval.output.text import clean
 from eval.supervisor import Limits, run_test
 from eval.workers.worker import Failure, _blamed
 
-ADVERSARIAL = Path(__file__).resolve().parents[1] / "adversarial"
+ADVERSARIAL = Path(__file__).resolve().parents[2] / "adversarial"
 CASE = parse_case("m: 40; n: 72; k: 128; l: 1; seed: 1111")
 CPU = torch.device("cpu")
 LIMITS = Limits(answer_s=60.0)

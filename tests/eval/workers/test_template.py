@@ -21,7 +21,7 @@ from eval.workers.worker import Failure
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
-HONEST = Path(__file__).resolve().parents[1] / "adversarial/honest/honest.py"
+HONEST = Path(__file__).resolve().parents[2] / "adversarial/honest/honest.py"
 CASE = parse_case("m: 8; n: 16; k: 64; l: 1; seed: 1")
 
 
@@ -104,7 +104,7 @@ def test_a_template_that_is_gone_is_replaced():
 def test_nothing_is_left_when_the_harness_is_killed():
     script = (
         "import sys, time; sys.path.insert(0, '.')\n"
-        "from tests.eval.test_template import Running\n"
+        "from tests.eval.workers.test_template import Running\n"
         "worker = Running()\n"
         "print(worker.template, worker.keeper, worker.pid, flush=True)\n"
         "time.sleep(1000)\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulator.hazard.finding_cases import DRAIN, EXPECT, FILL, INIT, LOAD, STORE, TRY, Case
+from tests.simulator.hazard.findings.finding_cases import DRAIN, EXPECT, FILL, INIT, LOAD, STORE, TRY, Case
 
 MISUSES = {
     "an mbarrier without its fence": Case(

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.hazard.finding_cases import BEGIN, EXPECT, INIT, LOAD, RACES, ROOM, TRY, Case
-from tests.simulator.hazard.misuse_cases import MISUSES
+from tests.simulator.hazard.findings.finding_cases import BEGIN, EXPECT, INIT, LOAD, RACES, ROOM, TRY, Case
+from tests.simulator.hazard.findings.misuse_cases import MISUSES
 from tests.simulator.sim_kit import MODES, VERDICTS, Sim, body
 
 CASES = RACES | MISUSES

@@ -18,7 +18,7 @@ BASELINES = {
     "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on operands dequantized beforehand; no SiLU, no dequantization",
     "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, then silu * mul",
     "dequantize_cublas": "from NVFP4: dequantize the three operands, one [2N, K] GEMM, silu * mul",
-    "triton": "a fused Triton kernel from NVFP4 (scripts/bench/triton_baseline.py)",
+    "triton": "a fused Triton kernel from NVFP4 (scripts/bench/baselines/triton_baseline.py)",
     "scaled_mm": "two torch._scaled_mm from NVFP4 in blocks, fp32 products, silu * mul; wants fp4 tensor cores",
     "scaled_one_gemm": "one [2N, K] torch._scaled_mm from NVFP4 in blocks to fp16; no SiLU; wants fp4 tensor cores",
     "torch_bf16": "one [2N, K] torch matmul of bf16 operands dequantized beforehand; no SiLU",
@@ -77,7 +77,7 @@ def _dequantize_cublas(problem: Problem) -> Call:
 
 
 def _triton(problem: Problem) -> Call:
-    from scripts.bench.triton_baseline import dual_gemm
+    from scripts.bench.baselines.triton_baseline import dual_gemm
 
     return lambda i: dual_gemm(problem.data[i])
 
