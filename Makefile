@@ -234,7 +234,7 @@ compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and T
 
 cost-model: build simulator ## measure: count on the simulator again, simulate the Blackwell kernel's times (minutes)
 	@python=$$(scripts/setup.sh test) && \
-	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json && \
+	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/simulated/cost_model_counters.json && \
 	"$$python" -m scripts.cost_model && "$$python" -m scripts.evidence.readme
 
 BRING_UP_ARGS ?=

@@ -1,7 +1,7 @@
 """Counts of the GPU kernels at the benchmark shapes, by the simulator.
 
     make simulator
-    python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json
+    python -m scripts.cost_model.counters cost-model --json shark_tank/simulated/cost_model_counters.json
     python -m scripts.cost_model.counters rounds --variant base=m256n64 --variant wide=m256n64@FILE.so --json FILE.json
 
 `cost-model`: every configuration of the Blackwell backend and what its rule chooses, and the Hopper backend's choice.
@@ -57,6 +57,7 @@ m, n, k = map(int, sys.argv[1].split("x"))
 output = custom_kernel(generate_input(m=m, n=n, k=k, l=1, seed=1111))
 print(hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest())
 """
+RECORD = "shark_tank/simulated/cost_model_counters.json"
 CHECK = ("-m", "scripts.bench.check_gpu", "--device", "cpu", "--only", "rings")
 
 
@@ -137,7 +138,7 @@ def for_cost_model(library: Path) -> dict[str, Any]:
         for config, figures in tile_table.tiles("blackwell").items()
     }
     return {
-        "command": "python -m scripts.cost_model.counters cost-model --json shark_tank/cost_model_counters.json",
+        "command": f"python -m scripts.cost_model.counters cost-model --json {RECORD}",
         "blackwell": {"configs": tile_table.tiles("blackwell"), "chosen": choices["blackwell"], "counters": blackwell},
         "hopper": {
             "configs": tile_table.tiles("hopper"),

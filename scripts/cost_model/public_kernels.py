@@ -1,4 +1,4 @@
-"""Public kernels on the same clock as ours: shark_tank/blackwell_public.json, which scripts/cost_model shows beside it.
+"""Public kernels on the same clock as ours: blackwell_public.json of shark_tank/simulated, which scripts/cost_model shows.
 
     python -m scripts.cost_model.public_kernels [--checkout OWNER/NAME=FOLDER ...] [--only TEXT ...]
 
@@ -30,7 +30,7 @@ from scripts.evidence.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
 from scripts.evidence.third_party.sources import Sources
 from scripts.rounds.model import benchmark_shapes
 
-RESULT = ROOT / "shark_tank/blackwell_public.json"
+RESULT = ROOT / "shark_tank/simulated/blackwell_public.json"
 GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"
 DUAL_SHAPES = benchmark_shapes(ROOT)
 CALLS = 3

@@ -132,16 +132,16 @@ def clock(data: dict[str, Any]) -> str:
 
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "hopper": ("shark_tank/hopper_comparison.json", hopper),
-    "sweep": ("shark_tank/recorded/h200_sweep_now.json", sweep),
-    "clock": ("shark_tank/blackwell_clock.json", clock),
-    "cpu": ("shark_tank/cpu_comparison.json", cpu),
-    "group-board": ("shark_tank/group_gemm_inherited.json", group_board),
-    "group-hopper": ("shark_tank/group_gemm_comparison.json", group_hopper),
-    "group-cpu": ("shark_tank/group_gemm_cpu.json", group_cpu),
-    "group-host": ("shark_tank/group_gemm_host.json", group_host),
-    "host": ("shark_tank/host_cost.json", host),
-    "first-import": ("shark_tank/first_import.json", first_import),
+    "hopper": ("shark_tank/compared/hopper_comparison.json", hopper),
+    "sweep": ("shark_tank/recorded/rows/h200_sweep_now.json", sweep),
+    "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
+    "cpu": ("shark_tank/compared/cpu_comparison.json", cpu),
+    "group-board": ("shark_tank/compared/group_gemm_inherited.json", group_board),
+    "group-hopper": ("shark_tank/compared/group_gemm_comparison.json", group_hopper),
+    "group-cpu": ("shark_tank/compared/group_gemm_cpu.json", group_cpu),
+    "group-host": ("shark_tank/compared/group_gemm_host.json", group_host),
+    "host": ("shark_tank/compared/host_cost.json", host),
+    "first-import": ("shark_tank/compared/first_import.json", first_import),
 }
 
 

@@ -18,7 +18,7 @@ from scripts.rounds.model import Tank
 from scripts.rounds.words import percent, plain
 
 LEDGER_FILE = "ledger.json"
-COMPARISON_FILE = "hopper_comparison.json"
+COMPARISON_FILE = "compared/hopper_comparison.json"
 MAX_GAP = 0.02  # between one round's candidate and the next one's base, as ratio: clocks and tiles of equal speed
 
 

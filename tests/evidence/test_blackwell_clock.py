@@ -35,7 +35,7 @@ def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
     assert "blackwell_clock.json: simulated with other parameters" in capsys.readouterr().err
     clock.PUBLIC.write_text(json.dumps({"chip_sha256": "1" * 64, "rows": clock.public()["rows"]}))
     assert any("blackwell_public.json: simulated with other" in problem for problem in clock.problems())
-    clock.PUBLIC.write_text((ROOT / "shark_tank/blackwell_public.json").read_text())
+    clock.PUBLIC.write_text((ROOT / "shark_tank/simulated/blackwell_public.json").read_text())
     assert clock.main(["--render"]) == 0 and clock.main(["--check"]) == 0
     clock.TEXT.write_text("older")
     assert clock.main(["--check"]) == 1 and "blackwell_clock.md: not what" in capsys.readouterr().err

@@ -154,7 +154,7 @@ def test_the_cost_models_counts(counted, tmp_path):
         "chosen": {"chosen of": "hopper"},
         "counters": {"auto": {shape: {"of": f"hopper auto {shape} /l.so"} for shape in SHAPES}},
     }
-    assert "--json shark_tank/cost_model_counters.json" in data["command"]
+    assert "--json shark_tank/simulated/cost_model_counters.json" in data["command"]
 
 
 def test_the_rounds_counts(counted, tmp_path, capsys):

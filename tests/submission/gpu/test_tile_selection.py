@@ -347,7 +347,7 @@ def test_any_few_rows_are_laid_out_at_least_cost(tiles):
 def test_the_tile_chosen_is_within_a_twentieth_of_the_best_one_timed(tiles, root):
     """On an H200, each tile forced at each of these shapes; and the calls that are two launches now."""
     recorded = root / "shark_tank/recorded"
-    times = json.loads((recorded / "h200_choice.json").read_text())["median_us"]
+    times = json.loads((recorded / "rows" / "h200_choice.json").read_text())["median_us"]
     names = [*HOPPER, *NARROW]
     shapes = [tuple(map(int, shape.split("x"))) for shape in times["auto"]]
     assert len(shapes) >= 60
