@@ -1,4 +1,4 @@
-"""Public kernels on the same clock as ours: blackwell_public.json of shark_tank/simulated, which scripts/cost_model shows.
+"""Public kernels on the same clock as ours: shark_tank/simulated/blackwell_public.json, shown by scripts/cost_model.
 
     python -m scripts.cost_model.public_kernels [--checkout OWNER/NAME=FOLDER ...] [--only TEXT ...]
 
