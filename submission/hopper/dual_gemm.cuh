@@ -46,11 +46,19 @@ namespace hopper {
 #define WORKING_REGISTERS              28 /* of a consumer, beside accumulators and fragments */
 #define CONSUMER_REGISTERS(warpgroups) ((warpgroups) == 2 ? 240 : (warpgroups) == 3 ? 160 : 112)
 
+struct tile_coord; /* below */
+
 /* `most_chains`: three are more exact, but 3 % slower at 256 x 4096 x 7168 (round 114); in one kernel of all
  * grouped tiles ptxas serializes wgmma with them. */
 template <int warpgroups_n_, int m_blocks_, int tile_m_, int stages_, int split_k_, int warpgroups_k_,
           int most_chains = 2>
 struct tile {
+    /* What extended_gemm.cuh has others of, and where the dual GEMM's parameters are in these. */
+    using coord = struct tile_coord;
+    using params = struct hopper_dual_gemm_params;
+    static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
+        return p;
+    }
     /* Warpgroups along the rows of B, and as many times as many that take the stages of K in turn. */
     static constexpr int warpgroups_n = warpgroups_n_, warpgroups_k = warpgroups_k_;
     static constexpr int warpgroups = warpgroups_n * warpgroups_k;
@@ -225,12 +233,15 @@ static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct t
 
 /* Producer, one thread.  Waits for empty[s], and before A for the previous kernel, which makes it (PDL);
  * fills stage s, the first stages with B1 and B2 before that kernel is complete;
- * signals full[s]: one arrival, and the stage's bytes. */
+ * signals full[s]: one arrival, and the stage's bytes.  The extended GEMM has a load_b of its own.
+ *
+ * HW: with types of coord and p as template parameters beside T, ptxas' code of 14 kernels changes; by T's
+ * names of them it stays (compare_sass). */
 template <class T>
-static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord,
-                                            const struct hopper_dual_gemm_params &p, const CUtensorMap *a,
+static __device__ __forceinline__ void load(shared_t<T> shared, const typename T::coord &coord,
+                                            const typename T::params &p, const CUtensorMap *a,
                                             const CUtensorMap *b1, const CUtensorMap *b2) {
-    if (p.scales_by_previous_kernel) {
+    if (T::gemm_of(p).scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
     int ahead = min(T::stages, coord.stages);
@@ -574,18 +585,16 @@ static __device__ __forceinline__ void store_output(const unsigned char *output,
 
 /* ---- kernel ---- */
 
+/* The tile's accumulators, of all who share its K.  False: another warpgroup has them.  After it the stages are
+ * free, but for what was received. */
 template <class T>
-static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
-                                               const struct tile_coord &coord,
-                                               const struct hopper_dual_gemm_params &p) {
-    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
-    float acc[T::m_blocks]
-             [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
+static __device__ __forceinline__ bool accumulate(float (&acc)[T::m_blocks][T::accs], shared_t<T> shared,
+                                                  const struct tile_coord &coord, int warpgroup) {
     multiply<T>(acc, shared, coord);
     if constexpr (T::warpgroups_k > 1) {
         reduce_in_cta<T>(acc, shared);
         if (warpgroup >= T::warpgroups_n) {
-            return;
+            return false;
         }
     }
     if constexpr (T::split_k > 1) {
@@ -593,23 +602,35 @@ static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared
     } else {
         bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
     }
+    return true;
+}
+
+template <class T>
+static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
+                                               const struct tile_coord &coord,
+                                               const struct hopper_dual_gemm_params &p) {
+    int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    float acc[T::m_blocks]
+             [T::accs]; /* [gate, gate, up, up] ...; the first step of each block overwrites them */
+    if (!accumulate<T>(acc, shared, coord, warpgroup)) {
+        return;
+    }
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
     stage_output<T>(acc, cvta_to_shared(output), warpgroup);
     bar_sync(CONSUMER_BARRIER, T::finishers);
     store_output<T>(output, coord, p);
 }
 
+/* What a CTA does: the producer's warpgroup and the consumers', from the first barrier on. */
 template <class T>
-static __global__ void __launch_bounds__(T::threads, 1)
-    dual_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
-                     const __grid_constant__ CUtensorMap b2,
-                     const __grid_constant__ hopper_dual_gemm_params p) {
+static __device__ __forceinline__ void compute_tile(const typename T::coord &coord, const typename T::params &p,
+                                                    const CUtensorMap &a, const CUtensorMap &b1,
+                                                    const CUtensorMap &b2) {
     extern __shared__ unsigned char memory[];
     uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
     unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
     typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
     shared_t<T> shared = {cvta_to_shared(aligned)};
-    struct tile_coord coord = find_tile<T>(p);
 
     if (threadIdx.x == 0) {
         prefetch_tensormap(&a);
@@ -633,6 +654,14 @@ static __global__ void __launch_bounds__(T::threads, 1)
         setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
         consume<T>(shared, storage, coord, p);
     }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(T::threads, 1)
+    dual_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
+                     const __grid_constant__ CUtensorMap b2,
+                     const __grid_constant__ hopper_dual_gemm_params p) {
+    compute_tile<T>(find_tile<T>(p), p, a, b1, b2);
 }
 
 } // namespace hopper

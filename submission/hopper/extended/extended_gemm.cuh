@@ -1,10 +1,11 @@
 /* The extended GEMM for sm_90a (custom_kernel.h, custom_kernel_extended()): the dual GEMM's kernel with another
  * load of B and another epilogue.
  *
- * Read dual_gemm.cuh first.  Gate and up are its two operands; of a plain product they are the first and the
- * second half of a tile's rows of the only B, and columns of C likewise.  Where both are rows of one tensor
- * (interleaved, or a plain product), a tile's scale factors are those of 2 * tile_n rows that follow each
- * other, in which a piece of the first operand is followed by one of the second (struct tile_coord).
+ * Read dual_gemm.cuh first: all but load_b and consume is there.  Gate and up are its two operands; of a plain
+ * product they are the first and the second half of a tile's rows of the only B, and columns of C likewise.
+ * Where both are rows of one tensor (interleaved, or a plain product), a tile's scale factors are those of 2 *
+ * tile_n rows that follow each other, in which a piece of the first operand is followed by one of the second
+ * (struct tile_coord).
  *
  *   acc (gate, up) --scale, activation--> fp16 or bf16 --stmatrix--> shared --16-byte stores--> C
  *                                   '---> fp32 (NVFP4) ------------> shared --a thread a group--> codes, sf */
@@ -19,7 +20,17 @@ namespace hopper {
 
 #define STAGED_PAD_FLOATS 4 /* between rows of fp32 outputs: a warp's stores have no bank conflict */
 
+/* A tile, and the first of its columns of C. */
+struct extended_coord : tile_coord {
+    int32_t column;
+};
+
 template <class Base> struct extended_tile : Base {
+    using coord = struct extended_coord;
+    using params = struct hopper_extended_params;
+    static __device__ __forceinline__ const struct hopper_dual_gemm_params &gemm_of(const params &p) {
+        return p.gemm;
+    }
     static constexpr bool extended = true;
     static constexpr int joint_scale_tiles = JOINT_SCALE_TILES(Base::tile_n);
     static_assert(joint_scale_tiles <= 2 * Base::b_scale_tiles, "joint scale tiles have the places of both");
@@ -36,17 +47,11 @@ template <class T, int columns_, bool fp32> struct staged : T {
                   "received accumulators and the staged output fit over the stages");
 };
 
-/* A tile, and the first of its columns of C. */
-struct extended_coord {
-    struct tile_coord tile;
-    int32_t column;
-};
-
 template <class T>
 static __device__ __forceinline__ struct extended_coord
 find_extended_tile(const struct hopper_extended_params &p) {
     struct extended_coord coord;
-    struct tile_coord &tile = coord.tile;
+    struct tile_coord &tile = coord;
     const int32_t number = blockIdx.x / T::split_k;
     const bool joint = p.epilogue.plain || p.interleave != 0;
     coord.column = number * (p.epilogue.plain ? 2 * T::tile_n : T::tile_n);
@@ -83,9 +88,9 @@ static __device__ __forceinline__ void copy_scale_tile(uint32_t to, const uint8_
 
 /* As load_b of the dual GEMM. */
 template <class T>
-static __device__ __forceinline__ void
-load_extended_b(shared_t<T> shared, const struct extended_coord &coord, const struct hopper_extended_params &p,
-                const CUtensorMap *b1, const CUtensorMap *b2, int stage, int32_t k_stage) {
+static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct extended_coord &coord,
+                                              const struct hopper_extended_params &p, const CUtensorMap *b1,
+                                              const CUtensorMap *b2, int stage, int32_t k_stage) {
     struct mbarrier full = full_barrier(shared, stage);
     stage_t<T> to = stage_of(shared, stage);
     const int32_t row = p.interleave != 0 ? 0 : coord.column;
@@ -97,40 +102,14 @@ load_extended_b(shared_t<T> shared, const struct extended_coord &coord, const st
     const uint32_t scales = SHARED_MEMBER(to, scales);
     if (p.epilogue.plain || p.interleave != 0) {
         for (int i = 0; i < T::joint_scale_tiles; i++) {
-            copy_scale_tile<T>(scales + i * STAGE_SCALE_BYTES, p.gemm.sfb1, coord.tile.scale_tile + i, p.gemm,
+            copy_scale_tile<T>(scales + i * STAGE_SCALE_BYTES, p.gemm.sfb1, coord.scale_tile + i, p.gemm,
                                k_stage, full);
         }
         return;
     }
     for (int i = 0; i < 2 * T::b_scale_tiles; i++) {
         copy_scale_tile<T>(scales + i * STAGE_SCALE_BYTES, i < T::b_scale_tiles ? p.gemm.sfb1 : p.gemm.sfb2,
-                           coord.tile.scale_tile + i % T::b_scale_tiles, p.gemm, k_stage, full);
-    }
-}
-
-/* As load of the dual GEMM. */
-template <class T>
-static __device__ __forceinline__ void
-load_extended(shared_t<T> shared, const struct extended_coord &coord, const struct hopper_extended_params &p,
-              const CUtensorMap *a, const CUtensorMap *b1, const CUtensorMap *b2) {
-    if (p.gemm.scales_by_previous_kernel) {
-        griddepcontrol_wait();
-    }
-    const struct tile_coord &tile = coord.tile;
-    int ahead = min(T::stages, tile.stages);
-    for (int i = 0; i < ahead; i++) {
-        load_extended_b<T>(shared, coord, p, b1, b2, i, tile.first_stage + i);
-    }
-    griddepcontrol_wait();
-    for (int i = 0; i < ahead; i++) {
-        load_a<T>(shared, tile, a, i, tile.first_stage + i);
-    }
-    struct ring ring = {0, 0};
-    for (int32_t i = ahead; i < tile.stages; i++) {
-        wait(empty_barrier(shared, ring.stage), ring.parity);
-        load_extended_b<T>(shared, coord, p, b1, b2, ring.stage, tile.first_stage + i);
-        load_a<T>(shared, tile, a, ring.stage, tile.first_stage + i);
-        advance<T::stages>(ring);
+                           coord.scale_tile + i % T::b_scale_tiles, p.gemm, k_stage, full);
     }
 }
 
@@ -244,26 +223,17 @@ finish_extended(float (&acc)[T::m_blocks][T::accs], unsigned char *output, int w
 
 /* As consume of the dual GEMM. */
 template <class T>
-static __device__ __forceinline__ void consume_extended(shared_t<T> shared, struct shared_storage<T> *storage,
-                                                        const struct extended_coord &coord,
-                                                        const struct hopper_extended_params &p) {
+static __device__ __forceinline__ void consume(shared_t<T> shared, struct shared_storage<T> *storage,
+                                               const struct extended_coord &coord,
+                                               const struct hopper_extended_params &p) {
     int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
     float acc[T::m_blocks][T::accs];
-    multiply<T>(acc, shared, coord.tile);
-    if constexpr (T::warpgroups_k > 1) {
-        reduce_in_cta<T>(acc, shared);
-        if (warpgroup >= T::warpgroups_n) {
-            return;
-        }
-    }
-    if constexpr (T::split_k > 1) {
-        reduce<T>(acc, shared, coord.tile.rank);
-    } else {
-        bar_sync(CONSUMER_BARRIER, T::finishers); /* the stages are free */
+    if (!accumulate<T>(acc, shared, coord, warpgroup)) {
+        return;
     }
     griddepcontrol_wait(); /* scales of tokens may be the work of a kernel before this call's */
     unsigned char *output = (unsigned char *)&storage->stages[T::received_stages];
-    struct tile_coord tile = coord.tile;
+    struct tile_coord tile = coord;
     tile.n = coord.column;
     const bool nvfp4 = p.epilogue.output == CUSTOM_KERNEL_NVFP4;
     if (p.epilogue.plain) {
@@ -282,35 +252,7 @@ static __global__ void __launch_bounds__(T::threads, 1)
     extended_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
                          const __grid_constant__ CUtensorMap b2,
                          const __grid_constant__ hopper_extended_params p) {
-    extern __shared__ unsigned char memory[];
-    uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM_BYTES;
-    unsigned char *aligned = memory + (SWIZZLE_ATOM_BYTES - misaligned) % SWIZZLE_ATOM_BYTES;
-    typename layout_of<T>::storage *storage = (typename layout_of<T>::storage *)aligned;
-    shared_t<T> shared = {cvta_to_shared(aligned)};
-    struct extended_coord coord = find_extended_tile<T>(p);
-
-    if (threadIdx.x == 0) {
-        prefetch_tensormap(&a);
-        prefetch_tensormap(&b1);
-        prefetch_tensormap(&b2);
-        for (int stage = 0; stage < T::stages; stage++) {
-            mbarrier_init(full_barrier(shared, stage), 1);
-            mbarrier_init(empty_barrier(shared, stage), T::finishers);
-        }
-        fence_mbarrier_init();
-    }
-    __syncthreads();
-    griddepcontrol_launch_dependents();
-
-    if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
-            load_extended<T>(shared, coord, p, &a, &b1, &b2);
-        }
-    } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
-        consume_extended<T>(shared, storage, coord, p);
-    }
+    compute_tile<T>(find_extended_tile<T>(p), p, a, b1, b2);
 }
 
 } // namespace hopper
