@@ -1,7 +1,9 @@
 """Plants faults and reports which survive; usage: python -m scripts.mutate [--area NAME]... [--count N] ...
 
 Each area's files and tests stand in areas.py.  A fault is planted in a copy of the checkout under build/mutate/
-(uncommitted changes included), what the tests need is built again, and the tests run up to the first failure.
+(uncommitted changes included), what the tests need is built again, and the tests run up to the first failure: the
+area's own, then, for what survives them, wider ones (`--wider suite`: the whole suite but its slow files, which takes
+minutes a survivor).  The score says which tests it counts, and how much of it the area's own tests reach.
 `--survivors FILE` plants only what survived in an earlier run's --json, to see what a new test catches.
 """
 
@@ -30,6 +32,7 @@ from scripts.mutate.driver import (
     write_results,
 )
 from scripts.mutate.operators import Fault
+from scripts.mutate.order import described
 from scripts.mutate.report import print_report, survivor_text
 from scripts.mutate.workspace import Workspace
 
@@ -44,6 +47,13 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--area", action="append", choices=AREAS, help="only this area (may be given again)")
     parser.add_argument("--files", nargs="+", help="only faults in these files")
     parser.add_argument("--tests", nargs="+", help="these test files instead of the area's")
+    parser.add_argument(
+        "--wider",
+        choices=("none", "around", "suite"),
+        default="around",
+        help="tests that what survives an area's own meets next: of the layers around it, or the suite but its slow"
+        " files (%(default)s)",
+    )
     parser.add_argument("--count", type=int, default=FAULTS_AN_AREA, help="faults that count, an area (%(default)s)")
     parser.add_argument("--minutes", type=float, default=120.0, help="time limit, shared out (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="copies to work in at a time (%(default)s)")
@@ -122,7 +132,9 @@ def main(argv: list[str] | None = None) -> int:
 
                 now = time.monotonic()
                 deadline = now + (end - now) / (len(work) - number)
-                run = Driver(ROOT, workspaces, report, known).run_area(name, area, drawn, options.count, deadline)
+                run = Driver(ROOT, workspaces, report, known, options.wider).run_area(
+                    name, area, drawn, options.count, deadline
+                )
                 runs[name] = run
                 if options.json:
                     write_results(options.json, options.seed, runs.values())
@@ -132,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
         for name in (signal.SIGINT, signal.SIGTERM):  # one is enough: the copies are to go
             signal.signal(name, signal.SIG_IGN)
         shutil.rmtree(folder, ignore_errors=True)
-    print_report(console, list(runs.values()))
+    print_report(console, list(runs.values()), described(options.wider, options.tests or ()))
     return 1 if any(run.problem for run in runs.values()) else 0
 
 

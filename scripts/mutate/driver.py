@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts.mutate.areas import Area, named_tests
 from scripts.mutate.operators import C_SUFFIXES, Fault, faults
+from scripts.mutate.order import own_tests, wider_tests
 from scripts.mutate.workspace import Run, Workspace, bytecode, first_failure
 
 JUDGED = Path(__file__).with_name("equivalent.toml")
@@ -37,6 +38,7 @@ class Result:
     by: str = ""
     seconds: float = 0.0
     id: str = ""
+    phase: str = ""  # of what was caught: by the area's own tests, or by wider ones
 
 
 @dataclass
@@ -103,12 +105,13 @@ class Driver:
     workspaces: list[Workspace]
     report: Callable[[AreaRun, Result | None], None]
     known: dict[str, Result] = field(default_factory=dict)
+    wider: str = "around"  # or none, or suite
 
     def run_area(self, name: str, area: Area, chosen: list[Fault], count: int, deadline: float) -> AreaRun:
         """Plants faults in the order given until `count` of them counted or the time is up."""
         run = AreaRun(name)
         tests = named_tests(self.root, area.tests)
-        wider = [test for test in named_tests(self.root, area.wider) if test not in tests]
+        wider = self.wider == "suite" or (self.wider == "around" and bool(area.wider))
         for workspace in self.workspaces:
             built = workspace.build((*area.targets, *(EVERYTHING if wider else ())))
             if built.returncode != 0:
@@ -141,7 +144,7 @@ class Driver:
             nonlocal running
             while (fault := take()) is not None:
                 try:
-                    result = self.plant(name, area, fault, workspace, clean, tests, wider, base, by_hand)
+                    result = self.plant(name, area, fault, workspace, clean, base, by_hand)
                 except OSError as error:
                     with changed:
                         running -= 1
@@ -171,8 +174,6 @@ class Driver:
         fault: Fault,
         workspace: Workspace,
         clean: str,
-        tests: list[str],
-        wider: list[str],
         base: Run,
         by_hand: set[tuple[str, str, str]],
     ) -> Result:
@@ -187,7 +188,11 @@ class Driver:
 
         def result(outcome: str, by: str = "") -> Result:
             seconds = round(time.monotonic() - start, 1)
-            return Result(name, fault.path, fault.line, fault.operator, before, after, outcome, by, seconds, identity)
+            phase = ("wider" if asked_wider else "own") if outcome == "caught" else ""
+            what = (name, fault.path, fault.line, fault.operator, before, after)
+            return Result(*what, outcome, by, seconds, identity, phase)
+
+        asked_wider = False
 
         if (fault.path, before, after) in by_hand:
             return result("judged")
@@ -199,7 +204,8 @@ class Driver:
                 return result("unbuildable")
             if code == bytecode(source, fault.path):
                 return result("equivalent")
-        asked_wider = False
+        tests = own_tests(self.root, area, fault.path)
+        wider = [] if self.wider == "none" else wider_tests(self.root, area, fault.path, self.wider == "suite")
         try:
             target.write_bytes(faulty)
             built = workspace.build(area.targets)

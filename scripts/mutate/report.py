@@ -11,35 +11,45 @@ from rich.text import Text
 
 from scripts.mutate.driver import COUNTED, AreaRun, Result
 
-OUTCOMES = ("caught", "survived", "equivalent", "judged", "unbuildable")
+COLUMNS = ("planted", "equivalent", "judged", "unbuildable", "caught", "by wider", "survived", "own", "score")
 
 
-def score(results: Sequence[Result]) -> float | None:
-    """The share of faults caught, of those that change what runs; None without any."""
+def score(results: Sequence[Result], phase: str = "") -> float | None:
+    """The share of faults caught (in one phase: by own or wider tests), of those that count; None without any."""
     counted = [result for result in results if result.outcome in COUNTED]
-    return sum(result.outcome == "caught" for result in counted) / len(counted) if counted else None
+    caught = sum(result.outcome == "caught" and phase in ("", result.phase) for result in counted)
+    return caught / len(counted) if counted else None
 
 
-def score_table(runs: Sequence[AreaRun]) -> Table:
-    """A row an area, and their sum."""
-    table = Table(title="faults planted")
+def score_table(runs: Sequence[AreaRun], counted: str) -> Table:
+    """A row an area, and their sum; `caught` is by own tests, `own` the score that these alone would have."""
+    table = Table(title=f"faults planted; caught {counted}")
     table.add_column("area")
-    for name in ("planted", *OUTCOMES, "score"):
+    for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for run in runs:
         if run.problem and not run.results:
-            table.add_row(run.name, *[""] * len(OUTCOMES), "", run.problem.splitlines()[0])
+            table.add_row(run.name, *[""] * (len(COLUMNS) - 1), run.problem.splitlines()[0])
         else:
-            table.add_row(run.name, *_cells(run.results))
+            table.add_row(run.name, *cells(run.results))
     table.add_section()
-    table.add_row("all", *_cells([result for run in runs for result in run.results]))
+    table.add_row("all", *cells([result for run in runs for result in run.results]))
     return table
 
 
-def _cells(results: Sequence[Result]) -> list[str]:
+def cells(results: Sequence[Result]) -> list[str]:
+    """The columns of some results."""
     counts = Counter(result.outcome for result in results)
-    share = score(results)
-    return [str(len(results)), *(str(counts[name]) for name in OUTCOMES), "" if share is None else f"{share:.0%}"]
+    wider = sum(result.outcome == "caught" and result.phase == "wider" for result in results)
+    numbers = (
+        len(results),
+        *(counts[name] for name in ("equivalent", "judged", "unbuildable")),
+        counts["caught"] - wider,
+        wider,
+        counts["survived"],
+    )
+    shares = (score(results, "own"), score(results))
+    return [*map(str, numbers), *("" if share is None else f"{share:.1%}" for share in shares)]
 
 
 def survivor_text(result: Result) -> Text:
@@ -52,12 +62,12 @@ def survivor_text(result: Result) -> Text:
     return text
 
 
-def print_report(console: Console, runs: Sequence[AreaRun]) -> None:
+def print_report(console: Console, runs: Sequence[AreaRun], counted: str) -> None:
     """The survivors, the score an area, and what could not be run."""
     survivors = [result for run in runs for result in run.results if result.outcome == "survived"]
     for result in sorted(survivors, key=lambda r: (r.file, r.line)):
         console.print(survivor_text(result), soft_wrap=True)
-    console.print(score_table(runs))
+    console.print(score_table(runs, counted))
     for run in runs:
         if run.problem:
             console.print(f"{run.name}: {run.problem}", markup=False, highlight=False, soft_wrap=True)

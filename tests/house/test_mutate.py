@@ -12,7 +12,8 @@ pytest.importorskip("tree_sitter_cuda")
 from scripts.mutate.areas import AREAS, Area, matching, named_tests
 from scripts.mutate.driver import Driver, judged, read_results, sample, write_results
 from scripts.mutate.operators import faults
-from scripts.mutate.report import score
+from scripts.mutate.order import SLOW, described, own_tests, wider_tests
+from scripts.mutate.report import COLUMNS, cells, score, score_table
 from scripts.mutate.workspace import Workspace, bytecode
 
 
@@ -202,6 +203,41 @@ def test_what_an_areas_tests_miss_is_put_to_wider_ones(toy):
     assert by["return low <= value", "caught"] == "test_toy.py::test_inside"
     made = (toy.workspaces[0].folder / "made").read_text().split()
     assert len(made) >= 3 and set(made[::2]) == {"clean"} and set(made[1::2]) == {"faulty"}
+
+
+def test_the_whole_suite_may_be_what_is_asked_next_and_the_score_says_which_part_caught_how_much(toy):
+    for place in (toy.root, toy.workspaces[0].folder):
+        (place / "tests").mkdir()
+        for name, line in (("test_below.py", "assert not inside(1, 0, 2)"), ("test_journeys.py", "assert False")):
+            (place / "tests" / name).write_text(f"from toy import inside\n\n\ndef test_it():\n    {line}\n")
+        (place / "Makefile").write_text("build test-programs:\n\ttrue\n")
+    toy.wider = "suite"
+    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
+    own, every = score(run.results, "own"), score(run.results)
+    assert 0 < own < every
+    by = {(result.after, result.phase): result.by for result in run.results}
+    assert by["return value <= high", "wider"] == "tests/test_below.py::test_it"  # never the slow file's, which fails
+    assert by["return low <= value", "own"] == "test_toy.py::test_inside"
+    shown = dict(zip(COLUMNS, cells(run.results), strict=True))
+    counted = [int(shown[name]) for name in ("caught", "by wider", "survived")]
+    assert sum(counted) + sum(int(shown[name]) for name in ("equivalent", "judged", "unbuildable")) == int(
+        shown["planted"]
+    )
+    assert counted[1] >= 1 and shown["own"] == f"{own:.1%}" and shown["score"] == f"{every:.1%}"
+    assert "the suite but its slow files" in str(score_table([run], described("suite")).title)
+
+
+def test_tests_that_name_a_source_come_first_and_slow_ones_never(root):
+    area = AREAS["bring-up"]
+    first = own_tests(root, area, "scripts/bench/check_gpu.py")[0]
+    assert first == "tests/bench/test_check_gpu.py"
+    assert sorted(own_tests(root, area, "scripts/bench/host.py")) == sorted(named_tests(root, area.tests))
+    parser = wider_tests(root, AREAS["sim-warp"], "simulator/ptx/parser.c", suite=True)
+    assert parser[0].endswith("/test_parser.py")
+    everything = {*parser, *named_tests(root, AREAS["sim-warp"].tests)}
+    left = set(matching(root, ("tests/**/test_*.py",))) - everything
+    assert {name.rpartition("/")[2] for name in left} == SLOW
+    assert wider_tests(root, area, "scripts/bench/host.py", suite=False) == []
 
 
 def test_failing_tests_are_a_problem_of_the_area(toy):
