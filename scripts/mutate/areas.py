@@ -174,6 +174,7 @@ AREAS: dict[str, Area] = {
             "test_comparison.py",
             "test_reaching.py",
             "test_eval_guards.py",
+            "test_declarations.py",
         ),
     ),
     "release": Area(
@@ -190,6 +191,7 @@ AREAS: dict[str, Area] = {
             "test_bundle_cache.py",
             "test_wheel.py",
             "test_install.py",
+            "test_declarations.py",
         ),
     ),
     "rounds": Area(
@@ -204,15 +206,16 @@ AREAS: dict[str, Area] = {
             "test_rounds.py",
             "test_rounds_found.py",
             "test_modelled.py",
+            "test_declarations.py",
         ),
     ),
     "history": Area(
         ("scripts/history/*.py", "scripts/evidence/readme.py"),
-        ("test_readme.py", "test_history_plots.py", "test_history.py"),
+        ("test_readme.py", "test_history_plots.py", "test_history.py", "test_declarations.py"),
     ),
     "third-party": Area(
         ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),
-        ("test_third_party.py",),
+        ("test_third_party.py", "test_declarations.py"),
     ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
@@ -228,6 +231,7 @@ AREAS: dict[str, Area] = {
             "test_formats.py",
             "test_launch_control.py",
             "test_addresses.py",
+            "test_declarations.py",
         ),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
@@ -247,6 +251,7 @@ AREAS: dict[str, Area] = {
             "test_check_gpu.py",
             "test_micro.py",
             "test_bring_up.py",
+            "test_declarations.py",
         ),
     ),
     "build": Area(

@@ -1,0 +1,140 @@
+"""What sources say once and few tests run into: each command's options, records that stay as made, pairs of one length.
+
+After a change that is meant: `pytest -n 0 --record-commands tests/house/test_declarations.py`, and read the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import importlib
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_name("options.json")
+PLACES = ("eval", "reference", "scripts", "submission", "simulator/python")
+# Records that are filled after they are made.
+CHANGE = {
+    ("eval/comparison.py", "Comparison"),
+    ("eval/sandbox/__init__.py", "State"),
+    ("eval/supervisor.py", "Result"),
+    ("scripts/bring_up/steps.py", "Outcome"),
+    ("scripts/evidence/mutants/fused_sum.py", "Numbers"),
+    ("scripts/evidence/mutants/fused_sum.py", "Rule"),
+    ("scripts/evidence/sentryward/cases.py", "Case"),
+    ("scripts/evidence/third_party/sources.py", "Sources"),
+    ("scripts/history/data.py", "ShapeSeries"),
+    ("scripts/mutate/driver.py", "AreaRun"),
+    ("scripts/mutate/driver.py", "Driver"),
+    ("scripts/rounds/ledger.py", "Ledger"),
+    ("scripts/rounds/ledger.py", "Step"),
+}
+# Pairs of which one may be the longer, a file.
+UNEQUAL = {
+    "eval/workers/worker.py": 1,
+    "reference/extended.py": 1,
+    "scripts/bring_up/environment.py": 1,
+    "scripts/evidence/blackwell_table.py": 1,
+    "scripts/evidence/mutants/launches.py": 1,
+    "scripts/history/plots.py": 3,
+}
+
+
+class Asked(Exception):
+    """A parser, at the place where its command line would be read."""
+
+
+@functools.cache
+def sources(root):
+    """Path and nodes of every module of the package."""
+    found = []
+    for place in PLACES:
+        for path in sorted((root / place).rglob("*.py")):
+            found.append((path.relative_to(root).as_posix(), list(ast.walk(ast.parse(path.read_text())))))
+    return found
+
+
+def told(value):
+    """A default, a constant or a type, in words that are the same everywhere."""
+    if isinstance(value, functools.partial):
+        value = value.func
+    if isinstance(value, dict | list | tuple):
+        return [told(entry) for entry in value]
+    name = getattr(value, "__qualname__", None)
+    if name is not None or isinstance(value, int | float | str | None):
+        return value if name is None else name
+    return ("the checkout" if value == ROOT else value.name) if isinstance(value, Path) else str(value)
+
+
+def options(parser, name=""):
+    """What a caller may give a parser and its commands, and what comes of it."""
+    found = {f"{name}(itself)": {"description": parser.description, "defaults": told(list(parser._defaults.items()))}}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command, below in action.choices.items():
+                found |= options(below, f"{name}{command} ")
+        elif not isinstance(action, argparse._HelpAction):
+            parts = ("dest", "nargs", "const", "default", "type", "choices", "required", "metavar", "help")
+            given = {part: told(getattr(action, part)) for part in parts if getattr(action, part) not in (None, False)}
+            found[name + (" ".join(action.option_strings) or action.dest)] = {"action": type(action).__name__} | given
+    return found
+
+
+def options_of(module, monkeypatch, reader="main"):
+    """The options of a module whose main(), or another function, reads a command line."""
+
+    def ask(self, *given, **named):
+        raise Asked(self)
+
+    with monkeypatch.context() as patch:
+        for name in ("parse_args", "parse_known_args"):
+            patch.setattr(argparse.ArgumentParser, name, ask)
+        patch.setattr(sys, "argv", ["it"])
+        main = getattr(importlib.import_module(module), reader)
+        with pytest.raises(Asked) as asked:
+            main(*([] for given in inspect.signature(main).parameters.values() if given.default is given.empty))
+    return options(asked.value.args[0])
+
+
+def test_what_each_command_takes_is_what_was_recorded(root, monkeypatch, request):
+    found = {"eval/command.py": options_of("eval.command", monkeypatch, "parse_arguments")}
+    for path, nodes in sources(root):
+        if any(isinstance(node, ast.Call) and ast.unparse(node.func) == "argparse.ArgumentParser" for node in nodes):
+            found[path] = options_of(path.removesuffix(".py").replace("/", "."), monkeypatch)
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    if request.config.getoption("--record-commands"):
+        RECORD.write_text(text)
+    recorded = json.loads(RECORD.read_text())
+    assert sorted(found) == sorted(recorded)
+    for path, taken in json.loads(text).items():
+        assert taken == recorded[path], path
+
+
+def test_records_stay_as_they_were_made(root):
+    """Those that are filled afterwards are few, and named above."""
+    left = set()
+    for path, nodes in sources(root):
+        for node in nodes:
+            for mark in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                text = ast.unparse(mark)
+                if text.startswith("dataclass") and "frozen=True" not in text:
+                    left.add((path, node.name))
+    assert left == CHANGE
+
+
+def test_what_is_paired_is_of_one_length(root):
+    """Unless it is meant, and counted above: a pair that ends early drops what nobody misses."""
+    found = {}
+    for path, nodes in sources(root):
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+                strict = {key.arg: ast.unparse(key.value) for key in node.keywords}.get("strict")
+                if strict != "True":
+                    found[path] = found.get(path, 0) + 1
+    assert found == UNEQUAL
