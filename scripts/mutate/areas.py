@@ -195,7 +195,7 @@ AREAS: dict[str, Area] = {
         ),
     ),
     "rounds": Area(
-        ("scripts/rounds/*.py",),
+        ("scripts/rounds/**/*.py",),
         (
             "test_rounds_figures.py",
             "test_rounds_rules.py",
