@@ -129,7 +129,7 @@ def test_records_stay_as_they_were_made(root):
 
 
 def test_what_is_paired_is_of_one_length(root):
-    """Unless it is meant, and counted above: a pair that ends early drops what nobody misses."""
+    """Unless it is meant, and counted above: a pair that ends early drops what no test misses."""
     found = {}
     for path, nodes in sources(root):
         for node in nodes:
