@@ -20,7 +20,8 @@ import torch
 
 from eval.hardware import chip
 from eval.output.report import print_table
-from scripts.release.bundle import TARGETS, has_compiler, make_bundle
+from scripts.release.bundle import has_compiler, make_bundle
+from scripts.release.targets import TARGETS
 
 LIMIT_S = 300.0
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +23,21 @@ from reference.problems.interface import Problem
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
 from scripts.release.lint import Finding, lint
+from scripts.release.targets import (
+    LINK_FLAGS,
+    TARGETS,
+    BundleError,
+    Target,
+    collect_sources,
+    plan,
+    runs,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = DEFAULT.submission
 SHARED_END = "# --- the dual GEMM:"  # of that shim: above it is what the other problems' shims take from it
 LOADER = "scripts/release/bundle_loader.py"
+OWN = ("scripts/release/bundle.py", "scripts/release/targets.py", LOADER)  # what a bundle hangs on beside submission/
 SEAM = "_library_path"  # the function of the shim that the loader's replaces
 CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
 COMPILE_LIMIT_S = 120  # the leaderboard's
@@ -59,90 +67,6 @@ for device in devices:
 print(" and ".join(devices))
 """
 
-# The flags of the Makefile that shape code; warnings are not errors on a machine that was never seen.
-C_FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-pthread", "-ffp-contract=off", "-D_GNU_SOURCE")
-LINK_FLAGS = ("-Wl,-z,defs", "-Wl,--exclude-libs,ALL", "-lm")
-AVX2 = ("-mavx2", "-mfma", "-mf16c")
-AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16")
-AMX = (*AVX512, "-mavx512vbmi", "-mavx512fp16", "-mamx-tile", "-mamx-bf16")
-NVCC_HOST_FLAGS = ("-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-threadsafe-statics")
-
-CORE = ("submission/*.h", "submission/core/*.[ch]")
-CPU = ("submission/cpu/**/*.[ch]",)
-# On a GPU's machine the portable part alone stands in for tensors in host memory.
-CPU_PORTABLE = tuple(
-    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels/kernels_portable.c", "pack.c", "*.h")
-)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One kind of machine: what the directive calls it, which sources it takes, and how they are compiled."""
-
-    gpu: str
-    sources: tuple[str, ...]  # globs; each has to match
-    c_flags: tuple[str, ...] = C_FLAGS
-    optional: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # end of a file's name, flags, macro
-    nvcc_flags: tuple[str, ...] = ()
-    backend: str = "submission/cpu/cpu_backend.c"  # the file that defines the struct backend
-    left_out: tuple[str, ...] = ()  # globs of sources that would match
-    # What one member of the backend alone needs, by its name: globs, and the macro that goes without.
-    own: tuple[tuple[str, tuple[str, ...], str], ...] = ()
-
-
-def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) -> Target:
-    """also: what else the host side is told by macro."""
-    sources = tuple(f"submission/{folder}/**/*{end}" for end in (".c", ".cu", ".h"))
-    headers = (
-        f"submission/{folder}/**/*.cuh",
-        "submission/gpu/**/*.cuh",
-        "submission/gpu/**/*.h",
-        "submission/gpu/*.c",
-    )
-    return Target(
-        gpu,
-        (*CORE, *CPU_PORTABLE, *sources, *headers),
-        (*C_FLAGS, *also, f"-DNVFP4_HAVE_{folder.upper()}"),
-        nvcc_flags=(*NVCC_HOST_FLAGS, *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs)),
-        backend=f"submission/{folder}/{folder}_backend.c",
-        own=(
-            ("run_grouped", ("submission/**/grouped*.c", "submission/**/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
-            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended/*"), "NVFP4_WITHOUT_EXTENDED"),
-        ),
-    )
-
-
-TARGETS = {
-    "b200": _gpu_target("B200", "blackwell", "100a"),
-    "h200": _gpu_target("H200", "hopper", "90a"),
-    # No board has these: for one's own machine.  sm_121a needs CUDA 12.9.
-    "geforce": _gpu_target("GEFORCE", "geforce", "120a", "121a", also=("-DNVFP4_HAVE_SM_121",)),
-    "cpu": Target(
-        "CPU",
-        (*CORE, *CPU),
-        optional=(
-            ("_amx.c", AMX, "NVFP4_HAVE_AMX"),
-            ("_avx512.c", AVX512, "NVFP4_HAVE_AVX512"),
-            ("_avx2.c", AVX2, "NVFP4_HAVE_AVX2"),
-        ),
-        left_out=("submission/cpu/**/*_neon.c",),
-    ),
-}
-
-
-def plan(target: str, problem: Problem = DEFAULT) -> Target:
-    """A target without what other problems alone need: nvcc would take half as long again."""
-    found = TARGETS[target]
-    for member, sources, macro in found.own:
-        if member != problem.backend_member:
-            flags = {name: (*getattr(found, name), f"-D{macro}") for name in ("c_flags", "nvcc_flags")}
-            found = replace(found, left_out=(*found.left_out, *sources), **flags)
-    return found
-
-
-class BundleError(Exception):
-    """Why no bundle can be made."""
-
 
 class Piece(NamedTuple):
     """Lines of the bundle and where they come from; line is that of the first in its origin."""
@@ -169,35 +93,6 @@ class Bundle(NamedTuple):
         return None
 
 
-def collect_sources(target: str, root: Path = ROOT, problem: Problem = DEFAULT) -> dict[str, str]:
-    """The sources of a target for a problem by path, sorted; BundleError where some do not exist."""
-    found: set[Path] = set()
-    left_out = {path for pattern in plan(target, problem).left_out for path in root.glob(pattern)}
-    for pattern in TARGETS[target].sources:
-        matches = [path for path in root.glob(pattern) if path.is_file()]
-        if not matches:
-            raise BundleError(f"target {target} needs {pattern}, which does not exist in this checkout")
-        found.update(matches)
-    sources = {}
-    for path in sorted(found - left_out, key=Path.as_posix):
-        name = path.relative_to(root).as_posix()
-        try:
-            sources[name] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise BundleError(f"{name} is not UTF-8: {error}") from None
-        if not sources[name].endswith("\n"):
-            raise BundleError(f"{name} does not end with a line feed")
-    return sources
-
-
-def runs(problem: Problem, target: str, root: Path = ROOT) -> bool:
-    """Whether the target's backend has what runs the problem."""
-    path = root / TARGETS[target].backend
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    defined = re.search(r"const struct backend \w+ = \{(.*?)\};", text, re.DOTALL)
-    return defined is not None and re.search(rf"\b{problem.backend_member}\b", defined[1]) is not None
-
-
 def describe_commit(root: Path = ROOT) -> str:
     """The commit that the bundle is made of, for its comment."""
 
@@ -211,7 +106,7 @@ def describe_commit(root: Path = ROOT) -> str:
     commit = git("rev-parse", "HEAD")
     if commit is None:
         return "an unknown commit (no git checkout)"
-    changed = git("status", "--porcelain", "--", "submission", "scripts/release/bundle.py", LOADER)
+    changed = git("status", "--porcelain", "--", "submission", *OWN)
     return f"commit {commit}" + (" with uncommitted changes" if changed else "")
 
 

@@ -12,7 +12,8 @@ import pytest
 from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.group_gemm import PROBLEM
 from scripts.release import bundle
-from scripts.release.bundle import SHIM, TARGETS, BundleError, lint, make_bundle, runs
+from scripts.release.bundle import SHIM, lint, make_bundle, runs
+from scripts.release.targets import TARGETS, BundleError
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from scripts.release.bundle import BundleError, collect_sources, describe_commit, plan
+from scripts.release.bundle import describe_commit
+from scripts.release.targets import BundleError, collect_sources, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = ROOT / "build" / "sol-execbench"
