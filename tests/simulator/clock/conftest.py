@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.common.ptxsim import Sim
+from tests.simulator.clock.clock_kit import H200, SMALL
 
 RECORD = Path(__file__).resolve().parent / "recorded_times.json"
 
@@ -66,3 +67,14 @@ def launches_take_what_was_recorded(
             recorded[name] = took
     else:
         assert took == recorded.get(name, []), "another time than was recorded; see this folder's conftest.py"
+
+
+@pytest.fixture(scope="session")
+def small_chip(tmp_path_factory):
+    """The H200 with fewer SMs, and their share of L2: quick to fill."""
+    chip = json.loads(H200.read_text())
+    for name, value in SMALL.items():
+        chip["parameters"][name]["value"] = value
+    path = tmp_path_factory.mktemp("chip") / "small.json"
+    path.write_text(json.dumps(chip))
+    return str(path)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.clock.test_clock import CHIP, H200, span
+from tests.simulator.clock.clock_kit import CHIP, H200, span
 from tests.simulator.clock.test_work_at_once import MMA, ROOM, SUMS, B
 from tests.simulator.sim_kit import Sim, body
 

@@ -1,4 +1,4 @@
-"""Every chip's file that the library holds has all of its parameters: a kernel can be timed on it."""
+"""Chips' files: those that the library holds have all parameters, and one that is wrong is refused by its key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.simulator.sim_kit import HEADER, ROOT, built
+from tests.simulator.clock.clock_kit import H200, more
+from tests.simulator.sim_kit import HEADER, ROOT, Sim, body, built
 
 CHIPS = sorted(path.stem for path in (ROOT / "simulator/clock/chips").glob("*.json"))
 
@@ -26,3 +27,44 @@ def test_the_chips_files_have_the_same_parameters():
         chip: set(json.loads((ROOT / f"simulator/clock/chips/{chip}.json").read_text())["parameters"]) for chip in CHIPS
     }
     assert len(CHIPS) >= 3 and all(found == names["h200"] for found in names.values()), names
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda p: p.pop("hbm_rate"), "hbm_rate: missing"),
+        (lambda p: p.update(speed=p["sms"]), "speed: no such parameter"),
+        (lambda p: p["alu_latency"].update(unit="ns"), "alu_latency: unit 'ns'"),
+        (lambda p: p["alu_latency"].update(value=-1), "alu_latency: -1 is outside"),
+        (lambda p: p["sm_load_rate"].update(value=0), "sm_load_rate: 0 is outside"),
+        (lambda p: p["alu_latency"].update(source="I think so"), "alu_latency: source 'I think so'"),
+        (lambda p: p["alu_latency"].pop("source"), "alu_latency: expected ','"),
+        (lambda p: p["copy_latency_l2"].update(value=[[5, 1], [5, 2]]), "copy_latency_l2: its points do not rise"),
+        (lambda p: p["copy_latency_l2"].update(value=7), "copy_latency_l2: expected '['"),
+    ],
+)
+def test_a_chip_file_that_is_wrong_is_refused_by_its_key(tmp_path, change, said):
+    chip = json.loads(H200.read_text())
+    change(chip["parameters"])
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    with pytest.raises(ValueError, match=said.replace("[", r"\[").replace("-1", r"\-1")):
+        Sim(body(""), chip=str(path))
+
+
+def test_an_unknown_chip_is_named_and_a_file_of_ones_own_counts(tmp_path):
+    with pytest.raises(ValueError, match="no chip 'h300'"):
+        Sim(body(""), chip="h300")
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["alu_latency"]["value"] = 7
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    assert more("shf.l.wrap.b32 %r1, %r1, %r1, %r1;", (10, 50), chip=str(path)) == 7
+
+
+def test_every_parameter_of_every_chip_says_where_it_is_from():
+    for path in H200.parent.glob("*.json"):
+        entries = json.loads(path.read_text())["parameters"]
+        assert list(entries) and all(entry["source"] for entry in entries.values())
+        lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
+        assert len(lines) == len(entries), f"{path.name}: a line a parameter"

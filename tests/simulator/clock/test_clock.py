@@ -7,47 +7,20 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.sim_kit import ROOT, Sim, body
-
-H200 = ROOT / "simulator" / "clock" / "chips" / "h200.json"
-CHIP = {name: entry["value"] for name, entry in json.loads(H200.read_text())["parameters"].items()}
-TICK = 1 / 64  # of a cycle: what parameters are rounded to
-START = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u64 %rd2, %clock64;"
-# One thread leaves the cycles since START behind.
-END = (
-    "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; { .reg .b32 %t, %c; .reg .pred %e; mov.u32 %t, %tid.x;"
-    "mov.u32 %c, %ctaid.x; or.b32 %t, %t, %c; setp.eq.u32 %e, %t, 0; @%e st.global.u64 [%rd1], %rd4; }"
+from tests.simulator.clock.clock_kit import (
+    BARRIER,
+    CHIP,
+    END,
+    H200,
+    INIT,
+    MMA,
+    OPERANDS,
+    SHARED,
+    START,
+    more,
+    span,
 )
-
-
-SMALL = {"sms": 4, "l2_load_rate": 4 * 35, "processing_cluster_sms": 4}
-
-
-@pytest.fixture(scope="module")
-def small_chip(tmp_path_factory):
-    """The H200 with fewer SMs, and their share of L2: quick to fill."""
-    chip = json.loads(H200.read_text())
-    for name, value in SMALL.items():
-        chip["parameters"][name]["value"] = value
-    path = tmp_path_factory.mktemp("chip") / "small.json"
-    path.write_text(json.dumps(chip))
-    return str(path)
-
-
-def span(*lines: str, before: str = "", registers: str = "", chip: str = "h200", **launch) -> int:
-    """Cycles that a thread of a kernel counts between START and END, around `lines`."""
-    sim = Sim(body(before, START, *lines, END, registers=registers), chip=chip)
-    out = sim.buffer(np.zeros(1 << 14, np.uint64))
-    assert sim.launch("k", out, **launch) == 0, sim.findings
-    assert sim.verdict == "clean", sim.findings
-    return int(out[0])
-
-
-def more(one: str, counts: tuple[int, int], **options) -> float:
-    """Cycles of one more `one`."""
-    few, many = (span(one * count, **options) for count in counts)
-    return (many - few) / (counts[1] - counts[0])
-
+from tests.simulator.sim_kit import Sim, body
 
 # ---- instructions ----
 
@@ -90,8 +63,6 @@ def test_names_of_registers_cost_nothing_and_a_branch_ends_a_block():
 
 # ---- shared memory ----
 
-SHARED = ".shared .align 1024 .b8 tile[32768];"
-
 
 def test_a_chain_of_shared_loads_and_bank_conflicts():
     first = "mov.u32 %r2, tile; st.shared.u32 [%r2], %r2; mov.u64 %rd2, %clock64;"
@@ -111,13 +82,6 @@ def test_a_chain_of_shared_loads_and_bank_conflicts():
 
 
 # ---- tensor cores ----
-
-OPERANDS = (
-    "mov.u32 %r2, tile; fence.proxy.async; bar.sync 0; shr.u32 %r5, %r2, 4; cvt.u64.u32 %rd5, %r5;"
-    "or.b64 %rd5, %rd5, 0x0000000800080000; mov.b64 %rd6, %rd5; setp.ne.u32 %p1, 0, 0;"
-    "@%p1 st.global.u64 [%rd1+64], %rd6; bar.sync 0; mov.u64 %rd2, %clock64;"  # when all four warps have it
-)
-MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd6, %p1, 1, 1, 0, 0;"
 
 
 def test_one_mma_takes_its_latency_and_each_more_its_interval():
@@ -146,225 +110,6 @@ def test_a_cluster_barrier_takes_its_wake_up_and_a_cluster_of_one_less():
     assert pair == pytest.approx(2 * CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_wake"], abs=8)
     alone = more(sync, (5, 15), grid=1)
     assert alone == pytest.approx(CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_alone"], abs=4)
-
-
-# ---- copies ----
-
-BARRIER = SHARED + " .shared .align 8 .b64 full;"
-INIT = "mov.u32 %r2, tile; mov.u32 %r3, full; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;"
-
-
-def copy(offset: int, size: int, parity: int, number: int) -> str:
-    return (
-        f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {size};"
-        f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5+{offset}], {size}, [%r3];"
-        f"{{W{number}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {parity}; @!%p2 bra W{number};}}"
-    )
-
-
-def copies(sizes: list[int], at: list[int]) -> int:
-    """Cycles of copies one after another, each waited for."""
-    text = body(
-        "ld.param.u64 %rd5, [q];", INIT, START,
-        *(copy(offset, size, i % 2, i) for i, (size, offset) in enumerate(zip(sizes, at, strict=True))), END,
-        registers=BARRIER, params=".param .u64 p, .param .u64 q",
-    )  # fmt: skip
-    sim = Sim(text, chip="h200")
-    out = sim.buffer(np.zeros(4, np.uint64))
-    assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
-    assert sim.verdict == "clean"
-    return int(out[0])
-
-
-def test_a_copy_takes_its_way_from_memory_and_then_from_l2():
-    def curve(name: str, size: int) -> float:
-        return dict(CHIP[name])[size]
-
-    first = copies([4096], [0])
-    for size in (1024, 4096, 16384):
-        far = copies([4096, size], [0, 65536]) - first
-        near = copies([4096, size, size], [0, 65536, 65536]) - first - far
-        assert far - near == pytest.approx(curve("copy_latency_hbm", size) - curve("copy_latency_l2", size), abs=2)
-    near = [copies([16384, size], [0, 0]) - copies([16384], [0]) for size in (1024, 16384)]
-    assert near[1] - near[0] == pytest.approx(curve("copy_latency_l2", 16384) - curve("copy_latency_l2", 1024), abs=2)
-
-
-def shared_copies(multicast: int, plain: int) -> int:
-    """Cycles of a pair whose first CTA copies blocks to both while the second copies others to itself."""
-    size, word = 16384, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-    both = "".join(
-        f"@%p1 {word}.multicast::cluster [%r2+{i * size}], [%rd5], {size}, [%r3], %rs1;" for i in range(multicast)
-    )
-    own = "".join(f"@!%p1 {word} [%r2+{(multicast + i) * size}], [%rd5], {size}, [%r3];" for i in range(plain))
-    lines = (
-        "ld.param.u64 %rd5, [p];", INIT, "mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p1, %r4, 0; mov.u16 %rs1, 3;",
-        f"selp.u32 %r5, {multicast * size}, {(multicast + plain) * size}, %p1;",
-        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
-        "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r5;", both, own,
-        "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;",
-    )  # fmt: skip
-    rooms = f".shared .align 1024 .b8 tile[{(multicast + plain) * size}]; .shared .align 8 .b64 full; .reg .b16 %rs1;"
-    sim = Sim(body(*lines, registers=rooms), chip="h200")
-    assert sim.launch("k", sim.buffer(np.zeros(size, np.uint8)), grid=2, cluster=2, block=1) == 0, sim.findings
-    assert sim.verdict == "clean", sim.findings
-    return sim.time.kernel_cycles
-
-
-def test_what_a_multicast_brings_an_sm_takes_its_turn_at_the_port_there():
-    one = 16384 / CHIP["sm_load_rate"]
-    assert shared_copies(4, 3) - shared_copies(1, 3) == pytest.approx(3 * one, rel=0.1)
-
-
-def ring(slots: int, laps: int, ctas: int, chip: str = "h200") -> float:
-    """Cycles of a launch in which a thread of each CTA keeps `slots` copies of 16 KB from L2 in flight."""
-    size, text = 16384, ""
-    for lap in range(laps):
-        for slot in range(slots):
-            number = lap * slots + slot
-            wait = f"{{W{number}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3+{8 * slot}], {(lap + 1) % 2};"
-            text += (f"{wait} @!%p2 bra W{number};}}" if lap else "") + (
-                f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3+{8 * slot}], {size};"
-                f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+{slot * size}], [%rd5],"
-                f" {size}, [%r3+{8 * slot}];"
-            )
-    for slot in range(slots):
-        text += (
-            f"{{V{slot}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3+{8 * slot}], {(laps - 1) % 2};"
-            f" @!%p2 bra V{slot};}}"
-        )
-    rooms = f".shared .align 1024 .b8 tile[{slots * size}]; .shared .align 8 .b64 full[{slots}];"
-    init = "mov.u32 %r2, tile; mov.u32 %r3, full;" + "".join(
-        f"mbarrier.init.shared.b64 [%r3+{8 * slot}], 1;" for slot in range(slots)
-    )
-    lines = ("ld.param.u64 %rd5, [p];", init, "fence.mbarrier_init.release.cluster;", text)
-    sim = Sim(body(*lines, registers=rooms), chip=chip)
-    assert sim.launch("k", sim.buffer(np.zeros(size, np.uint8)), grid=ctas, block=1) == 0, sim.findings
-    assert sim.verdict == "clean"
-    return sim.time.kernel_cycles
-
-
-def test_a_short_ring_is_bound_by_latency_and_a_deep_one_by_bandwidth(small_chip):
-    lap = (ring(1, 12, 1) - ring(1, 4, 1)) / 8
-    assert lap == pytest.approx(dict(CHIP["copy_latency_l2"])[16384], rel=0.3)  # and its issue and wake-up
-    assert lap > dict(CHIP["copy_latency_l2"])[16384]
-    assert (ring(2, 12, 1) - ring(2, 4, 1)) / 8 == pytest.approx(lap, rel=0.3)  # twice the copies in the same time
-    full = (ring(6, 8, SMALL["sms"], small_chip) - ring(6, 4, SMALL["sms"], small_chip)) / 4
-    assert full == pytest.approx(SMALL["sms"] * 6 * 16384 / SMALL["l2_load_rate"], rel=0.02)
-
-
-@pytest.mark.parametrize(
-    "order", ["fence.acq_rel.gpu;", "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"]
-)
-def test_a_release_beyond_the_cta_waits_for_the_copies_that_its_sm_has_under_way(order):
-    def cycles(before: str, after: str = "") -> int:
-        """From `before` to the end of `order`; then all copies are waited for."""
-        text = body(
-            "ld.param.u64 %rd5, [q];", INIT, "mov.u32 %r6, other; mbarrier.init.shared.b64 [%r6], 9;", START, before,
-            order, END, after, registers=BARRIER + " .shared .align 8 .b64 other;",
-            params=".param .u64 p, .param .u64 q",
-        )  # fmt: skip
-        sim = Sim(text, chip="h200")
-        out = sim.buffer(np.zeros(4, np.uint64))
-        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
-        return int(out[0])
-
-    asked, _, waited = copy(0, 16384, 0, 0).partition("{")
-    alone, beside = cycles(""), cycles(asked, "{" + waited)
-    completed = copies([16384], [0])
-    assert alone == pytest.approx(CHIP["fence_gpu"], abs=60)
-    assert beside == pytest.approx(completed + CHIP["fence_gpu_landed"], abs=120)
-    again = cycles(asked + "{" + waited + order) - cycles(asked + "{" + waited)
-    assert again == pytest.approx(alone, abs=60), "no copy since the last fence"
-    assert cycles(asked + "{" + waited) - completed == pytest.approx(CHIP["fence_gpu_copies"], abs=60), (
-        "they have completed"
-    )
-
-
-# ---- launches ----
-
-SPIN = (
-    "mov.u64 %rd5, %clock64; {L: mov.u64 %rd6, %clock64; sub.u64 %rd6, %rd6, %rd5;"
-    "setp.lt.u64 %p1, %rd6, 20000; @%p1 bra L;}"
-)
-STAMP = "ld.param.u64 %rd1, [p]; mov.u64 %rd2, %clock64; st.global.u64 [%rd1], %rd2;"
-DONE = "mov.u64 %rd3, %clock64; st.global.u64 [%rd1+8], %rd3;"
-
-
-def pair(dependent: int, *, trigger: bool = True, shared: int = 0) -> tuple[int, int]:
-    """Starts of the second of two kernels that take 20,000 cycles, and the end of its wait, after the first's end."""
-    early = "griddepcontrol.launch_dependents;" if trigger else ""
-    text = body(
-        STAMP, early, "griddepcontrol.wait;", "mov.u64 %rd7, %clock64; st.global.u64 [%rd1+16], %rd7;", SPIN, DONE
-    )
-    sim = Sim(text, chip="h200")
-    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
-    assert sim.launch("k", first, block=1, shared=shared) == 0
-    assert sim.launch("k", second, block=1, shared=shared, dependent=dependent) == 0
-    return int(second[0]) - int(first[1]), int(second[2]) - int(first[1])
-
-
-def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
-    plain = CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["launch_gap"] + CHIP["cta_start"]
-    started, released = pair(0)
-    assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
-    assert released - started < 20
-    started, released = pair(1)
-    assert started < -15000  # it began while the first one spun
-    assert released == pytest.approx(CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["dependent_release"], abs=12)
-    started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
-    assert started == pytest.approx(CHIP["dependent_gap"] + CHIP["cta_start"], abs=12)
-
-
-def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
-    sim = Sim(body(SPIN), chip=small_chip)
-    room = {"block": 32, "shared": 200 * 1024}  # one an SM
-
-    def cycles(ctas: int) -> float:
-        assert sim.launch("k", 0, grid=ctas, **room) == 0
-        return sim.time.kernel_cycles
-
-    wave, two = cycles(SMALL["sms"]), cycles(SMALL["sms"] + 1)
-    assert wave == pytest.approx(20000, rel=0.03)
-    assert two - wave == pytest.approx(wave + CHIP["cta_start"], rel=0.03)
-
-
-@pytest.mark.parametrize(("ctas", "at_once"), [(2, 6), (4, 2), (8, 1)])
-def test_clusters_lie_in_one_processing_cluster_each(tmp_path, ctas, at_once):
-    """Of 8, 3 and 2 SMs: those that no cluster fits into stay idle."""
-    chip = json.loads(H200.read_text())
-    parts = {"processing_cluster_sms": 8, "processing_clusters_whole": 1, "processing_cluster_short_sms": 3}
-    for name, value in {"sms": 13, **parts}.items():
-        chip["parameters"][name]["value"] = value
-    path = tmp_path / "chip.json"
-    path.write_text(json.dumps(chip))
-
-    def cycles(clusters: int) -> float:
-        sim = Sim(body(SPIN), chip=str(path))
-        assert sim.launch("k", 0, grid=clusters * ctas, cluster=ctas, block=32, shared=200 * 1024) == 0
-        return sim.time.kernel_cycles
-
-    wave = cycles(1)
-    assert cycles(at_once) == pytest.approx(wave, rel=0.05)
-    assert cycles(at_once + 1) == pytest.approx(2 * wave, rel=0.1)
-
-
-def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
-    chip = json.loads(H200.read_text())
-    path = tmp_path / "chip.json"
-
-    def cycles(ctas: int, sms: int, shared: int = 0, **parameters: float) -> float:
-        for name, value in {"sms": sms, "processing_cluster_sms": sms, **parameters}.items():
-            chip["parameters"][name]["value"] = value
-        path.write_text(json.dumps(chip))
-        sim = Sim(body(""), chip=str(path))
-        assert sim.launch("k", 0, grid=ctas, block=32, shared=shared) == 0
-        return sim.time.kernel_cycles
-
-    room = 200 * 1024  # one an SM: the next comes into the place of one that is gone
-    after = CHIP["cta_end"] + CHIP["cta_start"]
-    assert cycles(2, 1, room) - cycles(1, 1, room) == pytest.approx(after, abs=4)
-    assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_end_interval"], abs=2)
-    assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
 
 
 # ---- the whole ----
@@ -432,50 +177,6 @@ def test_no_time_without_a_chip_and_none_by_the_counters():
     sim = Sim(body("mov.u32 %r1, 1;"))
     assert sim.launch("k", 0) == 0
     assert sim.time is None
-
-
-# ---- chip files ----
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda p: p.pop("hbm_rate"), "hbm_rate: missing"),
-        (lambda p: p.update(speed=p["sms"]), "speed: no such parameter"),
-        (lambda p: p["alu_latency"].update(unit="ns"), "alu_latency: unit 'ns'"),
-        (lambda p: p["alu_latency"].update(value=-1), "alu_latency: -1 is outside"),
-        (lambda p: p["sm_load_rate"].update(value=0), "sm_load_rate: 0 is outside"),
-        (lambda p: p["alu_latency"].update(source="I think so"), "alu_latency: source 'I think so'"),
-        (lambda p: p["alu_latency"].pop("source"), "alu_latency: expected ','"),
-        (lambda p: p["copy_latency_l2"].update(value=[[5, 1], [5, 2]]), "copy_latency_l2: its points do not rise"),
-        (lambda p: p["copy_latency_l2"].update(value=7), "copy_latency_l2: expected '['"),
-    ],
-)
-def test_a_chip_file_that_is_wrong_is_refused_by_its_key(tmp_path, change, said):
-    chip = json.loads(H200.read_text())
-    change(chip["parameters"])
-    path = tmp_path / "chip.json"
-    path.write_text(json.dumps(chip))
-    with pytest.raises(ValueError, match=said.replace("[", r"\[").replace("-1", r"\-1")):
-        Sim(body(""), chip=str(path))
-
-
-def test_an_unknown_chip_is_named_and_a_file_of_ones_own_counts(tmp_path):
-    with pytest.raises(ValueError, match="no chip 'h300'"):
-        Sim(body(""), chip="h300")
-    chip = json.loads(H200.read_text())
-    chip["parameters"]["alu_latency"]["value"] = 7
-    path = tmp_path / "chip.json"
-    path.write_text(json.dumps(chip))
-    assert more("shf.l.wrap.b32 %r1, %r1, %r1, %r1;", (10, 50), chip=str(path)) == 7
-
-
-def test_every_parameter_of_every_chip_says_where_it_is_from():
-    for path in H200.parent.glob("*.json"):
-        entries = json.loads(path.read_text())["parameters"]
-        assert list(entries) and all(entry["source"] for entry in entries.values())
-        lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
-        assert len(lines) == len(entries), f"{path.name}: a line a parameter"
 
 
 # ---- what a launch was busy with ----

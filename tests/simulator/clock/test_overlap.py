@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.simulator.clock.test_clock import BARRIER, CHIP, H200, INIT, SHARED, copy
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200, INIT, SHARED, copy
 from tests.simulator.sim_kit import Sim, body
 
 BLOCK = 16384  # bytes of a copy

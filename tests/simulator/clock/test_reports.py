@@ -11,7 +11,7 @@ import pytest
 from scripts.bench import timeline
 from tests.simulator.sim_kit import Sim, body
 
-from .test_clock import BARRIER, CHIP, INIT, MMA, OPERANDS, SHARED, SPIN, copy
+from .clock_kit import BARRIER, CHIP, INIT, MMA, OPERANDS, SHARED, SPIN, copy
 
 TENSOR = "wgmma.fence.sync.aligned;" + MMA * 60 + "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.clock.test_clock import BARRIER, CHIP, H200
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200
 from tests.simulator.sim_kit import Sim, body
 
 

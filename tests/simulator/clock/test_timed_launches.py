@@ -1,0 +1,88 @@
+"""Simulated launches: when they start, where their CTAs and clusters lie, when those end."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import CHIP, DONE, H200, SMALL, SPIN, STAMP
+from tests.simulator.sim_kit import Sim, body
+
+
+def pair(dependent: int, *, trigger: bool = True, shared: int = 0) -> tuple[int, int]:
+    """Starts of the second of two kernels that take 20,000 cycles, and the end of its wait, after the first's end."""
+    early = "griddepcontrol.launch_dependents;" if trigger else ""
+    text = body(
+        STAMP, early, "griddepcontrol.wait;", "mov.u64 %rd7, %clock64; st.global.u64 [%rd1+16], %rd7;", SPIN, DONE
+    )
+    sim = Sim(text, chip="h200")
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, block=1, shared=shared) == 0
+    assert sim.launch("k", second, block=1, shared=shared, dependent=dependent) == 0
+    return int(second[0]) - int(first[1]), int(second[2]) - int(first[1])
+
+
+def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
+    plain = CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["launch_gap"] + CHIP["cta_start"]
+    started, released = pair(0)
+    assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
+    assert released - started < 20
+    started, released = pair(1)
+    assert started < -15000  # it began while the first one spun
+    assert released == pytest.approx(CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["dependent_release"], abs=12)
+    started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
+    assert started == pytest.approx(CHIP["dependent_gap"] + CHIP["cta_start"], abs=12)
+
+
+def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
+    sim = Sim(body(SPIN), chip=small_chip)
+    room = {"block": 32, "shared": 200 * 1024}  # one an SM
+
+    def cycles(ctas: int) -> float:
+        assert sim.launch("k", 0, grid=ctas, **room) == 0
+        return sim.time.kernel_cycles
+
+    wave, two = cycles(SMALL["sms"]), cycles(SMALL["sms"] + 1)
+    assert wave == pytest.approx(20000, rel=0.03)
+    assert two - wave == pytest.approx(wave + CHIP["cta_start"], rel=0.03)
+
+
+@pytest.mark.parametrize(("ctas", "at_once"), [(2, 6), (4, 2), (8, 1)])
+def test_clusters_lie_in_one_processing_cluster_each(tmp_path, ctas, at_once):
+    """Of 8, 3 and 2 SMs: those that no cluster fits into stay idle."""
+    chip = json.loads(H200.read_text())
+    parts = {"processing_cluster_sms": 8, "processing_clusters_whole": 1, "processing_cluster_short_sms": 3}
+    for name, value in {"sms": 13, **parts}.items():
+        chip["parameters"][name]["value"] = value
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+
+    def cycles(clusters: int) -> float:
+        sim = Sim(body(SPIN), chip=str(path))
+        assert sim.launch("k", 0, grid=clusters * ctas, cluster=ctas, block=32, shared=200 * 1024) == 0
+        return sim.time.kernel_cycles
+
+    wave = cycles(1)
+    assert cycles(at_once) == pytest.approx(wave, rel=0.05)
+    assert cycles(at_once + 1) == pytest.approx(2 * wave, rel=0.1)
+
+
+def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
+    chip = json.loads(H200.read_text())
+    path = tmp_path / "chip.json"
+
+    def cycles(ctas: int, sms: int, shared: int = 0, **parameters: float) -> float:
+        for name, value in {"sms": sms, "processing_cluster_sms": sms, **parameters}.items():
+            chip["parameters"][name]["value"] = value
+        path.write_text(json.dumps(chip))
+        sim = Sim(body(""), chip=str(path))
+        assert sim.launch("k", 0, grid=ctas, block=32, shared=shared) == 0
+        return sim.time.kernel_cycles
+
+    room = 200 * 1024  # one an SM: the next comes into the place of one that is gone
+    after = CHIP["cta_end"] + CHIP["cta_start"]
+    assert cycles(2, 1, room) - cycles(1, 1, room) == pytest.approx(after, abs=4)
+    assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_end_interval"], abs=2)
+    assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
