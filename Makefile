@@ -124,7 +124,7 @@ include submission/install.mk
 # Read here, not where it is used: as a prerequisite of a target with flags of its own, the stamp would get those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table bring-up sanitize mutate micro timeline
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table bring-up sanitize mutate micro timeline
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -242,7 +242,10 @@ bring-up: ## measure: on a B200 or H200: build, check, time, compare, write buil
 	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bring_up $(BRING_UP_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## measure: simulate the Blackwell backend: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.blackwell_table $(BLACKWELL_TABLE_ARGS)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.backend_table blackwell $(TABLE_ARGS)
+
+geforce-table: build $(SIM_LIBRARY) ## measure: simulate the GeForce backend: problems x configurations x modes (hours)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.backend_table geforce $(TABLE_ARGS)
 
 MICRO_ARGS ?=
 micro: $(BUILD)/micro ## measure: on an sm_90a device: what a model of its time needs (seconds), write build/micro.json

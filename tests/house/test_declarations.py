@@ -40,7 +40,7 @@ UNEQUAL = {
     "eval/workers/worker.py": 1,
     "reference/extended.py": 1,
     "scripts/bring_up/environment.py": 1,
-    "scripts/evidence/blackwell_table.py": 1,
+    "scripts/evidence/backend_table.py": 1,
     "scripts/evidence/mutants/launches.py": 1,
     "scripts/history/plots.py": 3,
 }

@@ -283,10 +283,11 @@ def test_a_compiler_that_the_bundle_would_not_find_is_not_there(monkeypatch):
     assert not has_compiler("cpu") and not has_compiler("h200")
 
 
+@pytest.mark.parametrize("target", ["h200", "geforce"])
 @pytest.mark.skipif(not has_compiler("h200"), reason="no nvcc")
-def test_the_hopper_bundle_compiles_well_within_the_limit():
+def test_a_gpu_bundle_compiles_well_within_the_limit(target):
     try:
-        made = make_bundle("h200")
+        made = make_bundle(target)
     except BundleError as error:
         pytest.skip(str(error))
     before = os.times()

@@ -7,19 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from scripts.evidence.blackwell_table import (
-    CHOSEN,
-    MODES,
-    RESULTS,
-    TABLE,
-    Problem,
-    Run,
-    execute,
-    possible,
-    render,
-    small,
-    splits,
-)
+from scripts.evidence.backend_table import BACKENDS, BLACKWELL, CHOSEN, MODES, Problem, Run, execute, render, small
 from tests.simulator.sim_kit import built, nvcc
 
 
@@ -30,25 +18,27 @@ def library():
 
 
 # A mode for each configuration, and for what the plan chooses; the rest is `make blackwell-table`.
-CASES = [*zip(splits(), cycle(MODES), strict=False), (CHOSEN, "late"), (CHOSEN, "random:3")]
+CASES = [*zip(BLACKWELL.shares(), cycle(MODES), strict=False), (CHOSEN, "late"), (CHOSEN, "random:3")]
 
 
 @pytest.mark.parametrize(("config", "mode"), CASES)
 def test_small_problems_are_right_and_clean(library, config, mode):
-    row = execute(Run("small", config, mode, possible(small(), config)), library)
+    row = execute(BLACKWELL, Run("small", config, mode, BLACKWELL.possible(small(), config)), library)
     assert row["wrong"] == []
     assert (row["right"], row["verdict"]) == (row["problems"], "clean"), row
 
 
 def test_every_configuration_has_a_mode():
-    assert {config for config, _ in CASES} == {CHOSEN, *splits()}
+    assert {config for config, _ in CASES} == {CHOSEN, *BLACKWELL.shares()}
     assert {mode for _, mode in CASES} == set(MODES)
 
 
-def test_the_table_is_what_its_figures_say_and_covers_every_configuration():
-    rows = json.loads(RESULTS.read_text())
-    assert TABLE.read_text() == render(rows)
-    assert {row["config"] for row in rows} == {CHOSEN, *splits()}
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+def test_a_table_is_what_its_figures_say_and_covers_every_configuration(backend):
+    rows = json.loads(backend.results.read_text())
+    assert backend.table.read_text() == render(backend, rows)
+    assert {row["config"] for row in rows} == {CHOSEN, *backend.shares()}
+    assert {row["mode"] for row in rows} == set(MODES)
     assert all(row["right"] == row["problems"] and row["verdict"] == "clean" for row in rows)
 
 
@@ -68,6 +58,6 @@ def test_the_table_is_what_its_figures_say_and_covers_every_configuration():
     ],
 )
 def test_what_a_configuration_cannot_do_is_refused(library, config, problem, message):
-    row = execute(Run("refused", config, "eager", [problem]), library)
+    row = execute(BLACKWELL, Run("refused", config, "eager", [problem]), library)
     assert row["right"] == 0
     assert message in row["wrong"][0]

@@ -1,21 +1,17 @@
-"""The GeForce backend's grouped kernels as modules of their own on the simulator, and their mutants.
-
-usage: python -m scripts.evidence.mutants.geforce.grouped (with torch and an nvcc; minutes): what is found in each mode
-"""
+"""The GeForce backend's grouped kernels as modules of their own on the simulator."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-import sys
 from functools import cache
 
 import numpy as np
 import torch
 
-from scripts.common.ptxsim import MODES, ROOT, Launch, Sim, aligned
+from scripts.common.ptxsim import ROOT, Launch, Sim, aligned
 from scripts.evidence.mutants.blackwell.grouped import Group
-from scripts.evidence.mutants.geforce.kernels import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of, mutants
+from scripts.evidence.mutants.geforce.kernels import CTAS, STAGE_K, SWIZZLE_64B, UINT8, Config, module_of
 
 CONFIGS = {
     name: Config(*map(int, row.split(",")))
@@ -91,28 +87,3 @@ class Kernel(Sim):
             (output.view(np.float16) == group.want).all()
             for output, group in zip(self.outputs, self.groups, strict=True)
         )
-
-
-def main() -> int:
-    wrong = 0
-    for name in CONFIGS:
-        for mode in MODES:
-            kernel = Kernel(name, entries()[name], mode)
-            kernel.run()
-            right = kernel.is_right() and kernel.verdict == "clean"
-            wrong += not right
-            print(name, mode, "right and clean" if right else "WRONG", flush=True)
-        for what, text, verdict, kinds in mutants(entries()[name]):
-            for mode in ("eager", "late", "random"):
-                kernel = Kernel(name, text, mode)
-                kernel.run()
-                if what == "no griddepcontrol.wait":
-                    kernel.run(dependent=1)
-                seen = kernel.verdict in (verdict, "error") and bool(kinds & kernel.kinds)
-                wrong += not seen
-                print(name, mode, what, kernel.verdict, *sorted(kernel.kinds), "" if seen else "MISSED", flush=True)
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,9 @@
-"""The GeForce backend's kernels as modules of their own on the simulator, and their mutants.
-
-usage: python -m scripts.evidence.mutants.geforce.kernels (with torch and an nvcc; a minute): what is found in each mode
-"""
+"""The GeForce backend's kernels as modules of their own on the simulator, and their mutants."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
@@ -161,22 +157,3 @@ def mutants(text: str) -> Iterator[tuple[str, str, str, set[str]]]:
         assert found, what
         for match in found:
             yield what, text[: match.start()] + match.expand(replacement) + text[match.end() :], *expected
-
-
-def main() -> int:
-    missed = 0
-    for name in CONFIGS:
-        for what, text, verdict, kinds in mutants(entries()[name]):
-            for mode in ("eager", "late", "random"):
-                kernel = Kernel(name, text, mode)
-                kernel.run()
-                if what == "no griddepcontrol.wait":
-                    kernel.run(dependent=1)
-                seen = kernel.verdict in (verdict, "error") and bool(kinds & kernel.kinds)
-                missed += not seen
-                print(name, mode, what, kernel.verdict, *sorted(kernel.kinds), "" if seen else "MISSED", flush=True)
-    return int(missed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

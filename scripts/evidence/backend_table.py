@@ -1,9 +1,10 @@
-"""Runs the Blackwell backend on the simulator: sets of problems x configurations x modes, each output against the
-reference in float64, and writes simulator/results/BLACKWELL.md.
+"""Runs a backend for chips that are not at hand on the simulator: sets of problems x configurations x modes.
 
-usage: make blackwell-table, or blackwell_table.py [--sets NAME ...] [--configs NAME ...] [--modes NAME ...]
-(with torch and an nvcc; hours of one core for everything).  Results are kept in simulator/results/blackwell.json: a
-run of a part replaces that part.
+Each output is compared with the reference in float64; writes simulator/results/BLACKWELL.md or GEFORCE.md.
+
+usage: make blackwell-table, make geforce-table, or python -m scripts.evidence.backend_table NAME [--sets NAME ...]
+[--configs NAME ...] [--modes NAME ...] (with torch and an nvcc; hours of one core for everything).  Results are kept
+in the JSON file beside the page: a run of a part replaces that part.
 """
 
 from __future__ import annotations
@@ -26,13 +27,11 @@ from scripts.common import forked
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS, TABLE = ROOT / "simulator/results/blackwell.json", ROOT / "simulator/results/BLACKWELL.md"
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "random:3", "poison")
-STAGE_K = 256
-INTRODUCTION = """Written by `make blackwell-table` (`blackwell_table.py`); `blackwell.json` has the
+INTRODUCTION = """Written by `make {name}-table` (`backend_table.py`); `{name}.json` has the
 figures. The backend's own host code and PTX, with all checks on. A cell: outputs that agree with the float64
 reference, of how many problems; the verdict on all of them; host seconds of the calls (on a shared machine: no
-benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for 148 SMs; one that splits K is
+benchmark). Empty: not run. `chosen` takes the configuration that the plan chooses for {sms} SMs; one that splits K is
 not given problems with too few stages. Inputs: the leaderboard's; `full`: every e2m1 code and every finite scale
 factor, zero and subnormal among them, a third with NaN scale factors too; edges: M and N of 1, 40, 72, 129, 200,
 1000, K that ends within a stage, L of 1 and 3, both layouts of scale factors."""
@@ -70,6 +69,40 @@ class Problem(NamedTuple):
     full: bool = False
     nan: bool = False
     blocked: bool = True
+
+
+class Backend(NamedTuple):
+    """A backend, the chip that the simulator takes for it, and how it writes its configurations down."""
+
+    name: str
+    title: str
+    sms: int
+    stage_k: int
+    splits_k: bool  # the last number of a configuration is its shares of K
+
+    @property
+    def results(self) -> Path:
+        return ROOT / f"simulator/results/{self.name}.json"
+
+    @property
+    def table(self) -> Path:
+        return ROOT / f"simulator/results/{self.name.upper()}.md"
+
+    def shares(self) -> dict[str, int]:
+        """How many shares of K each configuration has."""
+        text = (ROOT / f"submission/{self.name}/config.h").read_text()
+        rows = re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)
+        return {name: int(row.split(",")[-1]) if self.splits_k else 1 for name, row in rows}
+
+    def possible(self, problems: list[Problem], config: str) -> list[Problem]:
+        """Those of which no share of K is empty."""
+        shares = 1 if config == CHOSEN else self.shares()[config]
+        return [problem for problem in problems if -(-problem.k // self.stage_k) >= shares]
+
+
+BLACKWELL = Backend("blackwell", "Blackwell", 148, 256, splits_k=True)
+GEFORCE = Backend("geforce", "GeForce", 170, 128, splits_k=False)
+BACKENDS = {backend.name: backend for backend in (BLACKWELL, GEFORCE)}
 
 
 class Run(NamedTuple):
@@ -122,31 +155,19 @@ SETS = {
 }
 
 
-def splits() -> dict[str, int]:
-    """How many shares of K each configuration has."""
-    text = (ROOT / "submission/blackwell/config.h").read_text()
-    return {name: int(row.split(",")[-1]) for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)}
-
-
-def possible(problems: list[Problem], config: str) -> list[Problem]:
-    """Those of which no share of K is empty."""
-    shares = 1 if config == CHOSEN else splits()[config]
-    return [problem for problem in problems if -(-problem.k // STAGE_K) >= shares]
-
-
-def runs(sets: list[str], configs: list[str], modes: list[str]) -> Iterator[Run]:
+def runs(backend: Backend, sets: list[str], configs: list[str], modes: list[str]) -> Iterator[Run]:
     """What can run of the product of these."""
     for name, config, mode in product(sets, configs, modes):
-        yield Run(name, config, mode, possible(SETS[name](), config))
+        yield Run(name, config, mode, backend.possible(SETS[name](), config))
 
 
-def execute(run: Run, library: Path) -> dict:
+def execute(backend: Backend, run: Run, library: Path) -> dict:
     """One run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        environment = dict(os.environ, NVFP4_LIBRARY=str(library), NVFP4_BACKEND="blackwell", NVFP4_SIMULATE="1")
+        environment = dict(os.environ, NVFP4_LIBRARY=str(library), NVFP4_BACKEND=backend.name, NVFP4_SIMULATE="1")
         environment |= {"NVFP4_SIMULATE_MODE": run.mode, "NVFP4_SIMULATE_JSON": str(report)}
-        environment |= {"NVFP4_BLACKWELL_CONFIG": "" if run.config == CHOSEN else run.config}
+        environment |= {f"NVFP4_{backend.name.upper()}_CONFIG": "" if run.config == CHOSEN else run.config}
         done = forked.run(DRIVER, environment=environment, stdin=json.dumps(run.problems))
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         found = json.loads(report.read_text()) if report.is_file() else {"verdict": "no report", "findings": []}
@@ -166,17 +187,18 @@ def execute(run: Run, library: Path) -> dict:
     }
 
 
-def render(rows: list[dict]) -> str:
+def render(backend: Backend, rows: list[dict]) -> str:
     """The whole file."""
     good = sum(row["right"] for row in rows), sum(row["problems"] for row in rows)
     clean = sum(row["verdict"] == "clean" for row in rows)
     lines = [
-        "# The Blackwell backend on the simulator",
+        f"# The {backend.title} backend on the simulator",
         "",
-        "    make blackwell-table                                                               # everything",
-        "    make blackwell-table BLACKWELL_TABLE_ARGS='--configs m256n64 --modes late'         # a part",
+        f"    make {backend.name}-table".ljust(83) + "# everything",
+        f"    make {backend.name}-table TABLE_ARGS='--configs {next(iter(backend.shares()))} --modes late'".ljust(83)
+        + "# a part",
         "",
-        textwrap.fill(INTRODUCTION, 120, break_on_hyphens=False),
+        textwrap.fill(INTRODUCTION.format(name=backend.name, sms=backend.sms), 120, break_on_hyphens=False),
         "",
         f"{good[0]} of {good[1]} outputs are right, {clean} of {len(rows)} runs clean.",
         "",
@@ -197,31 +219,36 @@ def render(rows: list[dict]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def order(row: dict) -> tuple[int, int, int]:
-    configs = [CHOSEN, *splits()]
+def order(backend: Backend, row: dict) -> tuple[int, int, int]:
+    configs = [CHOSEN, *backend.shares()]
     place = configs.index(row["config"]) if row["config"] in configs else len(configs)
     return list(SETS).index(row["set"]), place, MODES.index(row["mode"])
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("backend", choices=BACKENDS)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=[name for name in SETS if name != "in make test"])
-    parser.add_argument("--configs", nargs="+", choices=[CHOSEN, *splits()], default=[CHOSEN, *splits()])
+    parser.add_argument("--configs", nargs="+", help="default: all, and what the plan chooses")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)
+    backend = BACKENDS[options.backend]
+    configs = options.configs or [CHOSEN, *backend.shares()]
+    if unknown := set(configs) - {CHOSEN, *backend.shares()}:
+        parser.error(f"--configs is {', '.join(sorted(unknown))}; expected of {CHOSEN}, {', '.join(backend.shares())}")
     library = Path(os.environ.get("NVFP4_LIBRARY", BUILD / "libcustom_kernel_sim.so"))
-    rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+    rows = json.loads(backend.results.read_text()) if backend.results.is_file() else []
     begin = time.monotonic()
     with ThreadPoolExecutor(options.workers) as pool:
-        todo = list(runs(options.sets, options.configs, options.modes))
-        for row in pool.map(lambda run: execute(run, library), todo):
+        todo = list(runs(backend, options.sets, configs, options.modes))
+        for row in pool.map(lambda run: execute(backend, run, library), todo):
             key = [row[name] for name in ("set", "config", "mode")]
             rows = [old for old in rows if [old[name] for name in ("set", "config", "mode")] != key]
-            rows = sorted([*rows, row], key=order)
-            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            rows = sorted([*rows, row], key=lambda each: order(backend, each))
+            backend.results.write_text(json.dumps(rows, indent=1) + "\n")
             print(*key, f"{row['right']}/{row['problems']}", row["verdict"], *row["wrong"], row["seconds"], flush=True)
-    TABLE.write_text(render(rows))
+    backend.table.write_text(render(backend, rows))
     print(f"{len(todo)} runs in {time.monotonic() - begin:.0f} s")
     return int(any(row["right"] < row["problems"] or row["verdict"] != "clean" for row in rows))
 
