@@ -100,7 +100,7 @@ def group_host(data: dict[str, Any]) -> str:
     return (
         f"A call of the shim costs {data['shim_us']:.1f} us on the host beside the work itself with 8 groups\n"
         f"({data['processor']}), {data['package_us']:.1f} us in the package and {data['packing_us']:.1f} us "
-        "where the\nlibrary cannot read torch's tensors itself: it does with torch 2.13, not with 2.11."
+        f"where the\nlibrary cannot read torch's tensors itself (it does with torch {data['torch'].split('+')[0]})."
     )
 
 
