@@ -76,6 +76,16 @@ def test_inputs_are_poisoned_so_that_an_unwritten_element_shows():
     assert not torch.equal(data[0].view(torch.uint8), other[0].view(torch.uint8))
 
 
+def test_inputs_lie_on_the_device_that_is_checked(monkeypatch):
+    monkeypatch.setattr(check_gpu, "device", "meta")
+    asked = []
+    monkeypatch.setattr(
+        check_gpu, "generate_input", lambda *shape, **named: asked.append((shape, named)) or [torch.ones(1)]
+    )
+    check_gpu.poisoned(3, 5, 64, 1, seed=7)
+    assert asked == [((3, 5, 64, 1, 7), {"full": False, "device": "meta"})]
+
+
 def test_equal_bits_tell_nans_and_signed_zeros_apart():
     x = torch.tensor([0.0, float("nan")]).half()
     assert check_gpu.same_bits(x, x.clone())

@@ -137,6 +137,10 @@ def test_times_are_set_against_the_cost_model_s_intervals(tmp_path, monkeypatch)
     ]
     assert [row["measured_over_predicted"] for row in rows] == [1.25, 1.05] and rows[1]["high_us"] == 22.0
     assert protocol.against_cost_model(times, "hopper") == []
+    costs["predictions"]["blackwell"]["1x2x3"] |= {"low_us": 9.1234, "high_us": 11.2345}
+    protocol.COST_MODEL.write_text(json.dumps(costs))
+    found = protocol.against_cost_model([*times, times[0] | {"median_us": None}], "blackwell")
+    assert [(row["low_us"], row["high_us"]) for row in found] == [(9.123, 11.235), (18.247, 22.469)]
     protocol.COST_MODEL.unlink()
     assert protocol.against_cost_model(times, "blackwell") == []
 

@@ -24,6 +24,21 @@ print("aside", file=sys.stderr)
     assert (done.returncode, done.stderr) == (0, "aside\n")
 
 
+def test_a_program_runs_in_the_checkout_wherever_the_process_is(tmp_path):
+    files = [tmp_path / name for name in ("in", "out", "err")]
+    for file in files:
+        file.touch()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir("/")
+            forked._become("import os; print(os.getcwd())", [], {}, [str(file) for file in files])
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, files[2].read_text()
+    assert files[1].read_text() == f"{forked.ROOT}\n"
+
+
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [

@@ -87,6 +87,13 @@ def test_wrong_values_under_an_error_are_no_fault_of_the_table(rows, corpus):
     assert faults(changed, corpus) == []
 
 
+def test_what_does_not_run_is_named_without_its_owner(rows, corpus):
+    refused = [row for row in rows if not row["runs"]]
+    one = {**copy.deepcopy((refused or rows)[0]), "project": "they/them", "name": "theirs", "arch": "90a"}
+    one |= {"runs": [], "not_built": "no nvcc", "findings": []}
+    assert "| them `theirs` | 90a | not judged. |" in render([*rows, one], corpus)
+
+
 def test_too_few_kernels_or_projects_are_told(rows, corpus):
     few = [row for row in rows if row["project"] == "triton"]
     assert faults(few[:59], corpus) == faults(few, corpus) == ["fewer than 60 kernels of 6 projects run"]

@@ -190,7 +190,7 @@ def test_looking_for_a_python_changes_nothing(setup):
 
 
 def test_the_environment_has_its_place_by_a_variable(setup):
-    place = setup.folder / "a place" / "env"
+    place = setup.folder / "a place" / "of its own" / "env"  # neither folder is there yet
     done = setup("run", "numpy", NVFP4_VENV=str(place))
     assert (done.status, done.python) == (0, f"{place}/bin/python")
     assert not (setup.checkout / ".venv").exists()

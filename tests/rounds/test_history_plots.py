@@ -134,6 +134,15 @@ def a_round(number, **changes):
     return base | changes
 
 
+ALONG_X = (True, False, False)
+
+
+def looks(axes):
+    """Whether lines of a grid stand on x and on y, and whether there is a line on the left."""
+    lines = [axis.get_gridlines()[0].get_visible() for axis in (axes.xaxis, axes.yaxis) if axis.get_gridlines()]
+    return (*(*lines, False)[:2], axes.spines.left.get_visible())
+
+
 def test_predictions_stand_beside_what_was_measured():
     assert plots.prediction_figure([a_round(1, prediction=None)]) is None
     rows = [
@@ -171,6 +180,8 @@ def test_predictions_stand_beside_what_was_measured():
         "0004 Theirs (inherited)",
     ]
     assert axes.get_ylim() == (2.6, -0.8) and list(axes.get_yticks()) == []
+    assert axes.get_xlabel() == "candidate time / base time (below 1 is faster)"
+    assert looks(axes) == ALONG_X
     labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert labels == ["predicted", "performance", "practicality", "theory", "measured"]
 
@@ -194,6 +205,7 @@ def test_the_ledger_is_a_bar_a_step():
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(60.0, 30.0), (40.0, 21.0)]
     assert axes.get_xlabel() == "us a call, geometric mean; the first right kernel took 90.0"
     assert axes.get_xlim() == (0, 1.05 * 90.0)
+    assert list(axes.get_yticks()) == [] and looks(axes) == ALONG_X
     assert [text.get_text() for text in axes.texts] == [
         "0009 One", "60.0 ", "0051 Two", "not measured yet", "0010 X", "40.0 ",
     ]  # fmt: skip

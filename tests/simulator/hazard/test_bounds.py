@@ -157,6 +157,32 @@ def tensor(*lines: str, block: int, mode: str = "eager") -> Sim:
     return sim
 
 
+LANE_5 = "mov.u32 %r9, %laneid; setp.eq.u32 %p6, %r9, 5; @%p1 bra S;"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("selp.b32 %r10, 64, 32, %p6; ALLOC [slot], %r10;", "the column count of tcgen05.alloc"),
+        ("mov.u32 %r10, slot; @%p6 add.u32 %r10, %r10, 4; ALLOC [%r10], 32;", "the destination of tcgen05.alloc"),
+        ("selp.b32 %r10, 64, 32, %p6; FREE %r2, %r10;", "the column count of tcgen05.dealloc"),
+        ("selp.b32 %r10, 64, 32, %p6; add.u32 %r10, %r2, %r10; FREE %r10, 32;", "the address of tcgen05.dealloc"),
+        (
+            "selp.b32 %r10, 1, 0, %p6; add.u32 %r10, %r2, %r10; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v1}, [%r10];",
+            "the tensor memory address",
+        ),
+    ],
+)
+def test_what_a_warp_says_of_tensor_memory_it_says_in_every_lane(line, what):
+    whole = line.replace("ALLOC", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32").replace(
+        "FREE", "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
+    )
+    sim = tensor(LANE_5, whole, "S:", block=64)
+    assert sim.verdict == "error" and sim.kinds == {"divergent-operand"}, sim.findings
+    (finding,) = sim.findings
+    assert finding["message"] == f"{what} differs between lanes", finding
+
+
 @pytest.mark.parametrize("readers", [3, 4, 5, 7])
 def test_each_of_many_readers_of_tensor_memory_has_to_come_before_a_write(readers):
     """Warps 0, 4, 8, ... read the same column; the last one of them writes it."""

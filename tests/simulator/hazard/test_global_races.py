@@ -19,6 +19,7 @@ FIRST, OTHERS = "@!%p2 bra OTHERS;", "bra END; OTHERS:"
 SET = "@%p1 st.release.gpu.global.u32 [%rd2], %r9;"
 POLL = "POLL{0}: ld.{1}.gpu.global.u32 %r6, [%rd2]; setp.lt.u32 %p3, %r6, {2}; @%p3 bra POLL{0};"
 WAIT = "@!%p1 bra SEEN; " + POLL.format("", "acquire", 1) + " SEEN:"
+ASK = "ASK: atom.{}.gpu.global.or.b32 %r6, [%rd2], 0; setp.lt.u32 %p3, %r6, 1; @%p3 bra ASK;"
 NEXT = "@%p1 st.shared.u32 [%r10], %r1; bar.sync 0; ld.shared.u32 %r7, [%r10];"  # so that no warp is ahead
 BULK_LOAD = (
     "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r11], 256;"
@@ -58,6 +59,12 @@ FAULTS = {
         ),
         "fence.acq_rel.gpu;",
         "",
+        "global-race",
+    ),
+    "a relaxed atomic that polls": (
+        (FIRST, STORE, "bar.sync 0;", SET, OTHERS, "@!%p1 bra SEEN; MEND SEEN: bar.sync 0;", LOAD),
+        ASK.format("acquire"),
+        ASK.format("relaxed"),
         "global-race",
     ),
     "two warps of a CTA": ((STORE, "MEND", "ld.global.u32 %r5, [%rd1];"), "bar.sync 0;", "", "global-race"),
