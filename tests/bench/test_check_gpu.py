@@ -86,6 +86,25 @@ def test_inputs_lie_on_the_device_that_is_checked(monkeypatch):
     assert asked == [((3, 5, 64, 1, 7), {"full": False, "device": "meta"})]
 
 
+def test_bad_input_is_bad_in_one_place(monkeypatch):
+    given = []
+
+    def refuse(data):
+        given.append(data)
+        raise ValueError("no CUDA")
+
+    monkeypatch.setattr(check_gpu, "custom_kernel", refuse)
+    with pytest.raises(ValueError, match="no CUDA"):  # where a TypeError was to come
+        list(check_gpu.errors())
+    whole = given[0]
+    assert [len(data) for data in given] == [10] * 3
+    assert [sum(one is not other for one, other in zip(whole[:9], data[:9], strict=True)) for data in given[1:]] == [
+        0,
+        1,
+    ]
+    assert given[2][0].dtype == torch.uint8 and given[2][9] is not None
+
+
 def test_equal_bits_tell_nans_and_signed_zeros_apart():
     x = torch.tensor([0.0, float("nan")]).half()
     assert check_gpu.same_bits(x, x.clone())

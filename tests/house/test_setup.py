@@ -196,6 +196,14 @@ def test_the_environment_has_its_place_by_a_variable(setup):
     assert not (setup.checkout / ".venv").exists()
 
 
+def test_a_place_that_cannot_be_written_is_told_with_its_cure(setup):
+    place = setup.folder / "file" / "below" / "env"  # which no user can make
+    (setup.folder / "file").touch()
+    done = setup("run", "numpy", NVFP4_VENV=str(place))
+    assert done.status == 1 and done.python == "" and not any(call.startswith("-m venv") for call in done.calls)
+    assert f"setup: cannot write {place}; set NVFP4_VENV to a folder of your own for it, and BUILD to one" in done.said
+
+
 @pytest.mark.parametrize(
     ("held", "taken"),
     [

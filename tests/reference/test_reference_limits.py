@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from reference import nvfp4, operands, reference
+from reference import extended, nvfp4, operands, reference
 from reference.reference import (
     Oracle,
     check_against_oracle,
@@ -255,6 +255,7 @@ def test_the_slope_of_silu_is_bounded_closely():
     x = torch.linspace(-30, 30, 60001, dtype=torch.float64, requires_grad=True)
     torch.nn.functional.silu(x).sum().backward()
     assert 0.999 * reference.SILU_MAX_SLOPE < x.grad.abs().max() <= reference.SILU_MAX_SLOPE
+    assert 0.999 * extended.SLOPE < x.grad.abs().max() <= extended.SLOPE
 
 
 def test_checks_with_rounding_allow_one_rounding(monkeypatch):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from scripts.bench.micro import __main__ as micro
 from scripts.bench.micro.__main__ import rows_of, sources_digest
 from scripts.common.toolchain import BUILD
 
@@ -32,6 +35,21 @@ def test_the_program_runs_clean_on_the_simulator_and_asks_what_the_card_was_aske
     assert sorted(map(str, asked)) == sorted(
         str((row["name"], row["parameters"])) for row in recorded["rows"] if row["name"] in names
     )
+
+
+def test_without_the_program_or_a_device_nothing_is_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["micro", "--json", str(tmp_path / "x.json")])
+    monkeypatch.setattr(micro, "PROGRAM", tmp_path / "none")
+    assert micro.main() == 2 and "build/micro is not built" in capsys.readouterr().err
+    monkeypatch.setattr(micro, "PROGRAM", Path(__file__))
+    for error in (OSError("no driver"), subprocess.CalledProcessError(9, "nvidia-smi")):
+
+        def device(error=error):
+            raise error
+
+        monkeypatch.setattr(micro, "device", device)
+        assert micro.main() == 2 and f"no CUDA device: {error}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_recorded_rows_come_from_these_sources(recorded):

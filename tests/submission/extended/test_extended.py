@@ -157,8 +157,15 @@ def test_a_wrong_tensor_is_named():
             wrong = [*args[:place], spoiled, *args[place + 1 :]]
             with pytest.raises((RuntimeError, ValueError), match=rf"{name} has |K is "):
                 gated_gemm(*wrong)
-    with pytest.raises(RuntimeError, match="b2 is None; expected it beside b1"):
-        gated_gemm(*args[:2], None, *args[3:])
+    for place, name in ((2, "b2"), (5, "sfb2")):
+        with pytest.raises(RuntimeError, match=rf": {name} is None; expected it beside b1"):
+            gated_gemm(*args[:place], None, *args[place + 1 :])
+    stacked = random_case(5, 64, 64, Extension(), weights=1).arguments(False)
+    for place, name in ((2, "b2"), (5, "sfb2")):
+        assert stacked[place] is None
+        given = [*stacked[:place], stacked[place - 1], *stacked[place + 1 :]]
+        with pytest.raises(RuntimeError, match=rf": {name} is given; expected it only where gate and up lie apart"):
+            gated_gemm(*given, weights="stacked")
 
 
 def test_an_older_library_is_told_apart(monkeypatch):

@@ -249,6 +249,15 @@ def test_a_torch_without_the_interface_leaves_the_reading_to_the_shim(monkeypatc
     assert shim._python_functions() is None  # torch's tensor lies elsewhere than was thought
 
 
+def test_the_most_groups_that_there_may_be_are_no_reason():
+    abc, whole, factors, sizes = problem()
+    many = shim._MOST_GROUPS
+    data = [[part[0]] * many if len(part) == len(sizes) else part for part in (abc, whole, factors, sizes)]
+    data[2] = data[2][:-1]
+    with pytest.raises(ValueError, match=f"has {many - 1} groups; expected {many}, as abc_tensors"):
+        custom_kernel(tuple(data))
+
+
 def test_what_cannot_be_packed_though_all_is_right_is_told_as_it_is(monkeypatch):
     def pack_into(*_):
         raise struct.error("no room")

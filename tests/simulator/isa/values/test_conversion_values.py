@@ -349,7 +349,19 @@ def test_pairs_of_halves(name):
                 32,
                 lambda a, b, r=rounding, relu=relu: one_half(form, a, r, relu) << 16 | one_half(form, b, r, relu),
             )
+            table[f"cvt.{rounding}{'.relu' * relu}.satfinite.{name}x2.f32 {{d}}, {{a}}, {{b}};"] = (
+                32,
+                lambda a, b, r=rounding, relu=relu: (
+                    finite(form, one_half(form, a, r, relu)) << 16 | finite(form, one_half(form, b, r, relu))
+                ),
+            )
     check(table, {"a": a, "b": b})
+
+
+def finite(form: Format, half: int) -> int:
+    """.satfinite: the largest number in place of an infinity."""
+    infinity = {"f16": 0x7C00, "bf16": 0x7F80}[next(name for name in ("f16", "bf16") if FORMATS[name] == form)]
+    return half - 1 if half & 0x7FFF == infinity else half
 
 
 def one_half(form: Format, a: int, rounding: str, relu: bool) -> int:
