@@ -111,6 +111,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/[!t]*.cuh",
         ),
         (
+            "test_instruction_operands.py",
             "test_permute_scales.py",
             "test_hopper_kernels.py",
             "test_grouped_kernels.py",
@@ -126,12 +127,18 @@ AREAS: dict[str, Area] = {
             "submission/gpu/instructions/tcgen05*",
             "submission/gpu/[!h]*.h",
         ),
-        ("test_blackwell_host.py", "test_blackwell_kernels.py", "test_grouped_kernels.py", "test_extended_kernels.py"),
+        (
+            "test_instruction_operands.py",
+            "test_blackwell_host.py",
+            "test_blackwell_kernels.py",
+            "test_grouped_kernels.py",
+            "test_extended_kernels.py",
+        ),
         (SIMULATED,),
     ),
     "geforce": Area(
         ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/instructions/sm120.cuh"),
-        ("test_geforce_kernels.py", "test_geforce.py"),
+        ("test_instruction_operands.py", "test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),
     "reference": Area(
