@@ -1,6 +1,6 @@
 """Times the library over M beside one GEMM on dequantized operands, counts inexact outputs, plots the ratios.
 
-On a CUDA device M goes from 1 to 8192 and the peer is cuBLAS in fp16; on a CPU it goes to 256, and the peers are
+On a CUDA device M goes from 1 to 8192 and the baseline is cuBLAS in fp16; on a CPU to 256, and the baselines are
 torch's matmuls in bf16 and fp32.  Method and checks are compare.py's.  Floors: the NVFP4 operands once through memory,
 and the multiply-adds at the tensor cores' peak (eval/hardware/chip.py); a CPU has none.
 
@@ -31,7 +31,7 @@ ROWS = {
     "cuda": (1, 8, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192),
     "cpu": (1, 16, 64, 256),
 }
-PEERS = {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}
+BASELINES = {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}
 INPUTS = {"cuda": 24, "cpu": 2}  # calls of a round: the first one's start is shared by so many
 REPEATS = {"cuda": 7, "cpu": 5}
 EXACT_SHAPES = {"cuda": ((256, 4096, 7168), (256, 3072, 4096)), "cpu": ((16, 4096, 7168), (16, 3072, 4096))}
@@ -86,7 +86,7 @@ def measured(options: argparse.Namespace) -> sweep_report.Sweep:
         "--variants",
         f"{sweep_report.OURS},{sweep_report.AGAIN}",
         "--baselines",
-        PEERS[device],
+        BASELINES[device],
     ]
     words += ["--shapes", ",".join(map(sweep_report.key, shapes)), "--commit", options.commit]
     words += ["--inputs", str(INPUTS[device]), "--repeats", str(options.repeats or REPEATS[device])]

@@ -32,8 +32,8 @@ def key(shape: Shape) -> str:
     return "x".join(map(str, shape))
 
 
-def peers(record: Sweep) -> list[str]:
-    """The peers that the record has times of."""
+def baselines(record: Sweep) -> list[str]:
+    """The baselines that the record has times of."""
     return [name for name, times in record["median_us"].items() if name in LABELS and times]
 
 
@@ -51,7 +51,7 @@ def ratio(record: Sweep, shape: Shape, peer: str) -> float | None:
 
 def rows(record: Sweep) -> tuple[list[str], list[list[str]]]:
     """The whole table: a row a shape, and a geometric mean for each size of weights."""
-    others, floors = peers(record), record.get("floor_us", {})
+    others, floors = baselines(record), record.get("floor_us", {})
     header = ["N x K", "M", "ours, us", *(f"{LABELS[name]}, us" for name in others)]
     header += [f"ours / {LABELS[name]}" for name in others]
     header += ["floor: memory, us", "tensor, us", "ours / floor"] if floors else []
@@ -84,7 +84,7 @@ def summary(record: Sweep) -> tuple[list[str], list[list[str]]]:
 
     Weights with a time at one M alone are no part of a sweep.
     """
-    peer = peers(record)[0]
+    peer = baselines(record)[0]
     rows_of = Counter(shape[1:] for shape in shapes_of(record))
     weights = [size for size, count in rows_of.items() if count > 1]
     shapes = [shape for shape in shapes_of(record) if shape[1:] in weights]
@@ -117,7 +117,7 @@ def plot(record: Sweep, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    peer = peers(record)[0]
+    peer = baselines(record)[0]
     shapes = shapes_of(record)
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for n, k in dict.fromkeys(shape[1:] for shape in shapes):

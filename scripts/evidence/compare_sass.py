@@ -3,7 +3,7 @@
     python -m scripts.evidence.compare_sass A B [--json FILE]
 
 A and B are each an object file, a cubin, a library, or a git commit, whose kernels are built in a worktree of their
-own.  A folder stands for the objects of both GPU backends in it (build, or another build folder).  Kernels of one chip
+own.  A folder stands for the objects of all GPU backends in it (build, or another build folder).  Kernels of one chip
 are matched by the integers among their template arguments; where none or several have the same, by their instructions.
 An instruction is its encoding, which holds registers, predicates, stalls and barriers; names of kernels, types and
 files are not in it.  Exit status: 0 where every kernel is the same, 1 where one differs, 2 where nothing was compared.
@@ -27,7 +27,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-OBJECTS = ("submission/hopper/kernels.o", "submission/blackwell/kernels.o")  # in a build folder
+BACKENDS = ("hopper", "blackwell", "geforce")
+OBJECTS = (  # in a build folder
+    *(f"submission/{name}/kernels.o" for name in BACKENDS),
+    *(f"submission/{name}/extended/extended_kernels.o" for name in BACKENDS),
+)
 TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # of a mangled name (Itanium C++ ABI, 5.1.6.1)
 CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/")
 SECOND_WORD = re.compile(r"^\s*/\* (0x[0-9a-f]{16}) \*/\s*$")
@@ -234,7 +238,8 @@ def build(commit: str) -> list[Kernel]:
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--detach", tree, commit], check=True, capture_output=True)
         try:
-            targets = [f"build/{name}" for name in OBJECTS]
+            sources = {name: (tree / name).with_suffix(".cu") for name in OBJECTS}
+            targets = [f"build/{name}" for name, source in sources.items() if source.is_file()]
             command = ["make", "-C", str(tree), f"PYTHON={sys.executable}", "BUILD=build", *targets]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
@@ -250,7 +255,7 @@ def read(what: str) -> list[Kernel]:
     if path.is_dir():
         objects = [path / name for name in OBJECTS if (path / name).is_file()]
         if not objects:
-            raise SassError(f"{what} holds neither of {', '.join(OBJECTS)}")
+            raise SassError(f"{what} holds none of {', '.join(OBJECTS)}")
         return [kernel for name in objects for kernel in kernels(name)]
     if path.is_file():
         return kernels(path)
