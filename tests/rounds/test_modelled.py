@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 
 import pytest
 
+from scripts.rounds import render
+from scripts.rounds.commands import WRITING, parser
 from scripts.rounds.model import RoundError, Tank
 from scripts.rounds.simulated import modelled
 
+READING = {"check", "render", "rerun"}  # they write nothing, or pages alone
 SHAPES = ("256x4096x7168", "256x3072x4096")
 
 
@@ -143,3 +147,31 @@ def test_a_second_judgement_that_does_not_follow_is_refused(again, part, value, 
     else:
         data[part] = data[part] | value
     assert any(said in problem for problem in modelled.again_problems(tank, data))
+
+
+def test_the_times_of_a_run_and_their_mean_stand_in_the_page(record):
+    _, data = record
+    wanted = {SHAPES[0]: [0.4, 0.6], SHAPES[1]: [0.6, 0.7]}
+    lines = modelled.block(data | {"prediction": {"shapes": wanted}}).splitlines()
+    mean = data["model"]["geomean"]
+    assert lines[0].startswith("**Simulated time, not measured**: run [run](../../runs/run/") and mean == 0.5
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert cells[2:] == [
+        ["256 4096 7168", "2.00", "1.00", "0.5000", "0.400 to 0.600, inside"],
+        ["256 3072 4096", "2.00", "1.00", "0.5000", "0.600 to 0.700, outside"],
+        ["geomean", "", "", "0.5000", ""],
+    ]
+
+
+def test_a_table_of_rounds_says_where_a_ratio_is_from(record):
+    _, data = record
+    assert render._measured_text(data | {"measurement": None}) == "0.5000 (simulated)"
+    figures = [{"after_us": 1.0, "before_us": 2.0}]
+    inherited = {"measurement": None, "inherited": {"figures": figures}}
+    assert render._measured_text(inherited) == "0.500"
+    assert render._measured_text({"measurement": None}) == render.NO_DATA
+
+
+def test_every_command_that_writes_puts_back_what_it_wrote_when_it_refuses():
+    (commands,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    assert set(commands.choices) - set(WRITING) == READING and set(WRITING) <= set(commands.choices)

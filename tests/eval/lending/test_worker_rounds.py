@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -280,3 +281,17 @@ def test_silence_and_a_line_that_is_cut_are_told_apart():
         mine.receive(time.monotonic() + 5)
     with pytest.raises(OSError, match="Broken pipe"):
         mine.send({})
+
+
+def test_what_is_lent_for_a_round_is_given_back(pair_of):
+    pair = pair_of(lambda data: data[-1].fill_(0))
+    pair.round(1)
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    for seed in range(4):
+        pair.round(seed)
+    assert len(list(Path("/proc/self/fd").iterdir())) == held
+    lent = pair.lender._lent
+    pair.lender.close()
+    assert pair.lender._lent is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lent.descriptor)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 from eval.cases import parse_case
 from eval.hardware import chip
-from eval.output import record
+from eval.output import outlets, record
 from eval.output.origin import Library
 from eval.output.record import Given
 from eval.supervisor import Result
@@ -103,3 +105,18 @@ def test_a_record_of_some_of_the_cases_is_not_complete(monkeypatch):
     found = record.run_record(Given("benchmark", Path("s.py"), CPU, "board", 2), [Result(CASE, rounds_us=[1.0])])
     assert (found["complete"], found["geomean_median_us"]) == (False, None)
     assert found["results"][0]["median_us"] == 1.0
+
+
+def test_a_pipe_gets_the_last_record_alone_and_a_file_each_in_place_of_the_one_before(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    file, pipe = (outlets.RecordFile(tmp_path / name) for name in ("file", "pipe"))
+    for written, last in (({"long": "x" * 100}, False), ({"n": 1}, False), ({"n": 2}, True)):
+        file.write(written, last)
+        pipe.write(written, last)
+        if not last:
+            assert json.loads((tmp_path / "file").read_text()) == written
+            with pytest.raises(BlockingIOError):
+                os.read(reader, 1)
+    assert os.read(reader, 1000).decode() == (tmp_path / "file").read_text() == '{\n  "n": 2\n}\n'
+    os.close(reader)

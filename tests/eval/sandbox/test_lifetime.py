@@ -185,3 +185,22 @@ def test_the_runs_folder_is_removed_however_it_was_left(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     assert lifetime.run_folder() != folder
     lifetime.remove_run_folder()
+
+
+def test_only_the_first_signal_interrupts(root):
+    code = """
+import os, signal
+from eval.sandbox import lifetime
+with lifetime._handled_signals():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("not interrupted")
+    except lifetime.Interrupted as first:
+        for number in lifetime.ENDING_SIGNALS:
+            os.kill(os.getpid(), number)
+        print(first.number == signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGTERM)
+print("ignored behind it")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("True\nignored behind it\n", 0), done.stderr
