@@ -220,30 +220,14 @@ static __device__ __forceinline__ void load_b(shared_t<T> shared, const struct t
     }
 }
 
-/* Two CTAs side by side share the copies of A. */
-template <class T> static constexpr __device__ __forceinline__ bool shares_a(void) {
-    return T::tile_m == 256 && T::products == 2 && !T::extended;
-}
-
-PTX void mbarrier_arrive_other(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 /* A: signals full[stage], which load_b has told of its bytes. */
 template <class T>
 static __device__ __forceinline__ void load_a(shared_t<T> shared, const struct tile_coord &coord,
                                               const CUtensorMap *a, int stage, int32_t k_stage) {
-    if constexpr (shares_a<T>()) {
-        int box = blockIdx.x % 2;
-        cp_async_bulk_tensor_3d_multicast(
-            SHARED_MEMBER(stage_of(shared, stage), a) + box * (int)sizeof(shared_stage<T>::a[0]), a,
-            k_stage * STAGE_K + box * A_BOX_K, coord.m, coord.batch, full_barrier(shared, stage), 3);
-    } else {
     for (int box = 0; box < A_BOXES; box++) {
         cp_async_bulk_tensor_3d(
             SHARED_MEMBER(stage_of(shared, stage), a) + box * (int)sizeof(shared_stage<T>::a[0]), a,
             k_stage * STAGE_K + box * A_BOX_K, coord.m, coord.batch, full_barrier(shared, stage));
-    }
     }
 }
 
@@ -379,13 +363,6 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
             /* Only this stage's first part is still pending. */
             if (i == 1 && previous >= 0) {
                 mbarrier_arrive(empty_barrier(shared, previous));
-                if constexpr (shares_a<T>()) {
-                    __syncwarp();
-                    if (lane == 0) {
-                        mbarrier_arrive_other(
-                            mapa_shared_cluster(empty_barrier(shared, previous).address, (blockIdx.x + 1) % 2));
-                    }
-                }
             }
             dequantize_part<T>(fragment, packed[block], part * T::fragment_steps / 2);
             wgmma_fence();
@@ -661,16 +638,11 @@ static __device__ __forceinline__ void compute_tile(const typename T::coord &coo
         prefetch_tensormap(&b2);
         for (int stage = 0; stage < T::stages; stage++) {
             mbarrier_init(full_barrier(shared, stage), 1);
-            mbarrier_init(empty_barrier(shared, stage), T::finishers + (shares_a<T>() ? T::finishers / WARP_THREADS : 0));
+            mbarrier_init(empty_barrier(shared, stage), T::finishers);
         }
         fence_mbarrier_init();
     }
-    if constexpr (shares_a<T>()) {
-        barrier_cluster_arrive_release();
-        barrier_cluster_wait_acquire();
-    } else {
-        __syncthreads();
-    }
+    __syncthreads();
     griddepcontrol_launch_dependents();
 
     if (threadIdx.x < WARPGROUP_THREADS) {
@@ -681,10 +653,6 @@ static __device__ __forceinline__ void compute_tile(const typename T::coord &coo
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
         consume<T>(shared, storage, coord, p);
-        if constexpr (shares_a<T>()) { /* the other CTA still arrives at this one's barriers */
-            barrier_cluster_arrive_relaxed();
-            barrier_cluster_wait_acquire();
-        }
     }
 }
 

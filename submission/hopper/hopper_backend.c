@@ -157,7 +157,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
         .grid = {ceil_div(columns, hopper_tile_n(config)) * config->split_k,
                  ceil_div(problem->m, config->tile_m), problem->l},
         .threads = hopper_cta_threads(config),
-        .cluster = config->tile_m == 256 ? 2 : config->split_k,
+        .cluster = config->split_k,
         .shared_bytes = hopper_shared_bytes(config),
         .pdl_variable = PDL_VARIABLE,
     };
