@@ -151,8 +151,8 @@ static void place_scales(struct tiled_groups *tiled) {
     }
 }
 
-int32_t gpu_tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
-                        struct tiled_groups *tiled) {
+static int32_t tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
+                           struct tiled_groups *tiled) {
     RETURN_IF_FAILED(gpu_check_groups(tiling->backend, groups, count));
     tiled->count = count;
     tiled->scratch_bytes = 0;
@@ -165,6 +165,25 @@ int32_t gpu_tile_groups(const struct grouped_tiling *tiling, const struct proble
     return CUSTOM_KERNEL_OK;
 }
 
+static int32_t launch_all_groups(const struct grouped_tiling *tiling, const struct tiled_groups *tiled,
+                                 uint8_t *scratch) {
+    for (int64_t i = 0; i < tiled->count; i += tiling->most_groups) {
+        int64_t left = tiled->count - i;
+        int64_t count = left < tiling->most_groups ? left : tiling->most_groups;
+        RETURN_IF_FAILED(tiling->launch_groups(tiled, i, count, scratch));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count) {
+    struct tiled_groups tiled;
+    uint8_t *scratch = NULL;
+    RETURN_IF_FAILED(tile_groups(tiling, groups, count, &tiled));
+    RETURN_IF_FAILED(gpu_acquire_scratch(groups, tiled.scratch_bytes, &scratch));
+    int32_t status = launch_all_groups(tiling, &tiled, scratch);
+    return gpu_release_scratch(groups, scratch, status);
+}
+
 const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tiled_group *group,
                              const uint8_t *scratch) {
     return tiled->permute_scales ? scratch + group->sfa_offset : group->problem->sfa;
@@ -175,8 +194,8 @@ const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tile
     return tiled->permute_scales ? scratch + group->sfb_offset : group->problem->sfb1;
 }
 
-int32_t gpu_launch_group_permute_scales(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
-                                        const char *pdl_variable) {
+static int32_t launch_permute_scales(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
+                                     const char *pdl_variable) {
     const struct problem *problem = group->problem;
     struct permute_scales_params params = {
         .tensors = {{problem->sfa, scratch + group->sfa_offset, problem->m},
@@ -185,4 +204,12 @@ int32_t gpu_launch_group_permute_scales(const struct tiled_group *group, const v
         .count = 2,
     };
     return gpu_launch_permute_scales(problem, kernel, params, pdl_variable);
+}
+
+int32_t gpu_launch_groups_permute_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
+                                         const void *kernel, uint8_t *scratch, const char *pdl_variable) {
+    for (int64_t i = first; i < first + count && tiled->permute_scales; i++) {
+        RETURN_IF_FAILED(launch_permute_scales(&tiled->group[i], kernel, scratch, pdl_variable));
+    }
+    return CUSTOM_KERNEL_OK;
 }

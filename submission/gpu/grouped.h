@@ -1,4 +1,4 @@
-/* What the host sides of the grouped GEMMs share: limits, and the time of a list of tiles. */
+/* What the host sides of the grouped GEMMs share: limits, the time of a list of tiles, and the call. */
 #ifndef GPU_GROUPED_H
 #define GPU_GROUPED_H
 
@@ -50,13 +50,15 @@ struct grouped_tiling {
     int64_t (*tile_ps)(int tile, int64_t k); /* or in another unit: only compared */
     int (*units)(int tile, int sms);         /* CTAs or clusters, that run at the same time */
     int (*ctas_of_unit)(int tile);
+    int64_t most_groups; /* of a launch */
+    /* Encodes, permutes and multiplies `count` groups from number `first` on, at most `most_groups`. */
+    int32_t (*launch_groups)(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch);
 };
 
-/* Checks the groups' limits, and cuts them by the tile that the environment names, else by that of the least
- * predicted time on the current device; of equals the first one listed.  Says which scratch memory scale
- * factors that are not blocked yet need. */
-int32_t gpu_tile_groups(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count,
-                        struct tiled_groups *tiled);
+/* struct backend's `run_grouped`: checks the groups' limits, cuts them by the tile that the environment names,
+ * else by that of the least predicted time on the current device (of equals the first one listed), gets scratch
+ * memory for scale factors that are not blocked yet, and launches all groups. */
+int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct problem *groups, int64_t count);
 
 /* The group's scale factors as a kernel takes them: the caller's, or permuted ones. */
 const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tiled_group *group,
@@ -64,8 +66,9 @@ const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tile
 const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tiled_group *group,
                              const uint8_t *scratch);
 
-/* Launches the backend's kernel that permutes them, for one group. */
-int32_t gpu_launch_group_permute_scales(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
-                                        const char *pdl_variable);
+/* Launches the backend's kernel that permutes them, once for each of `count` groups from number `first` on that
+ * need it. */
+int32_t gpu_launch_groups_permute_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
+                                         const void *kernel, uint8_t *scratch, const char *pdl_variable);
 
 #endif

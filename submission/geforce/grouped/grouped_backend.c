@@ -36,17 +36,6 @@ static int one_cta(int tile) {
     return 1;
 }
 
-static const struct grouped_tiling tiling = {
-    .backend = "geforce",
-    .variable = "NVFP4_GROUPED_CONFIG",
-    .name = geforce_grouped_tile_name,
-    .rows = tile_rows,
-    .columns = tile_columns,
-    .tile_ps = tile_time,
-    .units = sms_at_once,
-    .ctas_of_unit = one_cta,
-};
-
 /* What the kernel takes of a group whose tiles start at number first_tile. */
 static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, const uint8_t *scratch,
                         int32_t first_tile, struct geforce_group *group) {
@@ -66,7 +55,6 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
                               config->tile_n, &group->b1);
 }
 
-/* `count` groups from number `first` on, as many as a launch takes. */
 static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch) {
     static atomic_bool allowed[MAX_DEVICES][GEFORCE_GROUPED_TILES][2];
     const struct geforce_config *config = &geforce_grouped_configs[tiled->tile];
@@ -92,28 +80,25 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     };
     RETURN_IF_FAILED(
         gpu_allow_shared_memory(&allowed[groups[0].problem->device][tiled->tile][is_few], &launch));
-    for (int64_t i = 0; i < count && tiled->permute_scales; i++) {
-        RETURN_IF_FAILED(gpu_launch_group_permute_scales(&groups[i], geforce_permute_scales_kernel(), scratch,
-                                                         PDL_VARIABLE));
-    }
+    RETURN_IF_FAILED(gpu_launch_groups_permute_scales(tiled, first, count, geforce_permute_scales_kernel(),
+                                                      scratch, PDL_VARIABLE));
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
-static int32_t launch_all_groups(const struct tiled_groups *tiled, uint8_t *scratch) {
-    for (int64_t i = 0; i < tiled->count; i += GEFORCE_MOST_GROUPS) {
-        int64_t left = tiled->count - i;
-        RETURN_IF_FAILED(
-            launch_groups(tiled, i, left < GEFORCE_MOST_GROUPS ? left : GEFORCE_MOST_GROUPS, scratch));
-    }
-    return CUSTOM_KERNEL_OK;
-}
+static const struct grouped_tiling tiling = {
+    .backend = "geforce",
+    .variable = "NVFP4_GROUPED_CONFIG",
+    .name = geforce_grouped_tile_name,
+    .rows = tile_rows,
+    .columns = tile_columns,
+    .tile_ps = tile_time,
+    .units = sms_at_once,
+    .ctas_of_unit = one_cta,
+    .most_groups = GEFORCE_MOST_GROUPS,
+    .launch_groups = launch_groups,
+};
 
 int32_t geforce_run_grouped(const struct problem *groups, int64_t count) {
-    struct tiled_groups tiled;
-    uint8_t *scratch = NULL;
-    RETURN_IF_FAILED(gpu_tile_groups(&tiling, groups, count, &tiled));
-    RETURN_IF_FAILED(gpu_acquire_scratch(groups, tiled.scratch_bytes, &scratch));
-    int32_t status = launch_all_groups(&tiled, scratch);
-    return gpu_release_scratch(groups, scratch, status);
+    return gpu_run_grouped(&tiling, groups, count);
 }
