@@ -15,8 +15,8 @@ void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);
 /* Puts it before its kernel's first instruction, as cluster `number` of the grid. */
 void cluster_start(struct cluster *cluster, uint64_t number);
-/* Runs until the cluster has ended, or can only poll for what another one may write. */
-enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE };
+/* Runs until the cluster has ended, can only poll for what another one may write, or gives way. */
+enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE, CLUSTER_GIVES_WAY };
 enum cluster_state run_cluster(struct cluster *cluster);
 /* The whole launch with simulated time, on this thread (timed.c). */
 void run_timed(struct worker *worker);

@@ -12,6 +12,7 @@
 #include "interp.h"
 
 #define MAX_WORKERS     64
+#define MOST_BESIDE     4 /* clusters, of which the older ones have given way */
 #define WORKSPACE_BYTES 8 /* its size and the barrier (cooperative_groups, driver_abi.h) */
 
 static void add_counters(struct sim_counters *to, const struct sim_counters *from) {
@@ -45,39 +46,58 @@ static bool start_next(struct worker *worker) {
     return true;
 }
 
-/* Runs every resident cluster as far as it gets; whether one of them has ended. */
-static bool run_residents(struct worker *worker) {
-    bool ended = false;
-    for (uint32_t i = 0; i < worker->active;) {
-        struct cluster *cluster = worker->resident[i];
-        if (run_cluster(cluster) == CLUSTER_IDLE) {
-            i++;
-            continue;
-        }
-        worker->counters.ctas += cluster->nctas;
-        if (cluster->failed) {
-            atomic_store(&worker->launch->stop, true);
-        }
-        worker->resident[i] = worker->resident[--worker->active];
-        worker->resident[worker->active] = cluster;
-        ended = true;
+static void end_resident(struct worker *worker, uint32_t at) {
+    struct cluster *cluster = worker->resident[at];
+    worker->counters.ctas += cluster->nctas;
+    if (cluster->failed) {
+        atomic_store(&worker->launch->stop, true);
     }
-    return ended;
+    worker->active--;
+    memmove(&worker->resident[at], &worker->resident[at + 1], (worker->active - at) * sizeof cluster);
+    worker->resident[worker->active] = cluster;
 }
 
-/* One cluster at a time, and another beside it where all can only poll: as many as the chip holds. */
+enum pass { PASS_IDLE, PASS_ENDED, PASS_GAVE_WAY };
+
+/* Runs every resident cluster as far as it gets, in mode reverse the newest first and only up to one that gives
+ * way. */
+static enum pass run_residents(struct worker *worker) {
+    const bool newest_first = worker->launch->mode == SIM_REVERSE;
+    enum pass pass = PASS_IDLE;
+    uint32_t kept = 0;
+    for (uint32_t left = worker->active; left-- > 0;) {
+        uint32_t at = newest_first ? left : kept;
+        enum cluster_state state = run_cluster(worker->resident[at]);
+        if (state == CLUSTER_GIVES_WAY) {
+            return PASS_GAVE_WAY;
+        }
+        if (state == CLUSTER_DONE) {
+            end_resident(worker, at);
+            pass = PASS_ENDED;
+        } else {
+            kept++;
+        }
+    }
+    return pass;
+}
+
+/* One cluster at a time, and another beside it where all can only poll, as many as the chip holds, or where one
+ * gives way. */
 static void run_clusters(struct worker *worker) {
     struct launch *launch = worker->launch;
+    const uint32_t given_way = worker->room < MOST_BESIDE ? worker->room : MOST_BESIDE;
     bool more = true;
+    enum pass pass = PASS_IDLE;
     while (!atomic_load(&launch->stop)) {
-        if (more && worker->active < worker->room) {
+        if (more && worker->active < (pass == PASS_GAVE_WAY ? given_way : worker->room)) {
             more = start_next(worker);
         }
         if (worker->active == 0) {
             break;
         }
-        bool ended = run_residents(worker);
-        if (!ended && (!more || worker->active == worker->room) && atomic_load(&launch->working) > 1) {
+        pass = run_residents(worker);
+        if (pass == PASS_IDLE && (!more || worker->active == worker->room) &&
+            atomic_load(&launch->working) > 1) {
             (void)sched_yield(); /* what is polled may come from another worker */
         }
     }
@@ -111,10 +131,19 @@ static uint32_t resident_room(const struct launch *launch, int workers) {
     return room == 0 ? 1 : room;
 }
 
+/* Whether clusters may give way to each other, which one worker does in the same order in every run. */
+static bool gives_way(const struct launch *launch) {
+    uint32_t pc = launch->kernel->first_pc;
+    while (pc < launch->kernel->end_pc && launch->module->code[pc].cls != CL_ATOM) {
+        pc++;
+    }
+    return launch->mode == SIM_REVERSE && pc < launch->kernel->end_pc;
+}
+
 static int run_workers(struct sim *sim, struct launch *launch) {
     int count = sim->options.threads > 0 ? sim->options.threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
     count = count > MAX_WORKERS ? MAX_WORKERS : count < 1 ? 1 : count;
-    count = launch->timing != NULL ? 1 : count;
+    count = launch->timing != NULL || gives_way(launch) ? 1 : count;
     count = (uint64_t)count > launch->ncluster ? (int)launch->ncluster : count;
     struct worker *workers = calloc((size_t)count, sizeof *workers);
     uint32_t room = launch->timing != NULL ? timed_room(launch) : resident_room(launch, count);

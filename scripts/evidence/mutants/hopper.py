@@ -83,6 +83,11 @@ MUTANTS = {
 MEETING_MUTANTS = {
     "gives its sums without a release": (r"red\.release\.gpu", "red.relaxed.gpu", "global-race"),
     "takes sums without an acquire": (r"ld\.acquire\.gpu", "ld.relaxed.gpu", "global-race"),
+    "no wait for the first sums": (
+        r"(ld\.acquire\.gpu[^;]*;[^;]*setp\.lt\.u32[^;]*, )3;",
+        r"\g<1>0;",
+        "global-race",
+    ),
     "no wait for the words to be zero": (
         r"griddepcontrol\.wait;((?:(?!griddepcontrol)[\s\S]){0,700}atom\.relaxed)",
         r"\1",

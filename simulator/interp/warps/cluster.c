@@ -291,7 +291,8 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->random = launch->seed * 0x9e3779b97f4a7c15u + number;
     cluster->failed = cluster->left = false;
     cluster->barrier_over = 0;
-    cluster->idle = 0;
+    cluster->idle = cluster->given_way = 0;
+    cluster->gives_way = false;
     cluster->last_ran = NULL;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;

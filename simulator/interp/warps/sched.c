@@ -84,7 +84,7 @@ static bool run_round(struct cluster *cluster, bool *polling) {
     bool turns = random && (launch->schedule == NULL || launch->schedule->turns);
     uint32_t total = cluster->nctas * launch->warps;
     uint32_t first = turns ? (uint32_t)(next_random(&cluster->random) % total) : 0;
-    for (uint32_t i = 0; i < total && !cluster->failed; i++) {
+    for (uint32_t i = 0; i < total && !cluster->failed && !cluster->gives_way; i++) {
         uint32_t number = (first + i) % total;
         struct warp *warp = &cluster->ctas[number / launch->warps].warps[number % launch->warps];
         if (warp->nsplits == 0) {
@@ -123,6 +123,10 @@ enum cluster_state run_cluster(struct cluster *cluster) {
         }
         if (run_round(cluster, &polling) || cluster->failed) {
             cluster->idle = 0;
+            if (cluster->gives_way && !cluster->failed) {
+                cluster->gives_way = false;
+                return CLUSTER_GIVES_WAY;
+            }
             continue;
         }
         if (async_progress(cluster)) {

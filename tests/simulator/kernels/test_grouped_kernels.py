@@ -102,7 +102,8 @@ def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
     mutated, replaced = re.subn(pattern, replacement, kernel_text())
     assert replaced == 2 * len(TILES["hopper"]), "in each tile's code of two kernels"
     (tmp_path / "mutant.ptx").write_text(mutated)
-    _, report = simulate("hopper", "eager", [("shared 1152", "m48", 0)], tmp_path, tmp_path / "mutant.ptx")
+    mode = "reverse" if fault == "no wait for the first sums" else "eager"  # the second CTA goes on first
+    _, report = simulate("hopper", mode, [("shared 1152", "m48", 0)], tmp_path, tmp_path / "mutant.ptx")
     assert {one["kind"] for one in report["findings"]} == {finding}
 
 
