@@ -46,6 +46,8 @@ void load_timed(struct run *run, struct async_op *op) {
     }
     if (load->tensor) {
         request->asker = ASKED_BY_BOX;
+        uint32_t lines = (uint32_t)(load->bytes / load->box.rows + LINE_BYTES - 1) / LINE_BYTES;
+        request->lines = load->box.rows * lines;
         touch_box(timing, &load->box, false, request, &filled);
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);

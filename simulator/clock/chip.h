@@ -86,6 +86,7 @@ enum parameter_kind {
     X(copy_barrier_hold, CYCLES)                                                                               \
     X(tensor_copy_barrier_hold, CYCLES)                                                                        \
     X(copy_engine_interval, CYCLES)                                                                            \
+    X(copy_row_interval, CYCLES)                                                                               \
     X(copy_store_latency, CYCLES)                                                                              \
     X(copy_read_latency, CYCLES)                                                                               \
     /* barriers and fences */                                                                                  \

@@ -113,6 +113,15 @@ static ticks outside(const struct timing *timing, ticks length) {
     return length * time_clock(timing) / timing->chip.sm_clock;
 }
 
+/* HW (published: cutlass_gemm_mainloop): the copy engine asks for a box's rows one after another, at most a
+ * line at a time and whatever they hold: rows of 32 and of 64 bytes take as long as each other, those of 128
+ * the port's time. */
+static ticks queue_port(struct server *port, const struct request *request, const struct chip *chip) {
+    ticks bytes = rate_ticks(chip->sm_load_rate, request->bytes),
+          rows = request->lines * chip->copy_row_interval;
+    return booked(port, request->at, later(bytes, rows)) - request->at;
+}
+
 static ticks queue_common(const struct timing *timing, struct common *common, ticks at, uint64_t rate,
                           uint64_t bytes) {
     ticks length = outside(timing, rate_ticks(rate, bytes));
@@ -130,10 +139,10 @@ static ticks served(struct timing *timing, const struct request *request) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
     } else {
-        wait = queue(&sm->load_port, request->at, chip->sm_load_rate, request->bytes);
+        wait = queue_port(&sm->load_port, request, chip);
         for (uint8_t i = 0; i < request->nothers; i++) {
             struct sm_time *other = &timing->sm[request->other[i]];
-            wait = later(wait, queue(&other->load_port, request->at, chip->sm_load_rate, request->bytes));
+            wait = later(wait, queue_port(&other->load_port, request, chip));
         }
         near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker], request->bytes);
     }

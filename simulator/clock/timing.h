@@ -151,6 +151,7 @@ struct request {
     uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
     uint16_t other[MAX_CLUSTER]; /* ... and which */
     enum asker asker;            /* of a load */
+    uint32_t lines;              /* of a box: rows, those longer than a line several times */
     struct async_op *op;         /* or the rows to set ready */
     struct path *path;           /* of the operation; NULL: none */
     uint8_t stage;               /* of the operation that this completes */

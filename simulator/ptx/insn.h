@@ -163,6 +163,7 @@ struct mbarrier_fields {
     bool by_parity;
     bool relaxed;
     bool of_cta; /* .cta is written */
+    bool peeks;  /* try_wait: the program goes on when it says no (clock/instructions/families.c) */
 };
 
 /* Instructions with several addresses keep the constants added to them in a list by place in op[]. */

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from statistics import geometric_mean
+from types import SimpleNamespace
 
 import pytest
 
 from scripts.cost_model import clock
 from scripts.evidence import readme
 from scripts.evidence.clock import b200_page
+from scripts.evidence.clock.published import ladder as b200_ladder
+from scripts.evidence.clock.published import ring as b200_ring
 from scripts.evidence.clock.table import ROOT, Row
 
 
@@ -71,3 +75,80 @@ def test_an_error_is_told_of_rows_that_validate_alone():
     page = b200_page.render(rows)
     assert "| calibrated | 1 | 50.0 |" in page and "| validated | 2 | 2.0 |" in page
     assert "| 5 | no |" in page and "| 5 | yes |" in page
+
+
+README = """
+Kernel name | TFLOPS
+CuBLAS      | 1358.69
+v0 (sm80)   |  400.00
+v1a (basic) |  200.00
+v7b (128)   | 1000.00
+"""
+
+
+def learn_cuda(folder: Path) -> Path:
+    (folder / b200_ladder.PART).mkdir()
+    (folder / b200_ladder.PART / "README.md").write_text(README)
+    return folder
+
+
+def test_the_ladder_takes_published_rates_as_times_of_a_call(tmp_path, monkeypatch):
+    """4096 cubed at 1 PFLOP/s takes 137.4 us; v0 is of another generation, and a library has no program."""
+    folder = learn_cuda(tmp_path)
+    products = 2 * 4096**3
+    assert b200_ladder.published(folder) == {name: pytest.approx(products / rate * 1e-6)
+                                             for name, rate in (("v0", 400), ("v1a", 200), ("v7b", 1000))}  # fmt: skip
+    monkeypatch.setattr(b200_ladder, "call_us", lambda folder, name, ghz=0: {"v1a": 700.0, "v7b": 100.0 - ghz}[name])
+    rows = list(b200_ladder.ladder_rows(folder, []))
+    assert [(row.group, row.parameters, row.predicted, row.use) for row in rows] == [
+        ("ladder", "v1a 4096", 700.0, "validated"), ("ladder", "v7b 4096", 100.0, "validated"),
+    ]  # fmt: skip
+    assert rows[1].error == pytest.approx(100 * (100 / 137.43895 - 1), abs=0.01)
+    [slow] = b200_ladder.sustained_rows(folder, ["v7b"])
+    assert (slow.group, slow.predicted) == ("sustained", 98.42)
+    both = {row.key: row for row in [*rows, slow]}
+    assert "Of 1 pairs of the ladder's kernels 1 stand in the right order" in b200_page.order_line(both)
+    assert b200_page.error_line(both).endswith("mean 15 % over 2")  # not of the slow clock's row
+
+
+def test_a_ladders_call_is_what_ends_behind_the_call_before(tmp_path, monkeypatch):
+    asked = []
+
+    def program(folder, name, target):
+        asked.append(name)
+
+    def run(command, env, stdout, check):
+        asked.append(json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]["sm_clock_tensor"]["value"])
+        launches = [{"end_us": end} for end in (3.0, 10.0, 14.5)]
+        Path(env["NVFP4_SIMULATE_JSON"]).write_text(json.dumps({"time": {"launches": launches}}))
+
+    monkeypatch.setattr(b200_ladder, "program", program)
+    monkeypatch.setattr(b200_ladder.subprocess, "run", run)
+    assert b200_ladder.call_us(tmp_path, "v3") == b200_ladder.call_us(tmp_path, "v4", 1.58) == 4.5
+    assert asked == ["v3", 1.965, "v4", 1.58]
+
+
+TABLE = "M,N,K,TILE_M,TILE_N,TILE_K,STAGES,dtype,time_ms,TFLOPS\n"
+
+
+def test_the_rings_sample_is_spread_over_the_published_rows(tmp_path, monkeypatch):
+    """Rows that name no stages are left out before counting, and what a parameter was fitted on calibrates."""
+    lines = [f"8,8,131072,128,{n},64,{stages},FP8_E4M3,0.{n}{stages},1" for n in range(10, 40) for stages in range(9)]
+    lines += ["# FAILED: 1,2", "64,16,131072,64,16,16,2,BF16,0.5,1", "64,16,131072,64,16,16,3,BF16,0.5,1"]
+    table = tmp_path / b200_ring.PART / "results.csv"
+    table.parent.mkdir()
+    table.write_text(TABLE + "\n".join(lines) + "\n")
+    named = [line for line in lines[:-3] if ",64,0,FP8" not in line]
+    wanted = [named[i].split(",")[3:8] for i in range(b200_ring.STEP // 2, len(named), b200_ring.STEP)]
+    rows = b200_ring.sampled(table)
+    assert [[row[name] for name in (*b200_ring.COLUMNS, "dtype")] for row in rows[:-1]] == wanted
+    assert b200_ring.fitted(rows[-1]) and not any(b200_ring.fitted(row) for row in rows[:-1])
+    said = "".join(f"8,8,131072,{','.join(cells)},0.25,1\n" for cells in [*wanted, ["64", "16", "16", "2", "BF16"]])
+    monkeypatch.setattr(b200_ring, "program", lambda *a: "ring")
+    monkeypatch.setattr(b200_ring.subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=said))
+    made = list(b200_ring.ring_rows(tmp_path, tmp_path, tmp_path))
+    assert [row.use for row in made] == ["validated"] * len(wanted) + ["calibrated"]
+    assert made[-1].parameters == "BF16 64x16x16 stages 2" and made[-1].error == pytest.approx(-50)
+    said = said.replace(",16,2,BF16", ",16,3,BF16")
+    with pytest.raises(ValueError, match="where the row of"):
+        list(b200_ring.ring_rows(tmp_path, tmp_path, tmp_path))

@@ -2,7 +2,8 @@
 
     python -m scripts.evidence.clock.b200 run FOLDER latency     # SemiAnalysisAI/microbench-blackwell at COMMIT
     python -m scripts.evidence.clock.b200 run FOLDER throughput copies
-    python -m scripts.evidence.clock.b200 run FOLDER ladder      # gau-nernst/learn-cuda
+    python -m scripts.evidence.clock.b200 run FOLDER ring --cutlass FOLDER    # with a checkout of NVIDIA/cutlass
+    python -m scripts.evidence.clock.b200 run FOLDER ladder sustained         # gau-nernst/learn-cuda
     python -m scripts.evidence.clock.b200 render                 # the page and the chip's line from the JSON
 
 The programs are theirs, linked against build/libcudart_sim.a, all configurations of one in one program; but that
@@ -25,8 +26,9 @@ from pathlib import Path
 from statistics import median
 
 from scripts.common.toolchain import built, nvcc
-from scripts.evidence.clock.b200_ladder import ladder_rows
 from scripts.evidence.clock.b200_page import CHIP, DATA, digest, load, render_all, save
+from scripts.evidence.clock.published.ladder import ladder_rows, sustained_rows
+from scripts.evidence.clock.published.ring import ring_rows
 from scripts.evidence.clock.table import ROOT, Row
 
 COMMIT = "9a068d8"
@@ -188,6 +190,7 @@ SETS: dict[str, Callable[[Path], list[Row]]] = {
     "throughput": throughput,
     "copies": copies,
     "ladder": lambda source: list(ladder_rows(source, [])),
+    "sustained": lambda source: list(sustained_rows(source, [])),
 }
 
 
@@ -195,11 +198,15 @@ def main(arguments: list[str]) -> int:
     """Runs what is asked for, merges it into the JSON, renders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "render"])
-    parser.add_argument("names", nargs="*", help=f"the programs' folder, and sets of {', '.join(SETS)}")
+    parser.add_argument("names", nargs="*", help=f"the programs' folder, and sets of {', '.join([*SETS, 'ring'])}")
+    parser.add_argument("--cutlass", type=Path, metavar="FOLDER", help="NVIDIA/cutlass, for the ring")
     options = parser.parse_args(arguments)
+    sets = dict(SETS)
+    if options.cutlass is not None:
+        sets["ring"] = lambda source: list(ring_rows(source, options.cutlass.resolve()))
     if options.what == "run":
         source = Path(options.names[0]).resolve()
-        made = [row for name in options.names[1:] for row in SETS[name](source)]
+        made = [row for name in options.names[1:] for row in sets[name](source)]
         save(load() | {row.key: row for row in made})
     render_all()
     worst = median(abs(row.error or 0) for row in load().values())

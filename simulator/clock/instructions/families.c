@@ -180,6 +180,25 @@ static struct meaning meaning_of(const struct insn *insn) {
                                               : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
 }
 
+#define WAIT_LOOP 12 /* instructions around a try_wait that only ask it again */
+
+/* A try_wait that is not in a loop of its own: a look ahead of what comes before the real wait, as in CUTLASS's
+ * producers, which try the next stage before they fill this one.  It says no within the time of a test.
+ * Published (cutlass_gemm_mainloop): rings of two stages and more have all of them under way, which they would
+ * not if such a try_wait suspended until its phase ends. */
+static bool looks_ahead(const struct module *module, uint32_t at) {
+    for (uint32_t i = at + 1; i < module->ncode && i <= at + WAIT_LOOP; i++) {
+        const struct insn *insn = &module->code[i];
+        if (has(insn->name, "try_wait")) {
+            return false;
+        }
+        if (is(insn->name, "bra") && insn->control.target <= at) {
+            return at - insn->control.target > WAIT_LOOP;
+        }
+    }
+    return true;
+}
+
 bool timing_classify(struct module *module) {
     if (module->ncode == 0 || module->code[0].timing != FAMILY_NONE) {
         return true;
@@ -189,6 +208,9 @@ bool timing_classify(struct module *module) {
         struct meaning meaning = meaning_of(&module->code[i]);
         module->code[i].timing = (uint8_t)meaning.family;
         module->code[i].machine = meaning.machine;
+        if (has(module->code[i].name, "mbarrier.try_wait")) {
+            module->code[i].mbarrier.peeks = looks_ahead(module, i);
+        }
     }
     for (uint32_t i = 0; i < module->nfunctions; i++) {
         room = room && timing_assemble(module, module->functions[i]);

@@ -139,9 +139,9 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         run->worker->counters.barrier_waits_blocked += done != mask;
     }
     /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
-     * asked again it suspends its lanes. */
+     * asked again it suspends its lanes.  With time it suspends at once where the program asks again. */
     uint32_t here = run->split->pc + 1;
-    bool again = run->split->failed_try == here || run->launch->timing != NULL; /* a chip suspends at once */
+    bool again = run->launch->timing != NULL ? !insn->mbarrier.peeks : run->split->failed_try == here;
     run->split->failed_try = done == mask ? 0 : here;
     if (done == 0 && again && insn->mbarrier.operation == M_TRY_WAIT) {
         return wait_for(run, (struct wait){.kind = WAIT_MBARRIER,

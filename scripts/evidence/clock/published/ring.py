@@ -1,0 +1,101 @@
+"""SemiAnalysis' ring of one CTA on the simulated clock: CUTLASS's TMA to tcgen05.mma, by tile, stages and format.
+
+    python -m scripts.evidence.clock.b200 run FOLDER ring --cutlass FOLDER
+
+The program is theirs (cutlass_gemm_mainloop of microbench-blackwell) on a checkout of NVIDIA/cutlass; neither is
+committed.  Compiling takes about 20 s a row and simulating one less than one, so a sample stands for their table:
+every STEP-th row of those that name their stages, in the table's order, and the rows in FITTED, which calibrate.
+A launch behind a warm-up is taken here, where they took the mean of twenty.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.common.toolchain import BUILD, built, nvcc
+from scripts.evidence.clock.row import ROOT, Row
+
+CHIP = "simulator/clock/chips/b200.json"
+PART = "cutlass_gemm_mainloop"
+GROUP = "ring"
+STEP = 60
+# Tile and stages of what chips/b200.json fits its copies on, all BF16; 128 x 128 x 64 of two stages validates.
+FITTED = tuple(
+    (*tile, stages)
+    for tile, counts in (
+        (("64", "16", "16"), "26"), (("64", "16", "64"), "2"), (("128", "64", "64"), "26"), (("128", "128", "64"), "6"),
+    )
+    for stages in counts
+)  # fmt: skip
+COLUMNS = ("TILE_M", "TILE_N", "TILE_K", "STAGES")
+FORMATS = {"BF16": "0", "FP8_E4M3": "1"}
+TOGETHER = 5  # configurations in a program, which read CUTLASS's headers once
+CALLS = "BENCH_ITERS = 20;", "BENCH_ITERS = 1;"
+
+
+def fitted(row: dict[str, str]) -> bool:
+    """Whether a parameter was fitted on the row."""
+    return row["dtype"] == "BF16" and tuple(row[name] for name in COLUMNS) in FITTED
+
+
+def sampled(table: Path) -> list[dict[str, str]]:
+    """The rows that are run."""
+    lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
+    named = [row for row in csv.DictReader(lines) if row["STAGES"] != "0"]
+    spread = [row for i, row in enumerate(named) if i % STEP == STEP // 2]
+    return spread + [row for row in named if fitted(row) and row not in spread]
+
+
+def text_of(rows: list[dict[str, str]], source: Path) -> str:
+    """Their program once for each row, in namespaces."""
+    lines = re.findall(r"#include .*", source.read_text())
+    for i, row in enumerate(rows):
+        macros = {name: row[name] for name in COLUMNS} | {"DTYPE_ID": FORMATS[row["dtype"]]}
+        lines += [f"#undef {name}\n#define {name} {value}" for name, value in macros.items()]
+        lines += [f"namespace c{i} {{", "#define main run", f'#include "{source}"', "#undef main", "}"]
+    calls = " ".join(f"failed |= c{i}::run();" for i in range(len(rows)))
+    return "\n".join([*lines, f"int main() {{ int failed = 0; {calls} return failed; }}", ""])
+
+
+def program(rows: list[dict[str, str]], folder: Path, cutlass: Path, at: Path) -> Path:
+    """Compiles the rows' program, or links what was compiled before."""
+    at.mkdir(parents=True, exist_ok=True)
+    source, code, text = at / "cutlass_gemm_bench.cu", at / "ring.o", at / "ring.cu"
+    wanted = (folder / PART / "cutlass_gemm_bench.cu").read_text().replace(*CALLS)
+    if not code.is_file():
+        source.write_text(wanted)
+        text.write_text(text_of(rows, source))
+        where = ["-I", str(cutlass / "include"), "-I", str(cutlass / "tools/util/include")]
+        options = ["-std=c++17", "-w", "--expt-relaxed-constexpr", "--no-compress", *where]
+        gencode = ["-gencode", "arch=compute_100a,code=compute_100a"]
+        subprocess.run([nvcc(), *options, *gencode, "-c", "-o", f"{code}.part", text], check=True)
+        Path(f"{code}.part").rename(code)
+    libraries = [str(built("libcudart_sim.a")), "-lpthread", "-lm", "-ldl"]
+    subprocess.run(["g++", "-o", str(at / "ring"), str(code), *libraries], check=True)
+    return at / "ring"
+
+
+def ring_rows(folder: Path, cutlass: Path, cache: Path = BUILD / "third_party/ring") -> Iterator[Row]:
+    """Each row's simulated us beside the published ones."""
+    environment = {
+        **os.environ, "NVFP4_SIMULATE_TIME": str(ROOT / CHIP), "NVFP4_SIMULATE_CHIP": "b200",
+        "NVFP4_SIMULATE_CHECKS": "0", "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_GO_ON": "1",
+    }  # fmt: skip
+    rows = sampled(folder / PART / "results.csv")
+    for start in range(0, len(rows), TOGETHER):
+        some = rows[start : start + TOGETHER]
+        name = "-".join("x".join(row[column] for column in (*COLUMNS, "dtype")) for row in some[:1]) + f"-{len(some)}"
+        target = program(some, folder, cutlass, cache / name)
+        done = subprocess.run([str(target)], env=environment, capture_output=True, text=True, check=True)
+        for row, line in zip(some, done.stdout.split(), strict=True):
+            cells = line.split(",")
+            if cells[3:8] != [*(row[column] for column in COLUMNS), row["dtype"]]:
+                raise ValueError(f"{line} where the row of {row} was expected")
+            text = f"{row['dtype']} {'x'.join(cells[3:6])} stages {row['STAGES']}"
+            use = "calibrated" if fitted(row) else "validated"
+            yield Row(GROUP, "CUTLASS, one CTA", text, "us", 1e3 * float(cells[8]), 1e3 * float(row["time_ms"]), use)

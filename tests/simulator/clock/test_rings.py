@@ -1,0 +1,89 @@
+"""Simulated time of what a ring of copies rests on: a look ahead at a barrier, and the rows of a box."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from scripts.evidence.clock.row import ROOT
+from tests.simulator.clock.test_clock import BARRIER, CHIP, END, INIT, START, copy
+from tests.simulator.sim_kit import Sim, body
+
+B200 = json.loads((ROOT / "simulator/clock/chips/b200.json").read_text())["parameters"]
+TRY = "mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0;"
+MORE = "add.u32 %r8, %r8, %r8;" * 16  # so that a try in front is not one of the wait behind
+BOXES, HEIGHT = 8, 64  # of a launch, and their rows
+UINT8 = 0
+
+
+def cycles(*lines: str) -> int:
+    """Between START and END of a thread that has asked for 4 KB; it waits for them afterwards."""
+    asked, waited = copy(0, 4096, 0, 0).split("{W0")
+    text = body(
+        "ld.param.u64 %rd5, [q];", INIT, asked, START, *lines, END, MORE, "{W0" + waited,
+        registers=BARRIER, params=".param .u64 p, .param .u64 q",
+    )  # fmt: skip
+    sim = Sim(text, chip="h200")
+    out = sim.buffer(np.zeros(4, np.uint64))
+    assert sim.launch("k", out, sim.buffer(np.zeros(4096, np.uint8)), block=1) == 0, sim.findings
+    return int(out[0])
+
+
+def test_a_try_that_the_program_does_not_repeat_says_no_within_the_time_of_a_test():
+    """As CUTLASS's producers try the stage after the one that they are about to fill."""
+    landed = dict(CHIP["copy_latency_hbm"])[4096]
+    loop = cycles("{W: " + TRY + " @!%p2 bra W;}")
+    rotated = cycles(TRY + " @%p2 bra OVER; {W: " + TRY + " @%p2 bra OVER; bra W;} OVER:")
+    as_number = cycles("{W: " + TRY + " selp.u32 %r7, 1, 0, %p2; setp.eq.u32 %p3, %r7, 0; @%p3 bra W;}")
+    for waited in (loop, rotated, as_number):
+        assert waited > landed - 2 * CHIP["tensor_copy_barrier_hold"]
+    peek = cycles(TRY + " selp.u32 %r7, 1, 0, %p2; add.u32 %r8, %r7, %r7;")
+    held = CHIP["copy_barrier_hold"]
+    assert peek <= held + CHIP["mbarrier_test_latency"] + 20 < landed / 2
+
+
+def box_cycles(width: int) -> float:
+    """Cycles of BOXES boxes of rows of `width` bytes that L2 holds, from the first's issue to the last's arrival."""
+    size = width * HEIGHT
+    issue = "".join(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        f" [%r2+{i * size}], [%rd9, {{%r6, %r6}}], [%r3];"
+        for i in range(BOXES)
+    )
+    lap = f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {BOXES * size};" + issue
+    wait = "{{V{0}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {0}; @!%p2 bra V{0};}}"
+    room = f".shared .align 128 .b8 tile[{BOXES * size}]; .shared .align 8 .b64 full;"
+    text = body(
+        "mov.b64 %rd9, map; cvta.param.u64 %rd9, %rd9; mov.u32 %r6, 0;", INIT, lap, wait.format(0),
+        START, lap, wait.format(1), END,
+        registers=room, params=".param .u64 p, .param .align 64 .b8 map[128]",
+    )  # fmt: skip
+    sim = Sim(text, chip="b200")
+    out, memory = sim.buffer(np.zeros(4, np.uint64)), sim.buffer(np.zeros((HEIGHT, width), np.uint8))
+    image = sim.tensor_map(memory, UINT8, [width, HEIGHT])
+    assert sim.launch("k", out, image, block=1) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return int(out[0])
+
+
+def test_a_narrow_row_of_a_box_takes_as_long_as_a_wider_one_and_a_line_the_ports_time():
+    rows = (BOXES - 1) * HEIGHT
+    parts = {name: B200[name]["value"] for name in ("copy_row_interval", "sm_load_rate", "copy_latency_l2")}
+
+    def expected(width: int) -> float:
+        row = max(parts["copy_row_interval"], width / parts["sm_load_rate"])
+        return rows * row
+
+    narrow, wide, line = (box_cycles(width) for width in (16, 64, 128))
+    assert expected(16) == expected(64) < expected(128)
+    assert wide - narrow == pytest.approx(latency(64) - latency(16), abs=12)
+    assert line - wide == pytest.approx(expected(128) - expected(64) + latency(128) - latency(64), abs=24)
+    assert narrow > expected(16)
+
+
+def latency(width: int) -> float:
+    """Of a box that L2 holds, between the points of the chip's file."""
+    points = B200["copy_latency_l2"]["value"]
+    return float(np.interp(width * HEIGHT, *zip(*points, strict=True)))
