@@ -58,8 +58,8 @@ LADDER = """The target is the right order and a mean of 12 %. What was supposed 
   are somewhat quicker (1.17 would meet v1a), and nothing that calibrates has them.
 - **The clock under load.** The published times are of runs of 10 ms and more (nvbench). A B200's clock falls from
   1.965 to 1.58 GHz at 1000 W when bf16 attention runs for more than 5 ms (flashinfer-ai/flashinfer PR 2899, where its
-  rate falls by 15 %). At that clock the errors of v5, v6 and v7c fall from 27 to 32 % to 14 to 17 % (below). It is not the chip file's: one
-  clock was published of one kernel, v3 and v4 keep the tensor cores busy 40 % of the time and are right without it,
+  rate falls by 15 %). At that clock the errors of v5, v6 and v7c fall from 27 to 32 % to 14 to 17 % (below). It is
+  not the chip file's: one clock was published of one kernel, v3 and v4 keep the tensor cores busy 40 % of the time and are right without it,
   and what an NVFP4 kernel of 10 us draws in the leaderboard's 50 calls (0.5 ms) is not published. The mechanism
   that is missing is a clock that follows the power drawn.
 - **v2b** is 30 % too slow here for no known reason; it and v2a stand the wrong way round.
