@@ -33,8 +33,8 @@ simulator refuses them; so it does N = 80 and 112 of 8-bit integers in a pair, a
 packs four bits. Not compared: the sharing of tiles (tma2dmcast_throughput), cp.async, short bursts of MMAs, and the
 versions of the NVFP4 ladders of gpu-mode-kernels: snapshots of that repository hold 29 files of its newest commit and
 none of nvidia/ (asked for again, and other repositories of that name: none has them), and its texts can be read
-but not fetched as files. Its nvfp4_dual_gemm's last version stands beside ours in README with its published
-times, simulated 10 to 15 % shorter. fast.cu's matmul_12 is a Hopper program and stands in [clock.md](clock.md)."""
+but not fetched as files. Its nvfp4_dual_gemm v2b stands beside ours in README with its published
+times, simulated 10 to 15 % shorter. fast.cu's matmul_12 has not been run either."""
 RING = """The program is theirs, one CTA alone with K = 131,072; every 60th of the 592 published rows that name their
 stages is compared, and those that a parameter was fitted on. Running it showed two mechanisms, both in the model now:
 
@@ -58,8 +58,9 @@ LADDER = """The target is the right order and a mean of 12 %. What was supposed 
   are somewhat quicker (1.17 would meet v1a), and nothing that calibrates has them.
 - **The clock under load.** The published times are of runs of 10 ms and more (nvbench). A B200's clock falls from
   1.965 to 1.58 GHz at 1000 W when bf16 attention runs for more than 5 ms (flashinfer-ai/flashinfer PR 2899, where its
-  rate falls by 15 %). At that clock the errors of v5, v6 and v7c fall from 27 to 32 % to 14 to 17 % (below). It is
-  not the chip file's: one clock was published of one kernel, v3 and v4 keep the tensor cores busy 40 % of the time and are right without it,
+  rate falls by 15 %). At that clock v5, v6 and v7c, the three that were run, are 14 to 17 % too fast for 27 to 32 %
+  before (below). It is not the chip file's: one
+  clock was published of one kernel, v3 and v4 keep the tensor cores busy 40 % of the time and are right without it,
   and what an NVFP4 kernel of 10 us draws in the leaderboard's 50 calls (0.5 ms) is not published. The mechanism
   that is missing is a clock that follows the power drawn.
 - **v2b** is 30 % too slow here for no known reason; it and v2a stand the wrong way round.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scripts.evidence.clock.row import ROOT
-from tests.simulator.clock.test_clock import BARRIER, CHIP, END, INIT, START, copy
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, START, copy
 from tests.simulator.sim_kit import Sim, body
 
 B200 = json.loads((ROOT / "simulator/clock/chips/b200.json").read_text())["parameters"]
@@ -33,15 +33,15 @@ def cycles(*lines: str) -> int:
 
 def test_a_try_that_the_program_does_not_repeat_says_no_within_the_time_of_a_test():
     """As CUTLASS's producers try the stage after the one that they are about to fill."""
-    landed = dict(CHIP["copy_latency_hbm"])[4096]
+    arrival = dict(CHIP["copy_latency_hbm"])[4096]
     loop = cycles("{W: " + TRY + " @!%p2 bra W;}")
     rotated = cycles(TRY + " @%p2 bra OVER; {W: " + TRY + " @%p2 bra OVER; bra W;} OVER:")
     as_number = cycles("{W: " + TRY + " selp.u32 %r7, 1, 0, %p2; setp.eq.u32 %p3, %r7, 0; @%p3 bra W;}")
     for waited in (loop, rotated, as_number):
-        assert waited > landed - 2 * CHIP["tensor_copy_barrier_hold"]
+        assert waited > arrival - 2 * CHIP["tensor_copy_barrier_hold"]
     peek = cycles(TRY + " selp.u32 %r7, 1, 0, %p2; add.u32 %r8, %r7, %r7;")
     held = CHIP["copy_barrier_hold"]
-    assert peek <= held + CHIP["mbarrier_test_latency"] + 20 < landed / 2
+    assert peek <= held + CHIP["mbarrier_test_latency"] + 20 < arrival / 2
 
 
 def box_cycles(width: int) -> float:
