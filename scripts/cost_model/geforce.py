@@ -34,8 +34,8 @@ kernels on [the simulator's clock](../../simulator/ARCHITECTURE.md#simulated-tim
 [parameters for an RTX 5090](../../simulator/clock/chips/rtx5090.json).
 
 **Simulated, not measured, and not validated on this chip**: no RTX 5090 has run the kernels or been compared with the
-clock. Of its parameters the SMs' clock, the rate of the MMA and the memory's rate are published; latencies and L2's
-rates are assumed.
+clock. Of its parameters the SMs' clock, the rate of the MMA, the memory's rate and the loads' latencies are published;
+the copies' latencies and L2's rates are assumed.
 
 """
 TAIL = """
@@ -46,7 +46,8 @@ divide well by {sms}, and the tensor cores of some SMs wait.
 """
 CUTLASS = """
 Example 79a of CUTLASS is compiled from its source (fetched, not kept) for sm_120a and run on the same clock at the size
-of both products; its own comparison of values passes on the simulator
+of both products (before the loads' latencies moved from 358 and 877 cycles to 360 and 930, and before a wait that looks
+ahead was told from one that waits); its own comparison of values passes on the simulator
 ([the table of others' kernels](../../simulator/results/third_party/THIRD_PARTY.md)).
 At 256 4096 7168 its run takes L2 for 73 % of
 the time and the memory for 34 %, and L2's rates are assumed: until a chip is compared, the ratio says more of the clock
