@@ -194,8 +194,8 @@ const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tile
     return tiled->permute_scales ? scratch + group->sfb_offset : group->problem->sfb1;
 }
 
-static int32_t launch_group_permute_scales(const struct tiled_group *group, const void *kernel,
-                                           uint8_t *scratch, const char *pdl_variable) {
+static int32_t permute_scales_of_group(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
+                                       const char *pdl_variable) {
     const struct problem *problem = group->problem;
     struct permute_scales_params params = {
         .tensors = {{problem->sfa, scratch + group->sfa_offset, problem->m},
@@ -209,7 +209,7 @@ static int32_t launch_group_permute_scales(const struct tiled_group *group, cons
 int32_t gpu_launch_groups_permute_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
                                          const void *kernel, uint8_t *scratch, const char *pdl_variable) {
     for (int64_t i = first; i < first + count && tiled->permute_scales; i++) {
-        RETURN_IF_FAILED(launch_group_permute_scales(&tiled->group[i], kernel, scratch, pdl_variable));
+        RETURN_IF_FAILED(permute_scales_of_group(&tiled->group[i], kernel, scratch, pdl_variable));
     }
     return CUSTOM_KERNEL_OK;
 }
