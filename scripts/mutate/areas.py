@@ -359,7 +359,7 @@ AREAS: dict[str, Area] = {
     ),
     "sim-clock": Area(
         ("simulator/clock/**/*.[ch]", "simulator/async/timed.c", "simulator/interp/warps/timed.c"),
-        ("simulator/clock/test_*.py", "test_given_back.py"),
+        ("simulator/clock/test_*.py", "simulator/clock/rings/test_*.py", "test_given_back.py"),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
     ),
