@@ -32,7 +32,7 @@ NOT_YET = """The programs of the E4M3 rows have a reserved type in their instruc
 simulator refuses them; so it does N = 80 and 112 of 8-bit integers in a pair, and A in tensor memory where its format
 packs four bits. Not compared: the sharing of tiles (tma2dmcast_throughput), cp.async, short bursts of MMAs, and the
 versions of the NVFP4 ladders of gpu-mode-kernels: snapshots of that repository hold 29 files of its newest commit and
-none of nvidia/ (asked for again, and other repositories of that name: none has them), and its texts can be read
+none of nvidia/ (asked for again; three other repositories of that name list none), and its texts can be read
 but not fetched as files. Its nvfp4_dual_gemm v2b stands beside ours in README with its published
 times, simulated 10 to 15 % shorter. fast.cu's matmul_12 has not been run either."""
 RING = """The program is theirs, one CTA alone with K = 131,072; every 60th of the 592 published rows that name their
