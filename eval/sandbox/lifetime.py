@@ -107,8 +107,10 @@ def _handled_signals() -> Iterator[None]:
     finally:
         done.set()
         signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():  # one more must not end the process before its line
-            signal.signal(number, signal.SIG_IGN if came else handler)
+        # After the first signal `handle` stays: one more must not end the process before its line, and Python tells of
+        # one that came just before its handler went ("ignored due to race condition").
+        for number, handler in before.items() if not came else ():
+            signal.signal(number, handler)
         os.close(write)
         thread.join()
         os.close(read)

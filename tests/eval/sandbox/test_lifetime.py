@@ -127,6 +127,28 @@ def test_a_signal_ends_it_in_time_in_one_line_with_nothing_left(root, tmp_path, 
     assert not run.folder.exists()
 
 
+AT_THE_END = """
+import os, signal, sys
+from eval.sandbox import lifetime
+
+def say(number, said=lifetime._say):
+    print(*(callable(signal.getsignal(each)) for each in lifetime.ENDING_SIGNALS), flush=True)
+    os.kill(os.getpid(), number)
+    said(number)
+
+lifetime._say = say
+sys.exit(lifetime.run_to_the_end(lambda: os.kill(os.getpid(), signal.SIGHUP)))
+"""
+
+
+def test_a_second_signal_finds_a_handler_of_pythons_until_the_last_line(root):
+    """Where it went in between, Python would print that one was ignored due to a race condition."""
+    command = [sys.executable, "-c", AT_THE_END]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=as_from_a_terminal)
+    assert (done.returncode, done.stdout, done.stderr) == (129, "True True True\n", "eval.py: ended by SIGHUP\n")
+
+
 def test_a_call_that_lets_no_handler_run_is_ended_too(root, tmp_path):
     run = Run(root, tmp_path, "a call without end")
     begin = time.monotonic()
