@@ -1,6 +1,6 @@
 """Plants faults and reports which survive; usage: python -m scripts.mutate [--area NAME]... [--count N] ...
 
-Each area's files and tests stand in areas.py.  A fault is planted in a copy of the checkout under build/mutate/
+Each area's files and tests stand in areas.py and simulator_areas.py.  A fault is planted in a copy of the checkout under build/mutate/
 (uncommitted changes included), what the tests need is built again, and the tests run up to the first failure: the
 area's own, then, for what survives them, wider ones (`--wider suite`: the whole suite but its slow files, which takes
 minutes a survivor).  The score says which tests it counts, and how much of it the area's own tests reach.
@@ -20,7 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scripts.mutate.areas import AREAS, Area, matching
+from scripts.mutate.area import Area, matching
+from scripts.mutate.areas import AREAS
 from scripts.mutate.driver import (
     COUNTED,
     AreaRun,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from scripts.mutate.areas import Area, named_tests
+from scripts.mutate.area import Area, named_tests
 from scripts.mutate.operators import C_SUFFIXES, Fault, faults
 from scripts.mutate.order import own_tests, wider_tests
 from scripts.mutate.workspace import Run, Workspace, bytecode, first_failure

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from scripts.mutate.areas import Area, matching, named_tests
+from scripts.mutate.area import Area, matching, named_tests
 
 # Files that take a minute or more and stand for the whole product: a fault that only they would see is a survivor.
 SLOW = {"test_journeys.py", "test_eval_protocol.py", "test_bundle.py", "test_eval_guards.py", "test_fuzz_targets.py"}

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("tree_sitter_cuda")
 
-from scripts.mutate.areas import AREAS, Area, matching, named_tests
+from scripts.mutate.area import Area, matching, named_tests
+from scripts.mutate.areas import AREAS
 from scripts.mutate.driver import Driver, judged, read_results, sample, write_results
 from scripts.mutate.operators import faults
 from scripts.mutate.order import SLOW, described, own_tests, wider_tests
