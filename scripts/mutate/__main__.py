@@ -1,9 +1,10 @@
 """Plants faults and reports which survive; usage: python -m scripts.mutate [--area NAME]... [--count N] ...
 
-Each area's files and tests stand in areas.py and simulator_areas.py.  A fault is planted in a copy of the checkout under build/mutate/
-(uncommitted changes included), what the tests need is built again, and the tests run up to the first failure: the
-area's own, then, for what survives them, wider ones (`--wider suite`: the whole suite but its slow files, which takes
-minutes a survivor).  The score says which tests it counts, and how much of it the area's own tests reach.
+Each area's files and tests stand in areas.py and simulator_areas.py.  A fault is planted in a copy of the checkout
+under build/mutate/ (uncommitted changes included), what the tests need is built again, and the tests run up to the
+first failure: the area's own, then, for what survives them, wider ones (`--wider suite`: the whole suite but its slow
+files, which takes minutes a survivor).  The score says which tests it counts, and how much of it the area's own tests
+reach.
 `--survivors FILE` plants only what survived in an earlier run's --json, to see what a new test catches.
 """
 

@@ -103,7 +103,7 @@ enum parameter_kind {
     X(fence_cta, CYCLES)                                                                                       \
     X(fence_gpu, CYCLES)                                                                                       \
     X(fence_gpu_copies, CYCLES)                                                                                \
-    X(fence_gpu_landed, CYCLES)                                                                                \
+    X(fence_gpu_completed, CYCLES)                                                                             \
     X(fence_async, CYCLES)                                                                                     \
     X(fence_async_shared, CYCLES)                                                                              \
     /* wgmma; tcgen05.mma of one CTA and of a pair */                                                          \

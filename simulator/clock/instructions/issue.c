@@ -80,7 +80,7 @@ static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const
         const struct completion *completion = &sm->completions[i];
         completed = completion->sent <= time->fenced ? later(completed, completion->done) : completed;
     }
-    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_landed);
+    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
 }
 
 ticks time_ready(const struct warp *warp, const struct split *split) {

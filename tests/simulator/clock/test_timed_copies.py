@@ -105,7 +105,7 @@ def test_a_release_beyond_the_cta_waits_for_the_copies_that_its_sm_has_under_way
     alone, beside = cycles(""), cycles(asked, "{" + waited)
     completed = copies([16384], [0])
     assert alone == pytest.approx(CHIP["fence_gpu"], abs=60)
-    assert beside == pytest.approx(completed + CHIP["fence_gpu_landed"], abs=120)
+    assert beside == pytest.approx(completed + CHIP["fence_gpu_completed"], abs=120)
     again = cycles(asked + "{" + waited + order) - cycles(asked + "{" + waited)
     assert again == pytest.approx(alone, abs=60), "no copy since the last fence"
     assert cycles(asked + "{" + waited) - completed == pytest.approx(CHIP["fence_gpu_copies"], abs=60), (
