@@ -23,7 +23,8 @@ CORE = ("submission/*.h", "submission/core/*.[ch]")
 CPU = ("submission/cpu/**/*.[ch]",)
 # On a GPU's machine the portable part alone stands in for tensors in host memory.
 CPU_PORTABLE = tuple(
-    f"submission/cpu/{name}" for name in ("cpu_backend.c", "extended.c", "kernels/kernels_portable.c", "pack.c", "*.h")
+    f"submission/cpu/{name}"
+    for name in ("cpu_backend.c", "extended.c", "kernels/kernels_portable.c", "machine.c", "pack.c", "*.h")
 )
 
 

@@ -13,51 +13,23 @@
  */
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 
 #include "extended.h"
 #include "kernels.h"
-
-#define ISA_VARIABLE     "NVFP4_CPU_ISA"
-#define THREADS_VARIABLE "OMP_NUM_THREADS"
+#include "machine.h"
 
 enum {
     CACHE_LINE_BYTES = 64,
-    MAX_THREADS = 256,
-    ISA_LIST_BYTES = 64,
-    CPU_NAME_BYTES = 64,
     BLOCK_ROWS = 512,                     /* A rows packed at a time; fewer when K is so long that they ... */
     MAX_PACKED_A_BYTES = 8 * 1024 * 1024, /* ... would leave a last-level cache */
     NEAR_A_BYTES = 1024 * 1024,           /* of A that stay in an L2 cache of 2 MB: then panels stay in L1 */
     TASKS_PER_THREAD = 4,                 /* enough to even out threads of unequal speed */
     MACS_PER_THREAD = 4 * 1000 * 1000,    /* below this, a thread costs more than it saves */
 };
-
-/* The kernels by falling speed. */
-static const struct kernels *const instruction_sets[] = {
-#ifdef NVFP4_HAVE_AMX
-    &kernels_amx,
-#endif
-#ifdef NVFP4_HAVE_AVX512
-    &kernels_avx512,
-#endif
-#ifdef NVFP4_HAVE_AVX2
-    &kernels_avx2,
-#endif
-#ifdef NVFP4_HAVE_NEON
-    &kernels_neon,
-#endif
-    &kernels_portable,
-};
-enum { INSTRUCTION_SETS = sizeof instruction_sets / sizeof *instruction_sets };
 
 /* A problem's share of the work: all tasks of a dual GEMM, or those of a group of the grouped one. */
 struct share {
@@ -90,48 +62,6 @@ struct worker {
 
 static int64_t min(int64_t x, int64_t y) {
     return x < y ? x : y;
-}
-
-/* The set that the environment names, else the first that this machine has and that is made for so many rows of
- * A.
- */
-static int32_t choose_kernels(int64_t rows, const struct kernels **chosen) {
-    const char *wanted = getenv(ISA_VARIABLE);
-    if (wanted != NULL && wanted[0] == '\0') {
-        wanted = NULL;
-    }
-    for (int i = 0; i < INSTRUCTION_SETS; i++) {
-        if (wanted == NULL ? rows >= instruction_sets[i]->least_rows && instruction_sets[i]->supported()
-                           : strcmp(wanted, instruction_sets[i]->name) == 0) {
-            *chosen = instruction_sets[i];
-            if (!instruction_sets[i]->supported()) {
-                return set_message(CUSTOM_KERNEL_ERROR_UNAVAILABLE,
-                                   ISA_VARIABLE " is '%s', which this machine cannot run", wanted);
-            }
-            return CUSTOM_KERNEL_OK;
-        }
-    }
-    char built[ISA_LIST_BYTES] = "";
-    for (int i = 0; i < INSTRUCTION_SETS; i++) {
-        size_t used = strlen(built);
-        (void)snprintf(built + used, sizeof built - used, "%s%s", i == 0 ? "" : ", ",
-                       instruction_sets[i]->name);
-    }
-    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT,
-                       ISA_VARIABLE " is '%.64s'; expected one of the instruction sets built in: %s", wanted,
-                       built);
-}
-
-/* The first number of OMP_NUM_THREADS if that is at least 1, else the number of processors that this process
- * may run on. */
-static int64_t wanted_threads(void) {
-    const char *variable = getenv(THREADS_VARIABLE);
-    long threads = variable != NULL ? strtol(variable, NULL, 10) : 0;
-    if (threads < 1) {
-        cpu_set_t processors;
-        threads = sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1;
-    }
-    return min(threads, MAX_THREADS);
 }
 
 static double macs_of(const struct problem *problem) { /* of a product */
@@ -361,25 +291,25 @@ static int64_t most_rows(const struct problem *problems, int64_t count) {
 static int32_t run_problems(const struct problem *problems, int64_t count) {
     struct share shares[CUSTOM_KERNEL_MAX_GROUPS];
     struct work work = {.panel_cols = panel_cols_of(problems)};
-    RETURN_IF_FAILED(choose_kernels(most_rows(problems, count), &work.kernels));
+    RETURN_IF_FAILED(machine_kernels(most_rows(problems, count), &work.kernels));
     double macs = 0; /* of each product */
     for (int64_t i = 0; i < count; i++) {
         macs += macs_of(&problems[i]);
     }
     double all_macs = macs * (double)(problems->b2 != NULL ? 2 : 1);
-    int64_t threads = all_macs < 2.0 * MACS_PER_THREAD ? 1 : wanted_threads();
+    int64_t threads = all_macs < 2.0 * MACS_PER_THREAD ? 1 : machine_threads();
     threads = all_macs < (double)threads * MACS_PER_THREAD ? (int64_t)(all_macs / MACS_PER_THREAD) : threads;
     make_list(&work, shares, problems, count, macs, threads);
     threads = min(threads, work.tasks);
 
-    struct worker workers[MAX_THREADS];
+    struct worker workers[MACHINE_MOST_THREADS];
     if (!allocate(&workers[0], &work)) {
         return set_message(CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY,
                            "no host memory to pack %zu rows of A with k = %lld",
                            work.tiles * (size_t)work.kernels->tile_rows, (long long)work.longest_k);
     }
     /* The calling thread works too; if the others get no memory or cannot start, it does their share. */
-    pthread_t handles[MAX_THREADS];
+    pthread_t handles[MACHINE_MOST_THREADS];
     int64_t started = 1;
     while (started < threads && allocate(&workers[started], &work)) {
         if (pthread_create(&handles[started], NULL, run_tasks, &workers[started]) != 0) {
@@ -401,45 +331,9 @@ static int32_t run(const struct problem *problem) {
     return run_problems(problem, 1);
 }
 
-/* The processor's name after a comma; "" where it tells none.
- * HW: CPUID leaves 0x80000002 to 0x80000004 hold it, padded with blanks or zeros (AMD64 manual, volume 3). */
-static void read_cpu_name(char name[static CPU_NAME_BYTES]) {
-    name[0] = '\0';
-#ifdef __x86_64__
-    uint32_t words[3][4];
-    char text[sizeof words + 1];
-    for (uint32_t i = 0; i < 3; i++) {
-        if (!__get_cpuid(0x80000002u + i, &words[i][0], &words[i][1], &words[i][2], &words[i][3])) {
-            return;
-        }
-    }
-    memcpy(text, words, sizeof words);
-    text[sizeof words] = '\0';
-    size_t start = strspn(text, " "), end = strlen(text);
-    while (end > start && text[end - 1] == ' ') {
-        end--;
-    }
-    if (end > start) {
-        (void)snprintf(name, CPU_NAME_BYTES, ", %.*s", (int)(end - start), text + start);
-    }
-#endif
-}
-
 static int available(int32_t device, char *detail, size_t detail_bytes) {
     (void)device;
-    if (detail != NULL) {
-        const struct kernels *kernels;
-        char cpu_name[CPU_NAME_BYTES];
-        if (choose_kernels(INT64_MAX, &kernels) != CUSTOM_KERNEL_OK) {
-            (void)snprintf(detail, detail_bytes, "%s", custom_kernel_message());
-            return 0;
-        }
-        long long threads = wanted_threads();
-        read_cpu_name(cpu_name);
-        (void)snprintf(detail, detail_bytes, "%s, %lld thread%s%s", kernels->detail, threads,
-                       threads == 1 ? "" : "s", cpu_name);
-    }
-    return 1;
+    return detail == NULL || machine_describe(detail, detail_bytes);
 }
 
 const struct backend cpu_backend = {
