@@ -15,6 +15,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         ("simulator/ptx/*.[ch]",),
         (
             "test_text.py",
+            "test_refused_text.py",
             "test_given_back.py",
             "test_altered_spellings.py",
             "test_parser.py",
