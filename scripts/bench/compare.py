@@ -16,7 +16,6 @@ NVFP4_SIMULATE=1 it tries all of it on the simulator: those times say nothing, a
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import random
@@ -34,64 +33,20 @@ from eval.cases import read_cases
 from eval.hardware import chip
 from eval.output.report import print_table
 from eval.stats import ratio_interval, relative_spread
-from reference import nvfp4
 from reference.problems import DEFAULT, PROBLEMS
-from reference.reference import check_against_oracle, compare, generate_input, ref_kernel
 from scripts.bench import provenance
-from scripts.bench.baselines import BASELINES, CUDA_BASELINES, ROUNDED, UNGATED, Call, baseline, gated
+from scripts.bench.baselines import BASELINES, CUDA_BASELINES, Call, baseline
+from scripts.bench.dual.comparison import Problem, check, load_shim, ours, wanted
 from scripts.bench.groups import comparison as grouped
 from submission import group_gemm
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
-BACKENDS = ("HOPPER", "BLACKWELL")  # each reads variables of its own
 FLUSH_BYTES = 1 << 30
 FLUSH_FILLS = 8
-SEED = 1111
-HALF_TOLERANCE = 2e-2  # of the baselines that round the two products to fp16, relative to the largest output
 
 
 Shape = tuple[int | str, ...]  # M, N, K
-
-
-class Problem:
-    """One shape with its inputs, dequantized operands and the variants' outputs."""
-
-    def __init__(self, m: int, n: int, k: int, inputs: int, device: str) -> None:
-        self.m, self.n, self.k = m, n, k
-        self.data = [generate_input(m, n, k, 1, SEED + 42 * i, device=device) for i in range(inputs)]
-        self.dequantized = [
-            tuple(nvfp4.decode(code[..., 0], scale[..., 0]).half() for code, scale in zip(d[:3], d[3:6], strict=True))
-            for d in self.data
-        ]
-        self.stacked = [torch.cat((b1, b2)) for _, b1, b2 in self.dequantized]
-        self.dequantized = [(a, w[:n], w[n:]) for (a, _, _), w in zip(self.dequantized, self.stacked, strict=True)]
-        self.both = torch.empty((m, 2 * n), dtype=torch.half, device=device)
-
-    def arguments(self, i: int, scales: str) -> tuple[torch.Tensor, ...]:
-        """Input i as custom_kernel takes it: all ten tensors, or seven, with the scale factors in rows only."""
-        return self.data[i] if scales == "blocked" else (*self.data[i][:6], self.data[i][-1])
-
-    def output(self, i: int) -> torch.Tensor:
-        """The tensor c of input i, as (M, N)."""
-        return self.data[i][-1][..., 0]
-
-
-def load_shim(library: str, checkout: Path = ROOT) -> Callable[..., torch.Tensor]:
-    """custom_kernel of a checkout's shim (this one's unless told) on another library."""
-    shim = checkout / "submission" / "submission.py"
-    spec = importlib.util.spec_from_file_location(f"shim_{len(sys.modules)}", shim)
-    module = importlib.util.module_from_spec(spec)
-    before = os.environ.get("NVFP4_LIBRARY")
-    os.environ["NVFP4_LIBRARY"] = library
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        if before is None:
-            del os.environ["NVFP4_LIBRARY"]
-        else:
-            os.environ["NVFP4_LIBRARY"] = before
-    return module.custom_kernel
 
 
 def load_kernels(options: argparse.Namespace) -> tuple[dict[str, Callable[..., torch.Tensor]], dict[str, str]]:
@@ -115,56 +70,6 @@ def variant_digest(name: str, digests: dict[str, str]) -> str:
         if name in kind.baselines:
             return provenance.file_digest(Path(__file__).parent / kind.file)
     return digests[name.rpartition("/")[0]]
-
-
-def ours(problem: Problem, name: str, kernels: dict[str, Callable[..., torch.Tensor]], scales: str) -> Call:
-    """A variant of the library: its configuration is an environment variable the library reads in each call."""
-    library, _, variant = name.rpartition("/")
-    kernel = kernels[library]
-    config, *suffixes = variant.split("+")
-    dependent = "0" if "plain" in suffixes else "1"
-
-    arguments = [problem.arguments(i, scales) for i in range(len(problem.data))]
-
-    def call(i: int) -> None:
-        kernel(arguments[i])
-
-    def prepare() -> None:
-        for backend in BACKENDS:
-            os.environ[f"NVFP4_{backend}_CONFIG"] = "" if config == "auto" else config
-            os.environ[f"NVFP4_{backend}_DEPENDENT_LAUNCH"] = dependent
-        os.environ["NVFP4_CPU_ISA"] = config if config in grouped.CPU_ISAS else ""
-
-    call.prepare = prepare
-    return call
-
-
-def synchronize(device: str) -> None:
-    """Waits for a CUDA device; others have nothing in flight."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def check(problem: Problem, name: str, call: Call, wants: list[torch.Tensor]) -> str:
-    """What is wrong with a variant's results, if anything; every element has to be written."""
-    for i in (0, len(problem.data) - 1):
-        problem.data[i][-1].fill_(float("nan"))
-        problem.both.fill_(float("nan"))
-        call(i)
-        getattr(call, "finish", lambda: None)()
-        synchronize(problem.both.device.type)
-        if name in UNGATED:
-            gated(problem.both, problem.n, problem.output(i))
-        output = problem.data[i][-1]
-        if name in ROUNDED:
-            error = (output.float() - wants[i].float()).abs().max() / wants[i].float().abs().max()
-            if not error < HALF_TOLERANCE:
-                return f"{name}: relative error {error:g}"
-        else:
-            ok, message = compare(output, wants[i])
-            if not ok:
-                return f"{name}: {message}"
-    return ""
 
 
 class Timer:
@@ -196,15 +101,6 @@ class Timer:
         self.last_mhz = self._clock.read_mhz()  # while the calls run
         torch.cuda.synchronize()
         return self._events[0].elapsed_time(self._events[1]) * 1e3 / count
-
-
-def wanted(problem: Problem) -> list[torch.Tensor]:
-    """The reference's results for every input. Raises RuntimeError where they are wrong themselves."""
-    wants = [ref_kernel(data) for data in problem.data]
-    ok, message = check_against_oracle(problem.data[0], wants[0])
-    if not ok:
-        raise RuntimeError(f"the reference is wrong: {message}")
-    return wants
 
 
 class Kind(NamedTuple):

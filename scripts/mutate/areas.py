@@ -227,7 +227,7 @@ AREAS: dict[str, Area] = {
     ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
-        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/micro/*.py"),
+        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/dual/*.py", "scripts/bench/micro/*.py"),
         (
             "test_bring_up_protocol.py",
             "test_bring_up_steps.py",

@@ -10,7 +10,7 @@ import torch
 from reference import nvfp4
 
 if TYPE_CHECKING:
-    from scripts.bench.compare import Problem
+    from scripts.bench.dual.comparison import Problem
 
 Call = Callable[[int], object]
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.submission.gpu.tile_model import (
+from tests.submission.tile_model import (
     B200_SMS,
     BLACKWELL,
     BLACKWELL_PS,
