@@ -121,7 +121,8 @@ def _c_edits(root: Node) -> Iterator[Edit]:
                 yield "branch", node, text_of(first)
                 yield "branch", node, text_of(second)
         elif kind == "number_literal":
-            yield from numbers(node)
+            one_more, *others = numbers(node)
+            yield from others if _is_room(node) else (one_more, *others)
         elif kind in {"true", "false"}:
             yield "constant", node, "false" if kind == "true" else "true"
         elif kind == "argument_list":
@@ -150,6 +151,23 @@ def _c_edits(root: Node) -> Iterator[Edit]:
         elif kind == "preproc_arg" and re.fullmatch(r"\(?-?[0-9][0-9a-fA-FxX]*[uU]?\)?", text_of(node).strip()):
             number = re.sub(r"[0-9]+(?=[uU]?\)?$)", lambda found: str(int(found[0]) + 1), text_of(node))
             yield "constant", node, number
+
+
+def _is_room(number: Node) -> bool:
+    """Whether it is the first extent of a local array that no sizeof asks: one more is room that nothing uses."""
+    declarator = number.parent
+    name = (
+        declarator.child_by_field_name("declarator") if declarator and declarator.type == "array_declarator" else None
+    )
+    if name is None or name.type != "identifier":
+        return False
+    function = declarator
+    while function is not None and function.type != "function_definition":
+        if function.type in {"init_declarator", "parameter_declaration", "field_declaration"}:
+            return False  # a value, a hint to the compiler, a member of what others may ask the size of
+        function = function.parent
+    asked = rf"sizeof\W+{re.escape(text_of(name))}\b"
+    return function is not None and not re.search(asked, text_of(function))
 
 
 def _python_edits(root: Node) -> Iterator[Edit]:

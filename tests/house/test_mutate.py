@@ -91,6 +91,23 @@ def test_what_changes_nothing_is_no_fault():
     assert "swap" not in [found for found, _ in edits("x.py", "def g(a, b):\n    return max(a, b)\n")]
 
 
+def test_one_more_in_a_local_array_is_room_that_nothing_uses_unless_its_size_is_asked():
+    def extents(declared, then="", path="x.c"):
+        body = f"void f(void) {{\n{declared}\n{then}\n}}\n"
+        return sorted(
+            found.split("[", 1)[1].split(";")[0]
+            for operator, text in edits(path, body)
+            if operator == "constant" and (found := text.splitlines()[1]) != declared
+        )
+
+    assert extents("int a[4];") == extents("uint8_t a[4];", "g(a, sizeof b);") == ["3]"]
+    assert extents("int a[4];", "g(a, sizeof a);") == extents("int a[4];", "g(a, sizeof(a));") == ["3]", "5]"]
+    assert extents("int a[4][8];") == ["3][8]", "4][7]", "4][9]"]
+    assert extents("int a[2] = {n};") == ["1] = {n}", "3] = {n}"]
+    outside = [text for _, text in edits("x.h", "int a[4];\nstruct s { int m[6]; };\nvoid h(char n[9]);\n")]
+    assert len(outside) == 6
+
+
 def test_text_is_left_alone():
     assert edits("x.c", '/* a < b */\n#include "a-1.h"\n_Static_assert(1 + 1 == 2, "a < b");\n') == []
     assert edits("x.py", '"""a < b"""\nimport a\n\n\ndef g(x: tuple[int, 3]) -> None:\n    """1 + 1"""\n') == []
