@@ -124,13 +124,12 @@ multiply_alone(struct narrow_accumulators<T> &acc, const struct packed_step<T> &
 #define CORE_MATRIX_BYTES 128                     /* HW: 8 rows of 16 bytes that follow each other */
 #define CORE_STEP_BYTES   (2 * CORE_MATRIX_BYTES) /* of a block of A: K of one wgmma is 16 */
 
-/* A's fragments of a lane's word as core matrices: row lane / 4, halves 2 (lane % 4) and the next one. */
+/* A's fragments of a lane's word as core matrices, whose rows follow each other: row lane / 4 of each has
+ * halves 2 (lane % 4) and the next one of this lane. */
 static __device__ __forceinline__ void store_core_matrices(uint32_t block, int word, int lane,
                                                            const uint32_t (&pairs)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        st_shared_u32(block + word * 2 * CORE_STEP_BYTES + i * CORE_MATRIX_BYTES + lane * 4, pairs[i]);
-    }
+    constexpr int row_bytes = CORE_MATRIX_BYTES / NARROW_A_ROWS;
+    stmatrix_x4(block + word * 2 * CORE_STEP_BYTES + lane * row_bytes, pairs);
 }
 
 /* The same, of which the last two steps' may still run afterwards: their fragments are in use, and so is A.
