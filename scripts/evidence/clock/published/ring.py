@@ -6,7 +6,9 @@ The program is theirs (cutlass_gemm_mainloop of microbench-blackwell) on a check
 committed.  Compiling takes about 20 s a row and simulating one less than one, so a sample stands for their table:
 every STEP-th row of those that name their stages, in the table's order.  The middle one of each three of them
 calibrates, as do the rows in FITTED; the others validate.  The rule was written down before any of those others had
-been simulated; the calibrating third are the rows that an earlier sample, every 60th, had shown.  A launch behind a warm-up is taken here, where they took the mean of twenty.
+been simulated; the calibrating third are the rows that an earlier sample, every 60th, had shown.  Their plots take
+the SMs' clock as 1300 MHz (plot_results.py), and rows whose MMAs set the pace agree.  A launch behind a warm-up is
+taken here, where they took the mean of twenty.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.common.toolchain import BUILD, built, nvcc
-from scripts.evidence.clock.row import ROOT, Row
+from scripts.evidence.clock.published.ladder import chip_at
+from scripts.evidence.clock.row import Row
 
-CHIP = "simulator/clock/chips/b200.json"
 PART = "cutlass_gemm_mainloop"
 GROUP = "ring"
 STEP = 20
@@ -36,6 +38,7 @@ FITTED = tuple(
 )  # fmt: skip
 COLUMNS = ("TILE_M", "TILE_N", "TILE_K", "STAGES")
 FORMATS = {"BF16": "0", "FP8_E4M3": "1"}
+GHZ = 1.3  # plot_results.py, CLOCK_MHZ
 TOGETHER = 5  # configurations in a program, which read CUTLASS's headers once
 CALLS = "BENCH_ITERS = 20;", "BENCH_ITERS = 1;"
 
@@ -86,8 +89,10 @@ def program(rows: list[dict[str, str]], folder: Path, cutlass: Path, at: Path) -
 
 def ring_rows(folder: Path, cutlass: Path, cache: Path = BUILD / "third_party/ring") -> Iterator[Row]:
     """Each row's simulated us beside the published ones."""
+    cache.mkdir(parents=True, exist_ok=True)
+    chip = chip_at(GHZ, f"published: {PART}/plot_results.py", cache / "chip.json")
     environment = {
-        **os.environ, "NVFP4_SIMULATE_TIME": str(ROOT / CHIP), "NVFP4_SIMULATE_CHIP": "b200",
+        **os.environ, "NVFP4_SIMULATE_TIME": str(chip), "NVFP4_SIMULATE_CHIP": "b200",
         "NVFP4_SIMULATE_CHECKS": "0", "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_GO_ON": "1",
     }  # fmt: skip
     for use, rows in zip(("calibrated", "validated"), sampled(folder / PART / "results.csv"), strict=True):
