@@ -22,7 +22,7 @@ RECORD = Path(__file__).resolve().parent / "recorded_outcomes.json"
 COMPILES = {"compile_cuda", "nvcc"}  # names that a module has whose tests may run a compiler
 VARIES = "varies"
 BY_HOST = {"seconds", "global_load_sectors", "global_store_sectors"}  # the last two by where the host puts memory
-HOST_ADDRESS = re.compile(r"0x[0-9a-f]{8,}")
+HOST_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 def said_of(finding: dict) -> str:
