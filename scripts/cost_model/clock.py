@@ -112,12 +112,17 @@ def public() -> dict[str, Any]:
     return json.loads(PUBLIC.read_text())
 
 
+def ours_at(data: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Our times beside a public kernel's: today's, or those of the row's own run where that is of older parameters."""
+    return row["ours"] if row.get("older") else data["times"][row["case"]]
+
+
 def dual_ratios(data: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Ours over each public dual GEMM behind other calls, by kernel and shape."""
     found: dict[str, dict[str, float]] = {}
     for row in public()["rows"]:
         if row["problem"] == "dual":
-            us = data["times"][row["case"]]["back_to_back_us"]
+            us = ours_at(data, row)["back_to_back_us"]
             found.setdefault(row["kernel"], {})[row["case"]] = us / row["theirs"]["back_to_back_us"]
     return found
 
@@ -136,7 +141,7 @@ def public_rows(data: dict[str, Any]) -> str:
         line(f"{kernel}: alone (simulated)", [of[s]["theirs"]["isolated_us"] for s in shapes])
         line(f"{kernel}: published, B200", [of[s]["published_us"] for s in shapes])
         line(f"**ours / {kernel}, behind other calls**", [ratios[s] for s in shapes], 2)
-        alone = [data["times"][s]["isolated_us"] / of[s]["theirs"]["isolated_us"] for s in shapes]
+        alone = [ours_at(data, of[s])["isolated_us"] / of[s]["theirs"]["isolated_us"] for s in shapes]
         line(f"ours / {kernel}, alone", alone, 2)
     return table(["us a call", *(shape.replace("x", " ") for shape in shapes), "geomean"], body)
 
@@ -162,6 +167,17 @@ def tile_rows(data: dict[str, Any]) -> str:
     names = list(next(iter(predicted.values()))["tiles_us"])
     body = [[f"`{name}`", *(f"{found['tiles_us'][name]:.1f}" for found in predicted.values())] for name in names]
     return table(["us behind other calls (simulated)", *(shape.replace("x", " ") for shape in predicted)], body)
+
+
+def older_text() -> str:
+    """Which public kernels' times are of older parameters."""
+    older = {row["kernel"]: None for row in public()["rows"] if row.get("older")}
+    if not older:
+        return ""
+    return (
+        f" Of an earlier chip file, theirs and ours beside them alike: {', '.join(older)}; they have not been run "
+        "again, gau-nernst's because their sources can no longer be fetched."
+    )
 
 
 def error_text(data: dict[str, Any]) -> str:
@@ -195,7 +211,7 @@ def render(data: dict[str, Any]) -> str:
         "Compiled from their own sources with their own host code (`scripts/cost_model/public_kernels.py`, "
         "[blackwell_public.json](blackwell_public.json); the sources are fetched, not kept), on the same parameters. "
         "They are launched without dependent launch, as their authors do. Published: their authors' own, of a real "
-        "B200, whose timer steps by some 2 us.",
+        "B200, whose timer steps by some 2 us." + older_text(),
         public_rows(data),
         "Other problems. The grouped GEMM's host code encodes its tensor maps anew here. `s_128t` is a single GEMM: "
         "beside it stands our dual one of half the columns, which takes as many products and bytes of operands.",

@@ -18,7 +18,7 @@ from typing import Any
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
-from scripts.cost_model.clock import error_text, public_rows
+from scripts.cost_model.clock import error_text, older_text, public_rows
 from scripts.cost_model.clock import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,7 +129,7 @@ def clock(data: dict[str, Any]) -> str:
     """The Blackwell kernel's simulated times beside the published ones, and how far off they may be."""
     return (
         f"{error_text(data)}\n\n{clock_rows(data)}\n\nPublic kernels, compiled from their sources and run on the same "
-        f"clock, beside what their authors published of a real B200:\n\n{public_rows(data)}"
+        f"clock, beside what their authors published of a real B200.{older_text()}\n\n{public_rows(data)}"
     )
 
 

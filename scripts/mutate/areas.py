@@ -94,6 +94,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/[!t]*.cuh",
         ),
         (
+            "test_kernel_instructions.py",
             "test_instruction_operands.py",
             "test_permute_scales.py",
             "test_hopper_kernels.py",
@@ -111,6 +112,7 @@ AREAS: dict[str, Area] = {
             "submission/gpu/[!h]*.h",
         ),
         (
+            "test_kernel_instructions.py",
             "test_instruction_operands.py",
             "test_blackwell_host.py",
             "test_blackwell_kernels.py",
@@ -121,7 +123,7 @@ AREAS: dict[str, Area] = {
     ),
     "geforce": Area(
         ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/instructions/sm120.cuh"),
-        ("test_instruction_operands.py", "test_geforce_kernels.py", "test_geforce.py"),
+        ("test_kernel_instructions.py", "test_instruction_operands.py", "test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),
     "reference": Area(

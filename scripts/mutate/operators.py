@@ -121,8 +121,8 @@ def _c_edits(root: Node) -> Iterator[Edit]:
                 yield "branch", node, text_of(first)
                 yield "branch", node, text_of(second)
         elif kind == "number_literal":
-            one_more, *others = numbers(node)
-            yield from others if _is_room(node) else (one_more, *others)
+            found = list(numbers(node))
+            yield from found[1:] if _is_room(node) else found
         elif kind in {"true", "false"}:
             yield "constant", node, "false" if kind == "true" else "true"
         elif kind == "argument_list":

@@ -16,6 +16,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         (
             "test_text.py",
             "test_refused_text.py",
+            "test_bounds_of_text.py",
             "test_given_back.py",
             "test_altered_spellings.py",
             "test_parser.py",
@@ -46,6 +47,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
     "sim-memory": Area(
         ("simulator/isa/memory/*.[ch]", "simulator/isa/*.[ch]", "simulator/machine/*.[ch]"),
         (
+            "test_rare_findings.py",
             "test_addresses.py",
             "test_memory_values.py",
             "test_altered_spellings.py",
@@ -67,6 +69,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
     "sim-warp": Area(
         ("simulator/isa/warp/*.[ch]", "simulator/interp/**/*.[ch]", "simulator/isa/wgmma/*.[ch]"),
         (
+            "test_rare_findings.py",
             "test_barriers.py",
             "test_warp_values.py",
             "test_altered_spellings.py",

@@ -140,15 +140,25 @@ def test_the_rings_sample_is_spread_over_the_published_rows(tmp_path, monkeypatc
     table.write_text(TABLE + "\n".join(lines) + "\n")
     named = [line for line in lines[:-3] if ",64,0,FP8" not in line]
     wanted = [named[i].split(",")[3:8] for i in range(b200_ring.STEP // 2, len(named), b200_ring.STEP)]
-    rows = b200_ring.sampled(table)
-    assert [[row[name] for name in (*b200_ring.COLUMNS, "dtype")] for row in rows[:-1]] == wanted
-    assert b200_ring.fitted(rows[-1]) and not any(b200_ring.fitted(row) for row in rows[:-1])
-    said = "".join(f"8,8,131072,{','.join(cells)},0.25,1\n" for cells in [*wanted, ["64", "16", "16", "2", "BF16"]])
-    monkeypatch.setattr(b200_ring, "program", lambda *a: "ring")
-    monkeypatch.setattr(b200_ring.subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=said))
+    middle = wanted[1::3]
+    calibrating, validating = b200_ring.sampled(table)
+    cells_of = [[row[name] for name in (*b200_ring.COLUMNS, "dtype")] for row in (*calibrating, *validating)]
+    assert cells_of == [*middle, ["64", "16", "16", "2", "BF16"], *(cells for cells in wanted if cells not in middle)]
+    assert [b200_ring.fitted(row) for row in calibrating] == [False] * len(middle) + [True]
+    said = {",".join(cells): f"8,8,131072,{','.join(cells)},0.25,1\n" for cells in cells_of}
+
+    def run(command, env, **_):
+        chip = json.loads(Path(env["NVFP4_SIMULATE_TIME"]).read_text())["parameters"]
+        assert (chip["sm_clock"]["value"], chip["sm_clock_tensor"]["value"]) == (1.965, 1.3)
+        return SimpleNamespace(stdout="".join(said[name] for name in command[0].split("/")))
+
+    monkeypatch.setattr(b200_ring, "program", lambda rows, *a: "/".join(
+        ",".join(row[name] for name in (*b200_ring.COLUMNS, "dtype")) for row in rows))  # fmt: skip
+    monkeypatch.setattr(b200_ring.subprocess, "run", run)
     made = list(b200_ring.ring_rows(tmp_path, tmp_path, tmp_path))
-    assert [row.use for row in made] == ["validated"] * len(wanted) + ["calibrated"]
-    assert made[-1].parameters == "BF16 64x16x16 stages 2" and made[-1].error == pytest.approx(-50)
-    said = said.replace(",16,2,BF16", ",16,3,BF16")
+    assert [row.use for row in made] == ["calibrated"] * len(calibrating) + ["validated"] * len(validating)
+    fitted = made[len(middle)]
+    assert fitted.parameters == "BF16 64x16x16 stages 2" and fitted.error == pytest.approx(-50)
+    said["64,16,16,2,BF16"] = said["64,16,16,2,BF16"].replace(",16,2,BF16", ",16,3,BF16")
     with pytest.raises(ValueError, match="where the row of"):
         list(b200_ring.ring_rows(tmp_path, tmp_path, tmp_path))

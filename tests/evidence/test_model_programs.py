@@ -209,6 +209,7 @@ def test_rows_that_were_kept_make_room_for_new_ones_in_the_kernels_order(monkeyp
     assert (sources.cache, sources.given, only) == (Path("c"), {"a/b": tmp_path}, ["one", "two"])
     written = json.loads(result.read_text())
     assert written["format"] == "blackwell-public-1" and written["chip_sha256"] == public_kernels.b200_page.digest()
+    assert [row.get("older", False) for row in written["rows"]] == [True, False, True, True]
     assert [(row["kernel"], row["case"], "kept" in row) for row in written["rows"]] == [
         (labels[0], "y", True), (labels[0], "x", False), (labels[1], "y", True), (labels[1], "x", True),
     ]  # fmt: skip

@@ -22,7 +22,7 @@ RECORD = Path(__file__).resolve().parent / "recorded_outcomes.json"
 COMPILES = {"compile_cuda", "nvcc"}  # names that a module has whose tests may run a compiler
 VARIES = "varies"
 BY_HOST = {"seconds", "global_load_sectors", "global_store_sectors"}  # the last two by where the host puts memory
-HOST_ADDRESS = re.compile(r"0x[0-9a-f]{8,}")
+HOST_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 def said_of(finding: dict) -> str:
@@ -62,6 +62,13 @@ def outcomes(request: pytest.FixtureRequest):
     return made
 
 
+def name_of(item: pytest.Item) -> str:
+    """File, function and which of its parameters: what pytest calls those differs with its version."""
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    which = ",".join(f"{name}={at}" for name, at in sorted(indices.items()))
+    return f"{item.path.stem}::{item.originalname}[{which}]"
+
+
 def before_of(name: str) -> str:
     """What the record's file says of a test."""
     return json.loads(RECORD.read_text()).get(name, "")
@@ -92,7 +99,7 @@ def launches_end_as_was_recorded(request: pytest.FixtureRequest, outcomes: dict,
     yield
     if COMPILES & set(vars(request.module)) or set(threads) - {1}:
         return
-    name = f"{request.node.path.stem}::{request.node.name}"
+    name = name_of(request.node)
     digest = hashlib.sha256(json.dumps(ended).encode()).hexdigest()[:10]
     now = f"{len(ended)} {sum(len(one) - 1 for one in ended)} {digest}" if ended else ""
     if request.config.getoption("record_outcomes"):

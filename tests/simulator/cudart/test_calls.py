@@ -114,6 +114,9 @@ int main() {
     SAY("symbol far", cudaMemcpyToSymbol(scale, host, 0, 20));
     SAY("from symbol", cudaMemcpyFromSymbol(back, scale, 12));
     NUMBER("symbol value", back[0] * 100 + back[1] * 10 + back[2]);
+    SAY("symbol later", cudaMemcpyToSymbolAsync(scale, host + 1, 4, 8, cudaMemcpyHostToDevice, 0));
+    SAY("from symbol later", cudaMemcpyFromSymbolAsync(back, scale, 8, 4, cudaMemcpyDeviceToHost, 0));
+    NUMBER("symbol later value", back[0] * 10 + back[1]);
     SAY("no symbol", cudaMemcpyToSymbol((const void *)host, host, 4));
     SAY("size", cudaGetSymbolSize(&bytes, table));
     NUMBER("symbol bytes", bytes);
@@ -244,6 +247,9 @@ WANTED = {
     "symbol far": "cudaErrorInvalidSymbol",
     "from symbol": OK,
     "symbol value": "173",
+    "symbol later": OK,
+    "from symbol later": OK,
+    "symbol later value": "72",
     "no symbol": "cudaErrorInvalidSymbol",
     "size": OK,
     "symbol bytes": "32",

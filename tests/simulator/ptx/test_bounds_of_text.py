@@ -1,0 +1,151 @@
+"""Bounds of what a text may hold: at the bound it is read, one step further it is refused in these words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.sim_kit import HEADER, PtxError, Sim, body
+
+ENTRY = HEADER + ".visible .entry k({parameters}) {{ {lines} ret; }}\n"
+
+
+def kernel(*lines: str, parameters: str = ".param .u64 p") -> str:
+    return ENTRY.format(parameters=parameters, lines="\n".join(lines))
+
+
+def parameters(count: int) -> str:
+    return ", ".join(f".param .u32 p{i}" for i in range(count))
+
+
+def nested(depth: int, opened: str = "{", closed: str = "}", inside: str = "") -> str:
+    return opened * depth + inside + closed * depth
+
+
+def jump(targets: int) -> str:
+    names = ", ".join(["END"] * targets)
+    return kernel(".reg .b32 %r<3>;", "mov.u32 %r1, 0;", f"LIST: .branchtargets {names};", "brx.idx %r1, LIST;", "END:")
+
+
+# What is read, what is not, its line, and what is said of it.
+BOUNDS = {
+    "parameters": (kernel(parameters=parameters(256)), kernel(parameters=parameters(257)), "more than 256 parameters"),
+    "bytes of parameters": (
+        kernel(parameters=".param .b8 p[32764]"),
+        kernel(parameters=".param .b8 p[32765]"),
+        "parameters of more than 32764 bytes",
+    ),
+    "a frame": (
+        kernel(".local .b8 f[1048576];"),
+        kernel(".local .b8 f[1048577];"),
+        "a frame of more than 1048576 bytes",
+    ),
+    "a frame of words": (
+        kernel(".local .b32 f[262144];"),
+        kernel(".local .b32 f[262145];"),
+        "a frame of more than 1048576 bytes",
+    ),
+    "a frame of rows": (
+        kernel(".local .b8 f[1024][1024];"),
+        kernel(".local .b8 f[1024][1025];"),
+        "a frame of more than 1048576 bytes",
+    ),
+    "what is left of a frame": (
+        kernel(".local .b8 f[1048576], g[4];"),
+        kernel(".local .b8 f[1048576], g[4], h[4];"),
+        "a frame of more than 1048576 bytes",
+    ),
+    "targets of a jump": (jump(512), jump(513), "more than 512 branch targets"),
+    "scopes": (kernel(nested(62)), kernel(nested(63)), "scopes nested too deep"),
+    "braces of an initialiser": (
+        HEADER + f".global .u32 x[1]{'[1]' * 7} = {nested(8, inside='1')};\n",
+        HEADER + f".global .u32 x[1]{'[1]' * 7} = {nested(10, inside='1')};\n",
+        "an initialiser nested too deep",
+    ),
+    "variables": (
+        HEADER + ".const .b8 x[1048576];\n",
+        HEADER + ".global .b8 x[1073741824], y[1];\n",
+        "the module's variables have too many bytes",
+    ),
+    "a message's word": (
+        kernel(f"{'x' * 59}:"),
+        kernel("," + "x" * 60 + ";"),
+        "',' where an instruction was expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_text_is_read_up_to_its_bound(bound):
+    read, refused, said = BOUNDS[bound]
+    Sim(read)
+    with pytest.raises(PtxError) as caught:
+        Sim(refused)
+    assert str(caught.value).split(": ", 1)[1] == said
+
+
+MODULES = {
+    ".version\n.target sm_90a\n": ".version without a number",
+    ".version nine\n": ".version without a number",
+    ".version 8.7\n.target sm_90a\n.address_size 32\n": "only .address_size 64 is supported",
+    HEADER + ".file 1\n": ".file without a name",
+    HEADER + ".global .u64 x = y;\n": "the initialiser of 'x' names 'y', which has no address",
+    HEADER + ".shared .b8 y[4];\n.global .u64 x = y;\n": "the initialiser of 'x' names 'y', which has no address",
+    HEADER + ".global .loud .u32 x;\n": "unknown directive '.loud' in a declaration",
+    HEADER + ".global .u32 5;\n": "'5' where a name was expected",
+    HEADER + f"{'x' * 59}\n": f"'{'x' * 59}' where a directive was expected",
+    HEADER + f"{'x' * 60}\n": f"'{'x' * 60}' where a directive was expected",
+    HEADER + f"{'x' * 61}\n": f"'{'x' * 60}' where a directive was expected",
+    HEADER + f".global .u32 .{'x' * 70};\n": f"unknown directive '.{'x' * 70}' in a declaration",
+    HEADER + f".global .u32 +{'x' * 70};\n": "'+' where a name was expected",
+    kernel(".file 1 \"a.cu\""): ".file inside a function",
+    kernel(".loc 1 2 3, somewhere f;"): "a malformed .loc",
+    kernel("LIST: .calltargets f, g;"): "indirect calls are not supported",
+    kernel("LIST: .callprototype _ ();"): "indirect calls are not supported",
+    kernel(f".{'x' * 70} 5;"): f"unknown directive '.{'x' * 59}'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MODULES)
+def test_a_module_that_cannot_be_read_says_why(text):
+    with pytest.raises(PtxError) as caught:
+        Sim(text)
+    assert str(caught.value).split(": ", 1)[1] == MODULES[text]
+
+
+OPERANDS = ", ".join(f"%r{i}" for i in range(1, 18))
+STATEMENTS = {
+    f"add.u32 {OPERANDS};": "too many operands of 'add.u32'",
+    f"add{'.u32' * 25} %r1, %r2, %r3;": "too many modifiers",
+    "add.u32 %r1, %r2, 1.5;": "a floating-point number for a .u32 operand",
+    "ld.global.u32 %r1, [{%r2, %r3}];": "an address has to be a register, a name or a number",
+    "ld.global.u32 %r1, [nothing];": "'nothing' is not declared",
+    f"mov.b64 %rd1, {nested(62, '(', ')', '1')};": "brackets nested too deep",
+    "mov.b64 %rd1, {{%r1, %r2}, %r3};": "a vector inside a vector",
+    "createpolicy.fractional.L2::evict_last.b64;": "no destination",
+    "brx %r1, LIST;": "only brx.idx",
+    "barrier.cta.red.and.u32 %r1, 0, %p2;": "not with this reduction or type",
+    "barrier.cta.red.popc.pred %p1, 0, %p2;": "not with this reduction or type",
+    "set.eq.u64.u32 %rd1, %r1, %r2;": "not with these types",
+    "set.eq.u32.pred %r1, %p1, %p2;": "not with these types",
+    "cvt.pred.u32 %p1, %r1;": "not with these types",
+    "cvt.u32.pred %r1, %p1;": "not with these types",
+    "vabsdiff4.u64.u32.u32 %r1, %r2, %r3, %r4;": "not with this type",
+    "vabsdiff4.u32.u64.u32 %r1, %r2, %r3, %r4;": "not with these types",
+    "dp4a.u64.u32 %r1, %r2, %r3, %r4;": "not with these types",
+    "dp4a.u32.f32 %r1, %r2, %r3, %r4;": "not with these types",
+    "red.async.relaxed.cluster.global.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];": "no reduction",
+    "clusterlaunchcontrol.some.b128 %rd1, %rd2;": "neither .try_cancel nor .query_cancel",
+    "tensormap.cp_fenceproxy.shared::cta.global.tensormap::generic.release.gpu.sync.aligned [%rd1], [%r1], 128;": (
+        "only .global.shared::cta, .sync.aligned"
+    ),
+    "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [%r1], 64;": (
+        "a tensor map has 128 bytes"
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_that_cannot_be_read_says_why(statement):
+    with pytest.raises(PtxError) as caught:
+        Sim(body(statement).replace("sm_90a", "sm_100a"))
+    assert str(caught.value).split(": ")[-1] == STATEMENTS[statement]
