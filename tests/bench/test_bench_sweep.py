@@ -89,3 +89,23 @@ def test_a_kernel_that_is_wrong_is_left_out_and_counted(monkeypatch, capsys):
     assert "left out: auto:" in said
     outputs, ours = (int(word) for word in said.split("2 64 128")[1].split()[:2])
     assert outputs == 128 and ours > 100
+
+
+def test_the_sweep_is_of_these_rows_and_weights():
+    """Decoding, the leaderboard's sizes and prefill: what README's table and the recorded files are of."""
+    assert sweep.WEIGHTS == ((4096, 7168), (3072, 4096), (14336, 4096), (2048, 7168))
+    assert sweep.ROWS["cuda"] == (
+        1,
+        *(2**i for i in range(3, 8)),
+        192,
+        256,
+        384,
+        512,
+        768,
+        *(2**i for i in range(10, 14)),
+    )
+    assert sweep.ROWS["cpu"] == (1, 16, 64, 256)
+    assert (sweep.INPUTS, sweep.REPEATS) == ({"cuda": 24, "cpu": 2}, {"cuda": 7, "cpu": 5})
+    assert sweep.EXACT_SHAPES["cuda"] == ((256, 4096, 7168), (256, 3072, 4096))
+    assert sweep.EXACT_SHAPES["cpu"] == ((16, 4096, 7168), (16, 3072, 4096))
+    assert sweep.BASELINES == {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}

@@ -89,3 +89,26 @@ def test_the_oracle_bounds_what_float32_loses_and_no_more():
     found = extended.reference(codes, scales, options).double()
     assert ((found - value).abs() <= error + value.abs() * 2.0**-8).all()
     assert extended.oracle((*codes[:2], None), (*scales[:2], None), Extension(plain=True)).value.shape == (9, 32)
+
+
+def test_each_order_of_weights_is_another():
+    """Gate and up as they lie in memory: no two orders are alike, and none is the one that has two tensors."""
+    assert len({extended.APART, extended.STACKED, *extended.INTERLEAVED}) == 5
+    gate, up = torch.arange(128).reshape(-1, 1), torch.arange(1000, 1128).reshape(-1, 1)
+    first = {tuple(extended.join(gate, up, weights)[:, 0].tolist()) for weights in (extended.STACKED, 8, 32, 64)}
+    assert len(first) == 4
+
+
+def test_the_oracles_bound_knows_the_limit():
+    """Where the gate is cut, what the cut one is multiplied with bounds the error: it grows with the limit."""
+    generator = torch.Generator().manual_seed(5)
+    codes = tuple(torch.randint(0, 256, (rows, 32), generator=generator, dtype=torch.uint8) for rows in (3, 4, 4))
+    scales = tuple(torch.randint(0x28, 0x38, (rows, 4), generator=generator, dtype=torch.uint8) for rows in (3, 4, 4))
+    largest = []
+    for limit in (0.5, 4.0, torch.inf):
+        extension = Extension(limit=limit, scale_gate=torch.tensor(0.25), scale_up=torch.tensor(2.0))
+        want = extended.reference(codes, scales, extension).double()
+        value, bound = extended.oracle(codes, scales, extension)
+        assert ((value - want).abs() <= bound + 2**-10 * value.abs() + 2**-24).all()
+        largest.append(bound.max().item())
+    assert largest[0] < largest[1] < largest[2], largest
