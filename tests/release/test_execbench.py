@@ -104,6 +104,24 @@ def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+def test_the_board_is_told_what_shapes_the_code():
+    """As the Makefile compiles it: without contraction, for the target's chips, with the target's macros."""
+    options = execbench.solution("b200")["spec"]["compile_options"]
+    assert options["cflags"][:5] == ["-x", "c", "-std=gnu11", "-O3", "-ffp-contract=off"]
+    assert options["cuda_cflags"][0] == "-O3" and options["ld_flags"] == ["-lcuda"]
+    assert [flag for flag in options["cuda_cflags"] if "gencode" in flag] == ["-gencode=arch=compute_100a,code=sm_100a"]
+    assert (
+        options["cflags"][5:]
+        == options["cuda_cflags"][2:]
+        == [
+            "-D_GNU_SOURCE",
+            "-DNVFP4_HAVE_BLACKWELL",
+            "-DNVFP4_WITHOUT_GROUPED",
+            "-DNVFP4_WITHOUT_EXTENDED",
+        ]
+    )
+
+
 def test_the_definitions_reference_is_this_operation(reference):
     torch.manual_seed(1)
     inputs = reference.generate_inputs({"M": 5, "N": 24, "K": 128}, torch.device("cpu"))
