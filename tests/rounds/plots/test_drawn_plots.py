@@ -21,7 +21,7 @@ from matplotlib.spines import Spine
 from scripts.history import plots
 from scripts.history.data import ShapeSeries
 from scripts.rounds.ledger import Ledger, Step
-from tests.rounds.test_history_plots import ROUNDS, a_round
+from tests.rounds.plots.test_history_plots import ROUNDS, a_round
 
 RECORD = Path(__file__).with_name("drawn_plots.json")
 SHOWN = ("text", "fontsize", "fontweight", "ha", "va", "marker", "markersize", "linestyle", "linewidth", "alpha")
