@@ -25,7 +25,8 @@ struct hopper_group {
     const uint8_t *a; /* in fp16 (config.h) */
     int32_t a_rows;   /* in whole eights */
     int32_t first_tile, tiles_m;
-    int32_t tile;  /* number in HOPPER_GROUPED_TILES */
+    int32_t tile; /* number in HOPPER_GROUPED_TILES, with its rows of A and stages */
+    int32_t tile_m, stages;
     int32_t parts; /* CTAs that share a tile's K, next to each other: 1 or 2 */
     /* Where they are two: of each tile a word, zero before the launch, and a part's accumulators. */
     uint32_t *arrivals;

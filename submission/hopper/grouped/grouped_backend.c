@@ -181,6 +181,8 @@ static int32_t describe(const struct grouped_plan *all, const struct group_plan 
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)plan->cut.tiles_m;
     group->tile = plan->cut.tile;
+    group->tile_m = hopper_grouped_tiles[plan->cut.tile].tile_m;
+    group->stages = hopper_grouped_tiles[plan->cut.tile].stages;
     group->parts = plan->cut.parts;
     group->arrivals = (uint32_t *)(scratch + all->arrivals_offset) + plan->arrivals;
     group->sums = scratch + plan->sums_offset;

@@ -15,13 +15,17 @@
 
 namespace hopper {
 
+/* Registers a thread.  HW: with the dual GEMM's 24 and 240 ptxas spills where K is shared: one code copies for
+ * all tiles. */
+#define COPYING_REGISTERS     40
+#define MULTIPLYING_REGISTERS 232
+
 /* ---- tiles ---- */
 
-/* At most two chains of accumulators: with three in one kernel of all tiles, ptxas serializes wgmma. */
+/* One chain of accumulators: a second one is a second main loop, which each CTA fetches (round 126). */
 template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1> {
     using base = tile<GROUPED_WARPGROUPS, 1, tile_m, stages, 1, 1>;
-    /* HW: ptxas puts the wgmma one after another (C7512) where few registers are left, so one from here on. */
-    static constexpr int chains = tile_m > 128 ? 1 : base::chains;
+    static constexpr int chains = 1;
     static constexpr int a_atom_step = A_BOXES * SWIZZLE_ATOM_BYTES, a_box_step = SWIZZLE_ATOM_BYTES;
     static constexpr int products = 1, columns = GROUPED_COLUMNS;
     static constexpr int output_row_bytes = columns * FP16_BYTES + OUTPUT_PAD_BYTES;
@@ -29,6 +33,9 @@ template <int tile_m, int stages> struct grouped_tile : tile<GROUPED_WARPGROUPS,
 
     static_assert(columns == SCALE_TILE_ROWS && columns == 2 * base::tile_n,
                   "both halves of a tile's rows of B have their scale factors in the one scale tile");
+    static_assert(WARPGROUP_THREADS * (COPYING_REGISTERS + GROUPED_WARPGROUPS * MULTIPLYING_REGISTERS) <=
+                      CTA_THREADS(GROUPED_WARPGROUPS) * LAUNCH_REGISTERS(CTA_THREADS(GROUPED_WARPGROUPS)),
+                  "the registers that the launch took suffice for what every warpgroup asks for");
     static_assert(base::tile_n % SCALE_ENTRIES == 0,
                   "a row's and its counterpart's words lie equally far apart");
 };
@@ -66,13 +73,12 @@ template <class P> static __device__ __forceinline__ const struct hopper_group &
 
 /* `shares`: some group's K is shared; the others run a kernel without the code for it. */
 template <bool shares>
-static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group,
-                                                                      int32_t tile_m) {
+static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct hopper_group &group) {
     const int32_t cta = (int32_t)blockIdx.x - group.first_tile, number = shares ? cta / group.parts : cta,
                   stages_k = group.gemm.stages_k;
     struct tile_coord coord;
     coord.n = number / group.tiles_m * GROUPED_COLUMNS;
-    coord.m = coord.first_row = number % group.tiles_m * tile_m;
+    coord.m = coord.first_row = number % group.tiles_m * group.tile_m;
     coord.batch = 0;
     coord.scale_tile = coord.n / SCALE_TILE_ROWS;
     coord.rank = 0;
@@ -91,40 +97,75 @@ static __device__ __forceinline__ struct tile_coord find_grouped_tile(const stru
 /* What a warp of the producer's warpgroup copies into each stage. */
 enum { COPIES_B, COPIES_SCALES, COPIES_A, COPYING_WARPS };
 
+/* A tile's stages by numbers of the group: as shared_storage of its type, by one code for all tiles, of which
+ * an SM that runs several has it fetched. */
+struct stages_of_group {
+    uint32_t address, stage_bytes;
+    int stages;
+};
+
+static __device__ __forceinline__ struct stages_of_group stages_of(const struct hopper_group &group,
+                                                                   uint32_t address) {
+    return {address, (uint32_t)STAGE_BYTES(GROUPED_COLUMNS / 2, group.tile_m), group.stages};
+}
+
+template <class T> struct checked_stages {
+    using stage = struct shared_stage<T>;
+    using storage = struct shared_storage<T>;
+    static_assert(offsetof(stage, fp4) == T::tile_m * GROUPED_A_ROW_BYTES &&
+                      offsetof(stage, scales) == offsetof(stage, fp4) + GROUPED_COLUMNS * STAGE_FP4_BYTES &&
+                      offsetof(storage, full) == T::stages * sizeof(stage) &&
+                      offsetof(storage, empty) == offsetof(storage, full) + T::stages * MBARRIER_BYTES,
+                  "the numbers are those of the type");
+};
+
+static __device__ __forceinline__ struct mbarrier full_of(const struct stages_of_group &stages, int stage) {
+    return mbarrier_element(stages.address + stages.stages * stages.stage_bytes, stage);
+}
+
+static __device__ __forceinline__ struct mbarrier empty_of(const struct stages_of_group &stages, int stage) {
+    return full_of(stages, stages.stages + stage);
+}
+
 /* A producer warp, as load of the dual GEMM: waits for empty[s], fills its part of stage s, signals full[s]
  * with the part's bytes; the arrival is B's.  Bytes of A that lie past the group's last rows stay what they
  * were: of C they make rows that are not stored.  One lane by elect.sync: ptxas puts a loop around a copy by
  * thread 0. */
-template <class T>
-static __device__ __forceinline__ void load_operand(shared_t<T> shared, const struct tile_coord &coord,
+static __device__ __forceinline__ void load_operand(const struct stages_of_group &stages,
+                                                    const struct tile_coord &coord,
                                                     const struct hopper_group &group, int warp) {
     const struct hopper_dual_gemm_params &p = group.gemm;
     const int64_t a_stage_bytes = (int64_t)group.a_rows * GROUPED_A_ROW_BYTES;
-    const int32_t a_bytes = min(T::tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
+    const int32_t a_bytes = min(group.tile_m, group.a_rows - coord.m) * GROUPED_A_ROW_BYTES;
     const uint8_t *a = group.a + (int64_t)coord.m * GROUPED_A_ROW_BYTES + coord.first_stage * a_stage_bytes;
     const uint8_t *scales = p.sfb1 + (int64_t)coord.scale_tile * p.scale_tiles_k * SCALE_TILE_BYTES +
                             (int64_t)coord.first_stage * STAGE_SCALE_BYTES;
+    const int32_t fp4_offset = group.tile_m * GROUPED_A_ROW_BYTES,
+                  scales_offset = fp4_offset + GROUPED_COLUMNS * STAGE_FP4_BYTES;
     if (warp == COPIES_A || p.scales_by_previous_kernel) {
         griddepcontrol_wait(); /* for the kernel that makes them */
     }
     struct ring ring = {0, 1};
     for (int32_t k = 0; k < coord.stages; k++) {
-        wait(empty_barrier(shared, ring.stage), ring.parity);
-        const struct mbarrier full = full_barrier(shared, ring.stage);
-        const stage_t<T> to = stage_of(shared, ring.stage);
+        wait(empty_of(stages, ring.stage), ring.parity);
+        const struct mbarrier full = full_of(stages, ring.stage);
+        const uint32_t to = stages.address + ring.stage * stages.stage_bytes;
         if (elect_sync()) {
             if (warp == COPIES_B) {
                 mbarrier_arrive_expect_tx(full, GROUPED_STAGE_TX_BYTES(0) + a_bytes);
-                cp_async_bulk_tensor_3d(SHARED_MEMBER(to, fp4[0]), &group.b,
-                                        (coord.first_stage + k) * STAGE_FP4_BYTES, coord.n, 0, full);
+                cp_async_bulk_tensor_3d(to + fp4_offset, &group.b, (coord.first_stage + k) * STAGE_FP4_BYTES,
+                                        coord.n, 0, full);
             } else if (warp == COPIES_SCALES) {
-                cp_async_bulk(SHARED_MEMBER(to, scales[0]), scales + (int64_t)k * STAGE_SCALE_BYTES,
-                              STAGE_SCALE_BYTES, full);
+                cp_async_bulk(to + scales_offset, scales + (int64_t)k * STAGE_SCALE_BYTES, STAGE_SCALE_BYTES,
+                              full);
             } else {
-                cp_async_bulk(SHARED_MEMBER(to, a), a + k * a_stage_bytes, (uint32_t)a_bytes, full);
+                cp_async_bulk(to, a + k * a_stage_bytes, (uint32_t)a_bytes, full);
             }
         }
-        advance<T::stages>(ring);
+        if (++ring.stage == stages.stages) {
+            ring.stage = 0;
+            ring.parity ^= 1;
+        }
     }
 }
 
@@ -176,13 +217,45 @@ static __device__ __forceinline__ bool sum_parts(float (&acc)[T::m_blocks][T::ac
     return true;
 }
 
+/* ---- epilogue ---- */
+
+/* As store_output of the dual GEMM, in few instructions: each CTA fetches them anew, and that is what takes the
+ * time. A thread's outputs are of the same columns in every 16th row. */
+template <class T>
+static __device__ __forceinline__ void store_rows(const unsigned char *output, const struct tile_coord &coord,
+                                                  const struct hopper_dual_gemm_params &p) {
+    constexpr int vectors = T::columns / VECTOR_HALVES, step = T::finishers / vectors;
+    const int thread = threadIdx.x - WARPGROUP_THREADS, first = thread / vectors,
+              column = thread % vectors * VECTOR_HALVES, rows = min(T::tile_m, p.m - coord.m),
+              columns = p.n - coord.n - column;
+    const unsigned char *from = output + first * T::output_row_bytes + column * FP16_BYTES;
+    uint16_t *to = p.c + (int64_t)(coord.m + first) * p.n + coord.n + column;
+    const bool vectorized = p.n % VECTOR_HALVES == 0;
+    if (columns <= 0) {
+        return;
+    }
+#pragma unroll 1
+    for (int row = first; row < rows; row += step) {
+        if (vectorized) {
+            *(uint4 *)to = *(const uint4 *)from;
+        } else {
+#pragma unroll 1
+            for (int half = 0; half < min(VECTOR_HALVES, columns); half++) {
+                to[half] = ((const uint16_t *)from)[half];
+            }
+        }
+        from += step * T::output_row_bytes;
+        to += (int64_t)step * p.n;
+    }
+}
+
 /* ---- kernel ---- */
 
-/* One thread: the barriers of tile T. */
-template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
-    for (int stage = 0; stage < T::stages; stage++) {
-        mbarrier_init(full_barrier(shared, stage), 1);
-        mbarrier_init(empty_barrier(shared, stage), T::finishers);
+/* One thread: a tile's barriers. */
+static __device__ __forceinline__ void init_barriers(const struct stages_of_group &stages) {
+    for (int stage = 0; stage < stages.stages; stage++) {
+        mbarrier_init(full_of(stages, stage), 1);
+        mbarrier_init(empty_of(stages, stage), GROUPED_WARPGROUPS * WARPGROUP_THREADS);
     }
     fence_mbarrier_init();
 }
@@ -200,10 +273,11 @@ static __device__ __forceinline__ void consume_grouped(shared_t<T> shared, struc
             return;
         }
     }
+    static_assert(sizeof(checked_stages<T>) > 0, "checked");
     unsigned char *output = (unsigned char *)&storage->stages[0];
     stage_plain_output<T>(acc, cvta_to_shared(output), threadIdx.x / WARPGROUP_THREADS - 1);
     bar_sync(CONSUMER_BARRIER, T::finishers);
-    store_output<T>(output, coord, group.gemm);
+    store_rows<T>(output, coord, group.gemm);
 }
 
 template <class P, bool shares>
@@ -217,26 +291,23 @@ static __global__ void __launch_bounds__(CTA_THREADS(GROUPED_WARPGROUPS), 1)
 
     if (threadIdx.x == 0) {
         prefetch_tensormap(&group.b);
-        with_tile(group.tile, [&](auto tile) { init_barriers<decltype(tile)>({address}); });
+        init_barriers(stages_of(group, address));
     }
     __syncthreads();
     griddepcontrol_launch_dependents();
 
     if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        setmaxnreg_dec<COPYING_REGISTERS>();
         const int warp =
             __shfl_sync(~0u, threadIdx.x / WARP_THREADS, 0); /* known to be one of the whole warp */
         if (warp < COPYING_WARPS) {
-            with_tile(group.tile, [&](auto tile) {
-                using T = decltype(tile);
-                load_operand<T>({address}, find_grouped_tile<shares>(group, T::tile_m), group, warp);
-            });
+            load_operand(stages_of(group, address), find_grouped_tile<shares>(group), group, warp);
         }
     } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS(GROUPED_WARPGROUPS)>();
+        setmaxnreg_inc<MULTIPLYING_REGISTERS>();
         with_tile(group.tile, [&](auto tile) {
             using T = decltype(tile);
-            struct tile_coord coord = find_grouped_tile<shares>(group, T::tile_m);
+            struct tile_coord coord = find_grouped_tile<shares>(group);
             consume_grouped<T, shares>({address}, (typename layout_of<T>::storage *)aligned, coord, group);
         });
     }
