@@ -9,6 +9,9 @@
 #define MAX_CTA_REGISTERS      65536  /* HW: 32 bits each; PG, compute capabilities */
 #define MAX_THREAD_REGISTERS   255    /* HW: PG, compute capabilities */
 #define REGISTER_GRANULE       8      /* HW: setmaxnreg counts in these (PTX ISA) */
+#define SM_SHARED_BYTES        233472 /* HW: 228 KB an SM on compute capabilities 9.0 and 10.x; PG */
+#define CTA_RESERVED_BYTES     1024   /* HW: of it, a CTA, beside its own; PG */
+#define PLAIN_SHARED_BYTES     49152  /* HW: 48 KB a CTA without asking for more; PG */
 #define MAX_SHARED_BYTES       232448 /* HW: 227 KB a CTA on compute capabilities 9.0 and 10.x; PG */
 #define MAX_SHARED_BYTES_SM120 101376 /* HW: 99 KB a CTA on compute capability 12.x; PG */
 #define MAX_CLUSTER_CTAS       8      /* HW: that every chip with clusters can run; PG, thread block clusters */

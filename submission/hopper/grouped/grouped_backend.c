@@ -28,6 +28,7 @@ struct group_plan {
 struct grouped_plan {
     struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
     int64_t groups, scratch_bytes, arrivals, arrivals_offset;
+    int sms;
 };
 
 static int longest_first(const void *x, const void *y) {
@@ -192,6 +193,13 @@ static int32_t describe(const struct grouped_plan *all, const struct group_plan 
                            &group->b);
 }
 
+/* Shared memory that a CTA asks for and does not use, so that an SM has room for an equal share of the CTAs:
+ * SMs become free one after another, and the first would take all CTAs that fit. */
+static int spreading_bytes(int64_t ctas, int sms) {
+    const int64_t bytes = SM_SHARED_BYTES / ceil_div(ctas, sms) - CTA_RESERVED_BYTES;
+    return bytes < 0 ? 0 : bytes > PLAIN_SHARED_BYTES ? PLAIN_SHARED_BYTES : (int)bytes;
+}
+
 static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups,
                                          int64_t count, uint8_t *scratch) {
     struct hopper_many_dequantize_params many;
@@ -217,6 +225,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         .grid = {rows, ceil_div(row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
+        .shared_bytes = spreading_bytes(rows * ceil_div(row_units, threads), plan->sms),
         .pdl_variable = PDL_VARIABLE,
     };
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
@@ -284,6 +293,7 @@ int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms)
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
     plan.groups = count;
+    plan.sms = sms;
     plan.scratch_bytes = plan.arrivals = 0;
     for (int64_t i = 0; i < count; i++) {
         plan.group[i].problem = &groups[i];
