@@ -180,6 +180,10 @@ struct hopper_grouped_tile {
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
 
+/* The grouped GEMM's: threads of a chunk, which write four units each. */
+#define GROUPED_PARTS                  4
+#define GROUPED_DEQUANTIZE_MAX_THREADS 512
+
 /* The dequantization of A.  The scale factors of a row and a chunk start at the sum of its batch's, tile's,
  * quarter of a tile's, row's and chunk's steps, all in bytes. */
 struct dequantize_params {

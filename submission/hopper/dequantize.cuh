@@ -16,7 +16,9 @@ namespace hopper {
 #define FP4_MAGNITUDES     0x0e0e0e0e
 #define FP4_OF_HALVES      0x8e008e00
 #define HIGH_BYTES         0xff00ff00
-#define BYTES_0_AND_2      0x2404     /* prmt: as the high bytes of two halves */
+#define BYTES_0_AND_2      0x2404 /* prmt: as the high bytes of two halves */
+#define BYTES_0_AND_2_LOW  0x4420 /* prmt: as the low bytes */
+#define BYTES_1_AND_3_LOW  0x4431
 #define SCALE_MAGNITUDES   0x7f7f     /* of two e4m3 bytes: the sign bit is ignored */
 #define HALF2_2_TO_7       0x58005800 /* 128 in both halves */
 #define PRODUCT_CORRECTION 16384.0f   /* 2^14 */

@@ -61,31 +61,101 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
 }
 
-/* Where unit `index` of a row goes, of a group with so many rows in whole eights (config.h). */
-static __device__ __forceinline__ uint4 *grouped_place(const dequantize_params &p, uint32_t index, uint32_t row,
-                                                       uint32_t rows) {
-    const uint32_t row_units = A_BOX_BYTES / (uint32_t)sizeof(uint4),
-                   atom_units = SWIZZLE_ATOM_ROWS * row_units;
-    const uint32_t chunk = index / DEQUANTIZE_UNITS, box = index % DEQUANTIZE_UNITS / row_units;
+/* ---- the grouped GEMM's ---- */
+
+/* What a thread takes of a row's chunk: of the K of one box of A, as fragments have it, the units of one
+ * parity, which are every second one.  So the two threads of a box write whole sectors together, and each has
+ * two words of all four lanes, of which it makes the pairs of its parity. */
+struct grouped_part {
+    uint32_t chunk, box, parity;
+};
+
+static __device__ __forceinline__ struct grouped_part grouped_part_of(uint32_t index) {
+    return {index / GROUPED_PARTS, index % GROUPED_PARTS / 2, index % 2};
+}
+
+/* Where the part's box of a row starts, of a group with so many rows in whole eights (config.h). */
+static __device__ __forceinline__ uint8_t *
+grouped_box(const dequantize_params &p, const struct grouped_part &part, uint32_t row, uint32_t rows) {
     const int64_t atom =
-        ((int64_t)chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + box;
-    const uint32_t row_of_atom = row % SWIZZLE_ATOM_ROWS, swizzled = index % row_units ^ row_of_atom;
-    return (uint4 *)p.a_fp16 + atom * atom_units + row_of_atom * row_units + swizzled;
+        ((int64_t)part.chunk * (rows / SWIZZLE_ATOM_ROWS) + row / SWIZZLE_ATOM_ROWS) * A_BOXES + part.box;
+    return (uint8_t *)p.a_fp16 + atom * SWIZZLE_ATOM_BYTES + row % SWIZZLE_ATOM_ROWS * A_BOX_BYTES;
+}
+
+/* Part `index` of row `row`.  The same in a quarter of the threads as dequantize_unit, of which most
+ * instructions are to find the place: rows of all groups are many, and their time is that of issuing
+ * (measured:H200, round 128). */
+static __device__ __forceinline__ void dequantize_parity(const dequantize_params &p, uint32_t index,
+                                                         uint32_t row, uint32_t rows) {
+    const struct grouped_part part = grouped_part_of(index);
+    const uint8_t *fp4 = p.a + row * p.fp4_row_bytes + part.chunk * (DEQUANTIZE_CHUNK_K / 2);
+    const uint8_t *scales = p.sfa + row / SCALE_TILE_ROWS * p.scale_tile_step +
+                            row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
+                            row % SCALE_ENTRIES * p.scale_row_step + part.chunk * p.scale_chunk_step;
+    const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / GROUPED_PARTS),
+               full = part.chunk < p.full_chunks; /* else lanes 2 and 3 get zero scales */
+    if (exists) {                                 /* nothing is read: who writes it is seen */
+        if (part.parity == 0) {
+            prefetch_global_l2(fp4 + (full ? part.box * SECTOR_BYTES : 0));
+        } else {
+            prefetch_global_l2(scales + (full ? part.box * p.scale_half_step : 0));
+        }
+    }
+    griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
+    griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
+    if (!exists) {
+        return;
+    }
+    uint2 words[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        words[lane] = *(const uint2 *)(fp4 + part.box * sizeof(uint2) + (lane < 2 || full ? lane * 16 : 0));
+    }
+    const uint32_t factors[2] = {*(const uint32_t *)scales,
+                                 *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) &
+                                     (full ? ~0u : 0)};
+    uint32_t scale[4]; /* [lane] */
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t of_box = prmt(factors[half], 0, part.box == 0 ? BYTES_0_AND_2_LOW : BYTES_1_AND_3_LOW);
+        uint32_t two[2];
+        widen_scales((uint16_t)of_box, two);
+        scale[2 * half] = two[0];
+        scale[2 * half + 1] = two[1];
+    }
+    uint8_t *box = grouped_box(p, part, row, rows);
+    const uint32_t swizzle = (part.parity ^ row % SWIZZLE_ATOM_ROWS) * sizeof(uint4);
+#pragma unroll
+    for (int word = 0; word < 2; word++) {
+        uint32_t pairs[2][4]; /* [the first or the second of the parity][lane] */
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            const uint32_t four = (word == 0 ? words[lane].x : words[lane].y) << (part.parity == 0 ? 4 : 0);
+            const uint32_t bytes = select_bits(FP4_SIGNS, four, four >> 3);
+            pairs[0][lane] = mul_f16x2((bytes * 256) & FP4_OF_HALVES, scale[lane]);
+            pairs[1][lane] = mul_f16x2(bytes & FP4_OF_HALVES, scale[lane]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            *(uint4 *)(box + (swizzle ^ (4 * word + 2 * i) * (uint32_t)sizeof(uint4))) =
+                make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
+        }
+    }
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */
 template <class P, bool shares>
-static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+static __global__ void __launch_bounds__(GROUPED_DEQUANTIZE_MAX_THREADS)
     grouped_dequantize_kernel(const __grid_constant__ P p) {
     int32_t group = 0, row = blockIdx.x;
     while (row >= p.rows[group]) {
         row -= p.rows[group++];
     }
-    const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t index = blockIdx.y * blockDim.x + threadIdx.x;
     const uint32_t rows = (p.rows[group] + SWIZZLE_ATOM_ROWS - 1) / SWIZZLE_ATOM_ROWS * SWIZZLE_ATOM_ROWS;
-    dequantize_unit(p.group[group], grouped_place(p.group[group], unit, row, rows), unit, row, 0, row);
+    dequantize_parity(p.group[group], index, row, rows);
     if (shares && blockIdx.x == 0) {
-        for (uint32_t i = unit; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
+        for (uint32_t i = index; i < (uint32_t)p.arrivals_count; i += gridDim.y * blockDim.x) {
             p.arrivals[i] = 0;
         }
     }

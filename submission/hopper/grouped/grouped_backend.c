@@ -207,25 +207,26 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
     const bool is_few = count <= HOPPER_FEW_GROUPS;
     struct dequantize_params *of = is_few ? few.group : many.group;
     int32_t *rows_of = is_few ? few.rows : many.rows;
-    int64_t rows = 0, row_units = 0;
+    int64_t rows = 0, row_parts = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct group_plan *group = &groups[i];
         of[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
         rows_of[i] = (int32_t)group->problem->m;
         rows += group->problem->m;
-        row_units = of[i].row_units > row_units ? of[i].row_units : row_units;
+        const int64_t parts = group->stages_k * GROUPED_PARTS;
+        row_parts = parts > row_parts ? parts : row_parts;
     }
     uint32_t *arrivals = (uint32_t *)(scratch + plan->arrivals_offset) + groups[0].arrivals;
     const int64_t end = groups + count < plan->group + plan->groups ? groups[count].arrivals : plan->arrivals;
     *(is_few ? &few.arrivals : &many.arrivals) = arrivals;
     *(is_few ? &few.arrivals_count : &many.arrivals_count) = (int32_t)(end - groups[0].arrivals);
-    int64_t threads = hopper_dequantize_threads(row_units);
+    int64_t threads = row_parts < GROUPED_DEQUANTIZE_MAX_THREADS ? row_parts : GROUPED_DEQUANTIZE_MAX_THREADS;
     struct launch launch = {
         .kernel = hopper_grouped_dequantize_kernel(is_few, end > groups[0].arrivals),
-        .grid = {rows, ceil_div(row_units, threads), 1},
+        .grid = {rows, ceil_div(row_parts, threads), 1},
         .threads = threads,
         .cluster = 1,
-        .shared_bytes = spreading_bytes(rows * ceil_div(row_units, threads), plan->sms),
+        .shared_bytes = spreading_bytes(rows * ceil_div(row_parts, threads), plan->sms),
         .pdl_variable = PDL_VARIABLE,
     };
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
