@@ -35,6 +35,8 @@ for name, tile, layout in json.loads(sys.argv[1]):
     elif name == "many":  # more than a kernel of few groups, and than a launch, takes
         sizes = [(1 + i % 3, 1 + i % 9, 64 * (1 + i % 2)) for i in range(70)]
         groups = random_groups(sizes, seed=2)
+    elif name == "long":  # more of K than a CTA that dequantizes a row of A takes, and half a stage
+        groups = random_groups([(3, 9, 16448)], seed=4)
     else:
         groups, _ = official(int(name))
     got = run(library, groups, layout)
@@ -111,6 +113,7 @@ def test_a_fault_in_how_two_ctas_meet_is_found(fault, tmp_path):
 def test_official_tests_and_many_groups_are_exact_with_the_tiles_chosen(backend, tmp_path):
     cases = (0, 4) if backend == "geforce" else range(9)  # all of them on demand, by the harness
     runs = [(str(case), "", 0) for case in cases] + [("many", "", 0), ("many", "", 1)]
+    runs += [("long", "", 0)] if backend == "hopper" else []
     wrong, report = simulate(backend, "eager", runs, tmp_path)
     assert wrong == []
     assert report["verdict"] == "clean", report["findings"]

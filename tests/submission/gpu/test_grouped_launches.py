@@ -57,7 +57,9 @@ def test_a_benchmark_is_one_launch_over_all_groups_beside_hoppers_dequantization
         assert len(fake.log("encode")) == len(MAPS[name]) * len(rows)
         assert fake.kinds().index("launch") > fake.kinds().index("encode"), "what can fail comes before"
         if name == HOPPER:
-            assert before == [[sum(rows), 1, 1, min(k // 8, 1024), 1, 1, 0, QUEUE, 1, 1, 1, 1, 1]]
+            # A CTA a row, four threads for each 128 of K; an SM has room for an equal share of the CTAs.
+            shared = min((228 << 10) // up(sum(rows), 132) - 1024, 48 << 10)
+            assert before == [[sum(rows), 1, 1, k // 32, 1, 1, shared, QUEUE, 1, 1, 1, 1, 1]]
             a_bytes = sum(round_up(2 * round_up(m, 8) * k, 256) for m in rows)
             # The first benchmark's shortest tiles, 64 rows by 128, share K: a part's sums, and a word a tile.
             shared = 32 * 64 * 128 * 4 + 256 if k == 7168 else 0
