@@ -27,10 +27,4 @@
 #define TMEM_QUARTERS  4  /* HW: a warp reaches the quarter of the lanes that its number modulo 4 names */
 #define MIN_TMEM_ALLOC 32 /* HW: columns; a power of two from there on (PTX ISA, tcgen05.alloc) */
 
-/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
- * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
-#define SWIZZLE_64_BYTES   512
-#define SWIZZLE_CHUNK      16
-#define SWIZZLE_ROWS_SHARE 2 /* rows whose chunks are moved alike */
-
 #endif

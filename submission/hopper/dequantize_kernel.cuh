@@ -13,24 +13,22 @@ namespace hopper {
 #define SECTOR_BYTES    32 /* HW: of L2; PG, device memory accesses */
 #define UNITS_OF_SECTOR (DEQUANTIZE_UNITS * SECTOR_BYTES / (DEQUANTIZE_CHUNK_K / 2))
 
-/* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, half a
- * step: the low or the high fp4 (unit % 2) of group `unit / 2` of the chunk.  A warp writes 512 bytes together:
+/* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
+ * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
  * half-written sectors cost a read each.  All loads are issued before any is used: one latency of L2, which was
  * asked before the wait. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
                                                        uint32_t row, uint32_t batch, int64_t batch_row) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
-    const uint32_t group = unit / 2;
-    const uint8_t *fp4 =
-        p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + group * (NVFP4_GROUP_ELEMS / 2);
+    const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
-    bool full = chunk < p.full_chunks; /* else K ends in the middle: the last groups get zero scales */
+    bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
     if (exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
-        prefetch_global_l2(fp4);
+        prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
     }
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
@@ -38,15 +36,19 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
     if (index >= p.row_units) {
         return;
     }
-    const bool first_half = unit < DEQUANTIZE_UNITS / 2, there = first_half || full;
-    const uint2 bytes = *(const uint2 *)(there ? fp4 : fp4 - DEQUANTIZE_CHUNK_K / 4);
-    const uint8_t *factors = scales + (first_half || !full ? 0 : p.scale_half_step);
-    uint32_t scale[2], pairs[4]; /* [lane] */
-    widen_scales(there ? factors[group % SCALE_TILE_GROUPS] : 0, scale);
+    uint32_t words[4], factors[2]; /* [lane]; four scale factors each */
 #pragma unroll
     for (int lane = 0; lane < 4; lane++) {
-        uint32_t two = prmt(lane % 2 == 0 ? bytes.x : bytes.y, 0, lane < 2 ? 0x1404 : 0x3424); /* at 1 and 3 */
-        pairs[lane] = dequantize_pair(two, scale[0], (int)(unit % 2));
+        words[lane] = *(const uint32_t *)(fp4 + (lane < 2 || full ? lane * 16 : 0));
+    }
+    factors[0] = *(const uint32_t *)scales;
+    factors[1] = *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) & (full ? ~0u : 0);
+    uint32_t pairs[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        uint32_t scale[2];
+        widen_scales((uint16_t)(factors[lane / 2] >> (lane % 2 * 16 + unit / 8 * 8)), scale);
+        pairs[lane] = dequantize_pair(words[lane], scale[0], (int)(unit % 4));
     }
     *to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }

@@ -35,9 +35,10 @@ namespace hopper {
 /* ---- tile and shared memory ---- */
 
 #define CONSUMER_BARRIER 1
-#define STEP_BYTES       (16 * FP16_BYTES) /* of a row: K of one wgmma is 16 */
-#define GROUP_STEPS      4                 /* that one dequantized group a lane feeds */
-#define VECTOR_HALVES    8                 /* outputs of a 16-byte store */
+#define STEP_BYTES       (16 * FP16_BYTES)     /* of a row: K of one wgmma is 16 */
+#define GROUP_STEPS      4                     /* that one dequantized group a lane feeds */
+#define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
+#define VECTOR_HALVES    8                     /* outputs of a 16-byte store */
 /* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS 24
 /* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
@@ -129,7 +130,7 @@ template <class T> struct shared_stage {
         unsigned char a[A_BOXES][T::tile_m][A_BOX_BYTES]; /* fp16, permuted K, 128-byte swizzle */
         float4 received[T::stage_vectors][T::finishers];  /* others' accumulators, after the main loop */
     };
-    unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2], 64-byte swizzle */
+    unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2] */
     unsigned char scales[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
 
     static_assert(STAGE_FP4_BYTES % BULK_COPY_ALIGNMENT == 0 && STAGE_SCALE_BYTES % BULK_COPY_ALIGNMENT == 0,
@@ -157,9 +158,6 @@ template <class T> struct layout_of {
                   "a CTA has that much shared memory");
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && T::tile_m * A_BOX_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "every box of A starts a swizzle atom");
-    static_assert(offsetof(stage, fp4) % SWIZZLE_64_BYTES == 0 &&
-                      T::tile_n * STAGE_FP4_BYTES % SWIZZLE_64_BYTES == 0,
-                  "boxes of B1 and B2 start at a swizzle's first row");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
     static_assert(T::received_stages * sizeof(stage) + T::output_bytes <= T::stages * sizeof(stage),
                   "received accumulators and the staged output fit over the stages");
@@ -267,8 +265,8 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
 
 /* What a thread reads of a wgmma_m_block in a stage: 32 elements of a row of B1 and of B2, and their scales. */
 struct packed_m_block {
-    uint32_t fp4[2][4];    /* [B1, B2][two steps] */
-    uint32_t scales[2][4]; /* the same steps': a pair of halves */
+    uint4 fp4[2];          /* [B1, B2]: two groups of two words each */
+    uint32_t scales[2][2]; /* [B1, B2][group] */
 };
 
 /* From the scale factors of a row of the first operand to those of the same row of the second: another
@@ -284,28 +282,19 @@ static __device__ __forceinline__ void read_m_block(struct packed_m_block &packe
                                                     const struct tile_coord &coord, int block_row,
                                                     int scale_row, int lane) {
     int row = lane / 4, quad_lane = lane % 4;
-    /* Of ldmatrix: row lane % 8, 16 bytes lane / 8 of it, where the swizzle put them (TMA, 64 bytes). */
-    int matrix_row = lane % 8, chunk = lane / 8 ^ matrix_row / SWIZZLE_ROWS_SHARE;
-    uint32_t fp4 =
-        SHARED_MEMBER(stage, fp4) + (block_row + matrix_row) * STAGE_FP4_BYTES + chunk * SWIZZLE_CHUNK;
+    /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
+    uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * LANE_FP4_BYTES;
     int in_tiles = scale_row + row;
     if constexpr (T::extended) {
         in_tiles += (block_row + row) & coord.piece_mask;
     }
     const int second = T::extended ? coord.second_scales : second_scales<T>();
-    uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES;
-    uint32_t scales = scale_word_at(scale_tile, in_tiles);
+    uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
+                          quad_lane / 2 * SCALE_TILE_BYTES;
+    uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
-        ldmatrix_x4(packed.fp4[which], fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
-        for (int word = 0; word < 4; word++) {
-            uint32_t own = packed.fp4[which][word];
-            packed.fp4[which][word] = share_groups(own, shfl_sync_bfly(own, 2), quad_lane);
-        }
-        for (int tile = 0; tile < STAGE_SCALE_TILES; tile++) {
-            uint32_t four = ld_shared_u32(scales + which * second + tile * SCALE_TILE_BYTES);
-            packed.scales[which][2 * tile] = scale_halves((uint16_t)four);
-            packed.scales[which][2 * tile + 1] = scale_halves((uint16_t)(four >> 16));
-        }
+        packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
+        widen_scales(ld_shared_u16(scales + which * second), packed.scales[which]);
     }
 }
 
@@ -318,13 +307,12 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
 #pragma unroll
         for (int i = 0; i < steps / 2; i++) {
             int word = first_word + i;
-            const uint32_t scales = packed.scales[which][word], first = twice_low(scales),
-                           second = twice_high(scales);
             uint32_t pairs[4];
             if constexpr (T::warpgroups == 3) {
-                dequantize_word_by_bytes(packed.fp4[which][word], first, second, pairs);
+                dequantize_word_by_bytes(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
+                                         pairs);
             } else {
-                dequantize_word(packed.fp4[which][word], first, second, pairs);
+                dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
             }
             fragment[2 * i][which] = pairs[0];
             fragment[2 * i][2 + which] = pairs[1];

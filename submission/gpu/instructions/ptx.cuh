@@ -290,15 +290,6 @@ PTX uint16_t ld_shared_u16(uint32_t address) {
     return value;
 }
 
-/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane
- * t gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
-PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
-                 : "r"(row_address)
-                 : "memory");
-}
-
 /* Four 8 x 8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8. */
 PTX void stmatrix_x4(uint32_t row_address, const uint32_t fragment[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
@@ -373,24 +364,6 @@ PTX float max_nan_f32(float x, float y) {
     float larger;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
     return larger;
-}
-
-/* The word of the lane whose number differs in the bits of `mask`. */
-PTX uint32_t shfl_sync_bfly(uint32_t word, int mask) {
-    return __shfl_xor_sync(~0u, word, mask);
-}
-
-/* Either half twice.  No instruction: ptxas names the half where a product takes it. */
-PTX uint32_t twice_low(uint32_t halves) {
-    uint32_t both;
-    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low};}" : "=r"(both) : "r"(halves));
-    return both;
-}
-
-PTX uint32_t twice_high(uint32_t halves) {
-    uint32_t both;
-    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(both) : "r"(halves));
-    return both;
 }
 
 /* Subnormals are kept: without .ftz. */

@@ -130,7 +130,7 @@ static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_
 #pragma unroll
         for (int word = 0; word < 4; word++) {
             uint32_t pairs[4];
-            dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], scales[word / 2], pairs);
+            dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], pairs);
             if constexpr (T::by_warpgroup) {
                 store_core_matrices(to + block * NARROW_A_BLOCK_BYTES, word, coord.lane, pairs);
             } else {

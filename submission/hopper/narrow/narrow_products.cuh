@@ -49,12 +49,7 @@ static __device__ __forceinline__ float (*narrow_vector(struct narrow_accumulato
     return (float (*)[4]) & acc.of[block][a_block * 4];
 }
 
-/* What a lane has of a step: 32 elements of each of its rows, and their scale factors.
- *
- * K is permuted inside each 128 elements, alike in both operands.  Lane t = lane % 4 of a row takes the 32
- * elements from 32 t on, two groups b = 0, 1, each two words of eight fp4.  Dequantizing a word n0..n7 gives
- * the halves (n0, n4) (n1, n5) (n2, n6) (n3, n7), which are two steps' fragments: step 4 b + 2 word + i takes
- * pairs 2 i (fragment columns 2t, 2t + 1) and 2 i + 1 (columns 2t + 8, 2t + 9). */
+/* What a lane has of a step: 32 elements of each of its rows, and their scale factors. */
 template <class T> struct packed_step {
     uint4 fp4[T::blocks][2];
     uint32_t scales[T::blocks][2][2]; /* [block][B1, B2][group] */
@@ -85,8 +80,7 @@ static __device__ __forceinline__ void dequantize_fragments(struct narrow_fragme
     for (int i = 0; i < T::lane_rows; i++) {
         int block = i / 2, which = i % 2;
         uint32_t pairs[4];
-        const uint32_t scale = packed.scales[block][which][word / 2];
-        dequantize_word(word_of(packed.fp4[block][which], word), scale, scale, pairs);
+        dequantize_word(word_of(packed.fp4[block][which], word), packed.scales[block][which][word / 2], pairs);
         fragments.of[block][0][which] = pairs[0];
         fragments.of[block][0][2 + which] = pairs[1];
         fragments.of[block][1][which] = pairs[2];
