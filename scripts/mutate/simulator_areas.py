@@ -109,7 +109,15 @@ SIMULATOR_AREAS: dict[str, Area] = {
     ),
     "sim-clock": Area(
         ("simulator/clock/**/*.[ch]", "simulator/async/timed.c", "simulator/interp/warps/timed.c"),
-        ("simulator/clock/test_*.py", "simulator/clock/rings/test_*.py", "test_given_back.py"),
+        (
+            "simulator/clock/test_*.py",
+            "simulator/clock/rings/test_*.py",
+            "test_given_back.py",
+            "simulator/isa/**/test_*.py",  # these with time too, as their record holds
+            "simulator/asynchronous/test_*.py",
+            "simulator/tensorcore/test_*.py",
+            "simulator/report/test_*.py",
+        ),
         SIMULATOR,
         wider=SIMULATOR_TESTS,
     ),
