@@ -1,8 +1,8 @@
 """How every launch of these tests ends, and what is said of text that cannot be read, is compared with a record.
 
 A test asks for what it is about; the record holds the rest: each finding's words and place, how many there are, and
-what was counted.  Launches in mode eager are made a second time, with time on a chip's clock, and another record holds how
-long they take.  After a change that is meant: `pytest -n 0 --record-outcomes tests/simulator`, or `--record-times`
+what was counted.  Launches in mode eager are made a second time, with time on a chip's clock, and another record says
+how long they take.  After a change that is meant: `pytest -n 0 --record-outcomes tests/simulator`, or `--record-times`
 where the clock is changed, and read what the record's difference names; then `--record-varying` twice, which marks
 tests whose outcome depends on where the host puts memory.  Tests of text that a compiler made are left out, since
 compilers differ, and of several host threads.
