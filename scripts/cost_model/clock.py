@@ -177,8 +177,8 @@ def grouped_doubt() -> str:
     behind = {who: geometric_mean(row[who]["back_to_back_us"] for row in found) for who in ("ours", "theirs")}
     off = geometric_mean(row["published_us"] for row in found) / behind["theirs"]
     return (
-        f"The public kernel's published times are {off:.2f} of its simulated ones, a call's launch and the leaderboard's "
-        f"timer in them; ours times that would be {behind['ours'] * off:.1f} us."
+        f"The public kernel's published times are {off:.2f} of its simulated ones, a call's launch and the "
+        f"leaderboard's timer in them; ours times that would be {behind['ours'] * off:.1f} us."
     )
 
 

@@ -2,11 +2,11 @@
 
     python3 -m venv VENV && VENV/bin/pip install sentryward
     python -m scripts.evidence.sentryward.table VENV/bin/sentryward [learn-cuda=CHECKOUT]
-    python -m scripts.evidence.sentryward.table VENV/bin/sentryward --blackwell
+    python -m scripts.evidence.sentryward.table VENV/bin/sentryward --blackwell ["Blackwell grouped"]
     python -m scripts.evidence.sentryward.table --render
 
 Results go to simulator/results/third_party: sentryward.json, and the table to SENTRYWARD.md; --blackwell
-measures the rows of the Blackwell backend again.
+measures the rows of the Blackwell backend again, or those of kernels whose names begin so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import subprocess
 import tempfile
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
 from scripts.common.toolchain import BUILD, nvcc
+from scripts.evidence.mutants.blackwell.grouped import Kernel as Grouped
+from scripts.evidence.mutants.blackwell.grouped import entries as grouped_entries
 from scripts.evidence.mutants.blackwell.kernels import Kernel as Blackwell
 from scripts.evidence.mutants.blackwell.kernels import entries as blackwell_entries
-from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
+from scripts.evidence.sentryward.cases import Case, blackwell, gemms, grouped, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward.render import render
 from scripts.evidence.third_party.cuda.libraries import TRIALS, Trial, build, inputs_of, run
 from scripts.evidence.third_party.outcome import in_a_child
@@ -32,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MODES = ("eager", "late", "random:1")
 ORDER = ("clean", "review", "error", "incomplete")
 TIME_LIMIT = 600
+BLACKWELL = "Blackwell"  # how the names of its kernels begin
 
 
 def sentryward(program: str, case: Case, folder: Path) -> dict:
@@ -90,7 +94,8 @@ def simulate_blackwell(case: Case) -> dict:
     """The same for the Blackwell backend's kernels, as their test launches them."""
     begin, reports = time.monotonic(), []
     for mode in MODES:
-        kernel = Blackwell(case.config, case.text, mode.split(":")[0])
+        program = Grouped if case.simulated else Blackwell
+        kernel = program(case.config, case.simulated or case.text, mode.split(":")[0])
         kernel.run()
         findings = [{"verdict": VERDICTS[found["verdict"]], "kind": found["kind"]} for found in kernel.findings]
         reports.append({"verdict": kernel.verdict, "findings": findings})
@@ -104,16 +109,27 @@ def ptx_of(source: str, folder: Path, arch: str, *flags: str) -> str:
     return (folder / "out.ptx").read_text()
 
 
-def measure_blackwell(program: str) -> list[dict]:
-    """The Blackwell backend's cases."""
+def measure_blackwell(program: str, named: str = BLACKWELL) -> list[dict]:
+    """The Blackwell backend's cases, of kernels whose names begin so."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for case in blackwell(blackwell_entries()):
+        for case in chain(blackwell(blackwell_entries()), grouped(grouped_entries())):
+            if not case.kernel.startswith(named):
+                continue
             ours, theirs = simulate_blackwell(case), sentryward(program, case, Path(folder))
             rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
             rows[-1]["scope"] = case.scope
             print(case.kernel, ours["verdict"], theirs["result"], theirs["seconds"], flush=True)
     return rows
+
+
+def with_rows(old: list[dict], named: str, new: list[dict]) -> list[dict]:
+    """New rows in the place of those of kernels whose names begin so, else behind the Blackwell backend's others."""
+    kept = [row for row in old if not row["kernel"].startswith(named)]
+    before = [row for row in kept if row["kernel"].startswith(BLACKWELL)]
+    first = next((row for row in old if row["kernel"].startswith(named)), None)
+    place = old.index(first) if first in old and first not in kept else kept.index(before[-1]) + 1
+    return [*kept[:place], *new, *kept[place:]]
 
 
 def measure(program: str, checkout: Path | None) -> list[dict]:
@@ -149,7 +165,7 @@ def main() -> None:
     parser.add_argument("program", nargs="?", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
     parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/third_party/sentryward.json")
-    parser.add_argument("--blackwell", action="store_true")
+    parser.add_argument("--blackwell", nargs="?", const=BLACKWELL, metavar="NAME")
     parser.add_argument("--render", action="store_true")
     options = parser.parse_args()
     if not options.render:
@@ -159,9 +175,7 @@ def main() -> None:
         version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
         if options.blackwell:
             old = json.loads(options.json.read_text())["rows"]
-            place = next(i for i, row in enumerate(old) if row["kernel"].startswith("Blackwell"))
-            rest = [row for row in old if not row["kernel"].startswith("Blackwell")]
-            rows = [*rest[:place], *measure_blackwell(options.program), *rest[place:]]
+            rows = with_rows(old, options.blackwell, measure_blackwell(options.program, options.blackwell))
         else:
             rows = measure(options.program, checkout)
         data = {"version": version, "rows": rows}
