@@ -37,6 +37,7 @@ class Case:
     config: str = ""  # of the Blackwell backend
     scope: str = ""  # what of it is launched
     simulated: str = ""  # the text that the simulator has, where it is another
+    by: str = ""  # the test that runs it on the simulator, where not this script does
 
     def input(self) -> dict:
         """SentryWard's input.json."""
@@ -127,7 +128,8 @@ def gemms() -> Iterator[Case]:
 
 
 def hopper(text: str) -> Iterator[Case]:
-    """The Hopper backend's GEMM and the kernel before it."""
+    """The Hopper backend's GEMM and the kernel before it; and the grouped GEMM of few groups."""
+    tests = "tests/simulator/kernels/test_hopper_kernels.py"
     entries = re.findall(r"\.entry (\w+)\(", text)
     gemm = next(name for name in entries if "dual_gemm" in name)
     last = f"{gemm}_param_3"
@@ -138,12 +140,19 @@ def hopper(text: str) -> Iterator[Case]:
         tensor_map(f"{gemm}_param_2", "b2", [256, 128, 1], [256, 32768], [128, 64, 1], "u8"),
     ]
     scalars = [(last, at, kind, value) for at, kind, value in values]
-    yield Case("Hopper dual_gemm_kernel", "", text, gemm, 1, 1, 384, 232448, scalars, maps)
+    yield Case("Hopper dual_gemm_kernel", "", text, gemm, 1, 1, 384, 232448, scalars, maps, by=tests)
     dequantize = next(name for name in entries if "dequantize" in name)
     fields = ((24, "s64", 256), (32, "s64", 4096), (40, "s64", 4096), (48, "u32", 4), (52, "u32", 16))
     fields += ((56, "u32", 1024), (60, "u32", 512), (64, "u32", 64), (68, "u32", 4))
     scalars = [(f"{dequantize}_param_0", at, kind, value) for at, kind, value in fields]
-    yield Case("Hopper dequantize_kernel", "", text, dequantize, 4, 1, 64, 0, scalars)
+    yield Case("Hopper dequantize_kernel", "", text, dequantize, 4, 1, 64, 0, scalars, by=tests)
+    few = next(name for name in entries if "19grouped_gemm_kernelI17hopper_few_groups" in name)
+    tests = "tests/simulator/kernels/test_grouped_kernels.py"
+    members = ((160, 64), (164, 128), (168, 0), (172, 64), (180, 2), (184, 8), (188, 0))  # struct hopper_group's
+    members += ((200, 64), (204, 0), (208, 1), (212, 1), (216, 1), (2048, 1))  # ... tile 1, m64; of one group
+    scalars = [(f"{few}_param_0", at, "s32", value) for at, value in members]
+    b = tensor_map(f"{few}_param_0", "b", [256, 128, 1], [256, 32768], [128, 128, 1], "u8") | {"swizzle": "128B"}
+    yield Case("Hopper grouped_gemm_kernel", "", text, few, 1, 1, 384, 232448, scalars, [b], by=tests)
 
 
 # What is left out of another's kernel, as what the compiler made of it.
