@@ -138,6 +138,7 @@ AREAS: dict[str, Area] = {
             "test_data.py",
             "test_chip.py",
             "test_group_problem.py",
+            "test_problem_sizes.py",
         ),
     ),
     "eval": Area(
