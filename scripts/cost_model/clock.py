@@ -182,6 +182,13 @@ def grouped_doubt() -> str:
     )
 
 
+def grouped_tiles() -> str:
+    """Every tile of the grouped kernels, behind other calls."""
+    found = grouped()
+    body = [[f"`{tile}`", *(f"{row['tiles_us'][tile]:.1f}" for row in found)] for tile in found[0]["tiles_us"]]
+    return table(["us behind other calls, each tile (simulated)", *(row["case"] for row in found)], body)
+
+
 def grouped_critical() -> str:
     """What each of the grouped GEMM's times hangs on."""
     return "\n".join(
@@ -269,6 +276,7 @@ def render(data: dict[str, Any]) -> str:
         "puts the operands moves the first by 4 %.",
         grouped_rows(),
         grouped_doubt(),
+        grouped_tiles(),
         grouped_critical(),
         "## Every tile",
         "What `make bring-up` sets beside a B200's times of the same tiles.",
