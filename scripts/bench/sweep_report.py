@@ -100,14 +100,16 @@ def summary(record: Sweep) -> tuple[list[str], list[list[str]]]:
 
 
 def exactness(record: Sweep) -> tuple[list[str], list[list[str]]]:
-    """How many outputs lie outside the tolerance of float64, a row a shape."""
+    """How many outputs lie outside the tolerance of float64, a row a shape and kind of data."""
     found = record.get("exactness", {})
     names = list(dict.fromkeys(name for entry in found.values() for name in entry if name != "elements"))
-    header = ["M N K", "outputs", *names]
-    return header, [
-        [shape.replace("x", " "), str(entry["elements"]), *(str(entry.get(name, "-")) for name in names)]
-        for shape, entry in found.items()
-    ]
+    header = ["M N K", "data", "outputs", *names]
+    table = []
+    for of, entry in found.items():
+        shape, _, kind = of.partition(" ")
+        counts = [f"{entry[name]:,}" if name in entry else "-" for name in ("elements", *names)]
+        table.append([shape.replace("x", " "), kind, *counts])
+    return header, table
 
 
 def plot(record: Sweep, path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 from scripts.common.simulated_call import ROOT, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import b200_page
+from scripts.evidence.mutants.blackwell.grouped import CONFIGS as GROUPED_TILES
 from scripts.evidence.third_party.compile import compile_object, link
 from scripts.evidence.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
 from scripts.evidence.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
@@ -195,11 +196,15 @@ def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
         return times_of(json.loads(Path(report.name).read_text())["time"]["launches"])
 
 
-def ours(problem: str, case: str) -> dict[str, Any]:
-    """Our kernel at the same case; beside a single GEMM the dual one of half the columns: as many products."""
+def ours(problem: str, case: str, tile: str = "") -> dict[str, Any]:
+    """Our kernel at the same case; beside a single GEMM the dual one of half the columns: as many products.
+
+    tile: of the grouped kernels, not the chosen one but this.
+    """
     if problem == "grouped":
         settings = SETTINGS | {"NVFP4_LIBRARY": str(BUILD / "libcustom_kernel_sim.so"), "NVFP4_SIMULATE": "1"}
-        return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings | {"NVFP4_BACKEND": "blackwell"})
+        settings |= {"NVFP4_BACKEND": "blackwell", "NVFP4_GROUPED_CONFIG": tile}
+        return run([GROUP_CALL, json.dumps(sizes_of(case)), str(CALLS)], settings)
     m, n, k = (int(part) for part in case.split("x"))
     shape = (m, n // 2 if problem == "single" else n, k)
     return times_of(simulated_calls(shape, "blackwell", CALLS)["launches"])
@@ -213,11 +218,14 @@ def rows(sources: Sources, only: list[str]) -> Iterator[dict[str, Any]]:
         for case, published in kernel.shapes.items():
             library, (_, _, sizes) = build(kernel, case, sources), call_of(kernel, case)
             words = [CHILD, str(library), *map(str, sizes)]
-            yield {
+            found = {
                 "kernel": kernel.label, "repository": kernel.repository, "file": kernel.file,
                 "commit": sources.commit(kernel.repository), "problem": kernel.problem, "case": name_of(case),
                 "published_us": published, "theirs": run(words, SETTINGS), "ours": ours(kernel.problem, case),
             }  # fmt: skip
+            if kernel.problem == "grouped":
+                found["tiles_us"] = {tile: ours("grouped", case, tile)["back_to_back_us"] for tile in GROUPED_TILES}
+            yield found
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
-from scripts.cost_model.clock import error_text, older_text, public_rows
+from scripts.cost_model.clock import error_text, grouped_rows, older_text, public_rows
 from scripts.cost_model.clock import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,10 +52,10 @@ def hopper(data: dict[str, Any], baselines: dict[str, str] = BASELINES) -> str:
 
 
 def sweep(data: dict[str, Any]) -> str:
-    """Ours at every M with its ratio to cuBLAS, at the sizes of weights swept."""
-    header, rows = sweep_report.summary(data)
+    """Ours at every M with its ratio to cuBLAS, at the sizes of weights swept; outputs that are not exact enough."""
     said = f"{data['chip']}, driver {data['driver']}, commit {data['commit'][:7]}; us a call (ours / cuBLAS):\n\n"
-    return said + table(header, rows)
+    inexact = "\n\nOutputs outside rtol = atol = 1e-3 of float64, several draws together:\n\n"
+    return said + table(*sweep_report.summary(data)) + inexact + table(*sweep_report.exactness(data))
 
 
 def group_hopper(data: dict[str, Any]) -> str:
@@ -133,6 +133,11 @@ def clock(data: dict[str, Any]) -> str:
     )
 
 
+def group_clock(data: dict[str, Any]) -> str:
+    """The grouped kernels' simulated times on a B200's clock, and how far off they may be."""
+    return f"{error_text(data)}\n\n{grouped_rows()}"
+
+
 def interval(hits: int, of: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share."""
     z, share = 1.96, hits / of
@@ -168,6 +173,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
     "cpu": ("shark_tank/compared/cpu_comparison.json", cpu),
     "group-board": ("shark_tank/compared/group_gemm_inherited.json", group_board),
+    "group-clock": ("shark_tank/simulated/blackwell_clock.json", group_clock),
     "group-hopper": ("shark_tank/compared/group_gemm_comparison.json", group_hopper),
     "group-cpu": ("shark_tank/compared/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/compared/group_gemm_host.json", group_host),

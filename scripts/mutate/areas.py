@@ -17,6 +17,7 @@ AREAS: dict[str, Area] = {
             "test_abi.py",
             "test_abi_limits.py",
             "test_grouped_abi.py",
+            "test_grouped_fuzz.py",
             "test_extended_abi.py",
             "test_backend_choice.py",
             "test_shim.py",
@@ -138,6 +139,7 @@ AREAS: dict[str, Area] = {
             "test_data.py",
             "test_chip.py",
             "test_group_problem.py",
+            "test_problem_sizes.py",
         ),
     ),
     "eval": Area(

@@ -11,7 +11,7 @@ import tree_sitter
 
 Node = tree_sitter.Node
 
-COMMUTATIVE = re.compile(r"(?:^|_|\bf)(?:max|min|add|mul)(?:f?$|_)")  # max(a, b) is max(b, a)
+COMMUTATIVE = re.compile(r"(?:^|_|\bf)(?:max|min|later|add|mul)(?:f?$|_)")  # max(a, b) is max(b, a)
 
 
 class Span:

@@ -124,10 +124,10 @@ struct row_block {
     int64_t batch, first, rows;
 };
 
-/* Whether a panel is whole and only one row of A meets it: it is not packed then. */
-static bool is_row(const struct work *work, const struct problem *problem, const struct row_block *block,
-                   int64_t panel) {
-    return work->kernels->multiply_row != NULL && block->rows == 1 &&
+/* Whether a panel is whole and few rows of A meet it: it is not packed then. */
+static bool is_unpacked(const struct work *work, const struct problem *problem, const struct row_block *block,
+                        int64_t panel) {
+    return work->kernels->multiply_few != NULL && block->rows <= work->kernels->few_rows &&
            (panel + 1) * work->panel_cols <= problem->n;
 }
 
@@ -157,8 +157,8 @@ static void multiply_panels(const struct worker *worker, const struct problem *p
                 extended_panel_rows(problem->extension, first_col, cols, first, present);
             }
             for (int which = 0; which < 2; which++) {
-                if (is_row(work, problem, block, first_panel + i)) {
-                    kernels->multiply_row(worker->sums + (size_t)i * kernels->sums_bytes, which,
+                if (is_unpacked(work, problem, block, first_panel + i)) {
+                    kernels->multiply_few(worker->sums + (size_t)i * kernels->sums_bytes, which,
                                           worker->a + (size_t)group * kernels->a_group_bytes, &b[which],
                                           first[which], group, chunk);
                 } else {
@@ -169,7 +169,7 @@ static void multiply_panels(const struct worker *worker, const struct problem *p
         for (int64_t tile = 0; tile < tiles; tile++) {
             const char *a = worker->a + (size_t)(tile * groups + group) * kernels->a_group_bytes;
             int rows = (int)min(kernels->tile_rows, block->rows - tile * kernels->tile_rows);
-            for (int64_t i = 0; i < count && !is_row(work, problem, block, first_panel + i); i++) {
+            for (int64_t i = 0; i < count && !is_unpacked(work, problem, block, first_panel + i); i++) {
                 kernels->multiply(worker->sums + (size_t)(i * tiles + tile) * kernels->sums_bytes, a,
                                   worker->panels + (size_t)i * kernels->panel_bytes, rows, chunk);
             }

@@ -64,6 +64,7 @@ struct kernels {
     int tile_rows;        /* of A in a register tile: a multiple of TILE_ROWS */
     int panels;           /* taken at a time */
     int64_t least_rows;   /* of A, from which on the set is the fastest */
+    int64_t few_rows;     /* of A, up to which multiply_few takes them: of one tile */
     size_t a_group_bytes; /* of a tile's rows and a group */
     size_t panel_bytes, sums_bytes;
     void (*begin)(void), (*end)(void); /* of a thread's work; or NULL */
@@ -75,9 +76,9 @@ struct kernels {
                    int64_t first_group, int groups);
     /* Adds the dot products of `groups` groups to a tile's sums, of which `rows` rows matter. */
     void (*multiply)(void *sums, const void *a, const void *panel, int rows, int groups);
-    /* Of one row of A the same, without packing: rows first_row .. first_row + PANEL_COLS - 1 of B, to half
-     * `which` of the sums; or NULL. */
-    void (*multiply_row)(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
+    /* Of a block of at most few_rows rows of A the same, without a packed panel: rows first_row .. first_row +
+     * PANEL_COLS - 1 of B, to half `which` of the sums; or NULL. */
+    void (*multiply_few)(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
                          int64_t first_group, int groups);
     /* The sums of TILE_ROWS rows from first_row on; NULL where sums are such accumulators. */
     void (*take_sums)(struct accumulators *to, const void *sums, int first_row);

@@ -18,7 +18,7 @@ RECORD = {
     },
     "left_out": {},
     "floor_us": {"8x512x256": [10.0, 1.0], "1x512x256": [2.0, 8.0]},
-    "exactness": {"8x512x256": {"elements": 4096, "ours": 3, "torch fp32": 1}},
+    "exactness": {"8x512x256 every code": {"elements": 4096, "ours": 3, "torch fp32": 1}},
 }
 
 
@@ -31,8 +31,8 @@ def test_tables_by_hand():
     assert rows[3] == ["512 x 256", "geomean", "", "", "1.265", "", "", ""]  # the root of 2.00 * 0.80
     assert rows[4][:2] == ["64 x 128", "geomean"] and rows[4][4] == "-" and len(rows) == 5
     assert sweep_report.summary(RECORD) == (["M", "512 x 256"], [["1", "10.0 (2.00)"], ["8", "40.0 (0.80)"]])
-    counts = [["8 512 256", "4096", "3", "1"]]
-    assert sweep_report.exactness(RECORD) == (["M N K", "outputs", "ours", "torch fp32"], counts)
+    counts = [["8 512 256", "every code", "4,096", "3", "1"]]
+    assert sweep_report.exactness(RECORD) == (["M N K", "data", "outputs", "ours", "torch fp32"], counts)
     assert [sweep_report.us_text(us) for us in (9.96, 999.94, 1234.5)] == ["10.0", "999.9", "1234"]
 
 
@@ -70,8 +70,9 @@ def test_a_sweep_on_the_cpu_is_measured_written_and_shown_again(tmp_path, capsys
     assert {name: list(times) for name, times in record["median_us"].items()} == {
         name: ["1x64x128", "3x64x128"] for name in variants
     }
-    assert record["left_out"] == {} and record["exactness"]["3x64x128"]["elements"] == 192
-    assert record["exactness"]["3x64x128"]["ours"] == 0
+    assert record["left_out"] == {}
+    kinds = ("leaderboard", "every code", "full")
+    assert record["exactness"] == {f"3x64x128 {kind}": {"elements": 192, "ours": 0, "torch fp32": 0} for kind in kinds}
     assert sweep.main(["--record", str(path)]) == 0
     assert capsys.readouterr().out == first
 
@@ -87,8 +88,20 @@ def test_a_kernel_that_is_wrong_is_left_out_and_counted(monkeypatch, capsys):
     assert sweep.main(["--device", "cpu", "--rows", "2", "--weights", "64x128", "--repeats", "1"]) == 1
     said = capsys.readouterr().out
     assert "left out: auto:" in said
-    outputs, ours = (int(word) for word in said.split("2 64 128")[1].split()[:2])
-    assert outputs == 128 and ours > 100
+    of_full = said.rpartition("2 64 128")[2].split()
+    assert of_full[:2] == ["full", "128"] and int(of_full[2]) > 100
+
+
+def test_draws_are_of_three_kinds_and_counted_together(monkeypatch):
+    leaderboard, codes, full = (sweep.random_data(kind, (2, 64, 128), 7, "cpu") for kind in sweep.DATA)
+    assert {int(code) for code in leaderboard[0].view(torch.uint8).unique()} <= {x & 0xBB for x in range(256)}
+    assert torch.equal(codes[1].view(torch.uint8), full[1].view(torch.uint8))
+    assert not torch.equal(codes[0].view(torch.uint8), leaderboard[0].view(torch.uint8))
+    assert all(torch.equal(codes[i].float(), leaderboard[i].float()) for i in (3, 4, 5))
+    assert float(codes[4].float().max()) <= 1 < float(full[4].float().abs().max())
+    monkeypatch.setitem(sweep.SEEDS, "cpu", (1, 2, 3))
+    monkeypatch.setattr(sweep, "outside_of_draw", lambda data, device: {"elements": 5, "ours": 1})
+    assert sweep.exactness((2, 64, 128), "full", "cpu") == {"elements": 15, "ours": 3}
 
 
 def test_the_sweep_is_of_these_rows_and_weights():
@@ -106,6 +119,8 @@ def test_the_sweep_is_of_these_rows_and_weights():
     )
     assert sweep.ROWS["cpu"] == (1, 16, 64, 256)
     assert (sweep.INPUTS, sweep.REPEATS) == ({"cuda": 24, "cpu": 2}, {"cuda": 7, "cpu": 5})
-    assert sweep.EXACT_SHAPES["cuda"] == ((256, 4096, 7168), (256, 3072, 4096))
+    board = ((256, 4096, 7168), (512, 4096, 7168), (256, 3072, 4096), (512, 3072, 7168))
+    assert sweep.EXACT_SHAPES["cuda"] == board
+    assert (len(sweep.SEEDS["cuda"]), len(sweep.SEEDS["cpu"])) == (6, 1)
     assert sweep.EXACT_SHAPES["cpu"] == ((16, 4096, 7168), (16, 3072, 4096))
     assert sweep.BASELINES == {"cuda": "cublas_one_gemm", "cpu": "torch_bf16,torch_fp32"}

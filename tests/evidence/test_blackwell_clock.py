@@ -66,6 +66,32 @@ def test_the_public_kernels_stand_beside_ours_on_the_same_chip_file():
     assert line.endswith(f"| {geometric_mean(ratios['gau-nernst v2b'].values()):.2f} |")
 
 
+def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_file():
+    found = clock.grouped()
+    assert [row["case"] for row in found] == [
+        "8 groups x 4096 x 7168", "8 groups x 7168 x 2048", "2 groups x 3072 x 4096", "2 groups x 4096 x 1536",
+    ]  # fmt: skip
+    assert not any(row.get("older") for row in found)
+    text = readme.group_clock(json.loads(clock.RESULT.read_text()))
+    assert text.startswith("**Simulated, not measured.**")
+    lines = {line.split(" | ")[0]: line for line in text.splitlines()}
+    ours, theirs = (geometric_mean(row[who]["back_to_back_us"] for row in found) for who in ("ours", "theirs"))
+    assert lines["| **this package**: behind other calls (simulated)"].endswith(f" | {ours:.1f} |")
+    assert lines["| gau-nernst v6b: behind other calls (simulated)"].endswith(f" | {theirs:.1f} |")
+    assert lines["| ours / gau-nernst v6b, behind other calls"].endswith(f" | {ours / theirs:.2f} |")
+    assert lines["| speed of light at 1.5 GHz"].endswith(" | 18.8 | 10.7 | 2.4 | 1.5 | 5.2 |")
+    published = geometric_mean(row["published_us"] for row in found)
+    assert f"published times are {published / theirs:.2f} of its" in clock.grouped_doubt()
+    assert f"would be {ours * published / theirs:.1f} us" in clock.grouped_doubt()
+    for row in found:
+        least = min(row["tiles_us"].values())
+        assert len(row["tiles_us"]) == 4 and row["ours"]["back_to_back_us"] == pytest.approx(least, rel=0.02)
+        assert f" {least:.1f} " in clock.grouped_tiles()
+    critical = clock.grouped_critical().splitlines()
+    assert len(critical) == 8 and critical[1].startswith("- 8 groups x 4096 x 7168: gau-nernst v6b: ")
+    assert clock.grouped_rows() in clock.render(json.loads(clock.RESULT.read_text()))
+
+
 def test_an_error_is_told_of_rows_that_validate_alone():
     def row(use: str, predicted: float, n: int) -> Row:
         return Row("latency", "tcgen05.mma", f"N {n}", "cycles", predicted, 100, use)

@@ -201,6 +201,30 @@ def keys(*lines):
     return [(line - 3, column - 4) for line, column, _ in places]
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "launch({})",
+        "launch(1, size={})",
+        "other.get({})",
+        "table[{}]",
+        "{} in table",
+        "1 in {}",
+        "value = {}",
+        "value: int = {}",
+        "(value := {})",
+        "value += {}",
+        "[{} for i in data]",
+        "lambda: {}",
+        "(yield {})",
+        "other if {} else 1",
+    ],
+)
+def test_a_lookup_is_found_inside_of_whatever_stands_around_it(around):
+    place = around.index("{}") + 1
+    assert (1, place) in keys(around.format("cache[t.data_ptr()]"))
+
+
 @pytest.mark.parametrize("call", ["data_ptr", "untyped_storage", "storage", "const_data_ptr", "_data_ptr"])
 def test_every_call_that_gives_an_address(call):
     assert keys(f"cache[t.{call}()]") == [(1, 1)]

@@ -1,10 +1,11 @@
 """How every launch of these tests ends, and what is said of text that cannot be read, is compared with a record.
 
 A test asks for what it is about; the record holds the rest: each finding's words and place, how many there are, and
-what was counted.  After a change that is meant: `pytest -n 0 --record-outcomes tests/simulator`, and read what the
-record's difference names; then `--record-varying` twice, which marks tests whose outcome depends on where the host puts
-memory.  Tests of text that a compiler made are left out, since compilers differ, and of
-several host threads.
+what was counted.  Launches in mode eager are made a second time, with time on a chip's clock, and another record says
+how long they take.  After a change that is meant: `pytest -n 0 --record-outcomes tests/simulator`, or `--record-times`
+where the clock is changed, and read what the record's difference names; then `--record-varying` twice, which marks
+tests whose outcome depends on where the host puts memory.  Tests of text that a compiler made are left out, since
+compilers differ, and of several host threads.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from pathlib import Path
 import pytest
 
 from scripts.common.ptxsim import Counters, PtxError, Sim
+from tests.simulator.durations import duration
 
 RECORD = Path(__file__).resolve().parent / "recorded_outcomes.json"
+DURATIONS = RECORD.with_name("recorded_durations.json")
 COMPILES = {"compile_cuda", "nvcc"}  # names that a module has whose tests may run a compiler
 VARIES = "varies"
+RECORDING = ("record_outcomes", "record_times", "record_varying")
 BY_HOST = {"seconds", "global_load_sectors", "global_store_sectors"}  # the last two by where the host puts memory
 HOST_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
@@ -47,16 +51,17 @@ def outcome(sim: Sim, status: int) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def outcomes(request: pytest.FixtureRequest):
-    """Test -> how often it launched and a digest of how that ended, as it was recorded."""
-    if not any(map(request.config.getoption, ("record_outcomes", "record_varying"))):
-        return json.loads(RECORD.read_text())
-    made: dict[str, str] = {}
+def records(request: pytest.FixtureRequest):
+    """By file: test -> how often it launched, and a digest of how that ended or how long it took, as recorded."""
+    if not any(map(request.config.getoption, RECORDING)):
+        return {path: json.loads(path.read_text()) for path in (RECORD, DURATIONS)}
+    made: dict[Path, dict[str, str]] = {RECORD: {}, DURATIONS: {}}
 
     def save() -> None:
-        kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-        lines = (f"{json.dumps(name)}: {json.dumps(ended)}" for name, ended in sorted((kept | made).items()))
-        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        for path, found in made.items():
+            kept = json.loads(path.read_text()) if path.exists() else {}
+            lines = (f"{json.dumps(name)}: {json.dumps(ended)}" for name, ended in sorted((kept | found).items()))
+            path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
     request.addfinalizer(save)
     return made
@@ -69,30 +74,43 @@ def name_of(item: pytest.Item) -> str:
     return f"{item.path.stem}::{item.originalname}[{which}]"
 
 
-def before_of(name: str) -> str:
-    """What the record's file says of a test."""
-    return json.loads(RECORD.read_text()).get(name, "")
+def before_of(path: Path, name: str) -> str:
+    """What a record's file says of a test."""
+    return json.loads(path.read_text()).get(name, "") if path.exists() else ""
 
 
 @pytest.fixture(autouse=True)
-def launches_end_as_was_recorded(request: pytest.FixtureRequest, outcomes: dict, monkeypatch: pytest.MonkeyPatch):
-    """Holds each launch of a test that passes, and each refusal of a text, against the record."""
+def launches_go_as_was_recorded(
+    request: pytest.FixtureRequest,
+    records: dict[Path, dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    """Holds each launch of a test that passes, and each refusal of a text, against the records."""
     ended: list[list[str]] = []
+    took: list[str] = []
     threads = []  # of several, any may be the one that finds a race
+    texts: dict[int, str] = {}  # by simulator; of those whose launches are made with time too
     launch, create = Sim.launch, Sim.__init__
+    folder = tmp_path_factory.getbasetemp()
 
     def launched(sim: Sim, *arguments, **options) -> int:
+        if id(sim) in texts:
+            took.append(duration(sim, texts[id(sim)], folder, launch, *arguments, **options))
         status = launch(sim, *arguments, **options)
         ended.append(outcome(sim, status))
         return status
 
-    def created(sim: Sim, *arguments, **options) -> None:
-        threads.append(options.get("threads", arguments[3] if len(arguments) > 3 else 1))
+    def created(sim: Sim, text: str, mode: str = "eager", *arguments, **options) -> None:
+        threads.append(options.get("threads", arguments[1] if len(arguments) > 1 else 1))
+        texts.pop(id(sim), None)
         try:
-            create(sim, *arguments, **options)
+            create(sim, text, mode, *arguments, **options)
         except PtxError as error:
             ended.append([str(error)])
             raise
+        if mode == "eager" and not options.get("chip") and "vprintf" not in text:
+            texts[id(sim)] = text
 
     monkeypatch.setattr(Sim, "launch", launched)
     monkeypatch.setattr(Sim, "__init__", created)
@@ -102,11 +120,16 @@ def launches_end_as_was_recorded(request: pytest.FixtureRequest, outcomes: dict,
     name = name_of(request.node)
     digest = hashlib.sha256(json.dumps(ended).encode()).hexdigest()[:10]
     now = f"{len(ended)} {sum(len(one) - 1 for one in ended)} {digest}" if ended else ""
-    if request.config.getoption("record_outcomes"):
-        if ended:
-            outcomes[name] = now
-    elif request.config.getoption("record_varying"):
-        if now != before_of(name):
-            outcomes[name] = VARIES
-    elif (recorded := outcomes.get(name, "")) != VARIES:
-        assert now == recorded, f"another outcome than was recorded; see this folder's conftest.py: {ended}"
+    lasted = f"{len(took)} {hashlib.sha256(json.dumps(took).encode()).hexdigest()[:10]}" if took else ""
+    for path, option, found, told in (
+        (RECORD, "record_outcomes", now, ended),
+        (DURATIONS, "record_times", lasted, took),
+    ):
+        if request.config.getoption(option):
+            if found:
+                records[path][name] = found
+        elif request.config.getoption("record_varying"):
+            if found != before_of(path, name):
+                records[path][name] = VARIES
+        elif not any(map(request.config.getoption, RECORDING)) and (recorded := records[path].get(name, "")) != VARIES:
+            assert found == recorded, f"not as {path.name} has it; see this folder's conftest.py: {told}"

@@ -31,7 +31,7 @@ from scripts.common.simulated_call import simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot
 from scripts.evidence.clock.ladder import ladder_rows
-from scripts.evidence.clock.rounds import round_rows
+from scripts.evidence.clock.measured.rounds import round_rows
 from scripts.evidence.clock.table import (
     DOCUMENT,
     ERROR,

@@ -8,7 +8,8 @@ import re
 from dataclasses import asdict
 from statistics import mean, median
 
-from scripts.evidence.clock import ratios, targets
+from scripts.evidence.clock import targets
+from scripts.evidence.clock.measured import ratios
 from scripts.evidence.clock.row import ROOT, Row
 
 CHIP = "simulator/clock/chips/h200.json"

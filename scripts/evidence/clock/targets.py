@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import mean, median
 
 from scripts.common.markdown import table
-from scripts.evidence.clock import ratios
+from scripts.evidence.clock.measured import ratios
 from scripts.evidence.clock.row import Row
 
 CALIBRATED, MEAN, LARGEST, LADDER, RATIO, SIGNS = 5.0, 5.0, 12.0, 10.0, 4.0, 0.9  # percent, but for the share of signs

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from scripts.evidence.mutants.blackwell.grouped import FEW_GROUPS, GROUP_BYTES
 from scripts.evidence.mutants.gemm import ALTERED, PAIR_MUTANTS
 from scripts.evidence.mutants.gemm import MUTANTS as GEMM_MUTANTS
 from scripts.evidence.mutants.gemm_ptx import kernel, mutate
@@ -35,6 +36,8 @@ class Case:
     shape: tuple[int, int, int] | None = None  # of a kernel of others
     config: str = ""  # of the Blackwell backend
     scope: str = ""  # what of it is launched
+    simulated: str = ""  # the text that the simulator has, where it is another
+    by: str = ""  # the test that runs it on the simulator, where not this script does
 
     def input(self) -> dict:
         """SentryWard's input.json."""
@@ -125,7 +128,8 @@ def gemms() -> Iterator[Case]:
 
 
 def hopper(text: str) -> Iterator[Case]:
-    """The Hopper backend's GEMM and the kernel before it."""
+    """The Hopper backend's GEMM and the kernel before it; and the grouped GEMM of few groups."""
+    tests = "tests/simulator/kernels/test_hopper_kernels.py"
     entries = re.findall(r"\.entry (\w+)\(", text)
     gemm = next(name for name in entries if "dual_gemm" in name)
     last = f"{gemm}_param_3"
@@ -136,12 +140,19 @@ def hopper(text: str) -> Iterator[Case]:
         tensor_map(f"{gemm}_param_2", "b2", [256, 128, 1], [256, 32768], [128, 64, 1], "u8"),
     ]
     scalars = [(last, at, kind, value) for at, kind, value in values]
-    yield Case("Hopper dual_gemm_kernel", "", text, gemm, 1, 1, 384, 232448, scalars, maps)
+    yield Case("Hopper dual_gemm_kernel", "", text, gemm, 1, 1, 384, 232448, scalars, maps, by=tests)
     dequantize = next(name for name in entries if "dequantize" in name)
     fields = ((24, "s64", 256), (32, "s64", 4096), (40, "s64", 4096), (48, "u32", 4), (52, "u32", 16))
     fields += ((56, "u32", 1024), (60, "u32", 512), (64, "u32", 64), (68, "u32", 4))
     scalars = [(f"{dequantize}_param_0", at, kind, value) for at, kind, value in fields]
-    yield Case("Hopper dequantize_kernel", "", text, dequantize, 4, 1, 64, 0, scalars)
+    yield Case("Hopper dequantize_kernel", "", text, dequantize, 4, 1, 64, 0, scalars, by=tests)
+    few = next(name for name in entries if "19grouped_gemm_kernelI17hopper_few_groups" in name)
+    tests = "tests/simulator/kernels/test_grouped_kernels.py"
+    members = ((160, 64), (164, 128), (168, 0), (172, 64), (180, 2), (184, 8), (188, 0))  # struct hopper_group's
+    members += ((200, 64), (204, 0), (208, 1), (212, 1), (216, 1), (2048, 1))  # ... tile 1, m64; of one group
+    scalars = [(f"{few}_param_0", at, "s32", value) for at, value in members]
+    b = tensor_map(f"{few}_param_0", "b", [256, 128, 1], [256, 32768], [128, 128, 1], "u8") | {"swizzle": "128B"}
+    yield Case("Hopper grouped_gemm_kernel", "", text, few, 1, 1, 384, 232448, scalars, [b], by=tests)
 
 
 # What is left out of another's kernel, as what the compiler made of it.
@@ -177,35 +188,106 @@ def with_direct_predicates(text: str) -> str:
 # Of the Blackwell backend: one CTA; a pair; two pairs that share K; these with shared columns of scale factors.
 # Stages of K: a lap and one more, or as many as its time allows.
 BLACKWELL_STAGES = {"m128n64": 6, "m256n64": 8, "m256n128k2": 12, "m256n192k2": 2}
+# Of its grouped kernels, all of them: the same.
+GROUPED_STAGES = {"m128n128": 6, "m128n256": 5, "m256n128": 8, "m256n256": 6}
+BLACKWELL_LAUNCH = {"block": 320, "shared": 232448}
+
+
+def blackwell_text(module: str) -> str:
+    """A kernel of the Blackwell backend in words that SentryWard follows."""
+    text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(module)))
+    return re.sub(r"and\.b64\s+(%rd\d+), %rd\d+, 31;", r"mov.b64 \1, 0;", text)  # C's alignment, to it unknown
+
+
+def blackwell_maps(parameter: str, at: int, codes: list[tuple[int, int]], scales: list[int], steps: int) -> list[dict]:
+    """Maps one behind another from byte `at` of the parameter on: of codes, by rows and a copy's rows, and of scale
+    factors, by tiles of 128 rows."""
+    maps = []
+    for i, (rows, box) in enumerate(codes):
+        sizes, strides = [32 * steps, rows, 1], [32 * steps, 32 * steps * rows]
+        maps.append(tensor_map("", f"codes{i}", sizes, strides, [128, box, 1], "u8") | {"swizzle": "128B"})
+    for i, tiles in enumerate(scales):
+        maps.append(tensor_map("", f"scales{i}", [256, tiles, 1], [512, 512 * tiles], [256, 4, 1], "u16"))
+        maps[-1]["swizzle"] = "none"
+    for i, each in enumerate(maps):
+        offset = at + 128 * i
+        each |= {"parameter": parameter, "object": f"{each['object']}at{at}" if at else each["object"]}
+        each |= {"offset": offset} if offset else {}
+    return maps
 
 
 def blackwell(modules: dict[str, str]) -> Iterator[Case]:
     """The Blackwell backend's GEMM on one tile."""
     for config, stages in BLACKWELL_STAGES.items():
-        text = with_direct_predicates(re.sub(r"\.collector::a::\w+", "", without_mad(modules[config])))
-        text = re.sub(r"and\.b64\s+(%rd\d+), %rd\d+, 31;", r"mov.b64 \1, 0;", text)  # C's alignment, to it unknown
+        text = blackwell_text(modules[config])
         name = re.search(r"\.entry (\w+)", text)[1]
         features, _, ctas, tail, splits = map(int, re.findall(r"Li(\d+)E", name)[:5])
         stacked = tail == 0 and splits == 1  # each CTA of a pair has all rows of one operand then
         tokens, steps = 128 * ctas, 4 * stages
-        maps = []
-        for i, rows in enumerate((tokens, features, features)):
-            box = [128, 128 if i == 0 else features if stacked else features // ctas, 1]
-            maps.append(tensor_map("", f"codes{i}", [32 * steps, rows, 1], [32 * steps, 32 * steps * rows], box, "u8"))
-            maps[-1]["swizzle"] = "128B"
-        feature_tiles = -(-features // 128)
-        for i, tiles in enumerate((ctas * steps, feature_tiles * steps, feature_tiles * steps)):
-            maps.append(tensor_map("", f"scales{i}", [256, tiles, 1], [512, 512 * tiles], [256, 4, 1], "u16"))
-            maps[-1]["swizzle"] = "none"
-        for i, each in enumerate(maps):
-            each |= {"parameter": f"{name}_param_0"} | ({"offset": 128 * i} if i else {})
+        box = features if stacked else features // ctas
+        feature_tiles = -(-features // 128) * steps
+        codes, scales = [(tokens, 128), (features, box), (features, box)], [ctas * steps, feature_tiles, feature_tiles]
+        maps = blackwell_maps(f"{name}_param_0", 0, codes, scales, steps)
         values = ((776, tokens), (780, features), (784, steps), (788, 0))
         scalars = [(f"{name}_param_0", at, "s32", value) for at, value in values]
         group = ctas * splits
-        common = {"entry": name, "grid": group, "cluster": group, "block": 320, "shared": 232448}
+        common = BLACKWELL_LAUNCH | {"entry": name, "grid": group, "cluster": group}
         common |= {"scalars": scalars, "maps": maps, "config": config}
         common["scope"] = f"{group} CTA{'s' * (group > 1)}, {stages} stages of K"
         yield Case(f"Blackwell {config}, ported", "", text, **common)
+
+
+def with_one_group(text: str) -> str:
+    """The first group's address for that of the group found: SentryWard takes what is loaded from an address that was
+    computed for a value of its own each time, and then cannot tell where C's rows lie."""
+    text, count = re.subn(
+        r"mul\.wide\.u32\s+(%rd\d+), %r\d+, 640;\s*add\.s64\s+(%rd\d+), (%rd\d+), \1;", r"mov.u64 \2, \3;", text
+    )
+    assert count == 2, "the search's loop and what it found"
+    return text
+
+
+# What is left out of one of them, of one CTA.
+GROUPED_MUTANT = "m128n128"
+GROUPED_MUTANTS = {
+    "no wait for a barrier": (r"mbarrier\.try_wait\S+ (%p\d+), [^;]*;", r"setp.eq.u32 \1, 0, 0;"),
+    "no commit": (r"tcgen05\.commit[^;]*;", ""),
+    "too few bytes": (r"(mbarrier\.arrive\.expect_tx[^;]*, )[%\w]+;", r"\g<1>16;"),
+}
+
+
+def grouped_case(config: str, text: str, groups: int) -> Case:
+    """One of its grouped kernels, text as it was ported, on groups of one tile each; the simulator has a launch of two
+    groups in any case."""
+    name = re.search(r"\.entry (\w+)", text)[1]
+    half, _, ctas, tail, _ = map(int, re.findall(r"Li(\d+)E", name)[:5])
+    tokens, columns, steps = 128 * ctas, 2 * half, 4 * GROUPED_STAGES[config]
+    box, scales = half if tail == 0 else half // ctas, [ctas * steps, -(-columns // 128) * steps]
+    maps, values = [], [(FEW_GROUPS * GROUP_BYTES, groups)]
+    for number in range(groups):  # struct blackwell_group
+        at = number * GROUP_BYTES
+        maps += blackwell_maps(f"{name}_param_0", at, [(tokens, 128), (columns, box)], scales, steps)
+        members = (tokens, columns, steps, 0, number, 1)
+        values += [(at + 520 + 4 * i, value) for i, value in enumerate(members)]
+    scope = f"{ctas * groups} CTA{'s' * (ctas * groups > 1)}, {GROUPED_STAGES[config]} stages of K"
+    return Case(
+        kernel=f"Blackwell grouped {config}, {groups} group{'s' * (groups > 1)}, ported", mutant="",
+        text=with_one_group(text) if groups == 1 else text, entry=name, grid=ctas * groups, cluster=ctas,
+        scalars=[(f"{name}_param_0", at, "s32", value) for at, value in values], maps=maps, config=config,
+        scope=scope, simulated=text, **BLACKWELL_LAUNCH,
+    )  # fmt: skip
+
+
+def grouped(modules: dict[str, str]) -> Iterator[Case]:
+    """Its grouped kernels: one group of one tile; and two of one tile each, which the kernel's search tells apart."""
+    for config in GROUPED_STAGES:
+        text = blackwell_text(modules[config])
+        yield from (grouped_case(config, text, groups) for groups in (1, 2))
+    text = blackwell_text(modules[GROUPED_MUTANT])
+    for what, (pattern, replacement) in GROUPED_MUTANTS.items():
+        for match in re.finditer(pattern, text):
+            mutant = text[: match.start()] + match.expand(replacement) + text[match.end() :]
+            yield replace(grouped_case(GROUPED_MUTANT, mutant, 1), mutant=what)
 
 
 def learn_cuda(texts: dict[int, str]) -> Iterator[Case]:

@@ -2,11 +2,11 @@
 
     python3 -m venv VENV && VENV/bin/pip install sentryward
     python -m scripts.evidence.sentryward.table VENV/bin/sentryward [learn-cuda=CHECKOUT]
-    python -m scripts.evidence.sentryward.table VENV/bin/sentryward --blackwell
+    python -m scripts.evidence.sentryward.table VENV/bin/sentryward --only "Blackwell grouped"
     python -m scripts.evidence.sentryward.table --render
 
-Results go to simulator/results/third_party: sentryward.json, and the table to SENTRYWARD.md; --blackwell
-measures the rows of the Blackwell backend again.
+Results go to simulator/results/third_party: sentryward.json, and the table to SENTRYWARD.md; --only
+measures those rows of the Hopper and the Blackwell backend again whose kernels' names begin so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import subprocess
 import tempfile
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from scripts.common.ptxsim import VERDICTS
 from scripts.common.toolchain import BUILD, nvcc
+from scripts.evidence.mutants.blackwell.grouped import Kernel as Grouped
+from scripts.evidence.mutants.blackwell.grouped import entries as grouped_entries
 from scripts.evidence.mutants.blackwell.kernels import Kernel as Blackwell
 from scripts.evidence.mutants.blackwell.kernels import entries as blackwell_entries
-from scripts.evidence.sentryward.cases import Case, blackwell, gemms, hopper, learn_cuda, pipelines
+from scripts.evidence.sentryward.cases import Case, blackwell, gemms, grouped, hopper, learn_cuda, pipelines
 from scripts.evidence.sentryward.render import render
 from scripts.evidence.third_party.cuda.libraries import TRIALS, Trial, build, inputs_of, run
 from scripts.evidence.third_party.outcome import in_a_child
@@ -90,7 +93,8 @@ def simulate_blackwell(case: Case) -> dict:
     """The same for the Blackwell backend's kernels, as their test launches them."""
     begin, reports = time.monotonic(), []
     for mode in MODES:
-        kernel = Blackwell(case.config, case.text, mode.split(":")[0])
+        program = Grouped if case.simulated else Blackwell
+        kernel = program(case.config, case.simulated or case.text, mode.split(":")[0])
         kernel.run()
         findings = [{"verdict": VERDICTS[found["verdict"]], "kind": found["kind"]} for found in kernel.findings]
         reports.append({"verdict": kernel.verdict, "findings": findings})
@@ -104,15 +108,33 @@ def ptx_of(source: str, folder: Path, arch: str, *flags: str) -> str:
     return (folder / "out.ptx").read_text()
 
 
-def measure_blackwell(program: str) -> list[dict]:
-    """The Blackwell backend's cases."""
+def measure_backends(program: str, named: str) -> list[dict]:
+    """The GPU backends' cases, of kernels whose names begin so."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for case in blackwell(blackwell_entries()):
-            ours, theirs = simulate_blackwell(case), sentryward(program, case, Path(folder))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        texts = hopper(ptx_of(str(ROOT / "submission/hopper/kernels.cu"), folder, "90a"))
+        for case in chain(texts, blackwell(blackwell_entries()), grouped(grouped_entries())):
+            if not case.kernel.startswith(named):
+                continue
+            ours = simulate_blackwell(case) if case.scope else {"verdict": "clean", "kinds": [], "by": case.by}
+            theirs = sentryward(program, case, folder)
             rows.append({"kernel": case.kernel, "mutant": case.mutant, "ours": ours, "theirs": theirs})
-            rows[-1]["scope"] = case.scope
+            rows[-1] |= {"scope": case.scope} if case.scope else {}
             print(case.kernel, ours["verdict"], theirs["result"], theirs["seconds"], flush=True)
+    return rows
+
+
+def with_rows(old: list[dict], new: list[dict]) -> list[dict]:
+    """New rows in the places of those of the same kernels, or behind the last of a kernel that begins with the same
+    word."""
+    rows = list(old)
+    for kernel in dict.fromkeys(row["kernel"] for row in new):
+        places = [i for i, row in enumerate(rows) if row["kernel"] == kernel]
+        near = [i for i, row in enumerate(rows) if row["kernel"].split()[0] == kernel.split()[0]]
+        place = places[0] if places else near[-1] + 1
+        rows = [row for row in rows if row["kernel"] != kernel]
+        rows[place:place] = [row for row in new if row["kernel"] == kernel]
     return rows
 
 
@@ -129,9 +151,7 @@ def measure(program: str, checkout: Path | None) -> list[dict]:
         folder = Path(scratch)
         for case in (*pipelines(), *gemms()):
             add(case, simulate(case, folder))
-        for case in hopper(ptx_of(str(ROOT / "submission/hopper/kernels.cu"), folder, "90a")):
-            add(case, {"verdict": "clean", "kinds": [], "by": "tests/simulator/kernels/test_hopper_kernels.py"})
-        rows += measure_blackwell(program)
+        rows += measure_backends(program, "")
         for version in (1, 2, 3, 4) if checkout else ():
             names = [t.file for t in TRIALS]
             index = len(names) - 1 - names[::-1].index(f"02e_matmul_sm100/matmul_v{version}.cu")
@@ -149,7 +169,7 @@ def main() -> None:
     parser.add_argument("program", nargs="?", help="the sentryward command")
     parser.add_argument("checkout", nargs="?", help="learn-cuda=PATH")
     parser.add_argument("--json", type=Path, default=ROOT / "simulator/results/third_party/sentryward.json")
-    parser.add_argument("--blackwell", action="store_true")
+    parser.add_argument("--only", metavar="NAME", help="kernels of the GPU backends whose names begin so")
     parser.add_argument("--render", action="store_true")
     options = parser.parse_args()
     if not options.render:
@@ -157,11 +177,9 @@ def main() -> None:
         python = Path(options.program).parent / "python"
         show = "import importlib.metadata; print(importlib.metadata.version('sentryward'))"
         version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
-        if options.blackwell:
+        if options.only:
             old = json.loads(options.json.read_text())["rows"]
-            place = next(i for i, row in enumerate(old) if row["kernel"].startswith("Blackwell"))
-            rest = [row for row in old if not row["kernel"].startswith("Blackwell")]
-            rows = [*rest[:place], *measure_blackwell(options.program), *rest[place:]]
+            rows = with_rows(old, measure_backends(options.program, options.only))
         else:
             rows = measure(options.program, checkout)
         data = {"version": version, "rows": rows}

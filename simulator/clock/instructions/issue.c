@@ -93,8 +93,11 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (time->fenced != 0) {
         ready = later(ready, fence_over(chip, sm, time));
     }
-    if (insn->timing == FAMILY_FREE || split->resumed) {
+    if (split->resumed) {
         return ready;
+    }
+    if (insn->timing == FAMILY_FREE) { /* what it names anew is not asked for again when memory has answered */
+        return time_operands_ready(warp, split, insn, insn->ndst, PIPES) == NEVER ? NEVER : ready;
     }
     struct cost cost = time_cost(warp, insn);
     ticks operands = time->operands = time_operands_ready(warp, split, insn, 0, cost.pipe);

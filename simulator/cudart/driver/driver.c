@@ -43,7 +43,9 @@ CUresult cuDeviceGetCount(int *count) {
 CUresult cuDeviceGetName(char *name, int room, CUdevice device) {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, device);
-    (void)snprintf(name, (size_t)room, "%s", properties.name);
+    if (error == cudaSuccess) {
+        (void)snprintf(name, (size_t)room, "%s", properties.name);
+    }
     return driver_result(error);
 }
 

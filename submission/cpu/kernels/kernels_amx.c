@@ -1,6 +1,7 @@
 /* The kernels on AMX's tiles, in bf16; AVX-512 dequantizes into them, in fp16 (tiles.h, BF16_OF_A). */
 #include <immintrin.h>
 #include <stdbool.h>
+#include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -12,9 +13,8 @@
 #include "tiles.h"
 
 enum {
-    WORD_ELEMS = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS, /* 64: the elements of four scale factors */
-    WORD_BYTES = WORD_ELEMS / 2,
-    WORD_DWORDS = WORD_BYTES / 4, /* of eight fp4 each */
+    WORD_BYTES = SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS / 2, /* of a row: the elements of four scale factors */
+    WORD_STEPS = SCALE_TILE_GROUPS / BF16_STEP_GROUPS,
 };
 
 /* The eight tiles, whose numbers the compiler's macros paste into the instructions. */
@@ -64,73 +64,7 @@ static void end(void) {
     _tile_release();
 }
 
-/* fp32 of each e2m1 code times 2^8, which scales_of_group lacks. */
-static inline __m512 e2m1_table(void) {
-    return _mm512_mul_ps(_mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6),
-                         _mm512_set1_ps(E4M3_OF_HALF));
-}
-
-/* Sixteen fp4 of a row from 8 bytes, as bf16 in their order. */
-static inline __m256i dequantize_group(const uint8_t *fp4, float scale, __m512 table) {
-    __m128i bytes = _mm_loadl_epi64((const __m128i *)fp4), low = _mm_set1_epi8(0x0f);
-    __m128i nibbles =
-        _mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
-    __m512 values = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(nibbles), table);
-    __m512 scaled = _mm512_mul_ps(values, _mm512_set1_ps(scale));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(scaled), 16));
-}
-
-static void pack_a_steps(void *packed, const struct operand *a, int64_t first_row, int rows) {
-    struct bf16_a_step *steps = packed;
-    const int64_t groups = a->k / NVFP4_GROUP_ELEMS;
-    const __m512 table = e2m1_table();
-    for (int r = 0; r < BF16_ROWS; r++) {
-        const uint8_t *fp4 = a->fp4 + (first_row + r) * (a->k / 2), *scales = NULL;
-        for (int64_t group = 0; group < groups; group++, fp4 += NVFP4_GROUP_ELEMS / 2) {
-            uint16_t *to =
-                &steps[group / BF16_STEP_GROUPS]
-                     .of[r / BF16_TILE_ROWS][r % BF16_TILE_ROWS][group % BF16_STEP_GROUPS * NVFP4_GROUP_ELEMS];
-            __m256i halves = _mm256_setzero_si256();
-            if (r < rows) {
-                if (group % SCALE_TILE_GROUPS == 0) {
-                    scales = scale_quad(a, first_row + r, group);
-                }
-                halves = dequantize_group(
-                    fp4, scale_value(scales[group % SCALE_TILE_GROUPS]) * (BF16_OF_A / E4M3_OF_HALF), table);
-            }
-            _mm256_storeu_si256((__m256i *)to, halves);
-        }
-    }
-}
-
-/* 32 bytes of each of sixteen rows -> dwords[i], dword i of each row. */
-static inline void gather_dwords(__m512i dwords[WORD_DWORDS], const uint8_t *fp4, int64_t row_bytes) {
-    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13),
-                  high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
-    __m512i quads[8];
-    for (int half = 0; half < 2; half++) { /* rows 0 to 3 and 8 to 11, then 4 to 7 and 12 to 15 */
-        __m512i rows[4], pairs[4];
-        for (int i = 0; i < 4; i++) {
-            const uint8_t *row = fp4 + (half * 4 + i) * row_bytes;
-            rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)row)),
-                                         _mm256_loadu_si256((const __m256i *)(row + 8 * row_bytes)), 1);
-        }
-        for (int i = 0; i < 4; i += 2) {
-            pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-            pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-        }
-        for (int i = 0; i < 2; i++) {
-            quads[half * 4 + 2 * i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-            quads[half * 4 + 2 * i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        dwords[i] = _mm512_permutex2var_epi64(quads[i], low, quads[4 + i]);
-        dwords[4 + i] = _mm512_permutex2var_epi64(quads[i], high, quads[4 + i]);
-    }
-}
-
-/* ---- B ---- */
+/* ---- dequantization ---- */
 
 /* Products in fp16.  Without the instruction through fp32, which the tests take: they are exact either way. */
 static inline __m512i multiply_halves(__m512i x, __m512i y) {
@@ -147,52 +81,93 @@ static inline __m512i multiply_halves(__m512i x, __m512i y) {
 #endif
 }
 
-/* What dequantizes a pair of fp4 of sixteen rows at a time. */
-struct pairs_of_fp4 {
-    __m512i high_bytes;   /* of the fp16 of each e2m1 code, four times: their low bytes are zero */
-    __m512i positions[4]; /* of the two fp4 of a dword's byte 0 to 3, in bits of a quadword, at odd bytes */
-};
-
-static inline struct pairs_of_fp4 pairs_of_fp4(void) {
-    struct pairs_of_fp4 pairs;
-    pairs.high_bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46,
-                                                            (char)0x80, (char)0xb8, (char)0xbc, (char)0xbe,
-                                                            (char)0xc0, (char)0xc2, (char)0xc4, (char)0xc6));
-    for (int byte = 0; byte < 4; byte++) {
-        uint64_t of_dword = (uint64_t)(8 * byte) << 8 | (uint64_t)(8 * byte + 4) << 24;
-        uint64_t of_second = (uint64_t)(8 * byte + 32) << 8 | (uint64_t)(8 * byte + 36) << 24;
-        pairs.positions[byte] = _mm512_set1_epi64((long long)(of_dword | of_second << 32));
-    }
-    return pairs;
-}
-
-/* Scale factor `group` of each row's word as fp16, in both halves of a dword. */
-static inline __m512i half_scales_of_group(__m512i words, int group) {
-    __m512i bytes = _mm512_and_si512(_mm512_srli_epi32(words, (unsigned)group * 8), _mm512_set1_epi32(0x7f));
-    __m512i halves = _mm512_slli_epi32(bytes, E4M3_TO_HALF_SHIFT);
-    const __m512i undo = _mm512_set1_epi16(0x5c00); /* E4M3_OF_HALF */
-    return multiply_halves(_mm512_or_si512(halves, _mm512_slli_epi32(halves, 16)), undo);
-}
-
-/* Byte `byte` of each dword: a pair of fp4 of sixteen rows times the scales, as pairs of bf16 times BF16_OF_B.
- * The products are zero or normal; of ten bits behind the point the last five are zero, so that fp16's exponent
- * and seven bits are bf16's with another bias. */
-static inline __m512i dequantize_pairs(__m512i dwords, int byte, __m512i scales,
-                                       const struct pairs_of_fp4 *pairs) {
-    /* The permutation takes a byte's low six bits alone: two of them are another fp4's. */
-    __m512i codes = _mm512_multishift_epi64_epi8(pairs->positions[byte], dwords);
-    __m512i halves = _mm512_maskz_permutexvar_epi8(0xaaaaaaaaaaaaaaaa, codes, pairs->high_bytes);
+/* The fp4 in the high bytes' low halves, times the scales, as bf16 times BF16_OF_B.  The permutation takes a
+ * byte's low six bits alone: the fp4 above does not matter.  Products are zero or normal; of ten bits behind
+ * the point the last five are zero, so that fp16's exponent and seven bits are bf16's with another bias. */
+static inline __m512i dequantize_bytes(__m512i codes, __m512i scales) {
+    /* The high bytes of the fp16 of each e2m1 code, four times: their low bytes are zero. */
+    const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46,
+                                                               (char)0x80, (char)0xb8, (char)0xbc, (char)0xbe,
+                                                               (char)0xc0, (char)0xc2, (char)0xc4, (char)0xc6));
+    __m512i halves = _mm512_maskz_permutexvar_epi8(0xaaaaaaaaaaaaaaaa, codes, table);
     __m512i products = multiply_halves(halves, scales);
     return _mm512_and_si512(_mm512_srai_epi16(products, 3), _mm512_set1_epi16((short)0x8fff));
 }
 
-/* NaN where a scale factor of a word's groups is one, which a shift of fp16 would lose. */
-static void spoil(uint16_t (*to)[PANEL_COLS][2], __m512i words) {
-    for (int i = 0; i < SCALE_TILE_GROUPS; i++) {
-        __m512i bytes = _mm512_and_si512(_mm512_srli_epi32(words, (unsigned)i * 8), _mm512_set1_epi32(0x7f));
-        __mmask16 nan = _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(0x7f));
-        for (int byte = 0; byte < NVFP4_GROUP_ELEMS / 2; byte++, to++) {
-            _mm512_mask_store_epi32(to, nan, _mm512_set1_epi32(0x7fc07fc0));
+/* NaN where a scale factor of a row's word is one, which a shift of fp16 would lose. */
+static void spoil(struct bf16_b_step to[static WORD_STEPS], __m512i words) {
+    _Alignas(64) uint8_t scales[PANEL_COLS][SCALE_TILE_GROUPS];
+    _mm512_store_si512(scales, words);
+    for (int i = 0; i < PANEL_COLS * SCALE_TILE_GROUPS; i++) {
+        int row = i / SCALE_TILE_GROUPS, first = i % SCALE_TILE_GROUPS * (NVFP4_GROUP_ELEMS / 2);
+        for (int j = 0; j < NVFP4_GROUP_ELEMS && scales[row][i % SCALE_TILE_GROUPS] == 0x7f; j++) {
+            to[j % WORD_STEPS].of[row][first + j / WORD_STEPS] = 0x7fc0;
+        }
+    }
+}
+
+/* 64 elements of each of `rows` rows, whose scale factors `words` has, a row a dword; the other rows stay. */
+static inline void dequantize_words(struct bf16_b_step to[static WORD_STEPS], const uint8_t *fp4,
+                                    int64_t row_bytes, __m512i words, int rows) {
+    const __m512i undo = _mm512_set1_epi16(0x5c00); /* E4M3_OF_HALF */
+    /* Half i of a step is of group i / 8. */
+    const __m512i group = _mm512_setr_epi64(0, 0, 0x0001000100010001, 0x0001000100010001, 0x0002000200020002,
+                                            0x0002000200020002, 0x0003000300030003, 0x0003000300030003);
+    const __m512i magnitudes = _mm512_set1_epi8(0x7f);
+    __m512i scales[2]; /* of eight rows each, as fp16 */
+    words = _mm512_and_si512(words, magnitudes);
+    for (int i = 0; i < 2; i++) {
+        __m256i bytes = i == 0 ? _mm512_castsi512_si256(words) : _mm512_extracti64x4_epi64(words, 1);
+        scales[i] = multiply_halves(_mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), E4M3_TO_HALF_SHIFT), undo);
+    }
+#pragma GCC unroll 16
+    for (int row = 0; row < rows; row++) {
+        __m512i bytes = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(fp4 + row * row_bytes)));
+        __m512i of_row = _mm512_permutexvar_epi16(
+            _mm512_add_epi16(group, _mm512_set1_epi16((short)(row % 8 * SCALE_TILE_GROUPS))), scales[row / 8]);
+        _mm512_store_si512(to[0].of[row], dequantize_bytes(_mm512_slli_epi16(bytes, 8), of_row));
+        _mm512_store_si512(to[1].of[row], dequantize_bytes(_mm512_slli_epi16(bytes, 4), of_row));
+    }
+    if (_mm512_cmpeq_epi8_mask(words, magnitudes) != 0) {
+        spoil(to, words);
+    }
+}
+
+/* ---- packing ---- */
+
+/* BF16_OF_B's bf16 as BF16_OF_A's: 224 more in the exponent, but for zeros and NaN. */
+static inline __m512i as_of_a(__m512i values) {
+    const __m512i magnitudes = _mm512_and_si512(values, _mm512_set1_epi16(0x7fff));
+    __mmask32 finite = _mm512_test_epi16_mask(magnitudes, magnitudes) &
+                       _mm512_cmplt_epi16_mask(magnitudes, _mm512_set1_epi16(0x7fc0));
+    return _mm512_mask_add_epi16(values, finite, values, _mm512_set1_epi16(224 << 7));
+}
+
+static void pack_a_steps(void *packed, const struct operand *a, int64_t first_row, int rows) {
+    struct bf16_a_step *steps = packed;
+    const int64_t groups = a->k / NVFP4_GROUP_ELEMS;
+    const __m512i pairs = _mm512_mullo_epi32(_mm512_set1_epi32(BF16_TILE_ROWS),
+                                             _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                                                               15)); /* dwords to each pair of a row */
+    for (int tile = 0; tile < BF16_ROW_TILES; tile++) {
+        int present = rows - tile * BF16_TILE_ROWS;
+        present = present < 0 ? 0 : present < BF16_TILE_ROWS ? present : BF16_TILE_ROWS;
+        for (int64_t group = 0; group < groups; group += SCALE_TILE_GROUPS) {
+            struct bf16_b_step values[WORD_STEPS];
+            _Alignas(64) uint32_t words[PANEL_COLS] = {0};
+            const uint8_t *fp4 =
+                a->fp4 + (first_row + tile * BF16_TILE_ROWS) * (a->k / 2) + group * (NVFP4_GROUP_ELEMS / 2);
+            for (int row = 0; row < present; row++) {
+                memcpy(&words[row], scale_quad(a, first_row + tile * BF16_TILE_ROWS + row, group),
+                       sizeof words[row]);
+            }
+            memset(values, 0, sizeof values);
+            dequantize_words(values, fp4, a->k / 2, _mm512_load_si512(words), present);
+            for (int i = 0; i < WORD_STEPS * BF16_TILE_ROWS; i++) {
+                int step = i / BF16_TILE_ROWS, row = i % BF16_TILE_ROWS;
+                _mm512_i32scatter_epi32(steps[group / BF16_STEP_GROUPS + step].of[tile][0][row], pairs,
+                                        as_of_a(_mm512_load_si512(values[step].of[row])), sizeof(uint32_t));
+            }
         }
     }
 }
@@ -204,51 +179,40 @@ static void pack_b(void *panel, int which, const struct operand *b, int64_t firs
         return;
     }
     struct bf16_panel *packed = panel;
-    const struct pairs_of_fp4 pairs = pairs_of_fp4();
-    const __m512i magnitudes = _mm512_set1_epi8(0x7f);
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
     const uint8_t *scales = scale_quad(b, first_row, first_group);
     const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
-    uint16_t (*to)[PANEL_COLS][2] = packed->of[which][0];
     for (int group = 0; group < groups;
          group += SCALE_TILE_GROUPS, fp4 += WORD_BYTES, scales += scale_word_step(b)) {
-        __m512i dwords[WORD_DWORDS], words = _mm512_i32gather_epi32(offsets, scales, 1);
-        prefetch_rows(fp4 + PANEL_COLS * (b->k / 2), b->k / 2); /* the next panel's */
-        gather_dwords(dwords, fp4, b->k / 2);
-        for (int i = 0; i < SCALE_TILE_GROUPS; i++) {
-            __m512i factors = half_scales_of_group(words, i);
-            for (int byte = 0; byte < NVFP4_GROUP_ELEMS / 2; byte++, to++) {
-                _mm512_store_si512(to, dequantize_pairs(dwords[2 * i + byte / 4], byte % 4, factors, &pairs));
-            }
-        }
-        if (_mm512_cmpeq_epi8_mask(_mm512_and_si512(words, magnitudes), magnitudes) != 0) {
-            spoil(to - SCALE_TILE_GROUPS * NVFP4_GROUP_ELEMS / 2, words);
-        }
+        dequantize_words(&packed->of[which][group / BF16_STEP_GROUPS], fp4, b->k / 2,
+                         _mm512_i32gather_epi32(offsets, scales, 1), PANEL_COLS);
     }
 }
 
 /* ---- products ---- */
 
+typedef float sums_tile[BF16_TILE_ROWS];
+
 /* A chunk's sums start at zero and are added to the others' in fp32: chains of 16 steps at most. */
-static inline void add_tiles(float (*to)[PANEL_COLS], float (*from)[PANEL_COLS], int rows) {
-    for (int row = 0; row < rows; row++) {
+static inline void add_tile(sums_tile *to, sums_tile *from) {
+    for (int row = 0; row < PANEL_COLS; row++) {
         _mm512_store_ps(to[row], _mm512_add_ps(_mm512_load_ps(to[row]), _mm512_load_ps(from[row])));
     }
 }
 
 /* One tile of rows: even and odd steps have sums of their own, since each waits for the one before it. */
-static void multiply_few(const struct bf16_a_step *steps, const struct bf16_panel *b, int count) {
+static void multiply_tile(const struct bf16_a_step *steps, const struct bf16_panel *b, int count) {
     for (int i = 0; i < count; i += 2) {
         _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
-        _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
-        _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
-        _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
-        _tile_dpbf16ps(UP_0, A_0, TILE_B2);
+        _tile_loadd(TILE_B1, b->of[0][i].of, BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_0, TILE_B1, A_0);
+        _tile_loadd(TILE_B2, b->of[1][i].of, BF16_ROW_BYTES);
+        _tile_dpbf16ps(UP_0, TILE_B2, A_0);
         _tile_loadd(A_1, steps[i + 1].of[0], BF16_ROW_BYTES);
-        _tile_loadd(TILE_B1, b->of[0][i + 1], BF16_ROW_BYTES);
-        _tile_dpbf16ps(GATE_1, A_1, TILE_B1);
-        _tile_loadd(TILE_B2, b->of[1][i + 1], BF16_ROW_BYTES);
-        _tile_dpbf16ps(UP_1, A_1, TILE_B2);
+        _tile_loadd(TILE_B1, b->of[0][i + 1].of, BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_1, TILE_B1, A_1);
+        _tile_loadd(TILE_B2, b->of[1][i + 1].of, BF16_ROW_BYTES);
+        _tile_dpbf16ps(UP_1, TILE_B2, A_1);
     }
 }
 
@@ -256,12 +220,12 @@ static void multiply_two(const struct bf16_a_step *steps, const struct bf16_pane
     for (int i = 0; i < count; i++) {
         _tile_loadd(A_0, steps[i].of[0], BF16_ROW_BYTES);
         _tile_loadd(A_1, steps[i].of[1], BF16_ROW_BYTES);
-        _tile_loadd(TILE_B1, b->of[0][i], BF16_ROW_BYTES);
-        _tile_loadd(TILE_B2, b->of[1][i], BF16_ROW_BYTES);
-        _tile_dpbf16ps(GATE_0, A_0, TILE_B1);
-        _tile_dpbf16ps(GATE_1, A_1, TILE_B1);
-        _tile_dpbf16ps(UP_0, A_0, TILE_B2);
-        _tile_dpbf16ps(UP_1, A_1, TILE_B2);
+        _tile_loadd(TILE_B1, b->of[0][i].of, BF16_ROW_BYTES);
+        _tile_loadd(TILE_B2, b->of[1][i].of, BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_0, TILE_B1, A_0);
+        _tile_dpbf16ps(GATE_1, TILE_B1, A_1);
+        _tile_dpbf16ps(UP_0, TILE_B2, A_0);
+        _tile_dpbf16ps(UP_1, TILE_B2, A_1);
     }
 }
 
@@ -272,16 +236,69 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
     _tile_zero(UP_0);
     _tile_zero(GATE_1);
     _tile_zero(UP_1);
-    (few ? multiply_few : multiply_two)(a, panel, groups / BF16_STEP_GROUPS);
-    _tile_stored(GATE_0, chunk.of[0], BF16_ROW_BYTES);
-    _tile_stored(UP_0, chunk.of[1], BF16_ROW_BYTES);
-    _tile_stored(GATE_1, chunk.of[0][BF16_TILE_ROWS], BF16_ROW_BYTES);
-    _tile_stored(UP_1, chunk.of[1][BF16_TILE_ROWS], BF16_ROW_BYTES);
+    (few ? multiply_tile : multiply_two)(a, panel, groups / BF16_STEP_GROUPS);
+    _tile_stored(GATE_0, chunk.of[0][0], BF16_ROW_BYTES);
+    _tile_stored(UP_0, chunk.of[1][0], BF16_ROW_BYTES);
+    _tile_stored(GATE_1, chunk.of[0][1], BF16_ROW_BYTES);
+    _tile_stored(UP_1, chunk.of[1][1], BF16_ROW_BYTES);
     for (int which = 0; which < 2; which++) {
-        add_tiles(acc->of[which], chunk.of[which], rows);
-        if (few) {
-            add_tiles(acc->of[which], &chunk.of[which][BF16_TILE_ROWS], rows);
+        add_tile(acc->of[which][0], chunk.of[which][0]);
+        add_tile(acc->of[which][few ? 0 : 1], chunk.of[which][1]);
+    }
+}
+
+/* As multiply, of one tile of rows and one B: a word of its rows is dequantized to where the L1 cache keeps it,
+ * and multiplied at once. */
+static void multiply_few(void *sums, int which, const void *a, const struct operand *b, int64_t first_row,
+                         int64_t first_group, int groups) {
+    struct bf16_sums *acc = sums;
+    const struct bf16_a_step *steps = a;
+    struct bf16_b_step words[2][WORD_STEPS]; /* in turn: the tiles of the one before may still be loaded */
+    _Alignas(64) float chunk[2][PANEL_COLS][BF16_TILE_ROWS];
+    const __m512i offsets = scale_word_offsets(b, first_row, first_group);
+    const uint8_t *scales = scale_quad(b, first_row, first_group);
+    const uint8_t *fp4 = b->fp4 + first_row * (b->k / 2) + first_group * (NVFP4_GROUP_ELEMS / 2);
+    _tile_zero(GATE_0);
+    _tile_zero(GATE_1);
+    for (int group = 0; group < groups;
+         group += SCALE_TILE_GROUPS, fp4 += WORD_BYTES, scales += scale_word_step(b), steps += WORD_STEPS) {
+        struct bf16_b_step *word = words[group / SCALE_TILE_GROUPS % 2];
+        dequantize_words(word, fp4, b->k / 2, _mm512_i32gather_epi32(offsets, scales, 1), PANEL_COLS);
+        _tile_loadd(TILE_B1, word[0].of, BF16_ROW_BYTES);
+        _tile_loadd(A_0, steps[0].of[0], BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_0, TILE_B1, A_0);
+        _tile_loadd(TILE_B2, word[1].of, BF16_ROW_BYTES);
+        _tile_loadd(A_1, steps[1].of[0], BF16_ROW_BYTES);
+        _tile_dpbf16ps(GATE_1, TILE_B2, A_1);
+    }
+    _tile_stored(GATE_0, chunk[0], BF16_ROW_BYTES);
+    _tile_stored(GATE_1, chunk[1], BF16_ROW_BYTES);
+    add_tile(acc->of[which][0], chunk[0]);
+    add_tile(acc->of[which][0], chunk[1]);
+}
+
+/* bf16_take_sums by vectors: four rows of A of sixteen rows of B change places. */
+static void take_sums(struct accumulators *to, const void *sums, int first_row) {
+    const struct bf16_sums *from = sums;
+    for (int which = 0; which < 2; which++) {
+        const sums_tile *tile = from->of[which][first_row / BF16_TILE_ROWS];
+        const int first = first_row % BF16_TILE_ROWS;
+        __m512 quads[4]; /* rows i, 4 + i, 8 + i, 12 + i of B */
+        for (int i = 0; i < 4; i++) {
+            quads[i] = _mm512_castps128_ps512(_mm_load_ps(&tile[i][first]));
+            quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(&tile[4 + i][first]), 1);
+            quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(&tile[8 + i][first]), 2);
+            quads[i] = _mm512_insertf32x4(quads[i], _mm_load_ps(&tile[12 + i][first]), 3);
         }
+        __m512d low[2], high[2];
+        for (int i = 0; i < 2; i++) {
+            low[i] = _mm512_castps_pd(_mm512_unpacklo_ps(quads[2 * i], quads[2 * i + 1]));
+            high[i] = _mm512_castps_pd(_mm512_unpackhi_ps(quads[2 * i], quads[2 * i + 1]));
+        }
+        _mm512_store_pd(to->of[which][0], _mm512_unpacklo_pd(low[0], low[1]));
+        _mm512_store_pd(to->of[which][1], _mm512_unpackhi_pd(low[0], low[1]));
+        _mm512_store_pd(to->of[which][2], _mm512_unpacklo_pd(high[0], high[1]));
+        _mm512_store_pd(to->of[which][3], _mm512_unpackhi_pd(high[0], high[1]));
     }
 }
 
@@ -295,7 +312,9 @@ const struct kernels kernels_amx = {
     .pack_a = pack_a_steps,
     .pack_b = pack_b,
     .multiply = multiply,
-    .take_sums = bf16_take_sums,
+    .few_rows = BF16_TILE_ROWS,
+    .multiply_few = multiply_few,
+    .take_sums = take_sums,
     .epilogue = avx512_epilogue,
     .epilogue_plain = avx512_epilogue_plain,
 };

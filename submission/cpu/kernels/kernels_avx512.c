@@ -135,9 +135,10 @@ static inline __m512i add_quads(const __m512i columns[4]) {
     return _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
 }
 
-/* As multiply, for one row: B's rows are multiplied as they come, and their sums transposed, not their bytes.
+/* As multiply, for one row, the only one of few_rows: B's rows are multiplied as they come, and their sums
+ * transposed, not their bytes.
  */
-static void multiply_row(void *sums, int which, const void *packed_a, const struct operand *b,
+static void multiply_few(void *sums, int which, const void *packed_a, const struct operand *b,
                          int64_t first_row, int64_t first_group, int groups) {
     const struct a_group *a = packed_a;
     const __m512i offsets = scale_word_offsets(b, first_row, first_group);
@@ -214,7 +215,8 @@ const struct kernels kernels_avx512 = {
     INTEGER_SIZES,
     .pack_b = pack_b,
     .multiply = multiply,
-    .multiply_row = multiply_row,
+    .few_rows = 1,
+    .multiply_few = multiply_few,
     .epilogue = avx512_epilogue,
     .epilogue_plain = avx512_epilogue_plain,
 };

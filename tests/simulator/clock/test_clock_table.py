@@ -11,8 +11,9 @@ import pytest
 
 from scripts.bench.micro.__main__ import rows_of
 from scripts.common.toolchain import BUILD
-from scripts.evidence.clock import plot, ratios, rounds, targets
+from scripts.evidence.clock import plot, targets
 from scripts.evidence.clock.__main__ import key, merged
+from scripts.evidence.clock.measured import ratios, rounds
 from scripts.evidence.clock.table import (
     DATA,
     DOCUMENT,
@@ -93,13 +94,20 @@ def test_a_round_counts_once_and_its_sign_where_it_moved():
 
     rows = [row(9, "a", 0.8, 0.9), row(9, "b", 0.45, 0.4), row(8, "a", 1.1, 0.9), row(10, "a", 1.01, 0.99)]
     found = ratios.ratios(rows)
-    assert [ratio.round for ratio in found] == ["0008", "0009", "0010"] and found[1].shapes == 2
+    assert [ratio.round for ratio in found] == ["0008", "0009", "0010"] and found[1].shapes == ("a", "b")
     assert found[1].predicted == pytest.approx(0.6) and found[1].measured == pytest.approx(0.6)
     assert [(ratio.moved, ratio.right) for ratio in found] == [(True, False), (True, True), (False, False)]
     assert ratios.rms(found) == pytest.approx(((200 / 9) ** 2 / 3 + (200 / 99) ** 2 / 3) ** 0.5)
-    text = ratios.text(rows)
-    assert "right in 1 of the 2" in text and "| 0008 | 1 | 1.100 | 0.900 | +22.2 % | wrong | not known |" in text
-    assert "| 0010 | 1 | 1.010 | 0.990 | +2.0 % |  |  |" in text
+    noises = {8: 1.0, 9: 30.0, 10: 0.4}
+    text = ratios.text(rows, lambda number, shapes: noises[number])
+    assert "right in 1 of the 2" in text
+    assert "| 0008 | 1 | 1.100 | 0.900 | 1.0 % | +22.2 % | wrong | not known |" in text
+    assert "| 0009 | 2 | 0.600 | 0.600 | 30.0 % | -0.0 % |  |  |" in text, "51 % off 1, which 30 % hide"
+    assert "| 0010 | 1 | 1.010 | 0.990 | 0.4 % | +2.0 % | wrong |  |" in text, "1 % off 1, which 0.4 % do not hide"
+    assert "2 rounds are further from 1 than 95 % of their noise and can be judged: the sign is right in 0" in text
+    assert "and in 0 of the 1 of these that moved more than 2 %. The noise alone misses the aim." in text
+    quiet = ratios.text(rows, lambda number, shapes: 0.1)
+    assert "The noise puts neither aim out of reach." in quiet
 
 
 def test_a_target_that_is_missed_is_told_so():

@@ -118,10 +118,27 @@ void fail(const char *what, int32_t status, const char *message) {
     abort();
 }
 
+static bool names_an_argument(const char *message) {
+    static const char *const names[] = {
+        "args", "backend", "device", "scale_layout", "queue", "m", "n",      "k",     "l",           "a",
+        "b1",   "b2",      "sfa",    "sfb1",         "sfb2",  "c", "groups", "group", "group_bytes", "reserved",
+    };
+    size_t length = strcspn(message, " .[->");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == length && memcmp(message, names[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void check_status(int32_t status, bool valid) {
     const char *message = custom_kernel_message();
-    if ((status == CUSTOM_KERNEL_OK) != valid || (!valid && message[0] == '\0')) {
-        fail(valid ? "refused" : "accepted, or refused without a word", status, message);
+    if ((status == CUSTOM_KERNEL_OK) != valid) {
+        fail(valid ? "refused" : "accepted", status, message);
+    }
+    if (!valid && (strchr(message, '\n') != NULL || !names_an_argument(message))) {
+        fail("refused in other than one line that begins with an argument's name", status, message);
     }
 }
 

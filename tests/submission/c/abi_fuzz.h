@@ -13,7 +13,8 @@
 /* What a call has got wrong ends the process. */
 void fail(const char *what, int32_t status, const char *message);
 
-/* Ends the process unless a valid call was accepted, and another refused in words. */
+/* Ends the process unless a valid call was accepted, and another refused in one line that begins with an
+ * argument's name. */
 void check_status(int32_t status, bool valid);
 
 /* The same bits but for the payloads of NaN. */

@@ -48,7 +48,7 @@ static bool mutate_group(struct call *call, int64_t count) {
     struct custom_kernel_group *group = &call->groups[index].group;
     const void **pointer = tensor_of(group, which);
     uintptr_t address = (uintptr_t)*pointer;
-    switch (below(8)) {
+    switch (below(9)) {
     case 0: {
         int64_t *extents[] = {&group->m, &group->n, &group->k};
         *extents[below(3)] = bad[below(sizeof bad / sizeof *bad)];
@@ -76,6 +76,10 @@ static bool mutate_group(struct call *call, int64_t count) {
         }
         *pointer = (const void *)(UINTPTR_MAX - 15);
         return false;
+    case 7: /* each size is one that may be, and the bytes of c have no number */
+        group->m = INT64_C(1) << (31 + below(20));
+        group->n = INT64_C(1) << 32;
+        return false;
     default: { /* an output's first or last bytes on another tensor's, of any group */
         int other = (int)below((uint64_t)count), tensor = (int)below(other == index ? C : TENSORS);
         uintptr_t start = (uintptr_t)call->buffers[other][tensor];
@@ -89,7 +93,7 @@ static bool mutate_group(struct call *call, int64_t count) {
 /* The same of the call's own struct. */
 static bool mutate_args(struct call *call) {
     struct custom_kernel_grouped_args *args = &call->args;
-    switch (below(9)) {
+    switch (below(13)) {
     case 0:
         args->struct_bytes = (uint32_t)below(sizeof *args);
         return args->struct_bytes == offsetof(struct custom_kernel_grouped_args, queue);
@@ -104,7 +108,8 @@ static bool mutate_args(struct call *call) {
         call->bytes[sizeof *args + below(MAX_TAIL)] = (unsigned char)(1 + below(255));
         return false;
     case 4:
-        args->groups = below(2) ? -(int64_t)below(1000) : CUSTOM_KERNEL_MAX_GROUPS + 1 + (int64_t)below(1000);
+        args->groups = below(2) ? -(int64_t)below(1000)
+                                : CUSTOM_KERNEL_MAX_GROUPS + 1 + (below(2) ? 0 : (int64_t)below(INT64_MAX / 2));
         return false;
     case 5:
         args->reserved = 1 + (uint32_t)below(UINT32_MAX);
@@ -116,8 +121,21 @@ static bool mutate_args(struct call *call) {
         }
         call->groups[below((uint64_t)args->groups)].bytes[args->group_bytes - 1] = 1;
         return false;
-    case 7: /* too short: read of nothing past it */
-        args->group_bytes = (uint32_t)below(sizeof(struct custom_kernel_group));
+    case 7: /* too short: read of nothing past it; or more than any struct has */
+        args->group_bytes = below(2) ? (uint32_t)below(sizeof(struct custom_kernel_group))
+                                     : 1025 + (uint32_t)below(UINT32_MAX - 1025);
+        return false;
+    case 8:
+        args->backend = below(2) ? -1 - (int32_t)below(1000) : 5 + (int32_t)below(1000);
+        return false;
+    case 9:
+        args->device = -2 - (int32_t)below(1000);
+        return false;
+    case 10:
+        args->scale_layout = below(2) ? -1 - (int32_t)below(1000) : 2 + (int32_t)below(1000);
+        return false;
+    case 11: /* of a GPU, in host memory */
+        args->queue = &args->queue;
         return false;
     default:
         args->group = NULL;
@@ -127,7 +145,8 @@ static bool mutate_args(struct call *call) {
 
 /* The groups as they lie, in memory that ends with them. */
 static bool pack(struct call *call, int64_t count) {
-    size_t stride = call->args.group_bytes;
+    size_t stride = call->args.group_bytes < sizeof call->groups[0].bytes ? call->args.group_bytes
+                                                                          : sizeof call->groups[0].bytes;
     call->packed = malloc((size_t)count * stride + 1);
     for (int64_t i = 0; i < count && call->packed != NULL; i++) {
         memcpy(call->packed + (size_t)i * stride + 1, call->groups[i].bytes, stride);
@@ -201,6 +220,9 @@ int fuzz_grouped(struct choices *input) {
                 call.buffers[i][t][b] = t == C ? POISON : (unsigned char)below(256);
             }
         }
+    }
+    if (below(64) == 0) {
+        check_status(custom_kernel_grouped(NULL), false);
     }
     uint64_t kind = below(8);
     bool valid = kind == 0 || (kind < 4 ? mutate_args(&call) : mutate_group(&call, count));

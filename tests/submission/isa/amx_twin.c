@@ -21,18 +21,18 @@ static float bf16(uint16_t bits) {
     return flushed(float_of_bits((uint32_t)bits << 16));
 }
 
-static void multiply_step(float (*sums)[PANEL_COLS], const uint16_t (*a)[BF16_STEP_K],
-                          const uint16_t (*b)[PANEL_COLS][2]) {
-    for (int row = 0; row < BF16_TILE_ROWS; row++) {
-        for (int col = 0; col < PANEL_COLS; col++) {
+static void multiply_step(float (*sums)[BF16_TILE_ROWS], const uint16_t (*b)[BF16_STEP_K],
+                          const uint16_t (*a)[BF16_TILE_ROWS][2]) {
+    for (int col = 0; col < PANEL_COLS; col++) {
+        for (int row = 0; row < BF16_TILE_ROWS; row++) {
             float of_pair[2] = {0};
             for (int pair = 0; pair < BF16_PAIRS; pair++) {
                 for (int i = 0; i < 2; i++) {
                     /* The product is exact: 16 bits.  So this is the instruction's fused sum. */
-                    of_pair[i] = flushed(of_pair[i] + bf16(a[row][2 * pair + i]) * bf16(b[pair][col][i]));
+                    of_pair[i] = flushed(of_pair[i] + bf16(b[col][2 * pair + i]) * bf16(a[pair][row][i]));
                 }
             }
-            sums[row][col] = flushed(sums[row][col] + flushed(of_pair[0] + of_pair[1]));
+            sums[col][row] = flushed(sums[col][row] + flushed(of_pair[0] + of_pair[1]));
         }
     }
 }
@@ -47,15 +47,15 @@ static void multiply(void *sums, const void *a, const void *panel, int rows, int
         for (int which = 0; which < 2; which++) {
             for (int tile = 0; tile < (few ? 1 : BF16_ROW_TILES); tile++) {
                 int sum = few ? i % 2 : tile;
-                multiply_step(&chunk.of[which][sum * BF16_TILE_ROWS], steps[i].of[tile], b->of[which][i]);
+                multiply_step(chunk.of[which][sum], b->of[which][i].of, steps[i].of[tile]);
             }
         }
     }
     for (int which = 0; which < 2; which++) {
-        for (int row = 0; row < rows; row++) {
-            for (int col = 0; col < PANEL_COLS; col++) {
-                acc->of[which][row][col] += chunk.of[which][row][col];
-                acc->of[which][row][col] += few ? chunk.of[which][BF16_TILE_ROWS + row][col] : 0;
+        for (int sum = 0; sum < BF16_ROW_TILES; sum++) {
+            for (int i = 0; i < PANEL_COLS * BF16_TILE_ROWS; i++) {
+                int col = i / BF16_TILE_ROWS, row = i % BF16_TILE_ROWS;
+                acc->of[which][few ? 0 : sum][col][row] += chunk.of[which][sum][col][row];
             }
         }
     }

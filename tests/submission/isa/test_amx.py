@@ -56,18 +56,18 @@ def test_a_machine_with_amx_takes_it_first(twin, monkeypatch):
     assert backend.library.custom_kernel_message().decode().endswith("built in: amx, portable")
 
 
-def test_amx_starts_at_sixteen_rows(twin, monkeypatch):
+def test_amx_starts_at_eight_rows(twin, monkeypatch):
     """The bits tell the sets apart: half of K cancels the other, and what is left hangs on the order of the sums."""
     half = random_problem(18, 64, 1024, seed=3)
     a, *b = half.codes
     codes = [np.concatenate((a, a ^ 8), axis=2), *(np.tile(x, 2) for x in b)]
     problem = Problem(codes, [np.tile(x, 2) for x in half.scales])
     taken = {}
-    for rows in (1, 15, 16, 18):
+    for rows in (1, 7, 8, 18):
         by = {isa: Backend(twin, isa, monkeypatch)(problem.top(rows, 64)) for isa in ("", "portable", "amx")}
         assert (by["portable"] != by["amx"]).any(), rows
         taken[rows] = [isa for isa in ("portable", "amx") if (by[""] == by[isa]).all()]
-    assert taken == {1: ["portable"], 15: ["portable"], 16: ["amx"], 18: ["amx"]}
+    assert taken == {1: ["portable"], 7: ["portable"], 8: ["amx"], 18: ["amx"]}
 
 
 def test_the_whole_configuration_of_the_tiles_is_in_the_object(library_path):
