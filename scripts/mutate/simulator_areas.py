@@ -116,6 +116,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         (
             "simulator/clock/test_*.py",
             "simulator/clock/rings/test_*.py",
+            "simulator/clock/tables/test_*.py",
             "test_given_back.py",
             "simulator/isa/**/test_*.py",  # these with time too, as their record holds
             "simulator/asynchronous/test_*.py",
