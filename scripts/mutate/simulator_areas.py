@@ -56,6 +56,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
             "report/test_*.py",
             "test_given_back.py",
             "test_no_memory.py",
+            "test_library.py",
             "test_control.py",
             "test_launch_control.py",
             "test_copies.py",
@@ -115,6 +116,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         (
             "simulator/clock/test_*.py",
             "simulator/clock/rings/test_*.py",
+            "simulator/clock/tables/test_*.py",
             "test_given_back.py",
             "simulator/isa/**/test_*.py",  # these with time too, as their record holds
             "simulator/asynchronous/test_*.py",
@@ -182,6 +184,8 @@ SIMULATOR_AREAS: dict[str, Area] = {
             "test_hostile_input.py",
             "test_worked_example.py",
             "test_library.py",
+            "test_reports.py",
+            "extended/test_extended.py",
             "test_features.py",
             "test_no_memory.py",
         ),

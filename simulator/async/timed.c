@@ -5,6 +5,8 @@
 
 static void touch_box(struct timing *timing, const struct tensor_box *box, bool store, struct request *request,
                       ticks *filled) {
+    uint64_t past = 0;
+    timing->shared = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
         uint64_t address;
@@ -13,8 +15,14 @@ static void touch_box(struct timing *timing, const struct tensor_box *box, bool 
             /* HW: L2 takes at least a line from memory for a tensor map's row (its promotion). */
             request->missed +=
                 store || missed == 0 ? missed : (missed + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+        } else {
+            past++;
         }
     }
+    /* HW (measured, H200: box_shared_ns, box_past_end_ns): several SMs that ask for the same rows at a time are
+     * one to L2, but for a box some rows of which lie past the end; and those cost it something too. */
+    request->shared = past == 0 ? timing->shared : 0;
+    request->more = past * timing->chip.past_end_bytes;
 }
 
 static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {

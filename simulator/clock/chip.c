@@ -103,14 +103,17 @@ static double read_number(struct reader *r, const char *where) {
 static const struct place {
     const char *name;
     enum parameter_kind kind;
-    bool curve;
+    bool curve, needed;
     size_t offset;
 } places[] = {
-#define X(name, kind) {#name, kind, false, offsetof(struct chip, name)},
+#define X(name, kind) {#name, kind, false, true, offsetof(struct chip, name)},
     CHIP_PARAMETERS(X)
 #undef X
-#define X(name) {#name, CYCLES, true, offsetof(struct chip, name)},
-        CHIP_CURVES(X)
+#define X(name, kind) {#name, kind, false, false, offsetof(struct chip, name)},
+        CHIP_MECHANISMS(X)
+#undef X
+#define X(name) {#name, CYCLES, true, true, offsetof(struct chip, name)},
+            CHIP_CURVES(X)
 #undef X
 };
 #define PLACES (sizeof places / sizeof *places)
@@ -247,7 +250,7 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
     need(&r, '}', "parameters");
     need(&r, '}', "chip file");
     for (size_t i = 0; i < PLACES && !r.failed; i++) {
-        if (!seen[i]) {
+        if (places[i].needed && !seen[i]) {
             fail(&r, "%s: missing", places[i].name);
         }
     }

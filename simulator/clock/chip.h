@@ -151,6 +151,11 @@ enum parameter_kind {
     X(cta_end, CYCLES)                                                                                         \
     X(launch_drain, CYCLES)
 
+/* Of mechanisms that only some chips' files have: one without them leaves them out. */
+#define CHIP_MECHANISMS(X)                                                                                     \
+    X(l2_shared_for, CYCLES)                                                                                   \
+    X(past_end_bytes, COUNT)
+
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \
     X(copy_latency_l2)                                                                                         \
@@ -168,6 +173,7 @@ struct chip {
     char error[256]; /* of its model, as scripts/evidence/clock found it */
 #define X(name, kind) uint64_t name;
     CHIP_PARAMETERS(X)
+    CHIP_MECHANISMS(X)
 #undef X
 #define X(name) struct curve name;
     CHIP_CURVES(X)

@@ -52,6 +52,14 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
         } else if (filled != NULL && !store) {
             *filled = later(*filled, place->filled);
         }
+        if (store) {
+            place->asked = 0;
+        } else if (hit && timing->now < place->asked + timing->chip.l2_shared_for) {
+            timing->shared += place->asker != timing->number ? to - from : 0;
+        } else {
+            place->asked = timing->now;
+            place->asker = timing->number;
+        }
     }
     return missed;
 }
@@ -144,7 +152,8 @@ static ticks served(struct timing *timing, const struct request *request) {
             struct sm_time *other = &timing->sm[request->other[i]];
             wait = later(wait, queue_port(&other->load_port, request, chip));
         }
-        near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker], request->bytes);
+        near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker],
+                            request->bytes - request->shared + request->more);
     }
     if (near > wait) {
         longest = SIM_STEP_L2;

@@ -146,6 +146,8 @@ struct request {
     ticks at, unloaded; /* when it was asked, and how long it takes on an idle chip */
     uint64_t number;
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
+    uint64_t shared;        /* of a box: those that L2 is giving another at that time */
+    uint64_t more;          /* of a box: what L2 takes for rows past the end, as bytes */
     uint32_t sm;
     bool store;
     uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
@@ -194,8 +196,9 @@ struct timing {
     ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
-        ticks filled;
-    } *l2; /* direct-mapped, by line */
+        ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
+        uint64_t asker;      /* ... which is that request */
+    } *l2;                   /* by line */
     uint64_t l2_lines;
     struct request *requests;
     uint32_t nrequests, requests_room;
@@ -235,6 +238,7 @@ struct timing {
     uint32_t generation; /* of the cluster's barrier, before it */
     bool signals_far;    /* it arrives in another CTA */
     bool no_memory;
+    uint64_t shared;   /* bytes of the touches so far that L2 is giving another */
     bool tensor_works; /* there was an MMA */
 };
 

@@ -217,3 +217,11 @@ def test_any_scales_survive_a_round_trip(rows, groups, batches, seed):
     generator = torch.Generator().manual_seed(seed)
     scales = torch.randint(0, 256, (rows, groups, batches), dtype=torch.uint8, generator=generator)
     assert torch.equal(nvfp4.as_bytes(nvfp4.from_blocked(nvfp4.to_blocked(scales), rows, groups)), scales)
+
+
+def test_tables_are_made_where_the_codes_are():
+    """On torch's device without memory an operation that mixes devices is refused."""
+    meta = torch.device("meta")
+    codes = torch.empty((5, 8), dtype=torch.uint8, device=meta)
+    decoded = nvfp4.decode_e2m1(codes)
+    assert (decoded.device, decoded.shape, decoded.dtype) == (meta, (5, 16), torch.float32)

@@ -207,6 +207,39 @@ def test_a_variant_has_a_part_in_rounds_or_is_a_baseline():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "commit", "words"),
+    [
+        ("auto", None, "the library's own choice of tile"),
+        ("f64x128", None, "tile of 64 rows of B by 128 of A"),
+        ("f64x128c1", None, "tile of 64 rows of B by 128 of A, no clusters"),
+        (
+            "f64x128c4s2k2w4",
+            None,
+            "tile of 64 rows of B by 128 of A, clusters of 4, 2 stages, K split in 2, 4 warpgroups side by side",
+        ),
+        ("m256n64", None, "tile of 256 rows of A by 64 of B"),
+        ("m256n64k2", None, "tile of 256 rows of A by 64 of B, K split in two"),
+        ("m16", None, "tile of 16 rows of a group's A"),
+        ("m16k2", None, "tile of 16 rows of a group's A, K split in two"),
+        ("expand_cublas", None, "a baseline: dequantize NVFP4, then cuBLAS"),
+        (
+            "m16+plain+again",
+            None,
+            "tile of 16 rows of a group's A; launched without dependent launch; the same once more, for the noise",
+        ),
+        ("base/auto", None, "the library's own choice of tile; the library before the change"),
+        ("prev/auto", None, "the library's own choice of tile; the library before the change"),
+        ("two/auto", None, "the library's own choice of tile; another library, 'two'"),
+        ("two/auto", "0123456789abcdef", "the library's own choice of tile; the library of commit 012345678"),
+        ("abcdef0123/auto", None, "the library's own choice of tile; the library of commit abcdef012"),
+        ("triton", None, ""),
+    ],
+)
+def test_a_variants_name_is_told_in_words(name, commit, words):
+    assert variants.meaning(name, commit) == words
+
+
 def test_what_an_adoption_rests_on_is_said():
     adopted = {"state": "adopted", "measurement": None}
     assert (

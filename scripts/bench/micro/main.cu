@@ -141,7 +141,7 @@ static const struct group {
               {"clusters", clusters}, {"launches", launches},
               {"overlap", overlap},   {"starts", starts},
               {"traffic", traffic},   {"hand_over", hand_over},
-              {"past_end", past_end}};
+              {"past_end", past_end}, {"pages", pages}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -90,5 +90,6 @@ void starts(void);
 void traffic(void);
 void hand_over(void);
 void past_end(void);
+void pages(void);
 
 #endif

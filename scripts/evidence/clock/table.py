@@ -31,6 +31,7 @@ TITLES = {
     "tiles": "Tiles of our Hopper kernels, chosen or not, which validate",
     "sweep": "Our Hopper kernels over M, at four sizes of weights, which validate",
     "rounds": "Ratios of measured rounds, both commits on the clock, which validate",
+    "sides": "Both sides of those ratios, which validate",
     "ladder": "fast.cu's ladder of bf16 products, which validates",
 }
 # Of the leaderboard's fourteen shapes (one stands twice), those that a card was timed at.

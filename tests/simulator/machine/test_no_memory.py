@@ -228,3 +228,15 @@ def test_nor_does_a_clock_or_a_timeline_without_memory(tmp_path):
     for at in sorted({*range(20), *range(20, requests, 23), *range(requests - 20, requests)}):
         failed, _, live, said = run(words, at, True)
         assert (failed, live) == (NOT_RUN, 0) and says_so(said), (at, said)
+
+
+def test_nor_do_rules_of_what_was_judged_without_memory(tmp_path):
+    judged = tmp_path / "judged"
+    judged.write_text("race race\nlate-read * kernel.cu:7\nuninitialised everything ptx:30\n")
+    words = command("race", tmp_path)
+    words[1:1] = ["--suppressions", judged]
+    status, requests, live, said = run(words, -1, False)
+    assert live == 0 and status in (0, 1, 2), said
+    for at in range(requests // 2):  # what follows is of the report
+        failed, _, live, said = run(words, at, True)
+        assert (failed, live) == (NOT_RUN, 0) and says_so(said), (at, said)

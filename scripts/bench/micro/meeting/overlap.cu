@@ -29,8 +29,11 @@ static __device__ __forceinline__ void compute(uint32_t (&fragment)[STEPS][4], u
     }
 }
 
-template <int n, int operations, int loads>
-static __global__ void __launch_bounds__(416, 1) loop_kernel(uint64_t *span, struct plan plan) {
+#define THREE_GROUPS (3 * WARPGROUP_LANES + WARP_LANES)
+#define FOUR_GROUPS  (4 * WARPGROUP_LANES + WARP_LANES)
+
+template <int n, int operations, int loads, int threads>
+static __global__ void __launch_bounds__(threads, 1) loop_kernel(uint64_t *span, struct plan plan) {
     extern __shared__ unsigned char memory[];
     __shared__ uint64_t barriers[RING_SLOTS];
     uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
@@ -131,16 +134,25 @@ static double lap_cycles(const void *kernel, int warpgroups, uint32_t copies) {
     return (cycles[1] - cycles[0]) / (MANY_LAPS - FEW_LAPS);
 }
 
-template <int n, int operations, int loads> static void measure(void) {
-    for (int warpgroups = 1; warpgroups <= 3; warpgroups++) {
+template <int n, int operations, int loads, int threads> static void measure_up_to(int warpgroups, int most) {
+    for (; warpgroups <= most; warpgroups++) {
         for (uint32_t copies = 0; copies <= (operations == 64 ? 1 : 0); copies++) {
             char parameters[160];
             snprintf(parameters, sizeof parameters,
                      "\"n\": %d, \"operations\": %d, \"loads\": %d, \"warpgroups\": %d, \"copies\": %u", n,
                      operations, loads, warpgroups, copies);
-            double cycles = lap_cycles((const void *)loop_kernel<n, operations, loads>, warpgroups, copies);
+            double cycles =
+                lap_cycles((const void *)loop_kernel<n, operations, loads, threads>, warpgroups, copies);
             report("consumer_lap_cycles", parameters, cycles, "cycles");
         }
+    }
+}
+
+template <int n, int operations, int loads> static void measure(void) {
+    measure_up_to<n, operations, loads, THREE_GROUPS>(1, 3);
+    /* With N = 128 ptxas has too few registers for four, and one product waits for the other. */
+    if constexpr (n == 64) {
+        measure_up_to<n, operations, loads, FOUR_GROUPS>(4, 4);
     }
 }
 

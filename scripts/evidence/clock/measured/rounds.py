@@ -92,9 +92,26 @@ def shapes_of(document: dict[str, Any]) -> list[str]:
     return [shape for shape, (m, n, k) in sizes.items() if n * k == weights and m <= MOST_ROWS]
 
 
+SIDES = ("base", "candidate")
+
+
 def measured_ratio(number: int, shape: str) -> float:
     """The card's, candidate over base."""
     return round_document(number)["measurement"]["shapes"][shape]["ratio"]
+
+
+def measured_us(number: int, side: str, shape: str) -> float:
+    """The card's, of a call: the mean of a round of them, with what the round takes once."""
+    return round_document(number)["measurement"]["shapes"][shape][f"{side}_us"]
+
+
+def rows_of(number: int, shape: str, predicted: dict[str, float]) -> Iterator[Row]:
+    """The ratio and both sides of it, from the predicted us of each."""
+    ratio = predicted["candidate"] / predicted["base"]
+    yield Row("rounds", f"round {number}", shape, "of the base", ratio, measured_ratio(number, shape), "validated")
+    for side in SIDES:
+        us = measured_us(number, side, shape)
+        yield Row("sides", f"round {number} {side}", shape, "us", predicted[side], us, "validated")
 
 
 def round_rows(numbers: list[str]) -> Iterator[Row]:
@@ -102,8 +119,5 @@ def round_rows(numbers: list[str]) -> Iterator[Row]:
     for number, _, chosen in (name.partition("/") for name in numbers):
         document = round_document(int(number))
         for shape in [chosen] if chosen else shapes_of(document):
-            base, candidate = (
-                call_us(document[side]["commit"], document[side]["variant"], shape) for side in ("base", "candidate")
-            )
-            ratio = measured_ratio(int(number), shape)
-            yield Row("rounds", f"round {number}", shape, "of the base", candidate / base, ratio, "validated")
+            sides = {side: call_us(document[side]["commit"], document[side]["variant"], shape) for side in SIDES}
+            yield from rows_of(int(number), shape, sides)

@@ -63,6 +63,9 @@ def test_what_was_measured_is_what_the_card_gave():
             measured = ladder[row.parameters]
         elif row.group == "rounds":
             measured = rounds.measured_ratio(int(row.name.split()[1]), row.parameters)
+        elif row.group == "sides":
+            _, number, side = row.name.split()
+            measured = rounds.measured_us(int(number), side, row.parameters)
         else:
             shape, _, tile = row.parameters.partition(" ")
             measured = recorded[row.group]["median_us"][tile or "auto"][shape]

@@ -1,0 +1,60 @@
+"""Boxes that several SMs ask for at a time, and rows of them past the tensor's end."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import CHIP, H200, INIT
+from tests.simulator.sim_kit import Sim, body
+
+UINT8, WIDTH, HEIGHT, BOXES, CTAS = 0, 128, 64, 1, 4
+SIZE = WIDTH * HEIGHT
+SLOW = 16  # bytes a cycle of L2, so that it binds
+
+
+@pytest.fixture(scope="module")
+def slow_l2(tmp_path_factory):
+    """The H200 with four SMs and little of L2."""
+    chip = json.loads(H200.read_text())
+    few = {"sms": CTAS, "processing_cluster_sms": CTAS, "l2_box_rate": SLOW, "l2_bytes": 1 << 20}
+    for name, value in few.items():
+        chip["parameters"][name]["value"] = value
+    path = tmp_path_factory.mktemp("chip") / "slow.json"
+    path.write_text(json.dumps(chip))
+    return str(path)
+
+
+def boxes(chip: str, laps: int, step: int, rows: int, ctas: int) -> int:
+    """Cycles of a kernel whose CTAs copy boxes from `step` rows further on each, of a tensor with so many rows."""
+    word = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    text = "".join(
+        f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {BOXES * SIZE};"
+        + "".join(f"{word} [%r2+{i * SIZE}], [%rd9, {{%r6, %r7}}], [%r3];" for i in range(BOXES))
+        + f"{{V{lap}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {lap % 2}; @!%p2 bra V{lap};}}"
+        for lap in range(laps)
+    )
+    start = "mov.b64 %rd9, map; cvta.param.u64 %rd9, %rd9; mov.u32 %r6, 0; mov.u32 %r7, %ctaid.x;"
+    start += f" mul.lo.u32 %r7, %r7, {step};"
+    room = f".shared .align 128 .b8 tile[{BOXES * SIZE}]; .shared .align 8 .b64 full;"
+    sim = Sim(body(start, INIT, text, registers=room, params=".param .align 64 .b8 map[128]"), chip=chip)
+    memory = sim.buffer(np.zeros((CTAS * HEIGHT, WIDTH), np.uint8))
+    image = sim.tensor_map(memory, UINT8, [WIDTH, HEIGHT], sizes=[WIDTH, rows])
+    assert sim.launch("k", image, grid=ctas, block=1) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return sim.time.kernel_cycles
+
+
+def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2_but_not_where_it_reaches_past_the_end(slow_l2):
+    def lap(step: int, rows: int = CTAS * HEIGHT, ctas: int = CTAS) -> float:
+        return (boxes(slow_l2, 4, step, rows, ctas) - boxes(slow_l2, 2, step, rows, ctas)) / 2
+
+    own = BOXES * SIZE / SLOW
+    assert lap(HEIGHT) == pytest.approx(CTAS * own, rel=0.05), "each its own"
+    assert lap(0, ctas=1) == pytest.approx(own, rel=0.05)
+    assert lap(0) == pytest.approx(2 * own, rel=0.05), "all the same: one takes L2's time, and the others wait for it"
+    past = HEIGHT // 4
+    more = past * CHIP["past_end_bytes"] * BOXES / SLOW
+    assert lap(0, HEIGHT - past) == pytest.approx(CTAS * (own + more), rel=0.05)
