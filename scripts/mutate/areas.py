@@ -223,6 +223,7 @@ AREAS: dict[str, Area] = {
             "test_forked.py",
             "test_library.py",
             "test_formats.py",
+            "test_descriptor.py",
             "test_launch_control.py",
             "test_addresses.py",
             "test_declarations.py",

@@ -359,3 +359,41 @@ def test_without_a_device_it_says_so(command, monkeypatch):
 def test_the_cublas_submission_is_right(problem, wants):
     for data, want in zip(problem.data, wants, strict=True):
         assert torch.equal(cublas_submission.custom_kernel(data), want)
+
+
+def test_nothing_asked_for_is_the_leaderboards_measurement():
+    asked = vars(compare.parser().parse_args([]))
+    assert asked == {
+        "variants": "auto",
+        "problem": "dual_gemm",
+        "baselines": None,
+        "library": [],
+        "checkout": [],
+        "scales": "blocked",
+        "inputs": None,
+        "repeats": 20,
+        "seconds": 60.0,
+        "shapes": "",
+        "device": "cuda",
+        "commit": "",
+        "samples": None,
+        "env": None,
+        "json": None,
+    }
+
+
+def test_baselines_are_timed_without_tf32(monkeypatch):
+    """cuBLAS may not round fp32 operands to 10 bits, whatever the process allowed before."""
+    matmul = torch.backends.cuda.matmul
+
+    def load(options):
+        raise RuntimeError(f"TF32: {matmul.allow_tf32}")
+
+    monkeypatch.setattr(compare, "load_kernels", load)
+    allowed = matmul.allow_tf32
+    try:
+        matmul.allow_tf32 = True
+        with pytest.raises(RuntimeError, match="TF32: False"):
+            compare.measure(compare.parser().parse_args([]))
+    finally:
+        matmul.allow_tf32 = allowed

@@ -294,6 +294,19 @@ class TestLibraryPath:
             "nor is it built for"
         )
 
+    @pytest.mark.parametrize(("seconds", "kept"), [(3590, True), (3610, False)])
+    def test_a_build_is_taken_for_killed_after_an_hour(self, cache, seconds, kept):
+        (cache / "build-other").mkdir(parents=True)
+        os.utime(cache / "build-other", (time.time() - seconds,) * 2)
+        bundle_loader._sweep(cache, cache / "mine")
+        assert (cache / "build-other").exists() == kept
+
+    def test_what_another_process_sweeps_at_once_is_no_error(self, cache, monkeypatch):
+        cache.mkdir()
+        gone = [cache / "build-gone", *(cache / f"{number:032x}" for number in range(20))]
+        monkeypatch.setattr(bundle_loader.Path, "iterdir", lambda folder: iter(gone))
+        bundle_loader._sweep(cache, cache / "mine")
+
     def test_the_library_of_a_process_that_was_first_is_taken(self, cache, monkeypatch):
         entry = cache / bundle_loader._digest(["cc"])
 

@@ -86,6 +86,39 @@ def test_the_files_are_of_the_boards_schema():
         assert solution["definition"] == definition["name"]
 
 
+def test_what_the_board_is_told_of_the_operation():
+    definition = execbench.definition()
+    shapes = {name: (tensor["shape"], tensor["dtype"]) for name, tensor in definition["inputs"].items()}
+    codes, scales = "float4_e2m1fn_x2", "float8_e4m3fn"
+    assert shapes == {
+        "a": (["M", "K_packed"], codes),
+        "b1": (["N", "K_packed"], codes),
+        "b2": (["N", "K_packed"], codes),
+        "sfa": (["M", "K_groups"], scales),
+        "sfb1": (["N", "K_groups"], scales),
+        "sfb2": (["N", "K_groups"], scales),
+    }
+    assert definition["outputs"] == {"c": {"shape": ["M", "N"], "dtype": "float16"}}
+    axes = definition["axes"].items()
+    assert {name: (axis["type"], axis.get("value", axis.get("expression"))) for name, axis in axes} == {
+        "M": ("var", None),
+        "N": ("const", 4096),
+        "K": ("const", 7168),
+        "K_packed": ("expr", "K // 2"),
+        "K_groups": ("expr", "K // 16"),
+    }
+    workloads = execbench.workloads()
+    assert [workload["axes"]["M"] for workload in workloads] == [1, 17, 128, 130, 256, 512, 1024]
+    tolerances = [workload["tolerance"] for workload in workloads]
+    assert tolerances == [{"max_atol": 0.001, "max_rtol": 0.001, "required_matched_ratio": 0.9999}] * 7
+    # The board knows a workload by its name: one that moves would be another workload.
+    assert workloads[1]["uuid"] == "5d226145-4a74-5e83-b104-208b86d604f5"
+    assert {of: execbench.solution(of)["spec"]["target_hardware"] for of in ("b200", "h200")} == {
+        "b200": ["B200"],
+        "h200": ["LOCAL"],
+    }
+
+
 def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
     """One of its C files, by the C++ compiler with the solution's flags after the board's; all includes are there."""
     solution = execbench.solution("b200")

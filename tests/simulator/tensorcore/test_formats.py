@@ -175,3 +175,34 @@ def test_stochastic_rounding_goes_up_with_the_carry(fmt):
     # 2^-17 is 2^-8 of the least number; a little less, and random bits just short of 1 - 2^-8, do not carry.
     tiny = np.repeat(np.nextafter(np.float32(2.0**-17), np.float32(0)), 2)
     assert list(from_f32("e4m3", tiny, "rs", random=np.uint32([0xFF000000, 0xFF000001]))) == [0, 1]
+
+
+BY_HAND = {  # a code and its value, such that no two formats agree on all of theirs
+    "e2m1": {0x7: 6, 0x9: -0.5},
+    "e2m3": {0x1F: 7.5, 0x21: -0.125},
+    "e3m2": {0x1F: 28, 0x21: -0.0625},
+    "e4m3": {0x7E: 448, 0x81: -(2.0**-9)},
+    "e5m2": {0x7B: 57344, 0x81: -(2.0**-16)},
+    "ue8m0": {0x7F: 1, 0x81: 4},
+    "ue4m3": {0x7E: 448, 0x81: 2.0**-9},  # without a sign: its bit is ignored
+    "f16": {0x7BFF: 65504, 0x8001: -(2.0**-24)},
+    "bf16": {0x7F7F: 255 * 2.0**120, 0xC040: -3},
+    "tf32": {0x3F802000: 1 + 2.0**-10, 0xC0400000: -3},
+    "f32": {0x3F800001: 1 + 2.0**-23, 0xC0400000: -3},
+}
+
+
+@pytest.mark.parametrize("fmt", BY_HAND)
+def test_a_codes_value_by_hand(fmt):
+    codes, values = (np.array([*of]) for of in (BY_HAND[fmt], BY_HAND[fmt].values()))
+    assert to_f32(fmt, codes).tolist() == values.tolist()
+
+
+def test_rounding_by_mode_by_hand():
+    """Of bf16, whose numbers at 1 are 2^-7 apart: a tie, and a quarter above it, of either sign."""
+    x = np.float32([1 + 2.0**-8, -(1 + 2.0**-8), 1 + 3 * 2.0**-9, 1 + 3 * 2.0**-8])
+    even = [0x3F80, 0xBF80, 0x3F81, 0x3F82]
+    assert from_f32("bf16", x).tolist() == from_f32("bf16", x, "rn").tolist() == even, "to nearest unless told"
+    assert from_f32("bf16", x, "rz").tolist() == [0x3F80, 0xBF80, 0x3F80, 0x3F81]
+    assert from_f32("ue8m0", x, "rp").tolist() == [128, 128, 128, 128]
+    assert from_f32("tf32", np.float32([1 + 2.0**-11]), "rna").tolist() == [0x3F802000]
