@@ -141,7 +141,7 @@ def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
     monkeypatch.setattr(public_kernels, "compile_object", lambda *words: made.append(words) or tmp_path / "a.o")
     monkeypatch.setattr(public_kernels, "link", lambda objects, path, shared: path if shared else None)
     monkeypatch.setattr(
-        public_kernels, "run", lambda words, settings: ran.append((words, settings)) or {"theirs": len(ran)}
+        public_kernels, "run", lambda words, settings: ran.append((words, settings)) or {"back_to_back_us": len(ran)}
     )
     monkeypatch.setattr(
         public_kernels, "simulated_calls", lambda *words: {"launches": LAUNCHES, "asked": ran.append((words, {}))}
@@ -168,6 +168,12 @@ def test_each_public_kernel_is_built_and_run_beside_ours(monkeypatch, tmp_path):
         )
         words = [public_kernels.CHILD, str(tmp_path / "cache/libraries" / f"{source.stem}.so"), *map(str, sizes)]
         assert (words, public_kernels.SETTINGS) in ran
+    grouped = [row for row in rows if row["problem"] == "grouped"]
+    assert grouped
+    for row in grouped:
+        taken = [(ran[at - 1][1]["NVFP4_GROUPED_CONFIG"], tile) for tile, at in row["tiles_us"].items()]
+        assert [asked for asked, _ in taken] == [tile for _, tile in taken] == list(public_kernels.GROUPED_TILES)
+    assert not any("tiles_us" in row for row in rows if row["problem"] != "grouped")
     single = next((k, c) for k, c in cases if k.problem == "single")[1]
     m, n, k = map(int, single.split("x"))
     assert (((m, n // 2, k), "blackwell", public_kernels.CALLS), {}) in ran
