@@ -1,9 +1,9 @@
 /* NVFP4 to fp16, exactly, with the scale factor multiplied in.
  *
  * An e2m1 value s|ee|m put at bits 15 and 11..9 of a half is the value times 2^-14, the subnormal 0.5 included.
- * An e4m3 scale factor times 2^7 is at most 57344, a finite half.  The product is value * scale * 2^-7, which
- * has at most 6 significant bits, the last worth at least 2^-17: exact, since fp16 reaches down to 2^-24.  Both
- * operands carry 2^-7, which the epilogue undoes with 2^14. */
+ * An e4m3 scale factor is a half as it is.  The product is value * scale * 2^-14, which has at most 6
+ * significant bits, the last worth at least 2^-24: exact, the last of fp16's subnormals, which both the product
+ * and wgmma keep.  The epilogue undoes both operands' 2^-14 with 2^28. */
 #ifndef HOPPER_DEQUANTIZE_CUH
 #define HOPPER_DEQUANTIZE_CUH
 
@@ -19,9 +19,8 @@ namespace hopper {
 #define BYTES_0_AND_2      0x2404 /* prmt: as the high bytes of two halves */
 #define BYTES_0_AND_2_LOW  0x4420 /* prmt: as the low bytes */
 #define BYTES_1_AND_3_LOW  0x4431
-#define SCALE_MAGNITUDES   0x7f7f     /* of two e4m3 bytes: the sign bit is ignored */
-#define HALF2_2_TO_7       0x58005800 /* 128 in both halves */
-#define PRODUCT_CORRECTION 16384.0f   /* 2^14 */
+#define SCALE_MAGNITUDES   0x7f7f       /* of two e4m3 bytes: the sign bit is ignored */
+#define PRODUCT_CORRECTION 268435456.0f /* 2^28 */
 
 /* K is permuted inside each 128 elements, alike in both operands, so that a thread's wgmma fragment is made
  * from fp4 that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b =
@@ -65,11 +64,11 @@ static __device__ __forceinline__ uint32_t dequantize_pair(uint32_t fp4, uint32_
     return mul_f16x2(pair < 2 ? prmt(bytes, 0, BYTES_0_AND_2) : bytes & HIGH_BYTES, scale);
 }
 
-/* Two e4m3 scale factors -> each times 2^7 in both halves of a word. */
+/* Two e4m3 scale factors -> each in both halves of a word. */
 static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&scales)[2]) {
-    uint32_t halves = mul_f16x2(cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES), HALF2_2_TO_7);
-    scales[0] = prmt(halves, 0, 0x1010);
-    scales[1] = prmt(halves, 0, 0x3232);
+    uint32_t halves = cvt_rn_f16x2_e4m3x2(pair & SCALE_MAGNITUDES);
+    scales[0] = twice_low(halves);
+    scales[1] = twice_high(halves);
 }
 
 } // namespace hopper

@@ -366,6 +366,19 @@ PTX float max_nan_f32(float x, float y) {
     return larger;
 }
 
+/* Either half twice.  No instruction: ptxas names the half where a product takes it. */
+PTX uint32_t twice_low(uint32_t halves) {
+    uint32_t both;
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low};}" : "=r"(both) : "r"(halves));
+    return both;
+}
+
+PTX uint32_t twice_high(uint32_t halves) {
+    uint32_t both;
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(both) : "r"(halves));
+    return both;
+}
+
 /* Subnormals are kept: without .ftz. */
 PTX uint32_t mul_f16x2(uint32_t x, uint32_t y) {
     uint32_t product;
