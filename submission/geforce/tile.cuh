@@ -49,6 +49,12 @@ template <class T> struct shared_storage {
 template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
 template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
 
+/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
+ * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
+#define SWIZZLE_64_BYTES   512
+#define SWIZZLE_CHUNK      16
+#define SWIZZLE_ROWS_SHARE 2 /* rows whose chunks are moved alike */
+
 /* Sizes that the host counts too, and what has to fit. */
 template <class T> struct layout_of {
     using stage = struct shared_stage<T>;

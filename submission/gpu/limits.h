@@ -20,12 +20,6 @@
 #define SWIZZLE_ROW_BYTES      128    /* HW: the widest swizzle's row (CUDA driver API, tensor maps) */
 #define SWIZZLE_ATOM_ROWS      8      /* HW: such rows (PTX ISA, Shared Memory Descriptor) */
 #define SWIZZLE_ATOM_BYTES     (SWIZZLE_ATOM_ROWS * SWIZZLE_ROW_BYTES) /* HW: and aligned to it */
-
-/* HW: the 64-byte swizzle moves the 16-byte chunk c of row r of 64 bytes to chunk c ^ (r / 2 % 4), so that
- * eight rows' same chunks are in different banks; it repeats every 8 rows (CUDA driver API, tensor maps). */
-#define SWIZZLE_64_BYTES   512
-#define SWIZZLE_CHUNK      16
-#define SWIZZLE_ROWS_SHARE 2 /* rows whose chunks are moved alike */
 #define MAX_TMA_BOX_ELEMS      256 /* HW: of each dimension (CUDA driver API, cuTensorMapEncodeTiled) */
 #define BULK_COPY_ALIGNMENT    16  /* HW: of cp.async.bulk's addresses and size (PTX ISA) */
 #define MAX_WGMMA_N            256 /* HW: PTX ISA, wgmma.mma_async shapes */

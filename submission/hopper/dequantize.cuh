@@ -17,20 +17,17 @@ namespace hopper {
 #define FP4_OF_HALVES      0x8e008e00
 #define HIGH_BYTES         0xff00ff00
 #define BYTES_0_AND_2      0x2404 /* prmt: as the high bytes of two halves */
-#define EVEN_BYTES         0x6420 /* prmt: of two words */
-#define ODD_BYTES          0x7531
+#define BYTES_0_AND_2_LOW  0x4420 /* prmt: as the low bytes */
+#define BYTES_1_AND_3_LOW  0x4431
 #define SCALE_MAGNITUDES   0x7f7f       /* of two e4m3 bytes: the sign bit is ignored */
 #define PRODUCT_CORRECTION 268435456.0f /* 2^28 */
 
-/* K is permuted inside each 32 elements, alike in both operands, so that a thread's wgmma fragment is made from
- * fp4 that lie together.  Lane t = lane % 4 of a row takes the word of eight fp4 from 8 t on, half of group
- * t / 2.  Dequantizing a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6) (n3, n7), which are two steps'
- * fragments: step i takes pairs 2 i (fragment columns 2t, 2t + 1) and 2 i + 1 (columns 2t + 8, 2t + 9).
- *
- * HW: a step of wgmma cuts each product and the sum off behind the accumulator's last places.  What a group of
- * large scale factors adds has no bits there, so that a step should be of few groups: of two, since a step of
- * one takes an exchange between lanes (round 136).  A narrow tile's lanes take whole groups, four a step: its
- * chains are short. */
+/* K is permuted inside each 128 elements, alike in both operands, so that a thread's wgmma fragment is made
+ * from fp4 that lie together.  Lane t = lane % 4 of a row takes the 32 elements from 32 t on, two groups b =
+ * 0, 1, each two words of eight fp4.  Dequantizing a word n0..n7 gives the halves (n0, n4) (n1, n5) (n2, n6)
+ * (n3, n7), which are two steps' fragments: step 4 b + 2 word + i takes pairs 2 i (fragment columns 2t, 2t + 1)
+ * and 2 i + 1 (columns 2t + 8, 2t + 9). */
+#define PERMUTED_ELEMS 128
 
 /* Eight fp4 times the scale in both halves of `scale` -> pairs (n0, n4), (n1, n5), (n2, n6), (n3, n7).  Shifts
  * to the left are products, and a mask comes last and once: the integer pipe, which decides, has 7 of 15

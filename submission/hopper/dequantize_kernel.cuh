@@ -12,22 +12,21 @@ namespace hopper {
 
 #define SECTOR_BYTES    32 /* HW: of L2; PG, device memory accesses */
 #define UNITS_OF_SECTOR (DEQUANTIZE_UNITS * SECTOR_BYTES / (DEQUANTIZE_CHUNK_K / 2))
-#define A_BOX_FP4_BYTES (A_BOX_K / 2)
 
 /* Unit `index` of a row of A, which is row `row` of batch `batch`, to `to`: a thread takes 16 bytes, one pair
- * of each of the four lanes' word `unit / 4`.  A warp writes 512 bytes together:
+ * of each of the four lanes' word `unit / 4 % 2` of group `unit / 8`.  A warp writes 512 bytes together:
  * half-written sectors cost a read each.  All loads are issued before any is used: one latency of L2, which was
  * asked before the wait. */
 static __device__ __forceinline__ void dequantize_unit(const dequantize_params &p, uint4 *to, uint32_t index,
                                                        uint32_t row, uint32_t batch, int64_t batch_row) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
-    const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2);
+    const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
     const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
-    const uint32_t half = unit / (DEQUANTIZE_UNITS / 2), word_bytes = (uint32_t)sizeof(uint4);
-    /* Else K ends in the middle of the chunk: the second half is of zeros. */
-    const bool there = half == 0 || chunk < p.full_chunks, exists = index < p.row_units && there;
+    bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
+
+    bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
     if (exists && unit % UNITS_OF_SECTOR == 0) { /* nothing is read: who writes it is seen */
         prefetch_global_l2(fp4 + unit / UNITS_OF_SECTOR * SECTOR_BYTES);
         prefetch_global_l2(scales);
@@ -37,13 +36,19 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
     if (index >= p.row_units) {
         return;
     }
-    const uint4 words = *(const uint4 *)(fp4 + (there ? unit / 4 * word_bytes : 0)); /* the lanes' */
-    const uint32_t factors = *(const uint32_t *)(scales + (there ? half * p.scale_half_step : 0));
-    uint32_t scale[2], pairs[4]; /* [group]; [lane] */
-    widen_scales((uint16_t)(there ? factors >> unit / 4 % 2 * 16 : 0), scale);
+    uint32_t words[4], factors[2]; /* [lane]; four scale factors each */
 #pragma unroll
     for (int lane = 0; lane < 4; lane++) {
-        pairs[lane] = dequantize_pair(word_of(words, lane), scale[lane / 2], (int)(unit % 4));
+        words[lane] = *(const uint32_t *)(fp4 + (lane < 2 || full ? lane * 16 : 0));
+    }
+    factors[0] = *(const uint32_t *)scales;
+    factors[1] = *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) & (full ? ~0u : 0);
+    uint32_t pairs[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        uint32_t scale[2];
+        widen_scales((uint16_t)(factors[lane / 2] >> (lane % 2 * 16 + unit / 8 * 8)), scale);
+        pairs[lane] = dequantize_pair(words[lane], scale[0], (int)(unit % 4));
     }
     *to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
@@ -88,31 +93,47 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + part.chunk * p.scale_chunk_step;
     const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / GROUPED_PARTS),
-               there = part.box == 0 || part.chunk < p.full_chunks; /* else a box of zeros */
-    fp4 += there ? part.box * A_BOX_FP4_BYTES : 0;
-    scales += there ? part.box * p.scale_half_step : 0;
-    if (exists) { /* nothing is read: who writes it is seen */
-        prefetch_global_l2(part.parity == 0 ? fp4 : scales);
+               full = part.chunk < p.full_chunks; /* else lanes 2 and 3 get zero scales */
+    if (exists) {                                 /* nothing is read: who writes it is seen */
+        if (part.parity == 0) {
+            prefetch_global_l2(fp4 + (full ? part.box * SECTOR_BYTES : 0));
+        } else {
+            prefetch_global_l2(scales + (full ? part.box * p.scale_half_step : 0));
+        }
     }
     griddepcontrol_wait();              /* the inputs may be in the making, and the scratch memory in use */
     griddepcontrol_launch_dependents(); /* the GEMM may now copy B, not this kernel's output */
     if (!exists) {
         return;
     }
-    const uint4 words[2] = {*(const uint4 *)fp4, *(const uint4 *)(fp4 + sizeof(uint4))}; /* the lanes' */
-    const uint32_t factors = *(const uint32_t *)scales & (there ? ~0u : 0);
+    uint2 words[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        words[lane] = *(const uint2 *)(fp4 + part.box * sizeof(uint2) + (lane < 2 || full ? lane * 16 : 0));
+    }
+    const uint32_t factors[2] = {*(const uint32_t *)scales,
+                                 *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) &
+                                     (full ? ~0u : 0)};
+    uint32_t scale[4]; /* [lane] */
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t of_box = prmt(factors[half], 0, part.box == 0 ? BYTES_0_AND_2_LOW : BYTES_1_AND_3_LOW);
+        uint32_t two[2];
+        widen_scales((uint16_t)of_box, two);
+        scale[2 * half] = two[0];
+        scale[2 * half + 1] = two[1];
+    }
     uint8_t *box = grouped_box(p, part, row, rows);
     const uint32_t swizzle = (part.parity ^ row % SWIZZLE_ATOM_ROWS) * sizeof(uint4);
 #pragma unroll
     for (int word = 0; word < 2; word++) {
-        uint32_t scale[2], pairs[2][4]; /* [group]; [the first or the second of the parity][lane] */
-        widen_scales((uint16_t)(factors >> word * 16), scale);
+        uint32_t pairs[2][4]; /* [the first or the second of the parity][lane] */
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            const uint32_t four = word_of(words[word], lane) << (part.parity == 0 ? 4 : 0);
+            const uint32_t four = (word == 0 ? words[lane].x : words[lane].y) << (part.parity == 0 ? 4 : 0);
             const uint32_t bytes = select_bits(FP4_SIGNS, four, four >> 3);
-            pairs[0][lane] = mul_f16x2((bytes * 256) & FP4_OF_HALVES, scale[lane / 2]);
-            pairs[1][lane] = mul_f16x2(bytes & FP4_OF_HALVES, scale[lane / 2]);
+            pairs[0][lane] = mul_f16x2((bytes * 256) & FP4_OF_HALVES, scale[lane]);
+            pairs[1][lane] = mul_f16x2(bytes & FP4_OF_HALVES, scale[lane]);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {

@@ -35,9 +35,10 @@ namespace hopper {
 /* ---- tile and shared memory ---- */
 
 #define CONSUMER_BARRIER 1
-#define STEP_BYTES       (16 * FP16_BYTES) /* of a row: K of one wgmma is 16 */
-#define BOX_STEPS        (A_BOX_BYTES / STEP_BYTES)
-#define VECTOR_HALVES    8 /* outputs of a 16-byte store */
+#define STEP_BYTES       (16 * FP16_BYTES)     /* of a row: K of one wgmma is 16 */
+#define GROUP_STEPS      4                     /* that one dequantized group a lane feeds */
+#define LANE_FP4_BYTES   (STAGE_FP4_BYTES / 4) /* of a row, by each of four lanes */
+#define VECTOR_HALVES    8                     /* outputs of a 16-byte store */
 /* Registers a thread: one warpgroup copies, the others hold accumulators and fragments. */
 #define PRODUCER_REGISTERS 24
 /* Of a thread at the launch: what ptxas gives a kernel of so many threads. */
@@ -79,21 +80,21 @@ struct tile {
     }
     /* Of K, in a fragment buffer: fewer where the accumulators leave few registers, or a third set of them
      * fits. */
-    static constexpr int fragment_steps = m_blocks * accs > registers_left(BOX_STEPS) ||
+    static constexpr int fragment_steps = m_blocks * accs > registers_left(GROUP_STEPS) ||
                                                   (most_chains == 3 && m_blocks == 1 && warpgroups_k == 1 &&
                                                    split_k == 1 &&
-                                                   m_blocks * accs * 3 > registers_left(BOX_STEPS) &&
-                                                   m_blocks * accs * 3 <= registers_left(BOX_STEPS / 2))
-                                              ? BOX_STEPS / 2
-                                              : BOX_STEPS;
+                                                   m_blocks * accs * 3 > registers_left(GROUP_STEPS) &&
+                                                   m_blocks * accs * 3 <= registers_left(GROUP_STEPS / 2))
+                                              ? GROUP_STEPS / 2
+                                              : GROUP_STEPS;
     /* Of accumulators, each over a part of K: as many as fit. */
     static constexpr int chains_that_fit = registers_left(fragment_steps) / (m_blocks * accs);
     static constexpr int chains = warpgroups_k > 1                ? 1
                                   : chains_that_fit > most_chains ? most_chains
                                                                   : chains_that_fit;
     /* A warpgroup's m blocks one after another, where registers hold the fp4 of one alone. */
-    static constexpr bool in_turn = m_blocks > 1 && fragment_steps < BOX_STEPS;
-    static constexpr int parts = A_BOXES * BOX_STEPS / fragment_steps; /* of a stage, each a buffer */
+    static constexpr bool in_turn = m_blocks > 1 && fragment_steps < GROUP_STEPS;
+    static constexpr int parts = A_BOXES * GROUP_STEPS / fragment_steps; /* of a stage, each a buffer */
 
     /* Of a tile whose K is split: each CTA finishes its share of the rows of A. */
     static constexpr int output_m = tile_m / split_k, output_accs = accs / split_k;
@@ -129,7 +130,7 @@ template <class T> struct shared_stage {
         unsigned char a[A_BOXES][T::tile_m][A_BOX_BYTES]; /* fp16, permuted K, 128-byte swizzle */
         float4 received[T::stage_vectors][T::finishers];  /* others' accumulators, after the main loop */
     };
-    unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2], 64-byte swizzle */
+    unsigned char fp4[2][T::tile_n][STAGE_FP4_BYTES];             /* [B1, B2] */
     unsigned char scales[2][T::b_scale_tiles][STAGE_SCALE_BYTES]; /* [sfb1, sfb2] */
 
     static_assert(STAGE_FP4_BYTES % BULK_COPY_ALIGNMENT == 0 && STAGE_SCALE_BYTES % BULK_COPY_ALIGNMENT == 0,
@@ -157,9 +158,6 @@ template <class T> struct layout_of {
                   "a CTA has that much shared memory");
     static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && T::tile_m * A_BOX_BYTES % SWIZZLE_ATOM_BYTES == 0,
                   "every box of A starts a swizzle atom");
-    static_assert(offsetof(stage, fp4) % SWIZZLE_64_BYTES == 0 &&
-                      T::tile_n * STAGE_FP4_BYTES % SWIZZLE_64_BYTES == 0,
-                  "boxes of B1 and B2 start where the swizzle repeats");
     static_assert(sizeof(uint64_t) == MBARRIER_BYTES, "an mbarrier object");
     static_assert(T::received_stages * sizeof(stage) + T::output_bytes <= T::stages * sizeof(stage),
                   "received accumulators and the staged output fit over the stages");
@@ -265,11 +263,10 @@ static __device__ __forceinline__ void load(shared_t<T> shared, const typename T
 
 /* ---- main loop ---- */
 
-/* What a thread reads of a wgmma_m_block in a stage: half a group of each 32 elements of a row of B1 and of B2
- * (dequantize.cuh), and their scale factors. */
+/* What a thread reads of a wgmma_m_block in a stage: 32 elements of a row of B1 and of B2, and their scales. */
 struct packed_m_block {
-    uint32_t fp4[2][4];    /* [B1, B2][word] */
-    uint32_t scales[2][2]; /* [B1, B2]: of words 0 and 1, of words 2 and 3, a half each */
+    uint4 fp4[2];          /* [B1, B2]: two groups of two words each */
+    uint32_t scales[2][2]; /* [B1, B2][group] */
 };
 
 /* From the scale factors of a row of the first operand to those of the same row of the second: another
@@ -284,23 +281,20 @@ template <class T>
 static __device__ __forceinline__ void read_m_block(struct packed_m_block &packed, stage_t<T> stage,
                                                     const struct tile_coord &coord, int block_row,
                                                     int scale_row, int lane) {
-    const int row = lane / 4, matrix_row = lane % 8, chunk = lane / 8 ^ matrix_row / SWIZZLE_ROWS_SHARE;
-    const uint32_t fp4 =
-        SHARED_MEMBER(stage, fp4) + (block_row + matrix_row) * STAGE_FP4_BYTES + chunk * SWIZZLE_CHUNK;
+    int row = lane / 4, quad_lane = lane % 4;
+    /* Consecutive lanes read consecutive 16 bytes: no bank conflict. */
+    uint32_t fp4 = SHARED_MEMBER(stage, fp4) + (block_row + row) * STAGE_FP4_BYTES + quad_lane * LANE_FP4_BYTES;
     int in_tiles = scale_row + row;
     if constexpr (T::extended) {
         in_tiles += (block_row + row) & coord.piece_mask;
     }
     const int second = T::extended ? coord.second_scales : second_scales<T>();
-    const uint32_t scales =
-        scale_word_at(SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES, in_tiles);
-    const uint32_t of_lane = lane % 4 < 2 ? EVEN_BYTES : ODD_BYTES;
+    uint32_t scale_tile = SHARED_MEMBER(stage, scales) + in_tiles / SCALE_TILE_ROWS * STAGE_SCALE_BYTES +
+                          quad_lane / 2 * SCALE_TILE_BYTES;
+    uint32_t scales = scale_word_at(scale_tile, in_tiles) + quad_lane % 2 * 2;
     for (int which = 0; which < 2; which++) {
-        ldmatrix_x4(packed.fp4[which], fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
-        const uint32_t four = prmt(ld_shared_u32(scales + which * second),
-                                   ld_shared_u32(scales + which * second + SCALE_TILE_BYTES), of_lane);
-        packed.scales[which][0] = cvt_rn_f16x2_e4m3x2(four & SCALE_MAGNITUDES);
-        packed.scales[which][1] = cvt_rn_f16x2_e4m3x2(four >> 16 & SCALE_MAGNITUDES);
+        packed.fp4[which] = ld_shared_v4(fp4 + which * (int)sizeof(shared_stage<T>::fp4[0]));
+        widen_scales(ld_shared_u16(scales + which * second), packed.scales[which]);
     }
 }
 
@@ -313,13 +307,12 @@ static __device__ __forceinline__ void dequantize_part(uint32_t (&fragment)[step
 #pragma unroll
         for (int i = 0; i < steps / 2; i++) {
             int word = first_word + i;
-            const uint32_t halves = packed.scales[which][word / 2],
-                           scale = word % 2 == 0 ? twice_low(halves) : twice_high(halves);
             uint32_t pairs[4];
             if constexpr (T::warpgroups == 3) {
-                dequantize_word_by_bytes(packed.fp4[which][word], scale, pairs);
+                dequantize_word_by_bytes(word_of(packed.fp4[which], word), packed.scales[which][word / 2],
+                                         pairs);
             } else {
-                dequantize_word(packed.fp4[which][word], scale, pairs);
+                dequantize_word(word_of(packed.fp4[which], word), packed.scales[which][word / 2], pairs);
             }
             fragment[2 * i][which] = pairs[0];
             fragment[2 * i][2 + which] = pairs[1];
@@ -376,7 +369,7 @@ multiply_stages(float (&acc)[T::m_blocks][T::accs], struct consumed &consumed, s
 #pragma unroll
             for (int j = 0; j < T::fragment_steps; j++) {
                 int step = part * T::fragment_steps + j;
-                int offset = step / BOX_STEPS * T::a_box_step + step % BOX_STEPS * STEP_BYTES;
+                int offset = step / GROUP_STEPS * T::a_box_step + step % GROUP_STEPS * STEP_BYTES;
                 uint64_t a = T::warpgroups == 3
                                  ? wgmma_swizzled_tile_descriptor(SHARED_MEMBER(stage, a) + offset)
                                  : wgmma_descriptor_plus(tile_of_a, offset);

@@ -41,6 +41,6 @@ int32_t hopper_encode_a(const char *name, const struct problem *problem, int64_t
 int32_t hopper_encode_b(const char *name, const struct problem *problem, const uint8_t *fp4, int box_rows,
                         CUtensorMap *map) {
     struct tensor_3d b =
-        gpu_fp4_tensor(problem, fp4, problem->n, STAGE_FP4_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_64B);
+        gpu_fp4_tensor(problem, fp4, problem->n, STAGE_FP4_BYTES, box_rows, CU_TENSOR_MAP_SWIZZLE_NONE);
     return gpu_encode(name, &b, map);
 }

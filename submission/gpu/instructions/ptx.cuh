@@ -290,16 +290,7 @@ PTX uint16_t ld_shared_u16(uint32_t address) {
     return value;
 }
 
-/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane
- * t gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
-PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
-                 : "r"(row_address)
-                 : "memory");
-}
-
-/* The way back: lane i names row i % 8 of matrix i / 8. */
+/* Four 8 x 8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8. */
 PTX void stmatrix_x4(uint32_t row_address, const uint32_t fragment[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
                  "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])

@@ -29,6 +29,15 @@ PTX void cp_async_bulk_tensor_3d_cta(uint32_t to, const void *tensor_map, int32_
 
 /* ---- warp-level MMA ---- */
 
+/* Four 8 x 8 matrices of 16-bit elements: lane i names row i % 8 of matrix i / 8, 16 bytes; register j of lane
+ * t gets bytes 4 (t % 4) to + 3 of row t / 4 of matrix j. */
+PTX void ldmatrix_x4(uint32_t (&fragment)[4], uint32_t row_address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"(row_address)
+                 : "memory");
+}
+
 /* d += a * b for a warp's fragments, m16 n8 k64: e2m1 with a ue4m3 scale factor for every 16 of K, fp32 sums.
  *
  * Lane t holds of A the bytes 4 (t % 4) to + 3 of the 32 of rows t / 4 and t / 4 + 8 (a[0], a[1]) and those 16

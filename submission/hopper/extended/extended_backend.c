@@ -97,7 +97,7 @@ static int32_t encode_b(const char *name, const struct extended_plan *plan, cons
     const uint32_t tile_n = (uint32_t)hopper_tile_n(plan->config);
     const int64_t interleave = plan->problem->extension->interleave;
     struct tensor_3d b = gpu_fp4_tensor(plan->problem, fp4, plan->problem->n, STAGE_FP4_BYTES, (int)tile_n,
-                                        CU_TENSOR_MAP_SWIZZLE_64B);
+                                        CU_TENSOR_MAP_SWIZZLE_NONE);
     if (interleave != 0) {
         b.rows = interleave;
         b.batches = plan->problem->n / interleave;
