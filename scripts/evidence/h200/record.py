@@ -178,8 +178,6 @@ def read(out: Path) -> tuple[dict, dict[str, np.ndarray], dict[str, np.ndarray]]
 def pack(out: Path) -> int:
     """Makes the fixtures."""
     record, samples, words = read(out)
-    # The first record ran what is refused among the others.
-    record.setdefault("refused", {name: record["failed"].pop(name) for name in REFUSED})
     if record["failed"]:
         print(f"failed on the card: {', '.join(record['failed'])}", file=sys.stderr)
         return 1
