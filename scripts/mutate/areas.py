@@ -55,6 +55,7 @@ AREAS: dict[str, Area] = {
             "test_torch_operator.py",
             "test_extended.py",
             "test_torch_mlp.py",
+            "test_declarations.py",
         ),
         wider=SUBMISSION_TESTS,
     ),
@@ -140,6 +141,7 @@ AREAS: dict[str, Area] = {
             "test_chip.py",
             "test_group_problem.py",
             "test_problem_sizes.py",
+            "test_declarations.py",
         ),
     ),
     "eval": Area(

@@ -52,9 +52,12 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
         } else if (filled != NULL && !store) {
             *filled = later(*filled, place->filled);
         }
+        /* A chip's file that says nothing of sharing has none: SMs come by turns, so that `now` may be before
+         * `asked`. */
+        bool shares = timing->chip.l2_shared_for > 0;
         if (store) {
             place->asked = 0;
-        } else if (hit && timing->now < place->asked + timing->chip.l2_shared_for) {
+        } else if (shares && hit && timing->now < place->asked + timing->chip.l2_shared_for) {
             timing->shared += place->asker != timing->number ? to - from : 0;
         } else {
             place->asked = timing->now;

@@ -1,4 +1,5 @@
-"""What sources say once and few tests run into: each command's options, records that stay as made, pairs of one length.
+"""What sources say once and few tests run into: each command's options, records that stay as made, pairs of one length,
+how a program ends, what is imported for annotations alone, the device of a tensor, a child's status.
 
 After a change that is meant: `pytest -n 0 --record-commands tests/house/test_declarations.py`, and read the difference.
 """
@@ -43,6 +44,46 @@ UNEQUAL = {
     "scripts/evidence/backend_table.py": 1,
     "scripts/evidence/mutants/launches.py": 1,
     "scripts/history/plots.py": 3,
+}
+
+# How a program runs its main: its status is the process's, and only what reads words of sys.argv is given them.
+PROGRAMS = {"sys.exit(main())", "sys.exit(main(sys.argv[1:]))"}
+# Those that raise where something is amiss, and those that are read word by word.
+OTHER_PROGRAMS = {
+    "eval/__main__.py": "note_descriptor()\nsys.exit(lifetime.run_to_the_end(run))",
+    "scripts/download_size.py": "sys.exit(main(sys.argv[1], sys.argv[2]))",
+    "scripts/evidence/h200/hopper_cases.py": "main(sys.argv[1:])",
+    "scripts/evidence/h200/record_mma.py": "main(sys.argv[1:])",
+    "scripts/evidence/sentryward/table.py": "main()",
+    "scripts/evidence/speed_table.py": "main()",
+    "scripts/evidence/third_party/__main__.py": "main()",
+    "scripts/evidence/third_party/cute/translate.py": "main()",
+    "scripts/evidence/third_party/triton/translate.py": "main()",
+}
+# Functions of torch that make a tensor on the default device unless they are told another.
+MAKERS = {
+    "arange",
+    "as_tensor",
+    "empty",
+    "eye",
+    "full",
+    "linspace",
+    "ones",
+    "rand",
+    "randint",
+    "randn",
+    "tensor",
+    "zeros",
+}
+# Where tensors of a card are made; and those of the host there, a file.
+ON_A_CARD = ("eval/", "reference/", "submission/", "scripts/bench/", "scripts/release/")
+OF_THE_HOST = {
+    "eval/lending/cuda.py": 1,
+    "eval/lending/host.py": 2,
+    "eval/output/mismatch.py": 1,
+    "reference/extended.py": 1,
+    "scripts/bench/baselines/cublas_submission.py": 2,
+    "submission/group_gemm.py": 2,
 }
 
 
@@ -138,3 +179,42 @@ def test_what_is_paired_is_of_one_length(root):
                 if strict != "True":
                     found[path] = found.get(path, 0) + 1
     assert found == UNEQUAL
+
+
+def test_a_program_ends_with_the_status_of_its_main(root):
+    found = {}
+    for path, nodes in sources(root):
+        for node in nodes:
+            guarded = isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+            if guarded and path != "eval/eval.py":  # which becomes the package's program
+                found[path] = "\n".join(map(ast.unparse, node.body))
+    assert {path: text for path, text in found.items() if text not in PROGRAMS} == OTHER_PROGRAMS
+
+
+def test_what_annotations_alone_need_is_not_imported(root):
+    asked = [
+        ast.unparse(node.test)
+        for _, nodes in sources(root)
+        for node in nodes
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    ]
+    assert set(asked) == {"TYPE_CHECKING"}
+
+
+def test_a_tensor_is_made_where_its_maker_says(root):
+    """Those of the host are counted above: what is left out shows on a card alone."""
+    found = {}
+    for path, nodes in sources(root):
+        for node in nodes if path.startswith(ON_A_CARD) else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"torch.{name}" for name in MAKERS}:
+                told = {keyword.arg for keyword in node.keywords}
+                if not told & {"device", None}:
+                    found[path] = found.get(path, 0) + 1
+    assert found == OF_THE_HOST
+
+
+def test_what_becomes_of_a_childs_failure_is_said(root):
+    for path, nodes in sources(root):
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "subprocess.run":
+                assert {keyword.arg for keyword in node.keywords} & {"check", None}, f"{path}:{node.lineno}"

@@ -94,6 +94,7 @@ case "$*" in
 *tomllib*) exec {real} "$@" ;;
 *download_size.py*) echo "fetching" >&2; exit {reachable} ;;
 "-m venv"*) for last; do :; done
+  [ -z "${{BROKEN:-}}" ] || {{ mkdir "$last"; echo "no ensurepip" >&2; exit 1; }}
   mkdir -p "$last/bin" && cp "$0" "$last/bin/python"
   case "$*" in *--system-site-packages*) cp "$modules" "$last/bin/python.modules" ;;
   *) : > "$last/bin/python.modules" ;; esac ;;
@@ -140,6 +141,45 @@ def setup(root, tmp_path):
 
     run.checkout, run.folder = checkout, tmp_path
     return run
+
+
+TAMPERED = 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE." >&2; exit 1'
+NO_VENV = "no torch in AT_HAND or VENV; `make setup` installs it there, or set PYTHON to a Python that has it"
+TOOLS = "installing the development tools of scripts/dev.lock into VENV"
+NO_TORCH = (
+    "torch could not be installed; set PYTHON to a Python that has it, or pip's PIP_FIND_LINKS to a folder of wheels"
+)
+NO_PYTEST = "pytest is missing and could not be installed"
+NO_MAKER = "AT_HAND cannot make a virtual environment (on Debian and Ubuntu it needs the package python3-venv)"
+
+
+@pytest.mark.parametrize(
+    ("tier", "modules", "given", "said"),
+    [
+        ("run", "torch", {}, []),
+        ("run", "torch", {"old": 1}, ["AT_HAND is not Python 3.11 or later; set PYTHON to one"]),
+        ("find", "numpy", {}, [NO_VENV]),
+        ("run", "numpy", {}, ["no torch in AT_HAND or VENV", "(fetching)"]),
+        ("run", "numpy", {"reachable": 1}, ["no torch in AT_HAND or VENV", "(fetching)", NO_TORCH]),
+        ("test", "torch pytest", {}, [TOOLS]),
+        ("run", "numpy", {"BROKEN": "1"}, ["no torch in AT_HAND or VENV", "(no ensurepip)", NO_MAKER]),
+        ("test", "torch", {"pip": OFFLINE}, [TOOLS, "(ERROR: connection broken)", NO_PYTEST]),
+        ("test", "torch pytest", {"pip": TAMPERED}, [
+            TOOLS,
+            "(ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.)",
+            "a package is not the one that scripts/dev.lock names; none was installed",
+        ]),
+    ],
+)  # fmt: skip
+def test_every_word_that_is_said(setup, tier, modules, given, said):
+    """Its own lines without their `setup: `, those of the programs it calls in brackets."""
+    done = setup(tier, modules, **given)
+    told = done.said.replace(str(setup.checkout / ".venv"), "VENV").replace(
+        str(setup.folder / "bin/python3"), "AT_HAND"
+    )
+    lines = [line.removeprefix("setup: ") if line.startswith("setup: ") else f"({line})" for line in told.splitlines()]
+    assert lines == said
+    assert "BROKEN" not in given or not (setup.checkout / ".venv").exists()
 
 
 def test_a_python_with_all_is_used_as_it_is(setup):
@@ -269,8 +309,7 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
 
 
 def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):
-    tampered = 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE." >&2; exit 1'
-    done = setup("test", "torch pytest", pip=tampered)
+    done = setup("test", "torch pytest", pip=TAMPERED)
     assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "nor is the rest tried"
     assert "is not the one that scripts/dev.lock names; none was installed" in done.said
 

@@ -1,5 +1,6 @@
 """The rounds' record: the way from draft to verdict, measuring again, and the rule."""
 
+import re
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from scripts.rounds import render as rounds_render
 from scripts.rounds import rerun
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, write_json
+from tests.rounds.recorded import assert_recorded
 from tests.rounds.rounds_kit import (
     ENV,
     ROOT,
@@ -31,6 +33,15 @@ def test_rounds_measured_from_one_shared_run_pass_every_check(measured):
     assert problems_of(measured) == ""
     assert [path.name for path in measured.runs_dir.iterdir()] == ["shared"]
     assert len({measured.get(n)["measurement"]["samples_sha256"] for n in (4, 5, 6, 7)}) == 1
+
+
+def test_every_word_of_the_pages_and_of_the_record_is_the_recorded_one(measured, request):
+    """Of the rounds' own pages and JSON, and of what is generated into the pages around them."""
+    own = [measured.find(number) / name for number in (4, 5, 7) for name in ("round.md", "round.json")]
+    texts = [path.read_text() for path in own]
+    for name in ("README.md", "LEARNINGS.md"):
+        texts += re.findall(r"<!-- generated:.*?<!-- /generated:.*?-->", (measured.dir / name).read_text(), re.DOTALL)
+    assert_recorded(request, "rounds.txt", "\n".join(texts))
 
 
 def test_verdicts_follow_the_rule(measured):

@@ -63,9 +63,9 @@ values that it keeps in registers from stage to stage, and loops that it unrolls
 here."""
 LADDER = """The target is the right order and a mean of 12 %. What was supposed has been tried:
 
-- **Narrow rows.** v1a copies boxes whose rows have 16 bytes. These two rows are of the model before, which took 1.52
-  cycles a row: it took v1a from 61 % too fast to 30 % too slow and v1b from 53 % to 12 %. A row costs one cycle now;
-  they have not been simulated with it, and nothing that calibrates has rows of 16 bytes.
+- **Narrow rows.** v1a copies boxes whose rows have 16 bytes. While a row took 1.52 cycles v1a went from 61 % too fast
+  to 30 % too slow and v1b from 53 % to 12 %; at the one cycle a row that the ring's own clock gives, v1a is 8 and v1b
+  25 % too fast. Nothing that calibrates has rows of 16 bytes.
 - **The clock under load.** The published times are of runs of 10 ms and more (nvbench). A B200's clock falls from
   1.965 to 1.58 GHz at 1000 W when bf16 attention runs for more than 5 ms (flashinfer-ai/flashinfer PR 2899, where its
   rate falls by 15 %). At that clock v5, v6 and v7c, the three that were run, are 14 to 17 % too fast for 27 to 32 %
@@ -75,8 +75,9 @@ LADDER = """The target is the right order and a mean of 12 %. What was supposed 
   as short as the leaderboard's, and a set of its own has the long run's. v3 and v4, under 1.06 PFLOP/s, are 4 to 10 %
   off without it. The mechanism that is missing is a clock that follows the power drawn: all kernels from v6 on, and
   cuBLAS, stand within 7 % of each other at 1.27 to 1.36 PFLOP/s, as a cap on power would have it.
-- **v2b** was 23 % too slow on the model before, for no known reason; it and v2a stood the wrong way round. Neither has
-  been simulated since.
+- **v2b** copies a stage's 64 and 128 KB in one box each and is 23 % too slow; v2a, with boxes of 16 and 32 KB, is 12 %
+  too fast. They stand the wrong way round: copy_latency_l2 has no point above 16 KB and goes on from there with the
+  slope of its last piece, 36 bytes a cycle, where one SM takes 122.
 
 v0 is for another generation's tensor cores."""
 WHY = """First loads are the set that is far off. Each of these launches loads once from memory that has not been

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,23 +16,32 @@ SIZE = WIDTH * HEIGHT
 SLOW = 16  # bytes a cycle of L2, so that it binds
 
 
-@pytest.fixture(scope="module")
-def slow_l2(tmp_path_factory):
-    """The H200 with four SMs and little of L2."""
+def slow(folder: Path, ctas: int, without: str = "") -> str:
+    """The H200 with few SMs and little of L2, with or without one of its mechanisms."""
     chip = json.loads(H200.read_text())
-    few = {"sms": CTAS, "processing_cluster_sms": CTAS, "l2_box_rate": SLOW, "l2_bytes": 1 << 20}
+    few = {"sms": ctas, "processing_cluster_sms": ctas, "l2_box_rate": SLOW, "l2_bytes": 1 << 20}
     for name, value in few.items():
         chip["parameters"][name]["value"] = value
-    path = tmp_path_factory.mktemp("chip") / "slow.json"
+    chip["parameters"].pop(without, None)
+    path = folder / "slow.json"
     path.write_text(json.dumps(chip))
     return str(path)
 
 
-def boxes(chip: str, laps: int, step: int, rows: int, ctas: int) -> int:
-    """Cycles of a kernel whose CTAs copy boxes from `step` rows further on each, of a tensor with so many rows."""
+@pytest.fixture(scope="module")
+def slow_l2(tmp_path_factory):
+    return slow(tmp_path_factory.mktemp("chip"), CTAS)
+
+
+def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0) -> int:
+    """Cycles of a kernel whose CTAs copy boxes from `step` rows further on each, of a tensor with so many rows; each
+    CTA starts its laps `later` additions after the one of the next number."""
     word = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    delay = f"mov.u32 %r9, %ctaid.x; mov.u32 %r10, %nctaid.x; sub.u32 %r9, %r10, %r9; mul.lo.u32 %r9, %r9, {later};"
+    delay += "{WLAP: setp.eq.u32 %p3, %r9, 0; @%p3 bra XLAP; sub.u32 %r9, %r9, 1; bra WLAP; XLAP:}"
     text = "".join(
-        f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {BOXES * SIZE};"
+        (delay.replace("LAP", str(lap)) if later else "")
+        + f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {BOXES * SIZE};"
         + "".join(f"{word} [%r2+{i * SIZE}], [%rd9, {{%r6, %r7}}], [%r3];" for i in range(BOXES))
         + f"{{V{lap}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {lap % 2}; @!%p2 bra V{lap};}}"
         for lap in range(laps)
@@ -58,3 +68,10 @@ def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2_but_not_where_it_reaches
     past = HEIGHT // 4
     more = past * CHIP["past_end_bytes"] * BOXES / SLOW
     assert lap(0, HEIGHT - past) == pytest.approx(CTAS * (own + more), rel=0.05)
+
+
+def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whatever_order_they_come_in(tmp_path):
+    chip = slow(tmp_path, CTAS, without="l2_shared_for")
+    for later in (0, 2):
+        taken = boxes(chip, 4, 0, CTAS * HEIGHT, CTAS, later) - boxes(chip, 2, 0, CTAS * HEIGHT, CTAS, later)
+        assert taken / 2 == pytest.approx(CTAS * BOXES * SIZE / SLOW, rel=0.05)
