@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).with_name("recorded")
+FOLDER = Path(__file__).parent
 HASH = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{9})\b")
 
 
@@ -29,7 +29,6 @@ def assert_recorded(request: pytest.FixtureRequest, name: str, text: str) -> Non
     """The text is what the record of that name says."""
     path, text = FOLDER / name, numbered(text)
     if request.config.getoption("--record-outcomes"):
-        FOLDER.mkdir(exist_ok=True)
         path.write_text(text)
     difference = list(difflib.unified_diff(path.read_text().split("\n"), text.split("\n"), "recorded", "now", n=0))
     assert difference == [], "\n".join(difference[:40])
