@@ -207,7 +207,15 @@ AREAS: dict[str, Area] = {
     ),
     "history": Area(
         ("scripts/history/*.py", "scripts/evidence/readme.py"),
-        ("test_readme.py", "test_history_plots.py", "test_drawn_plots.py", "test_history.py", "test_declarations.py"),
+        (
+            "test_readme.py",
+            "test_variants.py",
+            "test_history_plots.py",
+            "test_drawn_plots.py",
+            "test_history.py",
+            "test_ledger.py",
+            "test_declarations.py",
+        ),
     ),
     "third-party": Area(
         ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),

@@ -1,10 +1,13 @@
 """A record of its own in a temporary repository, for the tests of the rounds and of the history."""
 
+import contextlib
 import hashlib
+import io
 import json
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from scripts.common.sources import source_digest
@@ -99,13 +102,40 @@ def make_tank(root):
     return tank
 
 
+SAID = []  # by the commands and the check of the test that runs: conftest.py compares it with a record
+
+
+class Heard(io.StringIO):
+    """What is written, also to another place."""
+
+    def __init__(self, other):
+        super().__init__()
+        self._other = other
+
+    def write(self, text):
+        self._other.write(text)
+        return super().write(text)
+
+
+@contextlib.contextmanager
+def heard():
+    """Notes what is said on both outputs."""
+    out, err = Heard(sys.stdout), Heard(sys.stderr)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            yield
+    finally:
+        SAID.extend([out.getvalue(), err.getvalue()])
+
+
 def run(tank, *args):
     """A command; a measurement names the commits of its variants where it does not say others."""
     if args[0] == "measure" and "--base-commit" not in args:
         data = tank.get(args[1])
         for side in ("base", "candidate"):
             args += (f"--{side}-commit", data[side]["variant"].removesuffix("-again"))
-    return rounds.main(["--root", str(tank.root), *map(str, args)])
+    with heard():
+        return rounds.main(["--root", str(tank.root), *map(str, args)])
 
 
 def write_prose(tank, number, sections=None):
@@ -151,7 +181,8 @@ def finish(tank, number):
 
 
 def problems_of(tank):
-    return "\n".join(rounds_check.check(tank)[1])
+    SAID.append("\n".join(rounds_check.check(tank)[1]) + "\n")
+    return SAID[-1].removesuffix("\n")
 
 
 def edit(tank, number, change):
@@ -164,6 +195,7 @@ def edit(tank, number, change):
 
 def measure_all(tank, slugs=("deep", "same", "mixed")):
     """An A/A round 4 and candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
+    before = len(SAID)
     new_predicted(tank, "noise-floor", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
     for slug in slugs:
         new_predicted(tank, slug, "v0", slug, "--noise-round", 4, "--parent", 4)
@@ -171,4 +203,5 @@ def measure_all(tank, slugs=("deep", "same", "mixed")):
     for number in range(4, 5 + len(slugs)):
         assert run(tank, "measure", number, "--samples", samples, "--env", env, "--run", "shared") == 0
         finish(tank, number)
+    del SAID[before:]  # several tests share a tank: of none of them alone
     return tank

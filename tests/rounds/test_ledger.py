@@ -12,8 +12,6 @@ import sys
 import pytest
 
 from scripts.history import data as history_data
-from scripts.history import variants
-from scripts.history.variants import meaning
 from scripts.rounds import ledger, rerun, words
 from scripts.rounds.model import Tank, write_json
 from scripts.rounds.render import state_text
@@ -148,6 +146,19 @@ def measured(*ratios, state="adopted", **changes):
         (measured(1.0005, kind="noise-floor"), "The yardstick: one kernel timed twice differs by 0.05 %."),
         (measured(1.0, measurement=None, verdict=None), "Not measured yet."),
         (measured(1.0, measurement=None, evidence="simulated"), "Kept on the simulator's counts, without a time."),
+        (measured(1.0, measurement=None, evidence="compiled", state="blocked"),
+            "Stopped on what the compiler says, without a time."),
+        (measured(1.0, measurement=None, evidence="judged"), "Kept on the leaderboard's times."),
+        (measured(1.0, measurement=None, evidence="predicted", state="blocked"),
+            "Stopped before anything was measured."),
+        (measured(1.0, measurement=None, evidence="else", state="blocked"), "Stopped."),
+        (measured(1.0, measurement=None, evidence="judged", state="of old"), "Open on the leaderboard's times."),
+        (measured(1.0, state="superseded"), "Replaced: as fast over all shapes."),
+        (measured(0.9, 1.0, 1.0, 1.0, 1.0, 1.0),
+            "Kept: 1.7 % faster over all shapes (10 % faster at 1 2 3, 5 level)."),
+        (measured(0.9, 0.8, 1.0, 1.0, 1.0),
+            "Kept: 6.0 % faster over all shapes (10 % to 20 % faster at two of 5 shapes)."),
+        (measured(0.9, 0.9, 1.009, 0.991), "Kept: 5.0 % faster over all shapes (10 % faster at two of four shapes)."),
         (measured(1.0, inherited={}), "Kept: published by others, not measured here."),
     ],
 )  # fmt: skip
@@ -162,82 +173,6 @@ def test_what_a_round_changed_can_be_seen():
     one["candidate"]["commit"] = "a" * 40
     assert "one commit" in words.what_changed(one) and words.diff_command(one) == ""
     assert words.what_changed({"base": {"commit": None}, "candidate": {"commit": None}}) == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("auto", "the library's own choice of tile"),
-        ("base/auto", "the library's own choice of tile; the library before the change"),
-        ("8637071/auto", "the library's own choice of tile; the library of commit 8637071"),
-        ("f64x128c4s2", "tile of 64 rows of B by 128 of A, clusters of 4, 2 stages"),
-        ("f64x128c1k2", "tile of 64 rows of B by 128 of A, no clusters, K split in 2"),
-        ("m256n64k2", "tile of 256 rows of A by 64 of B, K split in two"),
-        ("m64k2", "tile of 64 rows of a group's A, K split in two"),
-        ("m48", "tile of 48 rows of a group's A"),
-        ("auto+plain", "the library's own choice of tile; launched without dependent launch"),
-        ("whole/auto", "the library's own choice of tile; another library, 'whole'"),
-    ],
-)
-def test_the_name_of_a_variant_is_explained(name, text):
-    assert meaning(name) == text
-    if name == "whole/auto":
-        assert meaning(name, "0123456789abc") == "the library's own choice of tile; the library of commit 012345678"
-
-
-def test_every_variant_of_this_record_has_a_meaning():
-    tank = Tank(ROOT)
-    runs = {data["measurement"]["run"] for data in tank.all() if data["measurement"]}
-    named = {name for run in runs for variants in tank.samples(run).values() for name in variants}
-    baselines = {"cublas_one_gemm", "cublas_two_gemms", "triton", "cublas_groups", "grouped_mm"}
-    assert {name for name in named - baselines if not meaning(name)} == set()
-
-
-def test_a_variant_has_a_part_in_rounds_or_is_a_baseline():
-    sides = {"candidate": {"variant": "new"}, "base": {"variant": "old"}}
-    of_run = [
-        {"number": 7, "verdict": {"state": "adopted"}, **sides},
-        {"number": 9, **sides, "verdict": {"state": "x"}},
-    ]
-    assert variants._roles(of_run, "new", False) == "candidate of 0007: adopted; candidate of 0009: x"
-    assert variants._roles(of_run, "old", False) == "base of 0007, 0009"
-    assert (
-        variants._roles(of_run, "triton", True) == "baseline"
-        and variants._roles(of_run, "triton", False) == "in no round"
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "commit", "words"),
-    [
-        ("auto", None, "the library's own choice of tile"),
-        ("f64x128", None, "tile of 64 rows of B by 128 of A"),
-        ("f64x128c1", None, "tile of 64 rows of B by 128 of A, no clusters"),
-        (
-            "f64x128c4s2k2w4",
-            None,
-            "tile of 64 rows of B by 128 of A, clusters of 4, 2 stages, K split in 2, 4 warpgroups side by side",
-        ),
-        ("m256n64", None, "tile of 256 rows of A by 64 of B"),
-        ("m256n64k2", None, "tile of 256 rows of A by 64 of B, K split in two"),
-        ("m16", None, "tile of 16 rows of a group's A"),
-        ("m16k2", None, "tile of 16 rows of a group's A, K split in two"),
-        ("expand_cublas", None, "a baseline: dequantize NVFP4, then cuBLAS"),
-        (
-            "m16+plain+again",
-            None,
-            "tile of 16 rows of a group's A; launched without dependent launch; the same once more, for the noise",
-        ),
-        ("base/auto", None, "the library's own choice of tile; the library before the change"),
-        ("prev/auto", None, "the library's own choice of tile; the library before the change"),
-        ("two/auto", None, "the library's own choice of tile; another library, 'two'"),
-        ("two/auto", "0123456789abcdef", "the library's own choice of tile; the library of commit 012345678"),
-        ("abcdef0123/auto", None, "the library's own choice of tile; the library of commit abcdef012"),
-        ("triton", None, ""),
-    ],
-)
-def test_a_variants_name_is_told_in_words(name, commit, words):
-    assert variants.meaning(name, commit) == words
 
 
 def test_what_an_adoption_rests_on_is_said():
