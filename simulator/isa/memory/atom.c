@@ -137,6 +137,10 @@ static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t by
         return NULL;
     }
     address = shared ? address | SHARED_WINDOW : address;
+    if (insn->space == SP_SHARED &&
+        shared_cta(run, address & ~WINDOW_MASK, bytes, bytes, lane, true, &offsets[lane]) == NULL) {
+        return NULL;
+    }
     uint8_t *at = generic_memory(run, address, bytes, lane, true, &cta, &offsets[lane]);
     if (at == NULL) {
         return NULL;

@@ -192,3 +192,11 @@ def test_element_types_by_their_code(code):
     sim, source, out = run(kernel(fields))
     assert sim.verdict == "clean", sim.findings
     assert code in (11, 12) or (out == source).all()
+
+
+@pytest.mark.parametrize("address", [0, 64, 1 << 40])
+def test_a_map_that_lies_nowhere_ends_the_launch_with_one_finding(address):
+    sim, _, out = run(kernel().replace("[%rd2, {%r13, %r13}]", f"[{address}, {{%r13, %r13}}]"))
+    assert sim.verdict == "error" and len(sim.findings) == 1, sim.findings
+    assert sim.findings[0]["kind"] == "out-of-bounds" and "read of 128 bytes" in sim.findings[0]["message"]
+    assert (out == 0).all()

@@ -31,6 +31,14 @@ CASES = {  # what comes before the instruction, after it, and the kind
     "no fence": ("", COMMIT + WAIT, "missing-wgmma-fence"),
     "a register written after the fence": (FENCE + "add.f32 %f2, %f2, %f1;", COMMIT + WAIT, "missing-wgmma-fence"),
     "a result read before the wait": (FENCE, COMMIT + "add.f32 %f9, %f3, %f3;" + WAIT, "wgmma-register"),
+    "a result read by an aligned instruction before the wait": (
+        FENCE,
+        COMMIT
+        + "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f9, %f10, %f11, %f12}, {%r10, %r11}, {%r12},"
+        + " {%f20, %f3, %f20, %f20};"
+        + WAIT,
+        "wgmma-register",
+    ),
     "a result written before the wait": (FENCE, COMMIT + "add.f32 %f3, %f9, %f9;" + WAIT, "wgmma-register"),
     "a result of the group that the wait leaves": (
         FENCE,

@@ -83,6 +83,7 @@ def test_names_of_no_mode_change_nothing(text):
 
 def test_kernels_and_variables_by_name():
     before = ".global .align 8 .u64 first = 5;\n.const .u32 second[3] = {1, 2, 3};\n.shared .u32 third;\n"
+    before += ".global .u16 behind = 77;\n.const .u32 fifth = 9;\n"
     sim = Sim(body("", before=before) + ".visible .entry other() { ret; }\n.func helper() { ret; }\n")
     lib = sim.lib
     lib.sim_kernel_name.restype = ctypes.c_char_p
@@ -93,6 +94,10 @@ def test_kernels_and_variables_by_name():
     assert size.value == 8
     address = lib.sim_global(sim.module, b"second", ctypes.byref(size))
     assert (size.value, ctypes.c_uint32.from_address(address + 8).value) == (12, 3)
+    address = lib.sim_global(sim.module, b"behind", ctypes.byref(size))
+    assert (size.value, ctypes.c_uint16.from_address(address).value) == (2, 77)
+    address = lib.sim_global(sim.module, b"fifth", ctypes.byref(size))
+    assert (size.value, ctypes.c_uint32.from_address(address).value) == (4, 9)
     assert lib.sim_global(sim.module, b"third", None) is None
     assert lib.sim_global(sim.module, b"fourth", None) is None
     assert sim.launch("helper") == NO_KERNEL
@@ -253,6 +258,26 @@ def test_findings_are_listed_up_to_a_thousand():
     sim = Sim(body("mov.u32 %r2, cell;", reads, registers=".shared .align 4 .b8 cell[4400];"))
     sim.launch("k", 0, block=1)
     assert len(sim.findings) == 1000
+    assert sim.lib.sim_findings_unlisted(sim.sim) == 100
+    sim.lib.sim_clear_findings(sim.sim)
+    assert (len(sim.findings), sim.lib.sim_findings_unlisted(sim.sim)) == (0, 0)
+    sim.launch("k", 0, block=1)
+    assert (len(sim.findings), sim.lib.sim_findings_unlisted(sim.sim)) == (1000, 100)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("ld.shared.u32   %r3,\t[%r2];", "ld.shared.u32 %r3, [%r2];"),
+        ("@%p1   ld.shared.u32\n\t %r3 , [ %r2 ] ;", "@%p1 ld.shared.u32 %r3 , [ %r2 ] ;"),
+        ("\t\t ld.shared.u32 %r3, [%r2];", "ld.shared.u32 %r3, [%r2];"),
+    ],
+)
+def test_a_finding_shows_its_instruction_with_single_blanks(written, shown):
+    lines = ("mov.u32 %r2, cell; setp.eq.u32 %p1, %r2, %r2;", written)
+    sim = Sim(body(*lines, registers=".shared .align 4 .b8 cell[4];"))
+    sim.launch("k", 0, block=1)
+    assert [finding["ptx"] for finding in sim.findings] == [shown]
 
 
 def test_a_size_of_shared_memory_near_the_end_of_32_bits_is_too_much():

@@ -375,3 +375,33 @@ def test_lanes_with_different_member_masks_meet_apart(mode):
         out = sim.buffer(np.zeros(32, np.uint32))
         assert sim.launch("k", out) == 0 and sim.findings == [], (name, sim.findings)
         assert (out == expected).all(), (name, out)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lanes_in_one_function_return_to_where_each_was_called(mode):
+    """Both halves wait for the warp inside the function, at one place: each goes on behind its own call."""
+    function = ".func both() { bar.warp.sync -1; ret; }\n"
+    text = body(
+        STORE,
+        "setp.lt.u32 %p1, %r1, 16; @%p1 bra LOW; call.uni both, (); mov.u32 %r3, 200; bra END;",
+        "LOW: call.uni both, (); mov.u32 %r3, 100;",
+        "END: st.global.u32 [%rd1], %r3;",
+        before=function,
+    )
+    sim = Sim(text, mode, limit=100_000)
+    out = sim.buffer(np.zeros(32, np.uint32))
+    assert sim.launch("k", out) == 0 and sim.verdict == "clean", sim.findings
+    assert out.tolist() == [100] * 16 + [200] * 16
+
+
+def test_lanes_that_one_call_brought_to_a_place_are_one_again_there():
+    """An .aligned barrier of a function is passed by all lanes together: splits with the same way back are one."""
+    function = (
+        ".func (.param .b32 r) meets(.param .b32 x) { .reg .b32 %r<4>; .reg .pred %p<2>; ld.param.u32 %r1, [x];"
+        " setp.lt.u32 %p1, %r1, 7; @%p1 bra LESS; add.u32 %r1, %r1, 1; LESS: barrier.cta.sync.aligned 0;"
+        " st.param.b32 [r], %r1; ret; }\n"
+    )
+    call = "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call.uni (b), meets, (a); ld.param.b32 %r3, [b]; }"
+    sim, out = run(body(STORE, call, "st.global.u32 [%rd1], %r3;", before=function))
+    assert sim.verdict == "clean", sim.findings
+    assert out.tolist() == [i + (i >= 7) for i in range(32)]

@@ -165,7 +165,11 @@ def test_instructions_that_do_not_exist_are_refused(tmp_path, line, said):
 def test_every_hint_to_the_caches_is_taken(tmp_path):
     hints = [f"L1::{hint}" for hint in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")]
     hints += ["L2::64B", "L2::128B", "L2::256B", "L1::evict_last.L2::128B"]
+    # PTX ISA, Cache Operators: those of loads, and of stores.
+    operators = [f"ld.global.{operator}.b32 %r0, [%d0];" for operator in ("ca", "cg", "cs", "lu", "cv")]
+    operators += [f"st.global.{operator}.b32 [%d0], %r0;" for operator in ("wb", "cg", "cs", "wt")]
     lines = [f"ld.global.{hint}.b32 %r0, [%d0];" for hint in [*hints, *(f"nc.{hint}" for hint in hints)]]
+    lines += operators
     lines += [f"ld{how}.global.L1::evict_first.L2::cache_hint.b32 %r0, [%d0], %d1;" for how in ("", ".weak")]
     ok, message = parses(tmp_path, lines)
     assert ok, message
