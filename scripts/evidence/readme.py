@@ -92,6 +92,27 @@ def cpu(data: dict[str, Any], columns: str = "M N K", one: str = "two matmuls") 
     return f"{data['environment']}:\n\n" + table(header, rows)
 
 
+AMX_LEAST_ROWS = 8  # submission/cpu/kernels/tiles.h: BF16_LEAST_ROWS
+
+
+def cpu_rows(data: dict[str, Any]) -> str:
+    """The set that the library takes where there is AMX, over M, with its ratio to torch's bf16, round by round."""
+    of = data["rows_of_b_as_they_lie"]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in of["ms"]]
+    weights = list(dict.fromkeys(shape[1:] for shape in shapes))
+    rows = []
+    for m in dict.fromkeys(shape[0] for shape in shapes):
+        name = "amx" if m >= AMX_LEAST_ROWS else "avx512"
+        cells = []
+        for n, k in weights:
+            ms, ratio = (of[what].get(f"{m}x{n}x{k}", {}).get(name) for what in ("ms", "paired"))
+            cells.append("" if ms is None else f"{ms:.1f} ({ratio:.2f})")
+        rows.append([str(m), {"amx": "AMX", "avx512": "AVX-512"}[name], *cells])
+    return f"{data['chip']}, 2 threads; torch {data['versions']['torch']}; ms a call (ours / torch bf16):\n\n" + table(
+        ["M", "set", *(f"{n} x {k}" for n, k in weights)], rows
+    )
+
+
 def group_cpu(data: dict[str, Any]) -> str:
     """As cpu(), of the grouped GEMM."""
     return cpu(data, "M; N; K of the groups", "matmuls")
@@ -172,6 +193,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "sweep": ("shark_tank/recorded/rows/h200_sweep_now.json", sweep),
     "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
     "cpu": ("shark_tank/compared/cpu_comparison.json", cpu),
+    "cpu-rows": ("shark_tank/recorded/cpu_amx.json", cpu_rows),
     "group-board": ("shark_tank/compared/group_gemm_inherited.json", group_board),
     "group-clock": ("shark_tank/simulated/blackwell_clock.json", group_clock),
     "group-hopper": ("shark_tank/compared/group_gemm_comparison.json", group_hopper),

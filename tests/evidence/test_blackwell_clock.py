@@ -41,6 +41,8 @@ def test_what_is_stale_is_named(tmp_path, monkeypatch, capsys):
     assert any("blackwell_public.json: simulated with other" in problem for problem in clock.problems())
     clock.PUBLIC.write_text((ROOT / "shark_tank/simulated/blackwell_public.json").read_text())
     assert clock.main(["--render"]) == 0 and clock.main(["--check"]) == 0
+    rendered = clock.RESULT.read_text()
+    assert rendered == json.dumps(json.loads(rendered), indent=1) + "\n"
     clock.TEXT.write_text("older")
     assert clock.main(["--check"]) == 1 and "blackwell_clock.md: not what" in capsys.readouterr().err
 

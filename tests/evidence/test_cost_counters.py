@@ -168,3 +168,15 @@ def test_the_rounds_counts(counted, tmp_path, capsys):
         assert data["correct"][name] == {"late": {"right": True, "verdict": f"{config} ok"}}
         assert data["outputs_sha256"][name] == dict.fromkeys(SHAPES, "d")
     assert capsys.readouterr().out.splitlines() == ["base: late: m1 ok", "wide: late: auto ok"]
+
+
+def test_the_record_holds_each_count_that_is_kept_of_each_tile_and_shape():
+    found = json.loads((counters.ROOT / counters.RECORD).read_text())
+    more = {"blackwell": [f"{role}_instructions" for role in counters.ROLES], "hopper": []}
+    for backend, names in more.items():
+        for tile, shapes in found[backend]["counters"].items():
+            assert list(shapes) == SHAPES, tile
+            for counted in shapes.values():
+                kept = [name for name in counted if name not in ("prologue_instructions", *names)]
+                assert kept == list(counters.KEPT), (backend, tile)
+                assert set(names) <= set(counted)

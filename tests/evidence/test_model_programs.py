@@ -228,3 +228,15 @@ def test_a_rule_has_the_fields_that_the_batch_calls_read(root):
     )
     names = [name for name, _ in tensorcore.Rule._fields_]
     assert names == tensorcore.RULE_FIELDS.split() == re.findall(r"(\w+)(?=[,;])", declared)
+
+
+def test_the_record_is_of_the_public_kernels_as_they_are_listed():
+    """Where each is from, what it computes and what its author published of each case."""
+    rows = json.loads(public_kernels.RESULT.read_text())["rows"]
+    names = ("kernel", "repository", "file", "problem", "case", "published_us")
+    listed = [
+        (kernel.label, kernel.repository, kernel.file, kernel.problem, public_kernels.name_of(case), us)
+        for kernel in public_kernels.KERNELS
+        for case, us in kernel.shapes.items()
+    ]
+    assert [tuple(row[name] for name in names) for row in rows] == listed

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from scripts.evidence.readme import BLOCKS, group_hopper, hopper, interval, mutants, render
+from scripts.evidence.readme import AMX_LEAST_ROWS, BLOCKS, cpu_rows, group_hopper, hopper, interval, mutants, render
 
 
 def test_tables_are_current(root):
@@ -60,3 +60,18 @@ def test_a_score_of_planted_faults_counts_what_was_finished_before_the_first_tha
     assert "| 11 | 8 | 1 | 2 | 81.8 % (52 to 95) |" in mutants({"tests": "", "runs": runs})
     low, high = interval(50, 100)
     assert (round(low, 4), round(high, 4)) == (0.4038, 0.5962)
+
+
+def test_the_set_told_of_few_rows_is_what_the_cpu_backend_takes(root):
+    source = (root / "submission/cpu/kernels/tiles.h").read_text()
+    assert f"BF16_LEAST_ROWS = {AMX_LEAST_ROWS}," in source
+
+
+def test_cpu_rows_tell_the_set_taken_and_leave_out_what_was_not_timed():
+    ms = {"1x64x32": {"avx512": 2.0, "amx": 3.0}, "8x64x32": {"avx512": 5.0, "amx": 4.0}, "8x96x32": {"amx": 6.25}}
+    paired = {"1x64x32": {"avx512": 0.2, "amx": 0.3}, "8x64x32": {"avx512": 0.5, "amx": 0.4}, "8x96x32": {"amx": 0.625}}
+    of = {"chip": "a CPU", "versions": {"torch": "2"}, "rows_of_b_as_they_lie": {"ms": ms, "paired": paired}}
+    text = cpu_rows(of)
+    assert "| M | set | 64 x 32 | 96 x 32 |" in text
+    assert "| 1 | AVX-512 | 2.0 (0.20) |  |" in text
+    assert "| 8 | AMX | 4.0 (0.40) | 6.2 (0.62) |" in text

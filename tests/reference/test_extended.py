@@ -112,3 +112,7 @@ def test_the_oracles_bound_knows_the_limit():
         assert ((value - want).abs() <= bound + 2**-10 * value.abs() + 2**-24).all()
         largest.append(bound.max().item())
     assert largest[0] < largest[1] < largest[2], largest
+
+
+def test_a_call_without_options_is_the_plain_dual_gemm_in_fp16():
+    assert Extension() == (False, extended.FP16, None, None, None, None, float("inf"), 1.0, 0.0)

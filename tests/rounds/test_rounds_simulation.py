@@ -8,7 +8,8 @@ import pytest
 
 from scripts.rounds import commands as rounds
 from scripts.rounds import render as rounds_render
-from tests.rounds.rounds_kit import SHAPES, commit, edit, git, make_tank, problems_of, run, write_prose
+from tests.rounds.recorded import assert_recorded
+from tests.rounds.rounds_kit import SHAPES, commit, edit, git, make_tank, problems_of, run, write_prose, write_run
 
 VIEWS = ("--performance", "0.9: halved B", "--practicality", "0.97: known", "--theory", "0.88: halved B")
 
@@ -140,3 +141,124 @@ def test_counts_committed_before_the_prediction_are_found(predicted):
     assert simulate(predicted, counters()) == 0
     close(predicted)
     assert "does not come after the prediction" in problems_of(predicted)
+
+
+# --- the clock --------------------------------------------------------------------------------------------------
+
+
+def times_of(tank, candidate=0.8, **changes):
+    """A file of simulated times of the commits `v0` and `deep`, of which the candidate is the faster."""
+    path = tank.root.parent / "times.json"
+    times = {"one": dict.fromkeys(SHAPES, 10.0), "two": dict.fromkeys(SHAPES, 10.0 * candidate)}
+    times["two"][SHAPES[1]] = 9.5
+    commits = {"one": git(tank.root, "rev-parse", "v0"), "two": git(tank.root, "rev-parse", "deep")}
+    told = {"chip_sha256": "1" * 64, "command": "time it", "error": {"percent": 4.5, "source": "the page"}}
+    path.write_text(json.dumps(told | {"commits": commits, "times": times} | changes))
+    return path
+
+
+def pages_of(tank, number):
+    return "\n".join((tank.find(number) / name).read_text() for name in ("round.md", "round.json"))
+
+
+def test_a_round_that_the_clock_judges_from_draft_to_check(tmp_path, request):
+    """Each refusal on the way stands in the record of what is said."""
+    tank = make_tank(tmp_path / "repo")
+    new = ("new", "pair", "--backend", "blackwell", "--base", "one", "--candidate", "two", "--modelled")
+    assert run(tank, *new) == 0
+    write_prose(tank, 4)
+    take = ("model", 4, "--times", times_of(tank), "--run", "timed", "--why", "half of B each")
+    assert run(tank, *take) == 1  # a draft
+    assert run(tank, "predict", 4, "--all", "0.75:0.85", *VIEWS) == 0
+    assert run(tank, *take) == 1  # in no commit
+    commit(tank.root, "predict 4")
+    assert run(tank, "again", 4, *take[2:6]) == 1  # counts did not judge it
+    assert run(tank, *take) == 0
+    assert run(tank, *take) == 1  # it is judged
+    edit(tank, 4, lambda data: data.update(reopen_if="a B200 measures it"))
+    rounds.render(tank)
+    commit(tank.root, "time 4")
+    assert problems_of(tank) == "" and run(tank, "check") == 0
+    assert_recorded(request, "timed_round.txt", pages_of(tank, 4))
+    edit(tank, 4, lambda data: data["model"].update(geomean=0.7, error_percent=50.0))
+    edit(tank, 4, lambda data: data["base"].update(commit="0" * 40))
+    assert problems_of(tank) != "" and run(tank, "check") == 1
+    edit(tank, 4, lambda data: data["rule"].update(name="unmeasured-v1"))
+    edit(tank, 4, lambda data: data["model"].update(prediction_commit="0" * 40))
+    assert problems_of(tank) != ""
+    edit(tank, 4, lambda data: data.pop("model"))
+    assert problems_of(tank) != ""
+
+
+def test_a_round_that_counts_judged_is_judged_again_by_the_clock(predicted, request):
+    again = ("again", 4, "--run", "timed", "--times")
+    assert run(predicted, *again, times_of(predicted)) == 1  # nothing was counted
+    of = ("--base-commit", "v0", "--candidate-commit", "deep")
+    path = predicted.root.parent / "counters.json"
+    path.write_text(json.dumps(counters()))
+    counted = ("simulate", 4, "--counters", path, "--run", "counted")
+    assert run(predicted, *counted, "--base-commit", "none") == 1
+    assert run(predicted, *counted, *of) == 0
+    close(predicted)
+    for _ in range(2):  # a second time nothing is added
+        assert run(predicted, *again, times_of(predicted)) == 0
+    commit(predicted.root, "again 4")
+    assert problems_of(predicted) == ""
+    assert_recorded(request, "judged_again.txt", pages_of(predicted, 4))
+    assert run(predicted, *again, times_of(predicted, candidate=0.9)) == 1  # the run has other times
+    edit(predicted, 4, lambda data: data["judged_again"].update(reason="it is the faster one by far"))
+    edit(predicted, 4, lambda data: data["candidate"].update(commit="0" * 40))
+    assert problems_of(predicted) != ""
+    edit(predicted, 4, lambda data: data.pop("simulation"))
+    assert problems_of(predicted) != ""
+
+
+def test_commands_refuse_what_cannot_be(measured):
+    """In the words of the record; nothing is left of any of them."""
+    samples, env = write_run(measured)
+    other = measured.root.parent / "other.json"
+    other.write_text("{")
+    new = ("new", "idea", "--backend", "hopper", "--base", "v0", "--candidate", "deep")
+    files = ("--samples", samples, "--env", env)
+    before = git(measured.root, "status", "--porcelain")
+    for words in (
+        (*new, "--number", 5),
+        ("new", "deep", *new[2:]),
+        (*new[:-1], "v0"),
+        (*new, "--parent", 77),
+        (*new, "--noise-round", 77),
+        ("new", "idea", "--backend", "cpu", *new[4:], "--noise-round", 4),
+        ("predict", 5, "--all", "0.9:1.0"),
+        ("predict", 5, "--all", "0.9"),
+        ("measure", 5, *files),
+        ("measure", 5, *files, "--base", "other"),
+        ("measure", 5, "--samples", samples, "--env", other),
+        ("simulate", 5, "--counters", other, "--run", "x"),
+        ("model", 5, "--times", other, "--run", "x"),
+        ("again", 5, "--times", other, "--run", "x"),
+        ("close", 5, "--state", "superseded"),
+        ("close", 5, "--state", "superseded", "--by", 77),
+        ("close", 5, "--state", "blocked"),
+        ("close", 5, "--state", "blocked", "--reason", "no chip"),
+        ("rerun", 4),
+        ("rerun", 1),
+    ):
+        assert run(measured, *words) == 1, words
+    assert git(measured.root, "status", "--porcelain") == before
+    assert run(measured, *new, "--shapes", "1x2x64,3x4x64", "--reconstructed", "deep: it was made in a hurry") == 0
+    assert run(measured, "predict", 8, "--all", "0.9:1.0") == 1
+    assert run(measured, *new[:1], "other", *new[2:], "--shapes", "1,2x3x64;4x5x64", "--title", "Of lists") == 0
+    for words in (
+        ("--shape", "1x2x3=0.9:1.0"),
+        ("--shape", "4x5x64=0.9:1.0", "--theory", "0.9"),
+        ("--all", "0.9:x"),
+        ("--all", "0.9:0.8", "--theory", "0.9: so", "--practicality", "x: so"),
+        ("--all", "0.9:0.8", *VIEWS),
+    ):
+        assert run(measured, "predict", 9, *words) == 1, words
+    assert measured.get(8)["reconstructed"] == {
+        "from": git(measured.root, "rev-parse", "deep"),
+        "why": "it was made in a hurry",
+    }
+    assert (measured.get(8)["shapes"], measured.get(9)["shapes"]) == (["1x2x64", "3x4x64"], ["1,2x3x64", "4x5x64"])
+    assert (measured.get(8)["title"], measured.get(9)["title"]) == ("Idea", "Of lists")

@@ -284,3 +284,62 @@ def test_a_size_of_shared_memory_near_the_end_of_32_bits_is_too_much():
     sim = Sim(body("mov.u32 %r1, cell;", registers=".shared .align 16 .b8 cell[64];"))
     for shared in (2**32 - 64, 2**32 - 1):
         assert sim.launch("k", 0, shared=shared) == BAD_ARGUMENT and "227 KB" in sim.message()
+
+
+# --- the binding: what is so unless it is said ------------------------------------------------------------------
+
+EXTENTS = [f"%{name}.{axis}" for name in ("ntid", "nctaid", "cluster_nctaid") for axis in "xyz"]
+
+
+def extents(**given):
+    """Threads, CTAs and CTAs of a cluster, each in three directions, and bytes of dynamic shared memory."""
+    names = [*EXTENTS, "%dynamic_smem_size"]
+    adds = [f"mov.u32 %r1, {name}; red.global.max.u32 [%rd1+{4 * i}], %r1;" for i, name in enumerate(names)]
+    sim = Sim(body("ld.param.u64 %rd1, [p];" + "".join(adds)))
+    told = sim.buffer(np.zeros(10), np.uint32)
+    assert sim.launch("k", told, **given) == OK, sim.message()
+    return told.tolist()
+
+
+def test_a_launch_is_of_one_warp_without_a_cluster_or_memory_unless_it_is_said():
+    assert extents() == [32, 1, 1, *[1] * 6, 0]
+    assert extents(grid=3, block=(4, 2, 1), shared=96) == [4, 2, 1, 3, 1, 1, *[1] * 3, 96]
+    assert extents(grid=(4, 2, 1), cluster=(2, 1, 1)) == [32, 1, 1, 4, 2, 1, 2, 1, 1, 0]
+
+
+def test_no_time_is_told_where_none_is_simulated():
+    assert Sim(body("")).time is None and Sim(body(""), chip="h200").time is not None
+
+
+def test_a_tensor_map_is_of_the_whole_array_unless_it_is_said():
+    sim, array = Sim(body("")), aligned((2, 8, 64), np.uint8)
+    whole = {"swizzle": 0, "sizes": [64, 8, 2], "strides": [64, 512], "fill": 0}
+    plain = sim.tensor_map(array, 0, [16, 4, 1])
+    assert len(plain) == 128 and plain == sim.tensor_map(array, 0, [16, 4, 1], **whole)
+    # The strides are told innermost first, too.
+    assert (
+        plain
+        == sim.tensor_map(array, 0, [16, 4, 1], strides=[64, 512])
+        != sim.tensor_map(array, 0, [16, 4, 1], strides=[512, 64])
+    )
+    for name, other in (("sizes", [32, 8, 2]), ("strides", [128, 512]), ("swizzle", 1)):
+        assert sim.tensor_map(array, 0, [16, 4, 1], **{name: other}) != plain, name
+    halves = aligned((8, 64), np.uint16)
+    assert sim.tensor_map(halves, 6, [16, 4], fill=1) != sim.tensor_map(halves, 6, [16, 4])
+    with pytest.raises(ValueError, match="box"):
+        sim.tensor_map(array, 0, [16, 4, 3000])
+
+
+def test_what_a_kernel_is_given_has_its_parameters_size():
+    names = {"b8": 1, "u16": 2, "u32": 4, "u64": 8, "f32": 4, "f64": 8}
+    parameters = ", ".join(f".param .{kind} a_{kind}" for kind in names) + ", .param .align 4 .b8 a_bytes[12]"
+    sim = Sim(body("").replace(".param .u64 p", parameters))
+    for index, (value, content) in enumerate(
+        ((-1, b"\xff"), (0x12345, b"\x45\x23"), (-2, b"\xfe\xff\xff\xff"), (1 << 40, b"\0" * 5 + b"\1\0\0"))
+    ):
+        assert sim._argument("k", index, value) == content
+    assert sim._argument("k", 4, 1.5) == np.float32(1.5).tobytes()
+    assert sim._argument("k", 5, 0.1) == np.float64(0.1).tobytes()
+    assert sim._argument("k", 6, b"abc") == b"abc" + b"\0" * 9
+    array = aligned(4)
+    assert sim._argument("k", 3, array) == array.ctypes.data.to_bytes(8, "little")
