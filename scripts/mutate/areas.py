@@ -255,6 +255,7 @@ AREAS: dict[str, Area] = {
             "test_first_import.py",
             "test_check_gpu.py",
             "test_micro.py",
+            "test_on_a_card.py",
             "test_bring_up.py",
             "test_declarations.py",
         ),

@@ -132,6 +132,10 @@ def test_wrong_tensors_are_refused_by_the_operator_and_its_fake(data, alter, wor
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(RuntimeError) as error:
         dual_gemm(*(tensor if tensor.is_meta else mode.from_tensor(tensor) for tensor in real))
     assert words in str(error.value) or "on meta" in words
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(RuntimeError) as error:
+        out = mode.from_tensor(torch.empty_like(data[-1]))
+        dual_gemm(*(tensor if tensor.is_meta else mode.from_tensor(tensor) for tensor in real), out=out)
+    assert words in str(error.value) or "on meta" in words
 
 
 def test_a_wrong_output_is_refused_untouched(data):
