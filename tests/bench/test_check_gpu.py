@@ -153,7 +153,11 @@ def test_edges_in_both_layouts(monkeypatch):
 
     monkeypatch.setattr(check_gpu, "EDGES", (1, 40))
     monkeypatch.setattr(check_gpu, "check_against_oracle", same_as_now)
-    found = verdicts(monkeypatch, check_gpu.edges)
+    drawn, poisoned = [], check_gpu.poisoned
+    with monkeypatch.context() as patch:
+        patch.setattr(check_gpu, "poisoned", lambda *shape, **of: drawn.append((shape, of)) or poisoned(*shape, **of))
+        found = verdicts(monkeypatch, check_gpu.edges)
+    assert [of for _, of in drawn] == [{"seed": i, "full": full} for i in range(12) for full in (False, True)]
     shapes = [f"({m}, {n}, 1088, 1)" for m in (1, 40) for n in (1, 40)]
     shapes += [f"(129, 200, {k}, 3)" for k in (64, 128, 192, 448, 1024, 7168)] + ["(1, 1, 64, 1)", "(300, 7, 320, 2)"]
     assert [what for what, _ in found] == [

@@ -155,6 +155,23 @@ def test_the_exit_code_tells_whether_every_case_passed(runs, monkeypatch, tmp_pa
     assert record.read_text().endswith("}\n")
 
 
+@pytest.mark.parametrize("words", [["test"], ["benchmark"], ["benchmark", "--baseline", "b.py"]])
+def test_a_report_stands_between_its_header_and_its_footer(runs, monkeypatch, one_case, capsys, tmp_path, words):
+    monkeypatch.delenv("POPCORN_FD", raising=False)
+    monkeypatch.delenv("POPCORN_SEED", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.py").write_text("")
+    shown = []
+    monkeypatch.setattr(evaluation.report, "header", lambda *given: "header")
+    monkeypatch.setattr(evaluation.report, "footer", lambda results: f"footer of {len(results)}")
+    monkeypatch.setattr(evaluation, "print_report", lambda mode, results, chip: shown.append((mode, len(results))))
+    monkeypatch.setattr(evaluation.report, "print_comparisons", lambda compared, chip: shown.append(len(compared)))
+    monkeypatch.setattr(evaluation, "compare", lambda *given: [])
+    assert command.main([words[0], str(one_case), *words[1:], "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["header", f"footer of {int(len(words) == 1)}"]
+    assert shown == ([(words[0], 1)] if len(words) == 1 else [0])
+
+
 def test_a_bad_case_file_is_told_before_anything_runs(runs, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("POPCORN_FD", raising=False)
     assert command.main(["test", str(tmp_path / "none.txt"), "--device", "cpu"]) == 113
