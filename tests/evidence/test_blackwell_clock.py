@@ -14,6 +14,7 @@ from scripts.evidence import readme
 from scripts.evidence.clock import b200_page
 from scripts.evidence.clock.published import ladder as b200_ladder
 from scripts.evidence.clock.published import ring as b200_ring
+from scripts.evidence.clock.published import sharing
 from scripts.evidence.clock.table import ROOT, Row
 
 
@@ -132,11 +133,103 @@ def test_the_ladder_takes_published_rates_as_times_of_a_call(tmp_path, monkeypat
         ("ladder", "v1a 4096", 700.0, "validated"), ("ladder", "v7b 4096", 100.0, "validated"),
     ]  # fmt: skip
     assert rows[1].error == pytest.approx(100 * (100 / 137.43895 - 1), abs=0.01)
-    [slow] = b200_ladder.sustained_rows(folder, ["v7b"])
-    assert (slow.group, slow.predicted) == ("sustained", 98.42)
-    both = {row.key: row for row in [*rows, slow]}
-    assert "Of 1 pairs of the ladder's kernels 1 stand in the right order" in b200_page.order_line(both)
-    assert b200_page.error_line(both).endswith("mean 15 % over 2")  # not of the slow clock's row
+    both = {row.key: row for row in rows}
+    assert b200_page.order_line(both).startswith("Of 1 pairs of the ladder's kernels 1 stand in the right order; mean")
+    assert b200_page.error_line(both).endswith("kernels of others: mean 15 % over 2")
+
+
+def test_one_kernel_gives_the_clock_of_the_machine_that_timed_the_ladder_and_the_others_validate_it(
+    tmp_path, monkeypatch
+):
+    folder = learn_cuda(tmp_path)
+    readme = folder / b200_ladder.PART / "README.md"
+    readme.write_text(readme.read_text() + "v7c (store)  |  990.00\n")
+    times = {"v1a": 690.0, "v7b": 137.5, "v7c": 50.0}
+    monkeypatch.setattr(b200_ladder, "call_us", lambda folder, name, ghz=0: times[name] if ghz == 1.34 else 0)
+    rows = {row.key: row for row in b200_ladder.own_clock_rows(folder, [])}
+    assert [(row.parameters, row.use) for row in rows.values()] == [
+        ("v1a 4096", "validated"), ("v7b 4096", "validated"), ("v7c 4096", "calibrated"),
+    ]  # fmt: skip
+    assert len(list(b200_ladder.own_clock_rows(folder, ["v7b"]))) == 1
+    line = b200_page.order_line(rows, b200_ladder.OWN_CLOCK)
+    assert line.startswith("Of 3 pairs of the ladder's kernels 2 stand in the right order at 1.34 GHz; mean")
+    said = b200_page.error_line(rows)
+    assert said.endswith("kernels of others: not compared with a B200, 0 % over 2 at their machine's 1.34 GHz")
+    page = b200_page.render(rows)
+    assert "1.34 GHz of the machine that timed them | validated | 2 |" in page and "| 12 | yes |" in page
+
+
+def test_the_error_fits_where_a_chips_report_keeps_it():
+    assert len(b200_page.error_line(b200_page.load())) < 256  # chip.h: char error[256]
+
+
+def test_public_kernels_stand_beside_their_authors_times_and_in_order_of_them(tmp_path, monkeypatch):
+    def row(kernel: str, case: str, predicted: float, published: float, **more: bool) -> dict:
+        times = {"theirs": {"back_to_back_us": predicted}, "published_us": published}
+        return {"kernel": kernel, "case": case, **times, **more}
+
+    file = tmp_path / "public.json"
+    told = [row("a", "1x2x3", 9, 10), row("b", "1x2x3", 8, 12, older=True), row("b", "4x5x6", 11, 10)]
+    file.write_text(json.dumps({"rows": told}))
+    monkeypatch.setattr(b200_page, "PUBLIC", str(file))
+    rows = b200_page.public_rows()
+    assert [(found.name, round(found.error or 0), found.older) for found in rows.values()] == [
+        ("a", -10, False), ("b", -33, True), ("b", 10, False),
+    ]  # fmt: skip
+    page = b200_page.render({})
+    assert "Of 1 pairs of two authors' kernels for one shape 0 stand in the right order." in page
+    assert (
+        "| Public NVFP4 kernels beside their authors' times, behind other calls | validated | 3 | 10.0 | 17.8 |" in page
+    )
+    assert "1 of 3 of public" in page
+
+
+def test_the_worst_rows_are_named_with_a_reason():
+    def row(group: str, text: str, predicted: float) -> Row:
+        return Row(group, "a load", text, "cycles", predicted, 100, "validated")
+
+    off = [row("first loads", f"bytes {i}", 200 + i) for i in range(8)]
+    off += [row("own clock", "v1a 4096", 190), row("latency", "N 80", 180), row("copies", "loads 2", 150)]
+    lines = b200_page.worst_rows({row.key: row for row in off}).splitlines()[2:]
+    assert len(lines) == 11 and lines[0].startswith(
+        "| first loads | bytes 7 | +107 % | validated | memory that nothing"
+    )
+    assert lines[8].endswith("| boxes whose rows have 16 bytes, which nothing that calibrates has |")
+    assert lines[9] == "| latency | N 80 | +80 % | validated | not known |"
+    assert lines[10].startswith("| copies | loads 2 | +50 % | validated | several loads")
+
+
+SHARED = "mode,cluster_size,sharing_group,smem_width,smem_height,gpu_time_ns,tma_ld_bytes_self,tma_ld_bytes_mcast\n"
+
+
+def test_shared_tiles_are_compared_by_what_all_sms_get(tmp_path):
+    table = tmp_path / sharing.PART / "tma2dmcast_sweep_results.csv"
+    table.parent.mkdir()
+    rows = ["3,1,16,128,32,1000,9000000,0", "3,1,16,128,64,1000,9000000,0", "1,4,4,128,32,1000,1000000,3000000"]
+    rows += ["3,1,16,64,32,1000,1,0", "3,1,16,128,24,1000,1,0"]  # other widths and heights
+    table.write_text(SHARED + "\n".join(rows) + "\n")
+    found = sharing.published(tmp_path)
+    assert {key: len(of) for key, of in found.items()} == {("3", "1", "16"): 2, ("1", "4", "4"): 1}
+    apart, together = found["3", "1", "16"][0], found["1", "4", "4"][0]
+    assert (apart.rate, together.rate) == (pytest.approx(9.0), pytest.approx(4.0))
+    assert apart.tile == 16384 and apart.delivered == 24 * 4 * 16384 * 144  # nine groups of 16 of 148 SMs
+    assert together.delivered == 24 * 4 * 16384 * 148
+    row = apart.row(us=apart.delivered / 9.9e6)
+    assert (row.group, row.use, row.error) == ("sharing", "validated", pytest.approx(10))
+    assert row.parameters == "no clusters, shared by 16, bytes 16384"
+    assert together.row(1).parameters == "clusters, multicast, shared by 4, bytes 16384"
+    alone = sharing.Shared("2", "4", "4", "32", 5.0).row(1)
+    assert alone.parameters == "clusters, own tiles, shared by 1, clusters of 4, bytes 16384"
+
+
+def test_the_shared_tiles_program_runs_our_rounds_and_fills_no_tile():
+    theirs = "constexpr size_t MAX_DATA_VOLUME = 2LL * 1024 * 1024 * 1024;  // 2 GB\nfor (;;) {\ndata[i] = rand();\n}\n"
+    ours = sharing.shortened(theirs)
+    assert "rand" not in ours and "2LL" not in ours
+    assert (
+        "(size_t)24 * 4 * (SMEM_WIDTH) * (SMEM_HEIGHT) * 4 * (USE_MULTICAST == 3 ? 148 / (SHARING_GROUP_SIZE) : 148);"
+        in ours
+    )
 
 
 def test_a_ladders_call_is_what_ends_behind_the_call_before(tmp_path, monkeypatch):

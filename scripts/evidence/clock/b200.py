@@ -1,9 +1,9 @@
 """Compares the simulator's clock with published B200 measurements: simulator/results/clock_b200.json and .md.
 
     python -m scripts.evidence.clock.b200 run FOLDER latency     # SemiAnalysisAI/microbench-blackwell at COMMIT
-    python -m scripts.evidence.clock.b200 run FOLDER throughput copies
+    python -m scripts.evidence.clock.b200 run FOLDER throughput copies sharing
     python -m scripts.evidence.clock.b200 run FOLDER ring --cutlass FOLDER    # with a checkout of NVIDIA/cutlass
-    python -m scripts.evidence.clock.b200 run FOLDER ladder sustained         # gau-nernst/learn-cuda
+    python -m scripts.evidence.clock.b200 run FOLDER ladder own-clock         # gau-nernst/learn-cuda
     python -m scripts.evidence.clock.b200 render                 # the page and the chip's line from the JSON
 
 The programs are theirs, linked against build/libcudart_sim.a, all configurations of one in one program; but that
@@ -27,7 +27,8 @@ from statistics import median
 
 from scripts.common.toolchain import built, nvcc
 from scripts.evidence.clock.b200_page import CHIP, DATA, digest, load, render_all, save
-from scripts.evidence.clock.published.ladder import ladder_rows, sustained_rows
+from scripts.evidence.clock.published import sharing
+from scripts.evidence.clock.published.ladder import ladder_rows, own_clock_rows
 from scripts.evidence.clock.published.ring import ring_rows
 from scripts.evidence.clock.table import ROOT, Row
 
@@ -37,7 +38,9 @@ DEPTH = "256"  # MMAs in flight of the rows that say a rate
 SMS = 148
 FITTED_COLUMNS = {"64", "128", "256"}
 MACROS = "MMA_KIND SS_MODE TS_MODE MX_SCALED"
-HEADERS = "cstdio cstdlib cstring cstdint cassert algorithm cuda.h cuda_runtime.h cuda_bf16.h cuda_fp8.h"
+HEADERS = (
+    "cstdio cstdlib cstring cstdint cassert algorithm cuda.h cuda_runtime.h cuda_bf16.h cuda_fp8.h cooperative_groups.h"
+)
 # Rounds of each CTA through its stages, where the published run reads 2 GB.
 ROUNDS = (
     "constexpr size_t MAX_DATA_VOLUME = (size_t){sms} * SMEM_WIDTH * SMEM_HEIGHT * 4 * (SMEM_HEIGHT > 32 ? 24 : 64);"
@@ -187,12 +190,28 @@ def rate_row(row: dict[str, str], launch: dict) -> Row:
                float(row["DRAMBandwidthBps"]) * 1e-12, use)  # fmt: skip
 
 
+def sharing_rows(source: Path) -> list[Row]:
+    """TB/s of loads whose tiles several SMs ask for."""
+    rows = []
+    theirs = source / sharing.PART / "tma2dmcast_tput.cu"
+    for found in sharing.published(source).values():
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / theirs.name).write_text(sharing.shortened(theirs.read_text()))
+            cases = [Case(shared.macros, {}) for shared in found]
+            _, launches = outputs(program(folder / theirs.name, cases, folder), False, folder)
+            loads = [launch for launch in launches if "bulkAsyncCopy" in launch["kernel"]]
+        rows += [shared.row(x["end_us"] - x["start_us"]) for shared, x in zip(found, loads, strict=True)]
+    return rows
+
+
 SETS: dict[str, Callable[[Path], list[Row]]] = {
     "latency": latency,
     "throughput": throughput,
     "copies": copies,
+    "sharing": sharing_rows,
     "ladder": lambda source: list(ladder_rows(source, [])),
-    "sustained": lambda source: list(sustained_rows(source, [])),
+    "own-clock": lambda source: list(own_clock_rows(source, [])),
 }
 
 

@@ -1,0 +1,81 @@
+"""SemiAnalysis' loads of shared tiles on the simulated clock: what all SMs get where several ask for the same tile.
+
+    python -m scripts.evidence.clock.b200 run FOLDER sharing     # of the checkout in FOLDER
+
+The program is theirs (tma2dmcast_throughput of microbench-blackwell), not committed, with ROUNDS rounds of each CTA
+where theirs reads 2 GB, and its tiles left as they are, for no value is read.  Four warps of each of 148 CTAs load a
+tile, wait for it and for the cluster: a cluster's CTAs the same tile by themselves (mode 0) or by one multicast (1),
+each its own (2), and any CTAs the same without a cluster (3).  Of their 540 rows those whose rows have 512 bytes and
+whose tiles have 8, 16, 32 and 56 KB are compared; none calibrates anything.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.evidence.clock.row import Row
+
+PART = "tma2dmcast_throughput"
+GROUP = "sharing"
+WIDTH, HEIGHTS = "128", ("16", "32", "64", "112")  # floats a row, and rows, of a tile
+WARPS, SMS, ROUNDS = 4, 148, 24
+MODES = {"0": "clusters, the same tile", "1": "clusters, multicast", "2": "clusters, own tiles", "3": "no clusters"}
+VOLUME = (
+    "constexpr size_t MAX_DATA_VOLUME = (size_t){rounds} * {warps} * (SMEM_WIDTH) * (SMEM_HEIGHT) * 4"
+    " * (USE_MULTICAST == 3 ? {sms} / (SHARING_GROUP_SIZE) : {sms});"
+)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A published row."""
+
+    mode: str
+    cluster: str
+    group: str
+    height: str
+    rate: float  # TB/s that all SMs got
+
+    @property
+    def macros(self) -> dict[str, str]:
+        return {
+            "USE_MULTICAST": self.mode, "CLUSTER_SIZE": self.cluster, "SHARING_GROUP_SIZE": self.group,
+            "SMEM_WIDTH": WIDTH, "SMEM_HEIGHT": self.height,
+        }  # fmt: skip
+
+    @property
+    def tile(self) -> int:
+        return 4 * int(WIDTH) * int(self.height)
+
+    @property
+    def delivered(self) -> int:
+        """Bytes that the CTAs get in our rounds: those without a whole group of their own do not run."""
+        group = int(self.group if self.mode == "3" else self.cluster)
+        return ROUNDS * WARPS * self.tile * (SMS // group * group)
+
+    def row(self, us: float) -> Row:
+        text = f"{MODES[self.mode]}, shared by {1 if self.mode == '2' else self.group}"
+        text += f", clusters of {self.cluster}" if self.mode == "2" else ""
+        predicted = self.delivered / us * 1e-6
+        return Row(GROUP, "tma load", f"{text}, bytes {self.tile}", "TB/s", predicted, self.rate, "validated")
+
+
+def published(folder: Path) -> dict[tuple[str, str, str], list[Shared]]:
+    """The rows that are compared, by mode, cluster and group: each is a program."""
+    found: dict[tuple[str, str, str], list[Shared]] = {}
+    for row in csv.DictReader((folder / PART / "tma2dmcast_sweep_results.csv").open()):
+        if row["smem_width"] == WIDTH and row["smem_height"] in HEIGHTS:
+            got = float(row["tma_ld_bytes_self"]) + float(row["tma_ld_bytes_mcast"])
+            key = row["mode"], row["cluster_size"], row["sharing_group"]
+            rate = got / float(row["gpu_time_ns"]) * 1e-3
+            found.setdefault(key, []).append(Shared(*key, row["smem_height"], rate))
+    return found
+
+
+def shortened(text: str) -> str:
+    """Their program with our rounds."""
+    volume = VOLUME.format(rounds=ROUNDS, warps=WARPS, sms=SMS)
+    return re.sub("constexpr size_t MAX_DATA_VOLUME = .*", volume, text).replace("data[i] = rand();", "break;")
