@@ -1,0 +1,394 @@
+"""The sandbox's parts one by one: numbers as the kernel's headers have them, the filter run by hand, what they ask.
+
+What they do together is in test_sandbox.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from eval import sandbox
+from eval.sandbox import kernel, landlock, privileges, processes, seccomp
+
+ALLOW, REFUSE, ABSENT = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+ARCHITECTURES = {"x86_64": (0, 62 | 3 << 30), "aarch64": (1, 183 | 3 << 30)}  # column, ELF's machine, 64 bits, little
+
+
+def macros(*headers):
+    """What the C compiler's headers define as numbers."""
+    words = [word for header in headers for word in ("-include", header)]
+    done = subprocess.run(["cc", "-E", "-dM", *words, "-x", "c", "/dev/null"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"no {' or '.join(headers)} here")
+    found = {}
+    for name, value in re.findall(r"^#define (\w+) (.+)$", done.stdout, re.MULTILINE):
+        if number := re.fullmatch(r"\(?(0x[0-9a-fA-F]+|[1-9]\d*|0)U?L*(?: << (\d+))?\)?", value):
+            found[name] = int(number[1], 0) << int(number[2] or 0)
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no cc")
+@pytest.mark.parametrize(("header", "column"), [("asm/unistd_64.h", 0), ("asm-generic/unistd.h", 1)])
+def test_each_system_call_has_the_number_of_the_kernels_headers(header, column):
+    told = macros(header)
+    known = {name: numbers[column] for name, numbers in kernel._NUMBERS.items() if f"__NR_{name}" in told}
+    assert known == {name: told[f"__NR_{name}"] for name in known} and len(known) > 35
+    assert set(kernel._NUMBERS) == {
+        *(*seccomp.REFUSED, *seccomp._BY_PROCESS, "pidfd_send_signal", "seccomp", "capset"),
+        *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
+    }
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no cc")
+def test_constants_are_those_of_the_headers():
+    told = macros("linux/prctl.h", "linux/landlock.h", "linux/seccomp.h", "linux/filter.h", "linux/capability.h")
+    assert (kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL) == (47, 4)
+    for name in ("SET_PDEATHSIG", "SET_DUMPABLE", "CAPBSET_DROP", "SET_CHILD_SUBREAPER", "SET_NO_NEW_PRIVS"):
+        assert getattr(kernel, f"PR_{name}") == told[f"PR_{name}"], name
+    rights = {name: value for name, value in told.items() if name.startswith("LANDLOCK_ACCESS_FS_")}
+    changes = sum(value for name, value in rights.items() if re.search("_REMOVE_|_MAKE_", name))
+    assert changes == landlock._CHANGE_FOLDERS and rights["LANDLOCK_ACCESS_FS_WRITE_FILE"] == landlock._WRITE_FILE
+    for name in ("REFER", "TRUNCATE", "IOCTL_DEV"):
+        value = rights.get(f"LANDLOCK_ACCESS_FS_{name}", getattr(landlock, f"_{name}"))  # of an older kernel's headers
+        assert getattr(landlock, f"_{name}") == value, name
+    assert told["LANDLOCK_CREATE_RULESET_VERSION"] == landlock._CREATE_RULESET_VERSION
+    assert told["_LINUX_CAPABILITY_VERSION_3"] == privileges._CAPABILITY_VERSION_3
+    assert told["SECCOMP_SET_MODE_FILTER"] == seccomp._SET_MODE_FILTER
+    assert told["SECCOMP_FILTER_FLAG_TSYNC"] == seccomp._FILTER_FLAG_TSYNC
+
+
+# --- the filter -------------------------------------------------------------------------------------------------
+
+
+def run_filter(program, machine_bits, number, arguments=()):
+    """What classic BPF returns over struct seccomp_data: number, architecture, address, six arguments."""
+    data = [number, machine_bits, 0, 0, *(word for value in (*arguments, *[0] * 6)[:6] for word in (value, 0))]
+    at = word = 0
+    while True:
+        one = program[at]
+        at += 1
+        if one.code == 0x20:
+            word = data[one.k // 4] & 0xFFFFFFFF
+        elif one.code == 0x05:
+            at += one.k
+        elif one.code == 0x15:
+            at += one.jt if word == one.k else one.jf
+        elif one.code == 0x45:
+            at += one.jt if word & one.k else one.jf
+        else:
+            assert one.code == 0x06
+            return one.k
+
+
+@pytest.mark.parametrize("scoped", [True, False])
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_the_filter_refuses_its_list_and_what_names_a_protected_process(monkeypatch, machine, scoped):
+    column, bits = ARCHITECTURES[machine]
+    monkeypatch.setattr(kernel, "_COLUMN", column)
+    program = seccomp.program(machine, [4321, -77], scoped)
+    refused = {kernel._NUMBERS[name][column] for name in seccomp.REFUSED}
+    refused |= set() if scoped else {kernel._NUMBERS["pidfd_send_signal"][column]}
+    by_process = {kernel._NUMBERS[name][column]: place for name, place in seccomp._BY_PROCESS.items()}
+    assert len(refused) == len(seccomp.REFUSED) + (not scoped) and len(by_process) == len(seccomp._BY_PROCESS)
+    for number in range(600):
+        for process in (4321, -77, -1, 4320, 1, 77):
+            for place in (0, 1, 2):
+                arguments = [5, 5, 5]
+                arguments[place] = process
+                named = by_process.get(number) == place and process in (4321, -77, -1)
+                want = REFUSE if number in refused or named else ALLOW
+                assert run_filter(program, bits, number, arguments) == want, (number, process, place)
+        assert run_filter(program, bits ^ 1, number) == ABSENT
+    x32 = run_filter(program, bits, 0x40000000 | 39)
+    assert x32 == (ABSENT if machine == "x86_64" else ALLOW)
+
+
+def test_the_calls_that_name_a_process_do_it_at_this_place():
+    """By their manuals: first, but for those of a `which` and a `who`."""
+    second = {"setpriority", "ioprio_set"}
+    assert {name: place for name, place in seccomp._BY_PROCESS.items() if place} == dict.fromkeys(second, 1)
+
+
+def test_the_filter_is_put_on_every_thread(monkeypatch):
+    asked = []
+
+    def call(name, *words):
+        filled = words[2]._obj
+        asked.append((name, words[:2], filled.length, filled.instructions[filled.length - 1].k))
+        return 0
+
+    monkeypatch.setattr(kernel, "call", call)
+    monkeypatch.setattr(kernel, "MACHINE", "x86_64")
+    monkeypatch.setattr(kernel, "_COLUMN", 0)
+    assert seccomp.restrict([9], True) == f"{len(seccomp.REFUSED)} system calls refused"
+    assert asked == [("seccomp", (1, 1), len(seccomp.program("x86_64", [9], True)), ALLOW)]
+    monkeypatch.setattr(kernel, "MACHINE", "riscv64")
+    with pytest.raises(kernel.Refused, match=r"^no filter for riscv64$"):
+        seccomp.restrict([9], True)
+    monkeypatch.setattr(kernel, "_COLUMN", None)
+    with pytest.raises(kernel.Refused, match=r"^ptrace: its number is not known on riscv64$"):
+        kernel.number("ptrace")
+
+
+# --- Landlock ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "sockets", "held", "lacking", "rights", "scoped"),
+    [
+        (1, True, "writes", [6, 3, 5], 0x1FF2, None),
+        (2, True, "writes", [6, 3, 5], 0x3FF2, None),
+        (4, True, "writes, truncation", [6, 5], 0x7FF2, None),
+        (5, False, "writes, truncation, ioctl of devices", [6], 0xFFF2, None),
+        (6, False, "writes, signals, truncation, ioctl of devices", [], 0xFFF2, 2),
+        (7, True, "writes, signals, abstract sockets, truncation, ioctl of devices", [], 0xFFF2, 3),
+    ],
+)
+def test_landlock_is_asked_for_what_its_version_knows(
+    monkeypatch, tmp_path, version, sockets, held, lacking, rights, scoped
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    rulesets, rules, ended = [], [], []
+    ruleset = os.open(tmp_path, os.O_PATH)
+
+    def call(name, *words):
+        if name == "landlock_create_ruleset" and words == (0, 0, 1):
+            return version
+        if name == "landlock_create_ruleset":
+            one = words[0]._obj
+            rulesets.append((one.handled_access_fs, one.handled_access_net, one.scoped, *words[1:]))
+            return ruleset
+        if name == "landlock_add_rule":
+            one = words[2]._obj
+            where = Path(f"/proc/self/fd/{one.parent_fd}").readlink().name
+            rules.append((words[0] == ruleset, words[1], where, one.allowed_access, words[3]))
+        else:
+            ended.append((name, words))
+        return 0
+
+    monkeypatch.setattr(kernel, "call", call)
+    writable = [tmp_path / name for name in ("none", "folder", "file")]
+    said, missing = landlock.restrict(writable, sockets)
+    assert said == f"ABI {version}: {held}"
+    words = {6: "signals and abstract sockets", 3: "truncation", 5: "ioctl of devices"}
+    assert missing == [f"{words[since]} (Landlock ABI {since})" for since in lacking]
+    assert rulesets == [(rights, 0, scoped or 0, 8 if scoped is None else 24, 0)]
+    of_file = rights & (2 | 1 << 14 | 1 << 15)
+    assert rules == [(True, 1, "folder", rights, 0), (True, 1, "file", of_file, 0)]
+    assert ended == [("landlock_restrict_self", (ruleset, 0))]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(ruleset)
+    assert ctypes.sizeof(landlock._PathBeneath) == 12
+
+
+# --- privileges and limits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "dropped"), [(errno.EINVAL, 3), (errno.EPERM, 0)])
+def test_every_capability_is_dropped(monkeypatch, error, dropped):
+    asked = []
+
+    def prctl(option, *words):
+        asked.append((option, *words))
+        if option == kernel.PR_CAPBSET_DROP and words[0] == dropped:
+            raise kernel.Refused(error, "no")
+        if option == kernel.PR_CAP_AMBIENT:
+            raise kernel.Refused(errno.EINVAL, "an old kernel")
+        return 0
+
+    def call(name, header, sets):
+        asked.append((name, list(header), list(sets)))
+        return 0
+
+    monkeypatch.setattr(kernel, "prctl", prctl)
+    monkeypatch.setattr(kernel, "call", call)
+    assert privileges.drop_capabilities() == "none"
+    drops = [(24, capability) for capability in range(dropped + 1)]
+    assert asked == [*drops, (47, 4), ("capset", [0x20080522, 0], [0] * 6)]
+    asked.clear()
+    assert privileges.forbid_new_privileges() == "on" and asked == [(38, 1)]
+
+
+def test_a_kernel_that_refuses_the_first_capability_is_told(monkeypatch):
+    def prctl(option, *words):
+        raise kernel.Refused(errno.EINVAL, "no")
+
+    monkeypatch.setattr(kernel, "prctl", prctl)
+    with pytest.raises(kernel.Refused):
+        privileges.drop_capabilities()
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_limits_are_lowered_and_never_raised(monkeypatch, on_cpu):
+    hard = {resource.RLIMIT_CORE: resource.RLIM_INFINITY, resource.RLIMIT_FSIZE: 5, resource.RLIMIT_NPROC: 10**6}
+    put, written = [], []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, hard.get(kind, resource.RLIM_INFINITY)))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: put.append((kind, pair)))
+    monkeypatch.setattr(privileges, "_threads_of_user", lambda: 40)
+    monkeypatch.setattr(privileges.os, "sysconf", {"SC_PHYS_PAGES": 3 << 20, "SC_PAGE_SIZE": 4096}.get)
+    monkeypatch.setattr(
+        privileges, "Path", lambda path: SimpleNamespace(write_text=lambda text: written.append((path, text)))
+    )
+    said = privileges.limit_resources(on_cpu)
+    assert said == "files 16 GiB, 8192 more processes" + (", data 12 GiB" if on_cpu else "")
+    assert written == [("/proc/self/oom_score_adj", "1000")]
+    wanted = [(resource.RLIMIT_CORE, (0, 0)), (resource.RLIMIT_FSIZE, (5, 5)), (resource.RLIMIT_NPROC, (8232, 8232))]
+    assert put == wanted + ([(resource.RLIMIT_DATA, (12 << 30, 12 << 30))] if on_cpu else [])
+
+
+def test_threads_of_this_user_are_counted(monkeypatch, tmp_path):
+    for process, threads in {"12": 3, "7": 1, "self": 9}.items():
+        for thread in range(threads):
+            (tmp_path / process / "task" / str(thread)).mkdir(parents=True)
+    (tmp_path / "13").mkdir()  # it ended meanwhile
+    (tmp_path / "uptime").touch()
+    monkeypatch.setattr(privileges, "Path", lambda path: tmp_path)
+    assert privileges._threads_of_user() == 4
+    monkeypatch.setattr(privileges.os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert privileges._threads_of_user() == 0
+
+
+# --- processes --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proc(monkeypatch, tmp_path):
+    """1 has 10 and 20; 10 has 100, whose name holds a parenthesis, and that has 200 and 201; 100 has three threads."""
+    for pid, parent in {1: 0, 10: 1, 20: 1, 100: 10, 200: 100, 201: 100}.items():
+        (tmp_path / f"{pid}/task/{pid}").mkdir(parents=True)
+        (tmp_path / f"{pid}/stat").write_text(f"{pid} (a) b ({pid})) S {parent} 5 6 7\n")
+    for thread in (101, 102):
+        (tmp_path / f"100/task/{thread}").mkdir()
+    (tmp_path / "self").mkdir()
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    return tmp_path
+
+
+def test_who_is_above_and_below_a_process(proc):
+    assert [processes.parent_of(pid) for pid in (1, 10, 100, 200, 999)] == [0, 1, 10, 100, 0]
+    assert sorted(processes.descendants(10)) == [100, 200, 201]
+    assert sorted(processes.descendants(1)) == [10, 20, 100, 200, 201] and processes.descendants(20) == []
+    assert processes.ancestors(200) == [100, 10, 1] and processes.ancestors(1) == []
+
+
+def test_a_process_may_not_name_those_above_their_threads_or_groups(proc, monkeypatch):
+    monkeypatch.setattr(processes.os, "getpgid", {100: 100, 10: 10, 1: 1}.__getitem__)
+    found = processes.protected_from(200)
+    assert found[:3] == [-100, -10, 100] and sorted(found[3:5]) == [101, 102] and found[5:] == [10, 1]
+    monkeypatch.setattr(processes.os, "getpgid", {100: 10, 10: 10, 1: 0}.__getitem__)
+    assert [group for group in processes.protected_from(200) if group < 0] == [-10], "each once, and never every one"
+
+    def gone(pid):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(processes.os, "getpgid", gone)
+    assert sorted(processes.protected_from(200)) == [1, 10, 100, 101, 102]
+    monkeypatch.setattr(processes, "MOST_PROTECTED", 2)
+    assert len(processes.protected_from(200)) == 2
+
+
+# --- together ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
+    dev = tmp_path / "dev"
+    (dev / "shm").mkdir(parents=True)
+    names = ("null", "tty", "nvidia0", "nvidiactl", "dri", "infiniband", "gdrdrv", "sda", "urandom", "zero")
+    for name in (*names, "full", "random"):
+        (dev / name).touch()
+    tasks = tmp_path / "tasks"
+    for thread in ("1", "2", "3"):
+        (tasks / thread).mkdir(parents=True)
+    places = {"/dev": dev, "/proc/self/task": tasks}
+    asked = []
+    for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("CUDA_CACHE_PATH", "TMPDIR"):
+        monkeypatch.setenv(name, "/of/the/user")
+    monkeypatch.setenv("NVFP4_CACHE", str(tmp_path / "mine"))
+    monkeypatch.setattr(sandbox, "Path", lambda path: places.get(path) or Path(path))
+    monkeypatch.setattr(processes, "protected_from", lambda pid: [pid])
+    monkeypatch.setattr(privileges, "limit_resources", lambda on_cpu: asked.append(("limits", on_cpu)) or "some")
+    monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
+    monkeypatch.setattr(privileges, "forbid_new_privileges", lambda: "on")
+
+    def files(writable, scope_sockets):
+        asked.append(("writable", sorted(str(path.relative_to(tmp_path)) if path.is_relative_to(tmp_path) else str(path)
+            for path in writable), scope_sockets))  # fmt: skip
+        return "ABI 6: writes, signals", ["ioctl"]
+
+    monkeypatch.setattr(landlock, "restrict", files)
+    monkeypatch.setattr(seccomp, "restrict", lambda *given: asked.append(("seccomp", *given)) or "thirty")
+    state = sandbox.enter(tmp_path / "scratch", device)
+    devices = ["full", "null", "random", "shm", "urandom", "zero"]
+    more = ["dri", "gdrdrv", "infiniband", "nvidia0", "nvidiactl"] if device == "cuda" else []
+    own = ["/proc/self"] if device == "cuda" else []
+    writable = sorted([*(f"dev/{name}" for name in [*devices, *more]), *own, "mine", "scratch"])
+    assert asked == [
+        ("limits", device == "cpu"),
+        ("writable", writable, device != "cuda"),
+        ("seccomp", [os.getpid()], True),
+    ]
+    assert state.text() == (
+        "limits (some); capabilities (none); no new privileges (on); Landlock (ABI 6: writes, signals); "
+        "seccomp (thirty); LACKING: 2 threads were there before the sandbox; ioctl"
+    )
+    made = ("triton_cache_dir", "torch_extensions_dir", "torchinductor_cache_dir", "xdg_cache_home", "cuda_cache_path")
+    assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made, "tmpdir"}
+    for name in (*made, "tmpdir"):
+        folder = tmp_path / "scratch" / name
+        assert os.environ[name.upper()] == str(folder) and folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_refused_is_told_and_without_its_ground_the_rest_is_not_tried(monkeypatch, tmp_path):
+    for name in (
+        "TRITON_CACHE_DIR",
+        "TORCH_EXTENSIONS_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "XDG_CACHE_HOME",
+        "NVFP4_CACHE",
+    ):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    for name in ("CUDA_CACHE_PATH", "TMPDIR"):
+        monkeypatch.setenv(name, "/of/the/user")
+
+    def refuse(*_):
+        raise kernel.Refused(errno.EPERM, "not here")
+
+    def wrong(*_):
+        raise ValueError("wrong")
+
+    monkeypatch.setattr(processes, "protected_from", lambda pid: [])
+    monkeypatch.setattr(privileges, "limit_resources", wrong)
+    monkeypatch.setattr(privileges, "drop_capabilities", lambda: "none")
+    monkeypatch.setattr(privileges, "forbid_new_privileges", refuse)
+    monkeypatch.setattr(seccomp, "restrict", lambda *given: pytest.fail("without no_new_privs"))
+    state = sandbox.enter(tmp_path / "scratch", "cpu")
+    assert state.parts == {"capabilities": "none"}
+    lacking = [line for line in state.lacking if "threads were there" not in line]
+    assert lacking == ["limits: wrong", "no new privileges: not here"]
+    assert sandbox.State().text() == "" and sandbox.State(lacking=["all"]).text() == "nothing; LACKING: all"
+    monkeypatch.setattr(sandbox.sys, "platform", "plan9")
+    assert sandbox.enter(tmp_path / "other", "cpu").lacking == ["everything: not built for plan9"]
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_harness_itself_is_not_to_be_looked_into(monkeypatch):
+    asked = []
+    monkeypatch.setattr(kernel, "prctl", lambda *words: asked.append(words))
+    sandbox.shield()
+    monkeypatch.setattr(sandbox.sys, "platform", "plan9")
+    sandbox.shield()
+    assert asked == [(4, 0)]
