@@ -75,7 +75,10 @@ def test_nvcc_is_the_one_set_else_in_path_else_of_the_toolkit(empty_path, monkey
 
 def test_the_toolkit_is_where_nvcc_says(tmp_path):
     toolkit = tmp_path / "cuda"
-    nvcc = program(tmp_path, "nvcc", f"echo '#$ _SPACE_= ' >&2; echo '#$ TOP={toolkit}' >&2; echo '#$ PATH=x' >&2")
+    asked = 'test "$*" = "--dryrun -c -o empty.o empty.cu" && test -f empty.cu && ! test -s empty.cu || exit 1'
+    nvcc = program(
+        tmp_path, "nvcc", f"{asked}; echo '#$ _SPACE_= ' >&2; echo '#$ TOP={toolkit}' >&2; echo '#$ PATH=x' >&2"
+    )
     with pytest.raises(ImportError, match=r"nvcc has no libcudart_static\.a beside it"):
         bundle_loader._cuda_toolkit(nvcc, tmp_path)
     for libraries in ("targets/x86_64-linux/lib", "lib", "lib64"):  # the last is looked at first
