@@ -96,7 +96,7 @@ and 26.2 % in the mean. The longer latency that large boxes had stood in for tha
 PUBLIC_KERNELS = """\
 gau-nernst/gpu-mode-kernels, NaregAmirianMegan/NVFP4_Kernels and jIab-b/nvfp4_gemm publish their contest kernels
 with times of a B200; [the Blackwell kernel's page](../../shark_tank/simulated/blackwell_clock.md) tells how they
-run here. All are too fast. v2b's four shapes are short by 1.4 to 1.9 us each, whether a call takes 9 or 16 us: a
+run here. All are too fast. v2b's four shapes are short by 1.6 to 1.9 us each, whether a call takes 9 or 16 us: a
 part that is the same for every call, not one of the rates above. Our Hopper kernels' calls are short on an H200's
 clock in the same way, by 1.0 to 1.5 us between the first stage and the last store. launch_gap, cta_start and
 launch_drain are an H200's (no published B200 measurement tells them apart: 2.04 us a launch of a tiny kernel,
