@@ -21,7 +21,7 @@ from scripts.evidence.clock.measured.rounds import round_document, unpack
 from scripts.evidence.clock.row import ROOT
 from scripts.evidence.compare_sass import _by_function, _dump
 
-MAIN_LOOPS = "simulator/results/main_loops.json"
+MAIN_LOOPS = "shark_tank/recorded/clock/main_loops.json"
 # The kernel of a round's sides at the shapes that are simulated: what its symbol has.
 KERNELS = {
     11: ("tileILi3ELi1ELi128ELi2ELi4E", "tileILi3ELi1ELi128ELi2ELi4ELi1ELi2E"),
