@@ -196,7 +196,7 @@ def test_the_worst_rows_are_named_with_a_reason():
     )
     assert lines[8].endswith("| boxes whose rows have 16 bytes, which nothing that calibrates has |")
     assert lines[9] == "| latency | N 80 | +80 % | validated | not known |"
-    assert lines[10].startswith("| copies | loads 2 | +50 % | validated | several loads")
+    assert lines[10].startswith("| copies | loads 2 | +50 % | validated | latency grows")
 
 
 SHARED = "mode,cluster_size,sharing_group,smem_width,smem_height,gpu_time_ns,tma_ld_bytes_self,tma_ld_bytes_mcast\n"
