@@ -92,7 +92,7 @@ which would measure a part of it, is published as code alone.
 loads, below) lie on L2's latency, 328 cycles and 660 times the share of HBM that they use, within 40 cycles but at
 8 KB. An H200's grows by the cube of that share, which hbm_loaded follows; here it is 0, and copy_latency_hbm has a
 point for each of the nine. Tried with those two figures for the nine points: what calibrates from 0.4 to 1.6 % in
-the mean (8 KB 9 % off), what validates from 6.5 to 2.3, 5 at most. Of shared tiles 8 KB that nobody shares go from
+the mean (8 KB 9 % off), what validates from 6.5 to 2.3, 5 at most. Of shared tiles 8 KB that are not shared go from
 54 to 37 % off, and what L2 gives stays as it is (four programs of the twelve were run): an L2's latency under load
 is the other half. It asks for a power in the chip's file and for every set anew, and is what comes first next.
 
