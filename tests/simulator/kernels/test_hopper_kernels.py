@@ -116,14 +116,14 @@ def test_tiles_after_tiles_of_several_batches_are_right(tmp_path):
 
 PERSISTENT_MUTANTS = {
     "a tile's last stage is not given back": (
-        r"(wgmma\.wait_group\.sync\.aligned 0;[\s\S]*?)mbarrier\.arrive\.release\.cta\.shared::cta\.b64 _, \[%r\d+\];",
+        r"(wgmma\.wait_group\.sync\.aligned 0;[\s\S]*?)mbarrier\.arrive\.shared::cta\.b64 _, \[%r\d+\];",
         r"\1",
         {"deadlock"},
     ),
-    "outputs go where others are still read": (
-        r"bar\.sync %r\d+, 128;",
+    "outputs are read before they are there": (
+        r"bar\.sync %r\d+, %r\d+;",
         "",
-        {"shared-race", "read-before-write"},
+        {"read-after-write-race", "write-after-read-race"},
     ),
 }
 
