@@ -189,7 +189,7 @@ def times_of(launches: list[dict[str, Any]]) -> dict[str, Any]:
 
 def run(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
     """A process on the clock."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+    with tempfile.NamedTemporaryFile() as report:
         settings = {**os.environ, **environment, "NVFP4_SIMULATE_JSON": report.name, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-c", *arguments]
         subprocess.run(command, cwd=ROOT, env=settings, check=True, stderr=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ from scripts.rounds.model import RoundError, Tank, chip_name, env_problems, pars
 HOLDS, DIFFERS = 0, 3
 
 
-def _worktree(tank: Tank, commit: str, folder: Path) -> Path:
+def _worktree(tank: Tank, commit: str, folder: Path) -> None:
     _remove(tank, folder)
     done = subprocess.run(
         ["git", "-C", str(tank.root), "worktree", "add", "--detach", "--force", str(folder), commit],
@@ -30,7 +30,6 @@ def _worktree(tank: Tank, commit: str, folder: Path) -> Path:
     )
     if done.returncode != 0:
         raise RoundError(f"git worktree of {commit}: {done.stderr.strip()}")
-    return folder
 
 
 def _remove(tank: Tank, folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import subprocess
 import sys
 
@@ -72,6 +74,7 @@ def test_a_host_is_told_from_others_and_not_named(monkeypatch):
         monkeypatch.setattr(provenance.platform, "node", lambda name=name: name)
         assert provenance.host() == provenance.host() and "example" not in provenance.host()
         names.add(provenance.host())
+        assert re.fullmatch(rf"{re.escape(platform.machine())}-[0-9a-f]{{12}}", provenance.host())
     assert len(names) == 2
 
 

@@ -10,8 +10,9 @@ import signal
 import numpy as np
 import pytest
 
+from scripts.evidence.third_party.judgements import judgement
 from scripts.evidence.third_party.outcome import cases_of, compare, in_a_child, told
-from scripts.evidence.third_party.render import faults, in_order, key, render
+from scripts.evidence.third_party.render import INTRODUCTION, faults, in_order, key, render
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +123,90 @@ def test_a_run_that_crashes_or_does_not_end_is_a_row_that_says_so():
     assert in_a_child(lambda: {"wrong": 0}).items() >= {"wrong": 0}.items()
     assert in_a_child(lambda: os.kill(os.getpid(), signal.SIGKILL))["failed"] == "ended by signal 9"
     assert in_a_child(lambda: signal.pause(), limit=1)["failed"] == "no end in 1 s"
+
+
+def a_row(project, name, runs, findings=(), **more):
+    row = {"project": project, "name": name, "arch": "90a", "size": "64", "shows": f"what {name} shows"}
+    row |= {"simulator": "abc1234", "version": f"v of {project}", "runs": runs, "findings": list(findings)}
+    return row | more
+
+
+def a_run(mode, wrong=0, verdict="clean", seconds=1.04, **more):
+    return {"mode": mode, "status": 0, "wrong": wrong, "of": 8, "verdict": verdict, "seconds": seconds} | more
+
+
+def test_every_word_of_a_small_page():
+    known = {"kind": "mbarrier-init-fence", "verdict": "review", "modes": ["eager", "late"]}
+    lines = [f"tk.cu:{line}" for line in (9, 10, 101)]
+    rows = [
+        a_row("o/ThunderKittens", "gemm",
+            [a_run("eager", max_error=0.25, seconds=3.06), a_run("late", max_error=0.12345)],
+            [a_finding(**known, source=line) for line in lines]),
+        a_row("p/other", "sum", [a_run("eager"), a_run("late", 3, "error"), a_run("poison", 3, "clean")],
+            [a_finding(verdict="error", modes=["late"], source="PTX line 7"), a_finding(modes=["late", "poison"])]),
+        a_row("p/other", "lost", [{"mode": "eager", "status": 1, "failed": "no such map", "seconds": 0.4}],
+            outside=True),
+        a_row("q/none", "absent", [], not_built="no nvcc", simulator="def5678"),
+        a_row("q/none", "untimed", [{"mode": "eager", "status": 0, "verdict": "clean", "seconds": 2.0}], version="v1"),
+    ]  # fmt: skip
+    corpus = {"project": "r/texts", "version": "v2", "texts": 9, "assembled": 7, "read": 5, "refused_by_both": 1}
+    page = render(rows, corpus | {"unread": {"a/x.ptx": "odd", "a/y.ptx": "odd"}})
+    head, rest = page.split("\n\nModes: ")
+    assert head == INTRODUCTION.split("\n\nModes: ")[0]
+    right, table = rest.split("\n\n", 1)
+    assert right.splitlines()[0] == "eager, late, poison."
+    sentence = judgement("o/ThunderKittens", "gemm", rows[0]["findings"][0]).sentence
+    assert table.splitlines() == [
+        "4 kernels of 3 projects: 1 right in every mode, 1 wrong without an error, 4 wrong or without values in a mode,"
+        " each with its reason below.",
+        "",
+        "Run on the simulator of commit `abc1234`, but for:",
+        "",
+        "- `def5678`: none `absent` 90a",
+        "",
+        "| kernel | sm | what it is | size | max error | values | verdict | s a mode | findings, or why not |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| ThunderKittens `gemm` | 90a | what gemm shows | 64 | 0.123 | right | clean | 3.1 |"
+        " mbarrier-init-fence (review, 3 lines) |",
+        "| other `sum` | 90a | what sum shows | 64 | - | right (eager); 3 of 8 wrong (late poison) |"
+        " clean (eager poison); error (late) | 1.0 | new-kind (error, 2 lines, late poison) |",
+        "| other `lost`* | 90a | what lost shows | 64 | - | none | failed | 0.4 | no such map |",
+        "| none `absent` | 90a | what absent shows | 64 | - | none | not built | - | no nvcc |",
+        "| none `untimed` | 90a | what untimed shows | 64 | - | none | clean | 2.0 | none |",
+        "",
+        "Max error is that of the best mode, seconds of the slowest one on a shared machine. Versions:",
+        "",
+        "- o/ThunderKittens at `v of o/ThunderKittens`",
+        "- p/other at `v of p/other`",
+        "- q/none at `v1`",
+        "",
+        "## Who is right",
+        "",
+        "- true: the kernel breaks a rule of PTX",
+        "- practice: PTX does not guarantee it, and common practice relies on it: a review",
+        "- follows: a consequence of another finding",
+        "- false: the kernel is right and the simulator is wrong",
+        "",
+        "| project | finding | ruling | why | lines |",
+        "| --- | --- | --- | --- | --- |",
+        f"| ThunderKittens | mbarrier-init-fence | true | {sentence}. | tk.cu 9, 10, 101 |",
+        "| other | new-kind | not judged | is new. | PTX line 7; a.cu 1 |",
+        "",
+        "## What does not run",
+        "",
+        "| kernel | sm | why |",
+        "| --- | --- | --- |",
+        "| other `lost` | 90a | not judged. |",
+        "| none `absent` | 90a | not judged. |",
+        "",
+        "## The PTX corpus of texts",
+        "",
+        "At `v2`: 9 texts, of which ptxas assembles 7; of these the simulator reads 5.",
+        "The others are no whole PTX, mostly extracts without parameters; refused: 1.",
+        "",
+        "| not read | texts |",
+        "| --- | --- |",
+        "| not judged | x.ptx, y.ptx |",
+    ]
+    assert page.endswith("|\n") and "## What does not run" not in render(rows[:2], corpus | {"unread": {}})
+    assert render(rows[:2], corpus | {"unread": {}}).endswith("refused: 1.\n")

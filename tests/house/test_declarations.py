@@ -86,6 +86,30 @@ OF_THE_HOST = {
     "submission/group_gemm.py": 2,
 }
 
+# How far each program that writes JSON indents it: another width is a difference in every line of what it wrote.
+INDENTS = {
+    "eval/output/outlets.py": "22",
+    "scripts/bench/check_gpu.py": "2",
+    "scripts/bench/commits.py": "2",
+    "scripts/bench/compare.py": "22",
+    "scripts/bench/cpu.py": "2",
+    "scripts/bench/extended/__main__.py": "1",
+    "scripts/bench/first_import.py": "2",
+    "scripts/bench/harness_ratio.py": "1",
+    "scripts/bench/host.py": "2",
+    "scripts/bench/sweep.py": "2",
+    "scripts/bring_up/environment.py": "22",
+    "scripts/bring_up/protocol.py": "1",
+    "scripts/cost_model/clock.py": "1",
+    "scripts/cost_model/geforce.py": "1",
+    "scripts/cost_model/model_times.py": "1",
+    "scripts/cost_model/public_kernels.py": "1",
+    "scripts/history/data.py": "2",
+    "scripts/mutate/driver.py": "1",
+    "scripts/release/execbench/__main__.py": "22",
+    "scripts/rounds/model.py": "2",
+}
+
 
 class Asked(Exception):
     """A parser, at the place where its command line would be read."""
@@ -218,3 +242,25 @@ def test_what_becomes_of_a_childs_failure_is_said(root):
         for node in nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "subprocess.run":
                 assert {keyword.arg for keyword in node.keywords} & {"check", None}, f"{path}:{node.lineno}"
+
+
+def test_json_is_indented_as_the_records_are(root):
+    """Beside the evidence's own programs, whose records are many."""
+    found = {}
+    for path, nodes in sources(root):
+        for node in nodes if not path.startswith("scripts/evidence/") else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"json.dump", "json.dumps"}:
+                widths = [ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg == "indent"]
+                found[path] = found.get(path, "") + "".join(widths)
+    assert {path: widths for path, widths in found.items() if widths} == INDENTS
+
+
+def test_what_is_bundled_is_read_and_written_as_utf_8(root):
+    """Wherever it is made: beside it, only texts of the loader's own, which are ASCII."""
+    found = {}
+    for path, nodes in sources(root):
+        for node in nodes if path.startswith("scripts/release/") else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".read_text", ".write_text")):
+                told = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                found[path] = found.get(path, 0) + (told != {"encoding": "'utf-8'"})
+    assert {path: count for path, count in found.items() if count} == {"scripts/release/bundle_loader.py": 3}

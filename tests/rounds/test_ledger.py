@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -205,6 +206,16 @@ def test_beside_a_step_that_waits_no_gap_is_told():
     waits = ledger.Step(3, "", "", None, None, None)
     assert ledger.Ledger(9.0, "", [one, two, waits, three]).gaps() == [(1, 2, 8.5 / 8.0)]
     assert ledger.Ledger(9.0, "", [one, two, three]).gaps() == [(1, 2, 8.5 / 8.0), (2, 4, 6.0 / 7.0)]
+
+
+def test_a_gap_between_steps_of_more_than_two_percent_is_told(monkeypatch):
+    gaps = [(1, 2, 1.0199), (2, 3, 1.0201), (3, 4, 0.9801), (4, 5, 0.9799)]
+    monkeypatch.setattr(ledger, "load", lambda tank: SimpleNamespace(gaps=lambda: gaps))
+    found = [problem.partition(": ")[2] for problem in ledger.problems(Tank(ROOT)) if "in no round" in problem]
+    assert found == [
+        "between rounds 2 and 3 the time changes by +2.0%, in no round",
+        "between rounds 4 and 5 the time changes by -2.0%, in no round",
+    ]
 
 
 # --- the order of commits ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import mean, median
 
 from scripts.evidence.clock import targets
-from scripts.evidence.clock.measured import ratios
+from scripts.evidence.clock.measured import main_loops, ratios, signs, stamps
 from scripts.evidence.clock.row import ROOT, Row
 
 CHIP = "simulator/clock/chips/h200.json"
@@ -173,6 +173,19 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def signs_text(rows: list[Row]) -> str:
+    """Markdown: the rounds whose sign is wrong, and the main loops of those whose kernels changed."""
+    wrong = [ratio for ratio in ratios.ratios(rows) if ratio.moved and not ratio.right]
+    return f"""### The {len(wrong)} signs that are wrong
+
+{signs.text(wrong)}
+
+[Instructions of the main loop](../../{main_loops.MAIN_LOOPS}), in PTX, which the clock counts, and in the
+machine code that ptxas makes of it (compiled, `python -m scripts.evidence.clock.measured.main_loops`):
+
+{main_loops.text()}"""
+
+
 def render(rows: dict[str, Row]) -> str:
     """The whole page."""
     groups = {group: [row for row in rows.values() if row.group == group] for group in TITLES}
@@ -188,7 +201,11 @@ def render(rows: dict[str, Row]) -> str:
         for (_, why), found in list(kinds.items())[:WORST]
         if abs(found[0].error) > FAR
     )
-    before = {"rounds": ratios.text(groups["rounds"]) + "\n\n"} if "rounds" in groups else {}
+    before = (
+        {"rounds": f"{ratios.text(groups['rounds'])}\n\n{signs_text(groups['rounds'])}\n\n"}
+        if "rounds" in groups
+        else {}
+    )
     sections = "\n\n".join(
         f"## {TITLES[group]}\n\n{before.get(group, '')}{table(found)}" for group, found in groups.items()
     )
@@ -215,6 +232,12 @@ last changes of `simulator/clock` and have not been run again:
 {targets.text(groups)}
 
 {(ROOT / ACCOUNT).read_text().strip()}
+
+## Where a call's time goes
+
+[Stamps in the kernels](../../{stamps.STAMPS}), which cost time themselves: ns from one to the next, mean over CTAs.
+
+{stamps.text()}
 
 ## The {WORST} kinds that are furthest off
 

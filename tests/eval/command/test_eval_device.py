@@ -76,6 +76,20 @@ def test_the_library_is_asked_in_a_process_of_its_own(found, monkeypatch):
     assert device.why_no_gpu(OWN) == ""
 
 
+def test_a_library_that_fails_or_hangs_tells_no_backend(monkeypatch):
+    asked = []
+
+    def run(command, **given):
+        asked.append((command[0] == sys.executable, command[1:], given))
+        return SimpleNamespace(returncode=int(len(asked) > 1), stdout="hopper\t0\tnone\tat all\ncpu\t1\tsome threads\n")
+
+    monkeypatch.setattr(device.subprocess, "run", run)
+    assert device.backends(OWN) == [("hopper", False, "none\tat all"), ("cpu", True, "some threads")]
+    assert device.backends(OWN) == []
+    given = {"cwd": device.ROOT, "capture_output": True, "text": True, "timeout": 120, "check": False}
+    assert asked == [(True, ["-c", device.BACKENDS, "submission.submission"], given)] * 2
+
+
 @pytest.mark.parametrize(
     ("asked", "own", "reason"),
     [

@@ -349,7 +349,7 @@ def test_the_sandbox_is_entered_part_by_part(monkeypatch, tmp_path, device):
     assert {path.name for path in (tmp_path / "scratch").iterdir()} == {*made, "tmpdir"}
     for name in (*made, "tmpdir"):
         folder = tmp_path / "scratch" / name
-        assert os.environ[name.upper()] == str(folder) and folder.stat().st_mode & 0o777 == 0o700
+        assert dict(os.environ)[name.upper()] == str(folder) and folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_refused_is_told_and_without_its_ground_the_rest_is_not_tried(monkeypatch, tmp_path):
