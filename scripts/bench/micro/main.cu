@@ -135,13 +135,22 @@ static void out_of_time(int signal) {
 static const struct group {
     const char *name;
     void (*run)(void);
-} groups[] = {{"alu", alu},           {"shared_memory", shared_memory},
-              {"tensor", tensor},     {"synchronisation", synchronisation},
-              {"copies", copies},     {"copy_rates", copy_rates},
-              {"clusters", clusters}, {"launches", launches},
-              {"overlap", overlap},   {"starts", starts},
-              {"traffic", traffic},   {"hand_over", hand_over},
-              {"past_end", past_end}, {"pages", pages}};
+} groups[] = {{"alu", alu},
+              {"shared_memory", shared_memory},
+              {"tensor", tensor},
+              {"synchronisation", synchronisation},
+              {"copies", copies},
+              {"copy_rates", copy_rates},
+              {"clusters", clusters},
+              {"launches", launches},
+              {"overlap", overlap},
+              {"starts", starts},
+              {"traffic", traffic},
+              {"hand_over", hand_over},
+              {"past_end", past_end},
+              {"pages", pages},
+              {"last_stores", last_stores},
+              {"prefetches", prefetches}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

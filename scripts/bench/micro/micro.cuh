@@ -91,5 +91,7 @@ void traffic(void);
 void hand_over(void);
 void past_end(void);
 void pages(void);
+void last_stores(void);
+void prefetches(void);
 
 #endif

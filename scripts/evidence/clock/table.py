@@ -97,6 +97,8 @@ REASONS = (
     ),
     ("cta_start_spread", "", "the card's timer has steps of 256 ns; here starts come 32 to 64 cycles apart"),
     ("cluster_barrier", "", "supposed: arrivals of many warps, which have one interval here"),
+    ("load_after_prefetch", "", "prefetch.global.L2 is not in the model; tried, see above"),
+    ("kernel_that_stores", "", "a kernel's end, which waits for its stores, is not in the model"),
     ("load_rate", "HBM", "what HBM's load adds to its latency is one law here"),
 )
 
