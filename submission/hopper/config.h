@@ -42,6 +42,11 @@
     X(m32n128, 4, 1, 32, 8, 1, 1)                                                                              \
     X(m64n32k8, 1, 1, 64, 8, 2, 4)
 
+/* That of them which calls of several waves take has a kernel for these beside its own (persistent_gemm.cuh).
+ */
+#define HOPPER_PERSISTENT_TILE(X) X(m256n64, 2, 1, 256, 3, 1, 1)
+#define PERSISTENT_TILE_M         256 /* which no other has */
+
 struct hopper_config {
     const char *name;
     int warpgroups_n, m_blocks, tile_m, stages, split_k, warpgroups_k;
@@ -58,6 +63,14 @@ struct hopper_config {
 /* Two barriers a stage after the stages, and room to align their start. */
 #define SHARED_BYTES(tile_n, tile_m, stages)                                                                   \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
+
+/* The persistent kernel's, which needs no room to align their start: a ring as above, and of each warpgroup a
+ * chunk of outputs, 32 rows of C by its 32 columns. */
+#define OUTPUT_CHUNK_ROWS  32
+#define OUTPUT_CHUNK_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* of a row */
+#define PERSISTENT_SHARED_BYTES(tile_n, tile_m, stages, warpgroups)                                            \
+    ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) +                                           \
+     (warpgroups) * OUTPUT_CHUNK_ROWS * OUTPUT_CHUNK_BYTES)
 
 static inline int hopper_tile_n(const struct hopper_config *config) {
     return TILE_N(config->warpgroups_n, config->m_blocks);
@@ -142,6 +155,12 @@ struct hopper_dual_gemm_params {
     int32_t stages_k;                  /* K in stages */
     int32_t scale_tiles_k;             /* scale tiles along K in memory */
     int32_t scales_by_previous_kernel; /* permuted: wait for it before reading them */
+};
+
+/* The persistent kernel's: tiles of its columns of C, of all rows of A, and of all batches. */
+struct hopper_persistent_params {
+    struct hopper_dual_gemm_params gemm;
+    int32_t tiles_n, tiles_m, tiles;
 };
 
 /* ---- the grouped GEMM (grouped_gemm.cuh) ---- */

@@ -21,6 +21,7 @@
 /* What a call launches. */
 struct launch_plan {
     struct hopper_choice choice;
+    int sms;
     int64_t stages_k;
     bool permute_scales;          /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
     int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
@@ -141,6 +142,8 @@ static int32_t launch_permute_scales(const struct problem *problem, const struct
 struct dual_gemm {
     const struct hopper_config *config;
     int64_t first_n;
+    int64_t tiles[3]; /* columns, rows, batches */
+    bool persistent;  /* a CTA an SM for all of them */
     struct tensor_maps maps;
     struct launch launch;
 };
@@ -148,28 +151,40 @@ struct dual_gemm {
 static int32_t make_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
                               const struct operands *operands, int tile, int64_t first_n, int64_t columns,
                               struct dual_gemm *gemm) {
-    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES];
+    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES + 1]; /* the last: the persistent kernel */
     const struct hopper_config *config = &hopper_configs[tile];
-    gemm->config = config;
-    gemm->first_n = first_n;
-    gemm->launch = (struct launch){
-        .kernel = hopper_dual_gemm_kernel(tile),
-        .grid = {ceil_div(columns, hopper_tile_n(config)) * config->split_k,
-                 ceil_div(problem->m, config->tile_m), problem->l},
-        .threads = hopper_cta_threads(config),
-        .cluster = config->split_k,
-        .shared_bytes = hopper_shared_bytes(config),
-        .pdl_variable = PDL_VARIABLE,
+    const int64_t tiles_n = ceil_div(columns, hopper_tile_n(config)),
+                  tiles_m = ceil_div(problem->m, config->tile_m), tiles = tiles_n * tiles_m * problem->l;
+    *gemm = (struct dual_gemm){
+        .config = config,
+        .first_n = first_n,
+        .tiles = {tiles_n, tiles_m, problem->l},
+        .persistent =
+            config->tile_m == PERSISTENT_TILE_M && tiles > plan->sms && tiles <= INT32_MAX - plan->sms,
+        .launch = {.kernel = hopper_dual_gemm_kernel(tile),
+                   .grid = {tiles_n * config->split_k, tiles_m, problem->l},
+                   .threads = hopper_cta_threads(config),
+                   .cluster = config->split_k,
+                   .shared_bytes = hopper_shared_bytes(config),
+                   .pdl_variable = PDL_VARIABLE},
     };
+    if (gemm->persistent) {
+        gemm->launch.kernel = hopper_persistent_dual_gemm_kernel();
+        gemm->launch.grid[0] = plan->sms;
+        gemm->launch.grid[1] = gemm->launch.grid[2] = 1;
+        gemm->launch.shared_bytes = PERSISTENT_SHARED_BYTES(hopper_tile_n(config), config->tile_m,
+                                                            config->stages, config->warpgroups_n);
+    }
     RETURN_IF_FAILED(encode_maps(problem, plan, operands, config, &gemm->maps));
-    return gpu_allow_shared_memory(&allowed[problem->device][tile], &gemm->launch);
+    return gpu_allow_shared_memory(&allowed[problem->device][gemm->persistent ? HOPPER_TILES : tile],
+                                   &gemm->launch);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
                                 const struct operands *operands, struct dual_gemm *gemm) {
     int64_t scale_tiles_k = plan->stages_k * STAGE_SCALE_TILES;
     int64_t padded_groups = plan->stages_k * (STAGE_K / NVFP4_GROUP_ELEMS);
-    struct hopper_dual_gemm_params params = {
+    struct hopper_dual_gemm_params gemm_params = {
         .sfb1 = operands->sfb1,
         .sfb2 = operands->sfb2,
         .c = problem->c,
@@ -182,6 +197,12 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .stages_k = (int32_t)plan->stages_k,
         .scale_tiles_k = (int32_t)scale_tiles_k,
         .scales_by_previous_kernel = plan->permute_scales,
+    };
+    struct hopper_persistent_params params = {
+        .gemm = gemm_params, /* comes first: all that the other kernel takes */
+        .tiles_n = (int32_t)gemm->tiles[0],
+        .tiles_m = (int32_t)gemm->tiles[1],
+        .tiles = (int32_t)(gemm->tiles[0] * gemm->tiles[1] * gemm->tiles[2]),
     };
     void *arguments[] = {&gemm->maps.a, &gemm->maps.b1, &gemm->maps.b2, &params};
     return gpu_launch(problem, &gemm->launch, arguments);
@@ -216,6 +237,7 @@ static int32_t run(const struct problem *problem) {
     if (choice.tile >= HOPPER_TILES) {
         return hopper_run_narrow(problem, choice.tile - HOPPER_TILES, sms, PDL_VARIABLE);
     }
+    plan.sms = sms;
     RETURN_IF_FAILED(make_plan(problem, choice, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);

@@ -10,12 +10,20 @@
 #include "grouped/grouped_gemm.cuh"
 #endif
 #include "narrow/narrow_dual_gemm.cuh"
+#include "persistent_gemm.cuh"
 
 #define KERNEL(name, ...) (const void *)hopper::dual_gemm_kernel<hopper::tile<__VA_ARGS__>>,
 
 const void *hopper_dual_gemm_kernel(int index) {
     static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
     return kernels[index];
+}
+
+#define PERSISTENT_KERNEL(name, ...)                                                                           \
+    (const void *)hopper::persistent_dual_gemm_kernel<hopper::tile<__VA_ARGS__>>
+
+const void *hopper_persistent_dual_gemm_kernel(void) {
+    return HOPPER_PERSISTENT_TILE(PERSISTENT_KERNEL);
 }
 
 #define NARROW_KERNELS(name, ...)                                                                              \

@@ -86,6 +86,64 @@ def test_every_configuration_is_right_at_its_tails(tmp_path):
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"
 
 
+PERSISTENT = "m256n64"  # the tile that has a kernel for calls of several waves
+
+
+@pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:1", "poison"])
+def test_tiles_after_tiles_of_a_cta_are_right_and_clean(mode, tmp_path):
+    """Rings of one lap and of several, an odd number of columns, a last tile of rows that is moved up."""
+    shapes = [(256, 200, 64, True), (300, 203, 192, True), (512, 136, 704, False), (40, 328, 448, True)]
+    right, report, messages = run(shapes, tmp_path / "report.json", mode, config=PERSISTENT, sms="3")
+    assert right == [True] * len(shapes), messages
+    assert report["verdict"] == "clean", messages
+
+
+def test_tiles_after_tiles_of_several_batches_are_right(tmp_path):
+    runs = [(PERSISTENT, (270, 97, 320, 2), blocked, True) for blocked in (True, False)]
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND="hopper",
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_SMS="3",
+        NVFP4_SIMULATE_JSON=str(tmp_path / "report.json"),
+    )
+    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "clean"
+
+
+PERSISTENT_MUTANTS = {
+    "a tile's last stage is not given back": (
+        r"(wgmma\.wait_group\.sync\.aligned 0;[\s\S]*?)mbarrier\.arrive\.shared::cta\.b64 _, \[%r\d+\];",
+        r"\1",
+        {"deadlock"},
+    ),
+    "outputs are read before they are there": (
+        r"bar\.sync %r\d+, %r\d+;",
+        "",
+        {"read-after-write-race", "write-after-read-race"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PERSISTENT_MUTANTS)
+def test_mutants_of_tiles_after_tiles_are_reported(name, tmp_path):
+    pattern, replacement, kinds = PERSISTENT_MUTANTS[name]
+    text = kernel_text()
+    start = text.index(".entry _ZN6hopper27persistent_dual_gemm_kernel")
+    end = text.find(".entry ", start + 1)
+    kernel, count = re.subn(pattern, replacement, text[start : end if end > 0 else len(text)])
+    assert count > 0
+    (tmp_path / "mutant.ptx").write_text(text[:start] + kernel + (text[end:] if end > 0 else ""))
+    _, report, messages = run(
+        [(300, 200, 512, True)], tmp_path / "report.json", ptx=tmp_path / "mutant.ptx", config=PERSISTENT, sms="3"
+    )
+    assert report["verdict"] == "error", messages
+    assert kinds & {finding["kind"] for finding in report["findings"]}, messages
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_reported(name, tmp_path):
     pattern, replacement, kinds = MUTANTS[name]

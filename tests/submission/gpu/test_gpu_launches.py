@@ -90,6 +90,9 @@ def test_few_rows_of_a_are_one_launch_without_scratch_memory_or_tensor_maps(fake
     assert template_numbers(launch[1], 6) == (*row, split)
 
 
+PERSISTENT = "m256n64"  # has a kernel for calls of several waves
+
+
 def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
     shape = (512, 14336, 4096, 1)
     chosen = tiles.selected(HOPPER, CHIPS[HOPPER][1], *shape)
@@ -101,8 +104,33 @@ def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
         row = tuple(tiles.table[HOPPER]["tiles"][name].values())
         warpgroups, m_blocks, tile_m, _, splits, _ = row
         assert template_numbers(launch[1], 6) == row
-        assert launch[2:5] == [up(taken, 32 * m_blocks * warpgroups) * splits, up(512, tile_m), 1]
-    assert gemms[0][2] * gemms[0][3] % CHIPS[HOPPER][1] == 0, "whole waves"
+        grid = [up(taken, 32 * m_blocks * warpgroups) * splits, up(512, tile_m), 1]
+        assert launch[2:5] == (grid if launch is not gemms[0] else [CHIPS[HOPPER][1], 1, 1])
+    _, _, tile_m, *_ = tiles.table[HOPPER]["tiles"][PERSISTENT].values()
+    assert names[0] == PERSISTENT and columns // 64 * up(512, tile_m) % CHIPS[HOPPER][1] == 0, "whole waves"
+
+
+def test_a_tile_takes_a_cta_an_sm_where_there_are_more_of_it(fake, tiles, monkeypatch):
+    """As many as SMs, and one more; the most that a launch counts, and more than it counts."""
+    with_tile(monkeypatch, HOPPER, PERSISTENT)
+    row = tuple(tiles.table[HOPPER]["tiles"][PERSISTENT].values())
+    sms = CHIPS[HOPPER][1]
+    for m, n, batches, persistent in (
+        (256, 64 * sms, 1, False),
+        (256, 64 * sms + 1, 1, True),
+        (257, 64 * sms // 2 + 1, 1, True),
+        (1, 1, sms + 1, True),
+        (256 * 32768, 64 * 65535, 1, True),
+        (256 * 32768, 64 * 65536, 1, False),
+    ):
+        assert fake.call(HOPPER, None, m, n, 64, batches)[0] == OK
+        launch = fake.log("launch")[-1]
+        grid, shared = launch[2:5], launch[8]
+        assert template_numbers(launch[1], 6) == row
+        assert ("persistent" in launch[1]) == persistent
+        assert grid == ([sms, 1, 1] if persistent else [up(n, 64), up(m, 256), batches])
+        ring = 3 * (256 * 128 * 2 + 2 * 64 * 64 + 2 * 2 * 512 + 16)
+        assert shared == ring + (2 * 32 * 64 if persistent else 1024)
 
 
 def test_a_narrow_tile_takes_any_number_of_rows(fake, monkeypatch):
@@ -238,7 +266,8 @@ def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
             row = tiles_of(tiles, name)[selected["tile"]]
             launched = fake.log("launch")[-1]
             assert template_numbers(launched[1], len(row)) == row
-            assert launched[2] * launched[3] * launched[4] == selected["ctas"]
+            persistent = name == HOPPER and selected["tile"] == PERSISTENT and selected["ctas"] > sms
+            assert launched[2] * launched[3] * launched[4] == (sms if persistent else selected["ctas"])
 
 
 def test_the_driver_tells_how_many_clusters_run_at_once_and_is_asked_once_a_device(fake, tiles):
