@@ -55,6 +55,9 @@ struct hopper_config {
 #define TILE_N(warpgroups_n, m_blocks) ((warpgroups_n) * (m_blocks) * WGMMA_M_BLOCK_B_ROWS)
 #define CTA_THREADS(warpgroups)        (((warpgroups) + 1) * WARPGROUP_THREADS) /* a producer beside them */
 
+/* CTAs that run at a time where so many make a cluster: a chip of fewer SMs than that runs one cluster. */
+#define CTAS_AT_ONCE(sms, cluster) (((sms) < (cluster) ? 1 : (sms) / (cluster)) * (int64_t)(cluster))
+
 /* A in fp16; B1, B2, and their scale factors. */
 #define STAGE_BYTES(tile_n, tile_m)                                                                            \
     ((tile_m) * STAGE_K * FP16_BYTES + 2 * (tile_n) * STAGE_FP4_BYTES +                                        \

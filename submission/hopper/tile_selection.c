@@ -39,7 +39,7 @@ int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64
                             int sms) {
     const struct hopper_costs *costs = &hopper_costs;
     int64_t stage = hopper_stage_ps(hopper_tile_n(config), config->tile_m);
-    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), sms / config->split_k * config->split_k);
+    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), CTAS_AT_ONCE(sms, config->split_k));
     int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
     int64_t reductions =
         (config->split_k > 1 ? costs->reduction_ps : 0) + (config->warpgroups_k > 1 ? costs->turns_ps : 0);

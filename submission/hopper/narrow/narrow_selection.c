@@ -110,7 +110,7 @@ int64_t hopper_narrow_layout(const struct hopper_narrow_config *config, int64_t 
                 continue;
             }
             int64_t waves =
-                ceil_div(hopper_narrow_ctas_along_n(config, &tried, n) * columns, sms / split_k * split_k);
+                ceil_div(hopper_narrow_ctas_along_n(config, &tried, n) * columns, CTAS_AT_ONCE(sms, split_k));
             int64_t ps = waves * layout_ps(config, &tried, steps);
             if (ps < best_ps || (ps == best_ps && warps_n * warps_k > best_warps)) {
                 *layout = tried;
@@ -128,7 +128,7 @@ int64_t hopper_narrow_call_ps(const struct hopper_narrow_config *config, int64_t
     struct hopper_narrow_layout layout;
     (void)hopper_narrow_layout(config, m, n, k, l, sms, &layout);
     int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ceil_div(m, config->tile_m) * l;
-    int64_t waves = ceil_div(ctas, sms / layout.split_k * layout.split_k);
+    int64_t waves = ceil_div(ctas, CTAS_AT_ONCE(sms, layout.split_k));
     int64_t warps = ceil_div((int64_t)layout.warps_n * layout.warps_k, SCHEDULERS) + HIDDEN_WARPS;
     int64_t steps = ceil_div(ceil_div(k, NARROW_STEP_K), layout.split_k);
     int64_t step_ps =

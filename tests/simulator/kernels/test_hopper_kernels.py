@@ -144,6 +144,21 @@ def test_mutants_of_tiles_after_tiles_are_reported(name, tmp_path):
     assert kinds & {finding["kind"] for finding in report["findings"]}, messages
 
 
+def test_a_chip_of_fewer_sms_than_a_cluster_has_ctas_is_given_a_tile(tmp_path):
+    """One SM, by the simulator's word: the choice of a tile divides by the clusters that run at a time."""
+    runs = [("", shape, True, True) for shape in ((8, 130, 512, 1), (40, 64, 256, 1), (130, 64, 128, 1))]
+    environment = dict(
+        os.environ,
+        NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
+        NVFP4_BACKEND="hopper",
+        NVFP4_SIMULATE="1",
+        NVFP4_SIMULATE_SMS="1",
+    )
+    done = forked.run(TAILS, [json.dumps(runs)], environment, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_reported(name, tmp_path):
     pattern, replacement, kinds = MUTANTS[name]
