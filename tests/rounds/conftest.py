@@ -33,7 +33,7 @@ def said_as_recorded(request, tmp_path_factory):
     SAID.clear()
     yield
     text = re.sub(rf"{re.escape(str(tmp_path_factory.getbasetemp()))}/[\w.-]+", "TMP", "".join(SAID))
-    text = text.replace(str(ROOT), "ROOT").replace(sys.executable, "PYTHON")
+    text = text.replace(sys.executable, "PYTHON").replace(str(ROOT), "ROOT")  # the one may lie in the other
     lines = [line for line in numbered(text).split("\n") if line]
     recorded = json.loads(WORDS.read_text()) if WORDS.is_file() else {}
     test = request.node.nodeid.removeprefix("tests/rounds/")
