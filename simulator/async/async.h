@@ -39,7 +39,6 @@ struct async_op {
     enum async_stage stage;
     uint8_t due;   /* the stage that its time has come for; more than `stage` where others are in the way */
     uint8_t *data; /* what read has taken */
-    size_t data_bytes;
     void *payload;
     uint32_t scheduled; /* 1 + its place in launch->schedule's list; 0: not in it */
     bool prompt;        /* takes effect at once, whatever the mode */

@@ -27,7 +27,6 @@ struct async_op *async_new(struct run *run, const struct async_kind *kind, int l
     op->insn = run->insn;
     op->payload = op + 1;
     op->data = (uint8_t *)(((uintptr_t)(op + 1) + payload_bytes + 15) / 16 * 16);
-    op->data_bytes = data_bytes;
     return op;
 }
 

@@ -45,8 +45,7 @@ void group_add(struct run *run, enum group_family family) {
 
 void group_finish(struct warp *warp, enum group_family family, uint32_t group) {
     struct family *f = family_of(warp, family);
-    f->unread[group % GROUPS_AHEAD]--;
-    f->unfinished[group % GROUPS_AHEAD]--;
+    f->unfinished[group % GROUPS_AHEAD]--; /* a wgmma's: none waits for its reads alone */
 }
 
 void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage) {

@@ -70,10 +70,10 @@
     X(ldu, ld, MEM_OTHER)                                                                                      \
     X(st, st, MEM_OTHER)                                                                                       \
     X(prefetch, prefetch, MEM_OTHER)                                                                           \
-    X(prefetchu, prefetch, MEM_OTHER)                                                                          \
+    X(prefetchu, advice, MEM_OTHER)                                                                            \
     X(multimem, multimem, MEM_GLOBAL)                                                                          \
-    X(discard, prefetch, MEM_OTHER)                                                                            \
-    X(applypriority, prefetch, MEM_OTHER)                                                                      \
+    X(discard, advice, MEM_OTHER)                                                                              \
+    X(applypriority, advice, MEM_OTHER)                                                                        \
     X(createpolicy, createpolicy, MOVE)                                                                        \
     X(atom, atom, ATOM)                                                                                        \
     X(red, red, ATOM)                                                                                          \

@@ -71,6 +71,7 @@ struct launch {
     atomic_bool stop;
     atomic_bool no_memory; /* why it stopped */
     atomic_uint working;   /* workers that are not through */
+    atomic_ullong rounds;  /* of all clusters, that did more than polling */
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;

@@ -179,6 +179,7 @@ struct cluster {
     struct map_changes *map_changes; /* async/map_change.c */
     struct sync_table *sync;         /* clocks of locations used by strong accesses */
     uint32_t idle;                   /* rounds of polling and nothing else */
+    uint64_t others;                 /* the launch's rounds that did more, at the last of these */
     uint32_t given_way;              /* how often it has, after an atomic on global memory */
     bool gives_way;                  /* now */
     const struct warp *last_ran;     /* NULL: none yet */

@@ -15,7 +15,8 @@ const struct allocation *allocation_before(const struct sim *sim, uint64_t addre
 }
 
 static bool inside(const struct allocation *allocation, uint64_t address, uint64_t bytes) {
-    return allocation != NULL && address >= allocation->base && bytes <= allocation->bytes &&
+    /* An address before it is far behind it, as the difference wraps. */
+    return allocation != NULL && bytes <= allocation->bytes &&
            address - allocation->base <= allocation->bytes - bytes;
 }
 

@@ -26,10 +26,10 @@ bool mod(struct decoder *d, const char *name) {
     return false;
 }
 
-int mod_of(struct decoder *d, const char *const *names) {
-    for (int i = 0; names[i] != NULL; i++) {
-        if (mod(d, names[i])) {
-            return i;
+int mod_of(struct decoder *d, const char *const *words, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (mod(d, words[i])) {
+            return (int)i;
         }
     }
     return -1;
@@ -55,12 +55,13 @@ unsigned mod_type(struct decoder *d) {
 }
 
 unsigned mod_space(struct decoder *d, unsigned otherwise) {
-    static const char *const names[] = {"global", "shared",       "shared::cta", "shared::cluster", "local",
-                                        "param",  "param::entry", "param::func", "const",           NULL};
+    static const char *const names[] = {"global",          "shared",      "shared::cta",
+                                        "shared::cluster", "local",       "param",
+                                        "param::entry",    "param::func", "const"};
     static const uint8_t spaces[] = {SP_GLOBAL, SP_SHARED, SP_SHARED, SP_SHARED_CLUSTER, SP_LOCAL,
                                      SP_PARAM,  SP_PARAM,  SP_PARAM,  SP_CONST};
     for (int i = 0; i < d->nmods; i++) { /* in the mnemonic's order: copies name two spaces */
-        for (int j = 0; !d->used[i] && names[j] != NULL; j++) {
+        for (uint32_t j = 0; !d->used[i] && j < sizeof names / sizeof *names; j++) {
             if (strlen(names[j]) == d->mods[i].length &&
                 memcmp(names[j], d->mods[i].text, d->mods[i].length) == 0) {
                 d->used[i] = true;
@@ -72,8 +73,8 @@ unsigned mod_space(struct decoder *d, unsigned otherwise) {
 }
 
 unsigned mod_rounding(struct decoder *d) {
-    static const char *const names[] = {"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", NULL};
-    return (unsigned)(mod_of(d, names) + 1);
+    static const char *const names[] = {"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"};
+    return (unsigned)(mod_of(d, COUNTED(names)) + 1);
 }
 
 void skip_cache_hints(struct decoder *d) {
@@ -98,9 +99,8 @@ void skip_cache_hints(struct decoder *d) {
                                         "L2::64B",
                                         "L2::128B",
                                         "L2::256B",
-                                        "unified",
-                                        NULL};
-    while (mod_of(d, hints) >= 0) {
+                                        "unified"};
+    while (mod_of(d, COUNTED(hints)) >= 0) {
     }
 }
 

@@ -226,7 +226,7 @@ static void parse_statement(struct parser *parser) {
                        token_is(&word, ".shared")   ? SP_SHARED
                        : token_is(&word, ".global") ? SP_GLOBAL
                                                     : SP_CONST,
-                       false, false);
+                       false);
     } else if (token_is(&word, ".pragma")) {
         parse_advance(parser);
         parse_expect(parser, ";");

@@ -14,6 +14,9 @@
 #define ROW128       512 /* two 64-bit rows, the low one first */
 #define MAX_OPERANDS 300 /* wgmma m64n256 has 128 + 4 registers and a few more */
 
+/* A list and how many it has, for a function that takes both. */
+#define COUNTED(list) (list), (uint32_t)(sizeof(list) / sizeof *(list))
+
 enum ptx_type {
     T_NONE,
     T_PRED,
@@ -105,7 +108,7 @@ struct special {
 struct variable {
     const char *name;
     uint32_t index; /* in the module */
-    uint8_t space, defined, is_extern, visible;
+    uint8_t space, is_extern;
     uint32_t align;
     uint64_t bytes;
     uint64_t offset;       /* const and global: in the module's memory; a launch places shared ones */

@@ -265,7 +265,7 @@ static void parse_target(struct parser *parser) {
 }
 
 /* One module directive, whose word has been taken. */
-static void parse_directive(struct parser *parser, struct token word, bool is_extern, bool visible) {
+static void parse_directive(struct parser *parser, struct token word, bool is_extern) {
     if (token_is(&word, ".version")) {
         struct token number = parser->token; /* 9.0 reads as a number with a fraction */
         double value = 0;
@@ -292,7 +292,7 @@ static void parse_directive(struct parser *parser, struct token word, bool is_ex
                        token_is(&word, ".shared")  ? SP_SHARED
                        : token_is(&word, ".const") ? SP_CONST
                                                    : SP_GLOBAL,
-                       is_extern, visible);
+                       is_extern);
     } else {
         parse_fail(parser, word.line, "unknown directive '%.*s'", (int)(word.length < 60 ? word.length : 60),
                    word.text);
@@ -341,11 +341,10 @@ void parse_module(struct parser *parser) {
     module->nlocs = 1; /* number 0: unknown */
     parse_advance(parser);
     while (parser->token.kind != TOK_END) {
-        bool is_extern = false, visible = false;
+        bool is_extern = false;
         while (is_directive(parser, ".visible") || is_directive(parser, ".extern") ||
                is_directive(parser, ".weak") || is_directive(parser, ".common")) {
             is_extern |= is_directive(parser, ".extern");
-            visible = true;
             parse_advance(parser);
         }
         struct token word = parser->token;
@@ -354,7 +353,7 @@ void parse_module(struct parser *parser) {
                        (int)(word.length < 60 ? word.length : 60), word.text);
         }
         parse_advance(parser);
-        parse_directive(parser, word, is_extern, visible);
+        parse_directive(parser, word, is_extern);
     }
     if (module->version == 0 || module->sm == 0) {
         parse_fail(parser, 1, "no .version or no .target sm_NN");

@@ -148,7 +148,7 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
 uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open);
 void parse_module(struct parser *parser);
 void parse_body(struct parser *parser, struct function *function);
-void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible);
+void parse_variable(struct parser *parser, unsigned space, bool is_extern);
 struct pop parse_operand(struct parser *parser);
 
 /* Decodes d->mnemonic and d->op into d->insn. */
@@ -156,8 +156,8 @@ void decode(struct decoder *d);
 
 /* For decoders. */
 bool mod(struct decoder *d, const char *name);
-unsigned mod_type(struct decoder *d);                    /* the next type modifier, else an error */
-int mod_of(struct decoder *d, const char *const *names); /* index in a NULL-ended list, or -1 */
+unsigned mod_type(struct decoder *d); /* the next type modifier, else an error */
+int mod_of(struct decoder *d, const char *const *words, uint32_t count); /* which of COUNTED(), or -1 */
 unsigned mod_space(struct decoder *d, unsigned otherwise);
 unsigned mod_rounding(struct decoder *d);
 void skip_cache_hints(struct decoder *d); /* everything that only advises caches */

@@ -163,7 +163,7 @@ static uint64_t count_values(struct parser *parser) {
     return count;
 }
 
-void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool visible) {
+void parse_variable(struct parser *parser, unsigned space, bool is_extern) {
     uint32_t align, vector;
     unsigned type = parse_declared_type(parser, &align, &vector);
     do {
@@ -182,8 +182,6 @@ void parse_variable(struct parser *parser, unsigned space, bool is_extern, bool 
         variable->space = (uint8_t)space;
         variable->align = align;
         variable->is_extern = is_extern || (open && !initialised);
-        variable->defined = !variable->is_extern;
-        variable->visible = visible;
         variable->bytes = count * ptx_type_bytes(type) * vector;
         if (variable->bytes > MAX_VARIABLE_BYTES ||
             (space == SP_SHARED && variable->bytes > MAX_SHARED_WINDOW)) {

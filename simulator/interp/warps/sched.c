@@ -7,10 +7,11 @@
 #include "isa/tcgen05/tcgen05.h"
 #include "machine/schedule.h"
 
-#define QUANTUM      4096  /* instructions of a warp's turn */
-#define IDLE_ROUNDS  20000 /* of polling with nothing in flight, before it is called a deadlock */
-#define TABLE_BYTES  4096
-#define RANDOM_STEPS 4
+#define QUANTUM            4096  /* instructions of a warp's turn */
+#define IDLE_ROUNDS        20000 /* of polling with nothing in flight, before it is called a deadlock */
+#define IDLE_BESIDE_OTHERS (100 * IDLE_ROUNDS) /* another worker's round takes long */
+#define TABLE_BYTES        4096
+#define RANDOM_STEPS       4
 
 static void describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
     const struct module *module = warp->cta->cluster->launch->module;
@@ -123,6 +124,7 @@ enum cluster_state run_cluster(struct cluster *cluster) {
         }
         if (run_round(cluster, &polling) || cluster->failed) {
             cluster->idle = 0;
+            (void)atomic_fetch_add(&cluster->launch->rounds, 1);
             if (cluster->gives_way && !cluster->failed) {
                 cluster->gives_way = false;
                 return CLUSTER_GIVES_WAY;
@@ -132,7 +134,13 @@ enum cluster_state run_cluster(struct cluster *cluster) {
         if (async_progress(cluster)) {
             continue;
         }
-        if (polling && ++cluster->idle < IDLE_ROUNDS) { /* another cluster may set what is polled */
+        const uint64_t rounds = atomic_load(&cluster->launch->rounds);
+        if (rounds != cluster->others) { /* another worker's cluster goes on */
+            cluster->others = rounds;
+            cluster->idle = 0;
+        }
+        const uint32_t most = atomic_load(&cluster->launch->working) > 1 ? IDLE_BESIDE_OTHERS : IDLE_ROUNDS;
+        if (polling && ++cluster->idle < most) { /* another cluster may set what is polled */
             return CLUSTER_IDLE;
         }
         report_deadlock(cluster);

@@ -137,12 +137,12 @@ void decode_group_insn(struct decoder *d, unsigned family, bool wait, bool all) 
 }
 
 int decode_reduction(struct decoder *d) {
-    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor", NULL};
-    return mod_of(d, names) + 1;
+    static const char *const names[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
+    return mod_of(d, COUNTED(names)) + 1;
 }
 
 void decode_bulk(struct decoder *d, bool reduces) {
-    static const char *const hints[] = {"L2::cache_hint", NULL};
+    static const char *const hints[] = {"L2::cache_hint"};
     struct insn *insn = d->insn;
     if (mod(d, "commit_group")) {
         decode_group_insn(d, GROUP_BULK, false, false);
@@ -160,7 +160,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
     bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
     bool multicast = mod(d, "multicast::cluster"), masked = mod(d, "cp_mask");
-    bool hinted = mod_of(d, hints) >= 0;
+    bool hinted = mod_of(d, COUNTED(hints)) >= 0;
     (void)mod(d, "noftz");
     unsigned to = mod_space(d, SP_GENERIC), from = mod_space(d, SP_GENERIC);
     insn->type = reduces ? (uint8_t)mod_type(d) : T_B8;

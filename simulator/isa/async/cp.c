@@ -329,7 +329,7 @@ static enum next exec_st_async(struct run *run, const struct insn *insn, uint32_
 }
 
 static void decode_remote(struct decoder *d, int reduction) {
-    static const char *const vectors[] = {"v2", "v4", NULL};
+    static const char *const vectors[] = {"v2", "v4"};
     struct insn *insn = d->insn;
     (void)mod(d, "weak");
     (void)mod(d, "relaxed");
@@ -338,7 +338,7 @@ static void decode_remote(struct decoder *d, int reduction) {
         decode_fail(d, "only with mbarrier::complete_tx::bytes");
     }
     (void)mod_space(d, SP_GENERIC);
-    int vector = mod_of(d, vectors);
+    int vector = mod_of(d, COUNTED(vectors));
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     uint32_t count;

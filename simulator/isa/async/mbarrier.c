@@ -191,12 +191,12 @@ static void decode_arrive(struct decoder *d) {
 }
 
 void decode_mbarrier(struct decoder *d) {
-    static const char *const names[] = {"init",        "inval",     "expect_tx", "complete_tx",   "arrive",
-                                        "arrive_drop", "test_wait", "try_wait",  "pending_count", NULL};
-    static const char *const scopes[] = {"cta", "cluster", NULL};
+    static const char *const names[] = {"init",        "inval",     "expect_tx", "complete_tx",  "arrive",
+                                        "arrive_drop", "test_wait", "try_wait",  "pending_count"};
+    static const char *const scopes[] = {"cta", "cluster"};
     struct insn *insn = d->insn;
     /* arrive.expect_tx has both words: look for arrive first. */
-    int op = mod(d, "arrive") ? M_ARRIVE : mod(d, "arrive_drop") ? M_ARRIVE_DROP : mod_of(d, names);
+    int op = mod(d, "arrive") ? M_ARRIVE : mod(d, "arrive_drop") ? M_ARRIVE_DROP : mod_of(d, COUNTED(names));
     if (op < 0) {
         decode_fail(d, "unknown form");
     }
@@ -204,7 +204,8 @@ void decode_mbarrier(struct decoder *d) {
     insn->mbarrier.relaxed = mod(d, "relaxed");
     (void)mod(d, "acquire");
     (void)mod(d, "release");
-    insn->mbarrier.of_cta = mod_of(d, scopes) == 0; /* by default the scope is that of the barrier's space */
+    insn->mbarrier.of_cta =
+        mod_of(d, COUNTED(scopes)) == 0; /* by default the scope is that of the barrier's space */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
         decode_fail(d, "only with type .b64");

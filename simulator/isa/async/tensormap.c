@@ -22,7 +22,7 @@ enum {
 static const char *const fields[] = {
     "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
     "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
-    "fill_mode",      NULL};
+    "fill_mode"};
 
 static bool is_indexed(uint32_t field) {
     return field >= F_BOX && field <= F_STEP;
@@ -144,8 +144,8 @@ static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t ma
 
 static void decode_copy(struct decoder *d) {
     static const char *const words[] = {
-        "tensormap::generic", "release", "cta", "cluster", "gpu", "sys", "sync", NULL};
-    while (mod_of(d, words) >= 0) {
+        "tensormap::generic", "release", "cta", "cluster", "gpu", "sys", "sync"};
+    while (mod_of(d, COUNTED(words)) >= 0) {
     }
     d->insn->aligned = mod(d, "aligned");
     if (mod_space(d, SP_GENERIC) != SP_GLOBAL || mod_space(d, SP_GENERIC) != SP_SHARED || !d->insn->aligned) {
@@ -171,7 +171,7 @@ void decode_tensormap(struct decoder *d) {
     if (!mod(d, "replace") || !mod(d, "tile")) {
         decode_fail(d, "neither .replace.tile nor .cp_fenceproxy");
     }
-    int field = mod_of(d, fields);
+    int field = mod_of(d, COUNTED(fields));
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     bool whole = mod(d, "b1024");
     unsigned type = mod_type(d);

@@ -6,7 +6,7 @@
 
 enum { M_TILE, M_GATHER4, M_SCATTER4, M_IM2COL, M_IM2COL_W, M_IM2COL_W_128, M_IM2COL_NO_OFFSETS };
 static const char *const modes[] = {"tile",      "tile::gather4",  "tile::scatter4", "im2col",
-                                    "im2col::w", "im2col::w::128", "im2col_no_offs", NULL};
+                                    "im2col::w", "im2col::w::128", "im2col_no_offs"};
 
 /* The operand [map, {coordinates}]. */
 static void emit_coordinates(struct decoder *d, const struct pop *tensor, int wanted) {
@@ -92,7 +92,7 @@ static void decode_load(struct decoder *d, int coordinates, int extras, bool mul
 }
 
 void decode_bulk_tensor(struct decoder *d, bool reduces) {
-    static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d", NULL};
+    static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d"};
     static const uint8_t places[] = {TENSOR_TILE,     TENSOR_ROWS,     TENSOR_ROWS,  TENSOR_IM2COL,
                                      TENSOR_IM2COL_W, TENSOR_IM2COL_W, TENSOR_IM2COL};
     struct insn *insn = d->insn;
@@ -102,7 +102,8 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
         return;
     }
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
-    int rank = mod_of(d, ranks) + 1, named = mod_of(d, modes), mode = named < 0 ? M_TILE : named;
+    int rank = mod_of(d, COUNTED(ranks)) + 1, named = mod_of(d, COUNTED(modes)),
+        mode = named < 0 ? M_TILE : named;
     bool group = mod(d, "bulk_group"), barrier = mod(d, "mbarrier::complete_tx::bytes");
     bool multicast = mod(d, "multicast::cluster"), pair = mod(d, "cta_group::2");
     (void)mod(d, "cta_group::1");

@@ -11,8 +11,7 @@
 #define MOST_GIVEN_WAY 4 /* times of a cluster: one that polls by atomics gives way no further */
 
 enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
-static const char *const op_names[] = {"add", "min", "max",  "and", "or", "xor",
-                                       "inc", "dec", "exch", "cas", NULL};
+static const char *const op_names[] = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"};
 
 static float bits_float(uint32_t bits) {
     float x;
@@ -79,11 +78,7 @@ static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t
         return op == A_ADD   ? old + b
                : op == A_MIN ? ((int64_t)old < (int64_t)b ? old : b)
                              : ((int64_t)old > (int64_t)b ? old : b);
-    case T_U32:
-        return op == A_ADD   ? old + b
-               : op == A_MIN ? ((uint32_t)old < (uint32_t)b ? old : b)
-                             : ((uint32_t)old > (uint32_t)b ? old : b);
-    default:
+    default: /* of 32 bits too: zeros stand above them */
         return op == A_ADD ? old + b : op == A_MIN ? (old < b ? old : b) : (old > b ? old : b);
     }
 }
@@ -236,21 +231,21 @@ static void check_space(struct decoder *d) {
 }
 
 static void decode_atomic(struct decoder *d, bool gives) {
-    static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel", NULL};
-    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
-    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    static const char *const orders[] = {"relaxed", "acquire", "release", "acq_rel"};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys"};
+    static const char *const vectors[] = {"v2", "v4", "v8"};
     struct insn *insn = d->insn;
-    int order = mod_of(d, orders);
-    insn->atomic.of_cta = mod_of(d, scopes) == 0;
+    int order = mod_of(d, COUNTED(orders));
+    insn->atomic.of_cta = mod_of(d, COUNTED(scopes)) == 0;
     skip_cache_hints(d);
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod(d, "async")) {
         decode_red_async(d);
         return;
     }
-    int op = mod_of(d, op_names);
+    int op = mod_of(d, COUNTED(op_names));
     (void)mod(d, "noftz");
-    int vector = mod_of(d, vectors);
+    int vector = mod_of(d, COUNTED(vectors));
     unsigned type = mod_type(d);
     if (op < 0 || type == T_PRED || ptx_type_bytes(type) < 2 ||
         (ptx_type_bytes(type) > 8 && (type != T_B128 || vector >= 0))) {

@@ -5,17 +5,17 @@
 #include "machine/machine.h"
 
 static void decode_access(struct decoder *d, bool write) {
-    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio", NULL};
-    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
-    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    static const char *const strengths[] = {"weak", "relaxed", "acquire", "release", "mmio"};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys"};
+    static const char *const vectors[] = {"v2", "v4", "v8"};
     struct insn *insn = d->insn;
     bool is_volatile = mod(d, "volatile");
     bool hinted = mod(d, "L2::cache_hint");
-    int strength = mod_of(d, strengths);
-    insn->memory.of_cta = mod_of(d, scopes) == 0;
+    int strength = mod_of(d, COUNTED(strengths));
+    insn->memory.of_cta = mod_of(d, COUNTED(scopes)) == 0;
     skip_cache_hints(d);
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
-    int vector = mod_of(d, vectors);
+    int vector = mod_of(d, COUNTED(vectors));
     unsigned type = mod_type(d);
     need_operands(d, 2, hinted ? 3 : 2);
     uint32_t bytes = ptx_type_bytes(type), count;
@@ -94,8 +94,32 @@ static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
+/* Nothing but for the clock, which has to know the lines that L2 is asked for. */
+static enum next exec_prefetch_l2(struct run *run, const struct insn *insn, uint32_t mask) {
+    struct footprint *footprint = run->worker->footprint;
+    if (footprint != NULL) {
+        FOR_LANES(rest, mask) {
+            footprint->address[LANE(rest)] = lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->offset;
+        }
+        footprint->mask = mask;
+        footprint->bytes = 1;
+    }
+    return NEXT;
+}
+
 void decode_prefetch(struct decoder *d) {
-    d->nmods = 0; /* advice only, whatever it says */
+    bool to_l2 = mod(d, "global") && mod(d, "L2");
+    decode_advice(d);
+    if (to_l2) {
+        d->insn->space = SP_GLOBAL;
+        need_operands(d, 1, 1);
+        emit_address(d, &d->op[0]);
+        d->insn->fn = exec_prefetch_l2;
+    }
+}
+
+void decode_advice(struct decoder *d) {
+    d->nmods = 0; /* whatever it says */
     d->insn->fn = exec_nothing;
 }
 

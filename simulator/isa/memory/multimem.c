@@ -16,8 +16,8 @@ static enum next exec_multimem(struct run *run, const struct insn *insn, uint32_
 }
 
 void decode_multimem(struct decoder *d) {
-    static const char *const operations[] = {"ld_reduce", "st", "red", "cp", NULL};
-    int operation = mod_of(d, operations);
+    static const char *const operations[] = {"ld_reduce", "st", "red", "cp"};
+    int operation = mod_of(d, COUNTED(operations));
     if (operation < 0 || d->nop < 2 || d->parser->module->sm < 90) {
         decode_fail(d, "multimem has .ld_reduce, .st, .red and copies, on sm_90 or later");
     }

@@ -39,10 +39,10 @@ static enum next exec_prmt_mode(struct run *run, const struct insn *insn, uint32
 }
 
 void decode_prmt(struct decoder *d) {
-    static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16", NULL};
+    static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
     static const exec_fn fns[2][T_TYPES] = {{[T_B32] = exec_prmt}, {[T_B32] = exec_prmt_mode}};
     unsigned type = mod_type(d);
-    d->insn->integer.byte_order = (uint8_t)(mod_of(d, modes) + 1);
+    d->insn->integer.byte_order = (uint8_t)(mod_of(d, COUNTED(modes)) + 1);
     plain(d, fns[d->insn->integer.byte_order != PRMT_DEFAULT], type, 3);
 }
 

@@ -25,8 +25,8 @@ enum {
     CMP_NUM,
     CMP_NAN
 };
-static const char *const compare_names[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi", "hs",
-                                            "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan", NULL};
+static const char *const compare_names[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                            "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 enum { BOOL_NONE, BOOL_AND, BOOL_OR, BOOL_XOR };
 
 /* One loop for each comparison: full warps become a few vector instructions. */
@@ -167,13 +167,13 @@ static enum next exec_setp(struct run *run, const struct insn *insn, uint32_t ma
 }
 
 static void take_comparison(struct decoder *d) {
-    static const char *const bools[] = {"and", "or", "xor", NULL};
-    int cmp = mod_of(d, compare_names);
+    static const char *const bools[] = {"and", "or", "xor"};
+    int cmp = mod_of(d, COUNTED(compare_names));
     if (cmp < 0) {
         decode_fail(d, "no comparison");
     }
     d->insn->compare.relation = (uint8_t)cmp;
-    d->insn->compare.combine = (uint8_t)(mod_of(d, bools) + 1);
+    d->insn->compare.combine = (uint8_t)(mod_of(d, COUNTED(bools)) + 1);
     d->insn->compare.ftz = mod(d, "ftz");
 }
 

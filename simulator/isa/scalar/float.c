@@ -235,7 +235,7 @@ static void decode_extreme(struct decoder *d, unsigned type, bool largest) {
 }
 
 void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
-    static const char *const names[] = {"add", "sub", "mul", "div", NULL};
+    static const char *const names[] = {"add", "sub", "mul", "div"};
     static const exec_fn fast[4][T_TYPES] = {{[T_F32] = add_f32, [T_F64] = add_f64},
                                              {[T_F32] = sub_f32, [T_F64] = sub_f64},
                                              {[T_F32] = mul_f32, [T_F64] = mul_f64},

@@ -7,8 +7,7 @@
 #include "tensorcore/half.h"
 
 enum { U_ABS, U_NEG, U_RCP, U_SQRT, U_RSQRT, U_SIN, U_COS, U_LG2, U_EX2, U_TANH };
-static const char *const names[] = {"abs", "neg", "rcp", "sqrt", "rsqrt", "sin",
-                                    "cos", "lg2", "ex2", "tanh", NULL};
+static const char *const names[] = {"abs", "neg", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"};
 
 static inline float flush(float x) {
     return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
@@ -215,9 +214,8 @@ static enum next exec_testp(struct run *run, const struct insn *insn, uint32_t m
 }
 
 void decode_testp(struct decoder *d) {
-    static const char *const tests[] = {"finite", "infinite",  "number", "notanumber",
-                                        "normal", "subnormal", NULL};
-    int test = mod_of(d, tests);
+    static const char *const tests[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+    int test = mod_of(d, COUNTED(tests));
     unsigned type = mod_type(d);
     need_operands(d, 2, 2);
     if (test < 0 || (type != T_F32 && type != T_F64)) {

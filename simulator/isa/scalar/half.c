@@ -131,16 +131,16 @@ static enum next mul_f16x2(struct run *run, const struct insn *insn, uint32_t ma
 }
 
 void decode_half(struct decoder *d, const char *name, unsigned type) {
-    static const char *const names[] = {"add", "sub", "mul", "fma",  "min", "max",
-                                        "abs", "neg", "ex2", "tanh", NULL};
+    static const char *const names[] = {"add", "sub", "mul", "fma", "min", "max", "abs", "neg", "ex2", "tanh"};
     static const int sources[] = {2, 2, 2, 3, 2, 2, 1, 1, 1, 1};
     static const exec_fn fns[T_TYPES] = {
         [T_F16] = exec_half, [T_F16X2] = exec_half, [T_BF16] = exec_half, [T_BF16X2] = exec_half};
+    const uint32_t count = sizeof names / sizeof *names;
     uint32_t op = 0;
-    while (names[op] != NULL && strcmp(names[op], name) != 0) {
+    while (op < count && strcmp(names[op], name) != 0) {
         op++;
     }
-    if (names[op] == NULL) {
+    if (op == count) {
         decode_fail(d, "not with type .%s", ptx_type_name(type));
     }
     d->insn->cls = CL_FLOAT;

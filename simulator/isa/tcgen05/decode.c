@@ -23,8 +23,8 @@ static void address(struct decoder *d, struct tensor_form *form, const struct po
 }
 
 static int cta_group(struct decoder *d) {
-    static const char *const names[] = {"cta_group::1", "cta_group::2", NULL};
-    int found = mod_of(d, names);
+    static const char *const names[] = {"cta_group::1", "cta_group::2"};
+    int found = mod_of(d, COUNTED(names));
     if (found < 0) {
         decode_fail(d, "without .cta_group");
     }
@@ -59,8 +59,8 @@ static void decode_alloc(struct decoder *d, int which) {
     need_operands(d, 2, 2);
     emit(d, src(d, &d->op[1], T_U32));
     if (which == T_ALLOC) {
-        static const char *const spaces[] = {"shared::cta", "shared", NULL};
-        (void)mod_of(d, spaces);
+        static const char *const spaces[] = {"shared::cta", "shared"};
+        (void)mod_of(d, COUNTED(spaces));
         address(d, form, &d->op[0]);
     } else {
         emit(d, src(d, &d->op[0], T_U32));
@@ -70,11 +70,11 @@ static void decode_alloc(struct decoder *d, int which) {
 /* ---- ld, st, wait, fence ---- */
 
 static void decode_access(struct decoder *d, bool load) {
-    static const char *const shapes[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2", NULL};
-    static const char *const numbers[] = {"x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128", NULL};
+    static const char *const shapes[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
+    static const char *const numbers[] = {"x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128"};
     struct tensor_form *form = new_form(d);
     aligned(d);
-    int shape = mod_of(d, shapes), number = mod_of(d, numbers);
+    int shape = mod_of(d, COUNTED(shapes)), number = mod_of(d, COUNTED(numbers));
     if (shape < 0 || number < 0) {
         decode_fail(d, "without a shape and a number");
     }
@@ -118,26 +118,22 @@ static void decode_bare(struct decoder *d, int which, bool warp) {
 /* ---- mma ---- */
 
 static void decode_collector(struct decoder *d) {
-    static const char *const names[] = {"collector::a::fill",     "collector::a::use",
-                                        "collector::a::lastuse",  "collector::a::discard",
-                                        "collector::b0::fill",    "collector::b0::use",
-                                        "collector::b0::lastuse", "collector::b0::discard",
-                                        "collector::b1::fill",    "collector::b1::use",
-                                        "collector::b1::lastuse", "collector::b1::discard",
-                                        "collector::b2::fill",    "collector::b2::use",
-                                        "collector::b2::lastuse", "collector::b2::discard",
-                                        "collector::b3::fill",    "collector::b3::use",
-                                        "collector::b3::lastuse", "collector::b3::discard",
-                                        "collector::a",           NULL};
-    (void)mod_of(d, names); /* a hint: reuse is the hardware's choice */
+    static const char *const names[] = {
+        "collector::a::fill",  "collector::a::use",  "collector::a::lastuse",  "collector::a::discard",
+        "collector::b0::fill", "collector::b0::use", "collector::b0::lastuse", "collector::b0::discard",
+        "collector::b1::fill", "collector::b1::use", "collector::b1::lastuse", "collector::b1::discard",
+        "collector::b2::fill", "collector::b2::use", "collector::b2::lastuse", "collector::b2::discard",
+        "collector::b3::fill", "collector::b3::use", "collector::b3::lastuse", "collector::b3::discard",
+        "collector::a"};
+    (void)mod_of(d, COUNTED(names)); /* a hint: reuse is the hardware's choice */
 }
 
 /* Scales a row: 0 without, -1 for the kind's default. */
 static int scale_vector(struct decoder *d, enum tc_kind kind) {
-    static const char *const names[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
-                                        "block16",       "block32",       NULL};
+    static const char *const names[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16",
+                                        "block32"};
     static const int scales[] = {1, 2, 4, 4, 0};
-    int found = mod_of(d, names);
+    int found = mod_of(d, COUNTED(names));
     if (found < 0) {
         return 0;
     }
@@ -145,8 +141,8 @@ static int scale_vector(struct decoder *d, enum tc_kind kind) {
 }
 
 static void decode_tensor_mma(struct decoder *d) {
-    static const char *const kinds[] = {"kind::f16",      "kind::tf32", "kind::f8f6f4",   "kind::i8",
-                                        "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
+    static const char *const kinds[] = {"kind::f16",      "kind::tf32", "kind::f8f6f4",  "kind::i8",
+                                        "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
     struct tensor_form *form = new_form(d);
     form->ws = mod(d, "ws");
     form->sparse = mod(d, "sp");
@@ -157,7 +153,7 @@ static void decode_tensor_mma(struct decoder *d) {
         decode_fail(d, ".ashift is not supported");
     }
     form->cta_group = cta_group(d);
-    int kind = mod_of(d, kinds);
+    int kind = mod_of(d, COUNTED(kinds));
     if (kind < 0) {
         decode_fail(d, "without a kind");
     }
@@ -230,11 +226,11 @@ static void decode_tensor_mma(struct decoder *d) {
 /* ---- cp, shift, commit ---- */
 
 static void decode_cp_to_tmem(struct decoder *d) {
-    static const char *const shapes[] = {"128x256b", "4x256b", "128x128b", "64x128b", "32x128b", NULL};
-    static const char *const sources[] = {"b6x16_p32", "b4x16_p64", NULL};
+    static const char *const shapes[] = {"128x256b", "4x256b", "128x128b", "64x128b", "32x128b"};
+    static const char *const sources[] = {"b6x16_p32", "b4x16_p64"};
     struct tensor_form *form = new_form(d);
     form->cta_group = cta_group(d);
-    int shape = mod_of(d, shapes);
+    int shape = mod_of(d, COUNTED(shapes));
     bool four = mod(d, "warpx4"), b02 = mod(d, "warpx2::02_13"), b01 = mod(d, "warpx2::01_23");
     if (shape < 0 || four != (shape == 4) || (b02 || b01) != (shape == 3) || (b02 && b01)) {
         decode_fail(d, "this shape and multicast do not go together");
@@ -243,7 +239,7 @@ static void decode_cp_to_tmem(struct decoder *d) {
                      : shape == 4 ? TMEM_CP_32X128B_WARPX4
                                   : (enum tmem_cp_shape)shape;
     if (mod(d, "b8x16")) {
-        int source = mod_of(d, sources);
+        int source = mod_of(d, COUNTED(sources));
         if (source < 0) {
             decode_fail(d, "decompression without a source format");
         }
@@ -265,11 +261,11 @@ static void decode_shift(struct decoder *d) {
 }
 
 static void decode_commit(struct decoder *d) {
-    static const char *const spaces[] = {"shared::cluster", "shared::cta", "shared", NULL};
+    static const char *const spaces[] = {"shared::cluster", "shared::cta", "shared"};
     struct tensor_form *form = new_form(d);
     form->cta_group = cta_group(d);
     need_mod(d, "mbarrier::arrive::one");
-    (void)mod_of(d, spaces);
+    (void)mod_of(d, COUNTED(spaces));
     form->multicast = mod(d, "multicast::cluster");
     need_mod(d, "b64");
     need_operands(d, 1 + form->multicast, 1 + form->multicast);
@@ -293,12 +289,11 @@ void decode_tcgen05(struct decoder *d) {
                                              "mma",
                                              "cp",
                                              "shift",
-                                             "commit",
-                                             NULL};
+                                             "commit"};
     if (d->parser->module->sm >= 120) {
         decode_fail(d, "sm_120 and later have no tensor memory");
     }
-    switch (mod_of(d, operations)) {
+    switch (mod_of(d, COUNTED(operations))) {
     case 0:
         decode_alloc(d, T_ALLOC);
         return;

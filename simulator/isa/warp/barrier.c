@@ -235,7 +235,7 @@ static void decode_cluster(struct decoder *d) {
 }
 
 void decode_bar(struct decoder *d) {
-    static const char *const reductions[] = {"popc", "and", "or", NULL};
+    static const char *const reductions[] = {"popc", "and", "or"};
     struct insn *insn = d->insn;
     bool old = d->mnemonic.text[3] != 'r'; /* bar, not barrier: always aligned */
     if (mod(d, "warp")) {
@@ -248,8 +248,8 @@ void decode_bar(struct decoder *d) {
     }
     (void)mod(d, "cta");
     insn->aligned = mod(d, "aligned") || old;
-    static const char *const actions[] = {"sync", "arrive", "red", NULL};
-    int action = mod_of(d, actions);
+    static const char *const actions[] = {"sync", "arrive", "red"};
+    int action = mod_of(d, COUNTED(actions));
     if (action < 0) {
         decode_fail(d, "none of .sync, .arrive, .red");
     }
@@ -257,7 +257,7 @@ void decode_bar(struct decoder *d) {
     int at = 0, last = d->nop;
     insn->fn = exec_bar;
     if (insn->barrier.action == BAR_RED) {
-        int reduction = mod_of(d, reductions);
+        int reduction = mod_of(d, COUNTED(reductions));
         insn->type = (uint8_t)mod_type(d);
         if (reduction < 0 || insn->type != (reduction == RED_POPC ? T_U32 : T_PRED) || d->nop < 3) {
             decode_fail(d, "not with this reduction or type");

@@ -332,12 +332,11 @@ void decode_fence(struct decoder *d) {
                                         "shared::cta",
                                         "shared::cluster",
                                         "sync_restrict::shared::cta",
-                                        "sync_restrict::shared::cluster",
-                                        NULL};
+                                        "sync_restrict::shared::cluster"};
     bool async = false, tensormap = false, plain = !proxy && !init;
     bool only_acquires = false, only_releases = false, sc = d->mnemonic.text[0] == 'm'; /* membar */
     bool wide = false; /* its scope holds threads of other clusters */
-    for (int word = mod_of(d, words); word >= 0; word = mod_of(d, words)) {
+    for (int word = mod_of(d, COUNTED(words)); word >= 0; word = mod_of(d, COUNTED(words))) {
         sc |= word == 0;
         wide |= word >= 6 && word <= 8;
         only_acquires |= word == 2;

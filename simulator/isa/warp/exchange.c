@@ -120,10 +120,10 @@ static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t ma
 }
 
 void decode_shfl(struct decoder *d) {
-    static const char *const modes[] = {"up", "down", "bfly", "idx", NULL};
+    static const char *const modes[] = {"up", "down", "bfly", "idx"};
     const struct pop none = {.kind = PO_SINK};
     bool sync = mod(d, "sync");
-    int mode = mod_of(d, modes);
+    int mode = mod_of(d, COUNTED(modes));
     unsigned type = mod_type(d);
     need_operands(d, 5, 5);
     if (!sync || mode < 0 || type != T_B32) {
@@ -132,7 +132,7 @@ void decode_shfl(struct decoder *d) {
     d->insn->warp.mode = (uint8_t)mode;
     d->insn->fn = exec_shfl;
     emit_dst(d, &d->op[0], T_B32);
-    emit(d, dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED));
+    emit_dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED);
     for (int i = 1; i < 5; i++) {
         emit(d, src(d, &d->op[i], T_B32));
     }
@@ -158,9 +158,9 @@ static enum next exec_vote(struct run *run, const struct insn *insn, uint32_t ma
 }
 
 void decode_vote(struct decoder *d) {
-    static const char *const modes[] = {"all", "any", "uni", "ballot", NULL};
+    static const char *const modes[] = {"all", "any", "uni", "ballot"};
     bool sync = mod(d, "sync");
-    int mode = mod_of(d, modes);
+    int mode = mod_of(d, COUNTED(modes));
     unsigned type = mod_type(d);
     need_operands(d, 3, 3);
     if (!sync || mode < 0 || type != (mode == 3 ? T_B32 : T_PRED)) {
@@ -210,7 +210,7 @@ void decode_match(struct decoder *d) {
     d->insn->warp.all = all;
     d->insn->fn = exec_match;
     emit_dst(d, &d->op[0], T_B32);
-    emit(d, dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED));
+    emit_dst(d, d->op[0].second != NULL ? d->op[0].second : &none, T_PRED);
     emit(d, src(d, &d->op[1], type));
     emit(d, src(d, &d->op[2], T_B32));
 }
@@ -240,7 +240,7 @@ void decode_elect(struct decoder *d) {
     }
     d->insn->fn = exec_elect;
     emit_dst(d, &d->op[0], T_B32);
-    emit(d, dst(d, d->op[0].second, T_PRED));
+    emit_dst(d, d->op[0].second, T_PRED);
     emit(d, src(d, &d->op[1], T_B32));
 }
 
@@ -283,9 +283,9 @@ static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t m
 }
 
 void decode_redux(struct decoder *d) {
-    static const char *const ops[] = {"add", "min", "max", "and", "or", "xor", NULL};
+    static const char *const ops[] = {"add", "min", "max", "and", "or", "xor"};
     bool sync = mod(d, "sync");
-    int op = mod_of(d, ops);
+    int op = mod_of(d, COUNTED(ops));
     d->insn->warp.absolute = mod(d, "abs");
     d->insn->warp.nan = mod(d, "NaN");
     unsigned type = mod_type(d);

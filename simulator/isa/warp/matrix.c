@@ -130,11 +130,11 @@ static enum next exec_stmatrix(struct run *run, const struct insn *insn, uint32_
 
 /* -1: elements of 16 bits. */
 static int decode_byte_form(struct decoder *d, bool store) {
-    static const char *const shapes[] = {"m16n16", "m8n16", "m16n8", NULL};
-    static const char *const sources[] = {"b4x16_p64", "b6x16_p32", NULL};
-    int form = mod_of(d, shapes);
+    static const char *const shapes[] = {"m16n16", "m8n16", "m16n8"};
+    static const char *const sources[] = {"b4x16_p64", "b6x16_p32"};
+    int form = mod_of(d, COUNTED(shapes));
     if (form >= 0 && mod(d, "b8x16")) {
-        d->insn->matrix.packing = (uint8_t)(mod_of(d, sources) + 1);
+        d->insn->matrix.packing = (uint8_t)(mod_of(d, COUNTED(sources)) + 1);
     }
     if (form >= 0 && (form == BYTES_STORE) != store) {
         decode_fail(d, "this shape is the other direction's");
@@ -144,10 +144,10 @@ static int decode_byte_form(struct decoder *d, bool store) {
 }
 
 static void decode_move(struct decoder *d, bool store) {
-    static const char *const counts[] = {"x1", "x2", "x4", NULL};
+    static const char *const counts[] = {"x1", "x2", "x4"};
     struct insn *insn = d->insn;
     bool sync = mod(d, "sync"), aligned = mod(d, "aligned");
-    int count = mod_of(d, counts), bytes = decode_byte_form(d, store);
+    int count = mod_of(d, COUNTED(counts)), bytes = decode_byte_form(d, store);
     bool shape = bytes < 0 && mod(d, "m8n8"), pairs = bytes == BYTES_16X16;
     insn->matrix.transposed = mod(d, "trans");
     unsigned space = mod_space(d, SP_GENERIC), type = insn->matrix.packing != PACKED_NOT ? T_B8 : mod_type(d);

@@ -55,9 +55,9 @@ static void need_sm_120(struct decoder *d) {
 /* .kind::f8f6f4, and the kinds with block scales. */
 static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     enum { F8F6F4, MXF8F6F4, MXF4, MXF4NVF4 };
-    static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X", NULL};
+    static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X"};
     bool packed = kind >= MXF4, scaled = kind != F8F6F4, nibbles;
-    int size = mod_of(d, sizes);
+    int size = mod_of(d, COUNTED(sizes));
     bool shape =
         mod(d, packed ? (form->sparse ? "m16n8k128" : "m16n8k64") : (form->sparse ? "m16n8k64" : "m16n8k32"));
     unsigned to = mod_type(d);
@@ -110,10 +110,9 @@ static void emit_selector(struct decoder *d, int at) {
 }
 
 static void decode_plain(struct decoder *d, struct mma_form *form) {
-    static const char *const shapes[] = {"m16n8k4",  "m16n8k8",   "m16n8k16", "m16n8k32",
-                                         "m16n8k64", "m16n8k128", NULL};
+    static const char *const shapes[] = {"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128"};
     static const int depth[] = {4, 8, 16, 32, 64, 128};
-    int shape = mod_of(d, shapes);
+    int shape = mod_of(d, COUNTED(shapes));
     unsigned to = mod_type(d);
     bool b_nibbles;
     enum tc_format a = element_of(d, &form->nibbles), b = element_of(d, &b_nibbles);
@@ -153,13 +152,13 @@ static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
 }
 
 void decode_mma(struct decoder *d) {
-    static const char *const kinds[] = {"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
+    static const char *const kinds[] = {"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"};
     struct mma_form *form = parse_take(d->parser, sizeof *form);
     form->ordered = mod(d, "sp::ordered_metadata");
     form->sparse = form->ordered || mod(d, "sp");
     bool sync = mod(d, "sync"), aligned = mod(d, "aligned"), layout = mod(d, "row") && mod(d, "col");
     bool saturate = mod(d, "satfinite");
-    int kind = mod_of(d, kinds);
+    int kind = mod_of(d, COUNTED(kinds));
     if (!sync || !aligned || !layout) {
         decode_fail(d, "only .sync.aligned and .row.col");
     }

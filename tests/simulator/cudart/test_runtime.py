@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.common import forked
-from tests.simulator.sim_kit import ROOT, built, nvcc
+from tests.simulator.sim_kit import HEADER, ROOT, built, nvcc
 
 PROGRAM = r"""
 #include <cstdio>
@@ -170,3 +170,58 @@ def test_a_mode_that_does_not_exist_is_refused(mode):
     done = forked.run(driver, environment=environment)
     assert done.returncode != 0
     assert f"NVFP4_SIMULATE_MODE is '{mode}'; expected eager, late, reverse, random:SEED or poison" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("SUPPRESSIONS", "{folder}/none", "simulator: {folder}/none: No such file or directory"),
+        ("SUPPRESSIONS", "{folder}/rules", "simulator: {folder}/rules: line 2: deadlock ends the run"),
+        ("STATUS", "{folder}/none", "simulator: {folder}/none: No such file or directory"),
+        ("CHIP", "h300", "simulator: NVFP4_SIMULATE_CHIP is 'h300'; expected h200, b200, rtx5090 or gb10"),
+        ("TIME", "h300", "simulator: NVFP4_SIMULATE_TIME is 'h300'; expected "),
+    ],
+)
+def test_a_setting_that_cannot_be_followed_ends_the_program_before_it_begins(folder, setting, value, said):
+    (folder / "rules").write_text("out-of-bounds\ndeadlock\n")
+    environment = dict(os.environ, NVFP4_SIMULATE_CHIP="h200") | {
+        f"NVFP4_SIMULATE_{setting}": value.format(folder=folder)
+    }
+    done = subprocess.run([program(folder)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1 and done.stderr.startswith(said.format(folder=folder)), done.stderr
+    assert "sum=" not in done.stdout
+
+
+def test_an_empty_setting_is_none(folder):
+    names = ("SUPPRESSIONS", "STATUS", "TIME", "TIMELINE", "SMS", "PTX", "SHRINK", "COUNTERS", "VALUES", "CHECKS")
+    said, report, done = run(folder, **{f"NVFP4_SIMULATE_{name}": "" for name in names})
+    assert (said["sum"], said["device"], report["verdict"]) == ("3500", "9.0 132 SMs, 232448", "clean")
+    assert done.stderr == "" and report.get("time") is None
+
+
+def test_settings_are_followed(folder):
+    """Counters in the error output, a timeline, no values, no checks, and rules that hide what they name."""
+    timeline = folder / "timeline.json"
+    (folder / "judged").write_text("launch-refused\n# none\n")
+    said, _, done = run(folder, NVFP4_SIMULATE_COUNTERS="1")
+    assert said["sum"] == "3500" and "instructions" in done.stderr
+    assert run(folder, NVFP4_SIMULATE_COUNTERS="0")[2].stderr == ""
+    said, report, _ = run(folder, NVFP4_SIMULATE_TIME="h200", NVFP4_SIMULATE_TIMELINE=str(timeline))
+    assert said["sum"] == "3500" and report["time"]["chip"] and json.loads(timeline.read_text())["traceEvents"]
+    assert run(folder, "wrong", NVFP4_SIMULATE_CHECKS="0")[1]["findings"][0]["kind"] == "out-of-bounds"
+    (folder / "judged").write_text("uninitialised-read\n")
+    report = run(folder, NVFP4_SIMULATE_SUPPRESSIONS=str(folder / "judged"))[1]
+    assert [(rule["kind"], rule["line"], rule["times"]) for rule in report["suppressions"]] == [
+        ("uninitialised-read", 1, 0)
+    ]
+
+
+def test_ptx_of_a_file_takes_the_place_of_every_module(folder):
+    (folder / "other.ptx").write_text(
+        HEADER + ".const .align 4 .b32 scale[4]; .visible .entry _Z3addPii(.param .u64 p, .param .u32 n) {"
+        " .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [p]; mov.u32 %r1, 11; st.global.u32 [%rd1+1020], %r1;"
+        " ret; }\n"
+        + "".join(f".visible .entry {name}(.param .u64 p) {{ ret; }}\n" for name in ("_Z5otherPi", "_Z5wrongPi"))
+    )
+    assert run(folder, NVFP4_SIMULATE_PTX=str(folder / "other.ptx"))[0]["sum"] == "11"
+    assert run(folder, NVFP4_SIMULATE_PTX=str(folder / "none"))[0]["sum"] == "3500"

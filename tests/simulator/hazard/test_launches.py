@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants.launches import CASES, run, text
+from scripts.evidence.mutants.launches import CASES, TRIGGER, Case, run, text
 from tests.simulator.sim_kit import MODES, VERDICTS
 
 
@@ -29,3 +29,20 @@ def test_a_fault_between_launches_is_found_and_its_mend_is_clean(name):
             assert 0 < finding["other_launch"] < finding["launch"]
             assert finding["other_kernel"] in "abc"
         assert not (right and case.shows and mode in ("late", "reverse", "poison")), mode
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_two_lines_of_a_kernel_that_write_neighbours_are_told_apart(which):
+    """The next launch reads one word: what it is told against is the line that wrote that word."""
+    words = ("[%rd1]", "[%rd1+4]", "[%rd1+8]")
+    stores = tuple(f"@%p1 st.global.u32 {word}, %r2;" + " //OTHER" * (at == which) for at, word in enumerate(words))
+    again = ("@%p1 st.global.u32 [%rd1+64], %r2;", "@%p1 st.global.u32 [%rd1+64], %r2;")
+    load = f"@%p1 ld.global.u32 %r3, {words[which]}; //HERE"
+    case = Case("", ((TRIGGER, *stores, *again), ("MEND", load)), shows=False)
+    for mode in MODES:
+        sim, _ = run(case, True, mode)
+        whole = text(case, True)
+        assert [(f["ptx_line"], f["other_ptx_line"]) for f in sim.findings] == [
+            (line_of(whole, "//HERE"), line_of(whole, "//OTHER"))
+        ], (mode, sim.findings)
+        assert run(case, False, mode)[0].verdict == "clean"

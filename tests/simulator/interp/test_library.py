@@ -108,6 +108,10 @@ LAUNCHES = {
     "a cluster that does not divide": ({"grid": (4, 3, 1), "cluster": (2, 2, 1)}, "does not divide"),
     "too many threads": ({"block": (32, 33, 1)}, "more threads in a block"),
     "seventeen CTAs in a cluster": ({"grid": 17, "cluster": 17}, "more than 16 CTAs in a cluster"),
+    "a deep block": ({"block": (1, 1, 65)}, "a block of more than 64 threads in z"),
+    "a high grid": ({"grid": (1, 65536, 1)}, "a grid beyond 2147483647 x 65535 x 65535"),
+    "a deep grid": ({"grid": (1, 1, 65536)}, "a grid beyond 2147483647 x 65535 x 65535"),
+    "a wide grid": ({"grid": (1 << 31, 1, 1)}, "a grid beyond 2147483647 x 65535 x 65535"),
     "too much shared memory": ({"shared": 227 * 1024 + 1}, "more than 227 KB of shared memory"),
 }
 
@@ -127,6 +131,7 @@ def test_launches_that_are_refused(name):
     "launch",
     [
         {"block": (32, 32, 1)},
+        {"block": (1, 1, 64)},
         {"grid": 16, "cluster": 16},
         {"shared": 227 * 1024},
         {"grid": (4, 2, 2), "cluster": (2, 2, 1)},

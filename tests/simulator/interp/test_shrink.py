@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 from simulator.python import ptxsim
-from tests.simulator.sim_kit import MODES, PTX, body, built
+from tests.simulator.sim_kit import MODES, PTX, Sim, body, built
 
 SLOTS, ROW = 24, 16
 SEED = 3  # of mode random: the rows that are looked at are late with it
@@ -104,6 +106,71 @@ def test_turns_of_the_warps_are_one_of_the_delays():
     found = [one for one in shrunk if one.found]
     assert 0 < len(found) < len(shrunk)
     assert all([delay.operation for delay in one.delays] == ["turns of the warps"] for one in found)
+
+
+@pytest.mark.parametrize("mode", ["late", "reverse"])
+def test_a_delay_says_who_ran_last_and_to_where(mode):
+    """Warp 0 of CTA 2 uses a row that it does not wait for, and is the last to go on behind the barrier."""
+    text = body(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, room; mov.u32 %r3, bars; ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];",
+        "setp.ge.u32 %p2, %r1, 32; @%p2 bra SECOND; setp.ne.u32 %p3, %r1, 0; mov.u32 %r9, 0; @%p3 bra SECOND;",
+        "st.shared.u32 [%r2], %r9; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;",
+        "fence.proxy.async; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 16;",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 16, [%r3];",
+        "ld.shared.u32 %r10, [%r2]; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p4, %r8, 2; @%p4 st.global.u32 [%rd1], %r10;",
+        "SECOND: bar.sync 0;",
+        "W: mbarrier.try_wait.parity.shared.b64 %p1, [%r3], 0; @!%p1 bra W;",
+        params=".param .u64 out, .param .u64 in",
+        registers=".shared .align 128 .b8 room[16]; .shared .align 8 .b8 bars[8];",
+    )
+    out = np.zeros(1, np.uint32)
+    module = ptxsim.Simulator(mode).load(text)
+    shrunk = module.shrink("k", out, np.ones(4, np.uint32), grid=4, block=64, shows=lambda: bool(out[0] != 1))
+    assert shrunk.found and len(shrunk.delays) == 1 and shrunk.delays[0].cta == (2, 0, 0)
+    line = next(i for i, line in enumerate(text.splitlines(), 1) if line.startswith("W:"))
+    said = f"until no warp could go on: last warp 0 of CTA 2,0,0 had run to PTX line {line}"
+    assert shrunk.delays[0].until == said
+
+
+def asked(module: ptxsim.Module, **options) -> tuple[ptxsim.structs.Shrunk | None, list[tuple[int, int]]]:
+    """The library's own answer of a copy that is used too early, and what it told of its progress."""
+    index, out = np.full(4, 2, np.uint32), np.zeros(1, np.uint32)
+    told: list[tuple[int, int]] = []
+    progress = ptxsim.structs.PROGRESS(lambda _, runs, left: told.append((runs, left)))
+    chosen = ptxsim.structs.ShrinkOptions(progress=progress, **options)
+    attributes = ptxsim._attributes(module._blobs("k", (out, index)), 1, 1, 0, 0, False)
+    call = module._lib.sim_shrink
+    address = call(module._simulator._sim, module._handle, b"k", ctypes.byref(attributes), ctypes.byref(chosen))
+    return ptxsim.structs.Shrunk.from_address(address) if address else None, told
+
+
+OUT_OF_BOUNDS = "mul.wide.u32 %rd4, %r10, 4; add.s64 %rd4, %rd2, %rd4; ld.global.u32 %r12, [%rd4];"
+
+
+def test_the_search_tells_of_each_run_and_ends_at_its_bound_on_instructions():
+    module = ptxsim.Simulator("poison").load(copies((9,), OUT_OF_BOUNDS))
+    whole, told = asked(module, kind=b"out-of-bounds")
+    assert whole.found and whole.least and [run for run, _ in told] == list(range(1, whole.runs + 1))
+    assert told[-1][1] == 1 and [left for _, left in told] == sorted((left for _, left in told), reverse=True)
+    bounded, told = asked(module, kind=b"out-of-bounds", most_instructions=1)
+    assert bounded.stopped == b"the bound on instructions" and not bounded.least and len(told) == bounded.runs
+
+
+def test_findings_that_a_rule_hides_are_not_looked_for():
+    simulator = ptxsim.Simulator("poison")
+    module = simulator.load(copies((9,), OUT_OF_BOUNDS))
+    message = ctypes.create_string_buffer(100)
+    assert asked(module)[0].found
+    rules = b"read-before-completion\nuninitialised-read\n"
+    assert module._lib.sim_suppress(simulator._sim, rules, message, ctypes.c_size_t(100)) == 0
+    assert not asked(module, kind=b"read-before-completion")[0].found
+    assert asked(module, kind=b"out-of-bounds")[0].found
+
+
+def test_with_simulated_time_there_is_nothing_to_shrink():
+    sim = Sim(copies((9,), ""), chip="h200")
+    assert not sim.lib.sim_shrink(sim.sim, sim.module, b"k", None, None)
+    assert sim.message() == "with simulated time no mode delays anything"
 
 
 def test_what_the_caller_raises_or_asks_wrongly_comes_back():

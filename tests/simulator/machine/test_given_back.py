@@ -67,6 +67,49 @@ def test_neither_does_one_that_ends_early(arguments, text, tmp_path):
     assert status in (2, 3, 4) and live == 0, (status, live, said[-1500:])
 
 
+FLAGS, READERS = 200, 80
+REGISTERS = ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<5>; ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x;"
+EACH_FLAG = "mov.u64 %rd2, %rd1; mov.u32 %r2, 0; {0}: {1} add.u64 %rd2, %rd2, 4; add.u32 %r2, %r2, 1;"
+EACH_FLAG += f" setp.lt.u32 %p1, %r2, {FLAGS}; @%p1 bra {{0}};"
+FULL = {  # what fills a table of the run, and its clusters
+    "releases of clusters": (
+        EACH_FLAG.format("A", "st.release.gpu.global.u32 [%rd2], %r2;")
+        + EACH_FLAG.format("B", "ld.acquire.gpu.global.u32 %r3, [%rd2];"),
+        3,
+    ),
+    "releases of many clusters": (
+        "red.release.gpu.global.add.u32 [%rd1], 1; ld.acquire.gpu.global.u32 %r3, [%rd1];"
+        " red.release.gpu.global.add.u32 [%rd1+4], 1; ld.acquire.gpu.global.u32 %r3, [%rd1+4];",
+        100,
+    ),
+    "flags of a cluster": (
+        EACH_FLAG.format("A", "st.release.cta.global.u32 [%rd2], %r2;")
+        + EACH_FLAG.format("B", "ld.acquire.cta.global.u32 %r3, [%rd2]; fence.sc.cta;"),
+        1,
+    ),
+    "readers of a word": ("ld.global.u32 %r3, [%rd1]; ld.global.u32 %r4, [%rd1+8];", READERS),
+    "places of a line": ("".join(f"ld.global.u32 %r3, [%rd1+{4 * i}];" for i in range(40)), 3),
+    "writers of a word": ("st.global.u32 [%rd1], %r1; atom.global.add.u32 %r3, [%rd1+4], 1;", 20),
+    "numbers": ("".join(f"mov.u32 %r3, {i * 7919}; mov.u64 %rd3, {i << 33};" for i in range(1500)), 1),
+    "findings": (".shared .b8 s[1024];" + "".join(f"ld.shared.u32 %r3, [s+{4 * i}];" for i in range(60)), 1),
+    "groups of lanes": (
+        "mov.u32 %r3, %laneid; and.b32 %r3, %r3, 7; T: .branchtargets A, B, C, D, E, F, G, H; brx.idx %r3, T; A: B: C:"
+        " add.u32 %r4, %r4, 1; D: E: F: add.u32 %r4, %r4, 1; G: H: bar.warp.sync -1;",
+        2,
+    ),
+    "instructions for the printer": ("cp.async.commit_group; cp.async.wait_all; membar.gl; fence.sc.gpu;", 2),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_neither_does_one_that_fills_a_table(name, tmp_path):
+    lines, grid = FULL[name]
+    path = tmp_path / "kernel.ptx"
+    path.write_text(HEADER + f".visible .entry k(.param .u64 p) {{ {REGISTERS}\n{lines}\nret; }}")
+    status, _, live, said = run([path, "--grid", str(grid), "--block", "32", "--", "buf:8192"], -1, False)
+    assert status in (0, 1, 2, 3) and live == 0, (status, live, said[-1500:])
+
+
 def main() -> None:
     """Several launches of one simulation, in each mode, without and with a clock."""
     text = (PTX / "vocabulary.ptx").read_text()

@@ -290,3 +290,14 @@ def test_a_kernels_own_cluster_and_one_of_the_launch():
     assert out.tolist() == [2] * 4
     assert sim.launch("k", out, grid=4, block=1, cluster=4) == 0
     assert out.tolist() == [4] * 4
+
+
+def test_a_line_that_was_inlined_names_where():
+    """.loc FILE LINE COLUMN, function_name LABEL+OFFSET, inlined_at FILE LINE COLUMN."""
+    place = ".loc 1 5 3, function_name $L__info_string0+7, inlined_at 2 9 4"
+    reads = ("ld.shared.u32 %r1, [cell];", ".loc 1 6 3", "ld.shared.u32 %r1, [cell+4];")
+    text = body(place, *reads, registers=".shared .align 8 .b8 cell[8];")
+    text = text.replace(".visible", '.file 1 "a.cu"\n.file 2 "b.cu"\n.visible')
+    sim = Sim(text)
+    sim.launch("k", 0, block=1)
+    assert [f["source"] for f in sim.findings] == ["a.cu:5 inlined at b.cu:9", "a.cu:6"], sim.findings

@@ -294,4 +294,30 @@ MISUSES = {
         mended=("16, [%r5]", "16, [%r4]"),
         launch={"grid": 2, "cluster": 2},
     ),
+    "a copy over what its own warp has read": Case(
+        "missing-proxy-fence",
+        (
+            INIT + EXPECT.format(16) + LOAD + TRY.format(0),
+            "@%p2 ld.shared.u32 %r3, [%r6]; //OTHER",
+            "MEND " + EXPECT.format(16),
+            LOAD + " //HERE",
+            TRY.format(1),
+        ),
+        "bar.sync 0;",
+        verdict="review",
+        launch={"block": 32},
+    ),
+    "a copy over what its own warp has read again behind a barrier": Case(
+        "missing-proxy-fence",
+        (
+            INIT + EXPECT.format(16) + LOAD + TRY.format(0) + "@%p2 ld.shared.u32 %r3, [%r6]; bar.sync 0;",
+            "@%p2 ld.shared.u32 %r3, [%r6]; //OTHER",
+            "MEND " + EXPECT.format(16),
+            LOAD + " //HERE",
+            TRY.format(1),
+        ),
+        "@%p2 fence.proxy.async;",
+        verdict="review",
+        launch={"block": 32},
+    ),
 }
