@@ -14,11 +14,12 @@ struct destination {
 };
 
 struct load {
-    uint64_t from; /* global address; shared source: from_cta and offset */
+    uint64_t from; /* global address; shared source: from_cta and offset; an answer's: where the host has it */
     struct cta *from_cta;
     uint32_t bytes;
     struct tensor_box box;
     bool tensor;
+    bool answer;              /* of a request to the grid: of no memory of the device */
     const struct known *view; /* what its issuer knew of earlier launches: hazard/global/global.h */
     uint32_t destinations;
     struct destination destination[MAX_CLUSTER];

@@ -32,7 +32,7 @@ static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint3
         uint64_t to = operand_address(run, insn, offsets, 0, lane) & ~WINDOW_MASK;
         uint64_t barrier = operand_address(run, insn, offsets, 1, lane) & ~WINDOW_MASK;
         int64_t everyone = insn->cancel.multicast ? ((int64_t)1 << run->cluster->nctas) - 1 : -1;
-        struct load load = {.bytes = ANSWER_BYTES};
+        struct load load = {.bytes = ANSWER_BYTES, .answer = true};
         if (!make_destinations(run, &load, to, barrier, ANSWER_BYTES, ANSWER_BYTES, lane, everyone, 1)) {
             return FAIL;
         }
@@ -85,7 +85,7 @@ static enum next exec_first_ctaid(struct run *run, const struct insn *insn, uint
 
 void decode_clusterlaunchcontrol(struct decoder *d) {
     static const char *const places[] = {"get_first_ctaid", "get_first_ctaid::x", "get_first_ctaid::y",
-                                         "get_first_ctaid::z", NULL};
+                                         "get_first_ctaid::z"};
     struct insn *insn = d->insn;
     if (mod(d, "try_cancel")) {
         int64_t *offsets = take_offsets(d);
@@ -113,7 +113,7 @@ void decode_clusterlaunchcontrol(struct decoder *d) {
         }
         emit_dst(d, &d->op[0], T_PRED);
         insn->fn = exec_is_canceled;
-    } else if ((place = mod_of(d, places)) >= 0) {
+    } else if ((place = mod_of(d, COUNTED(places))) >= 0) {
         uint32_t count;
         const struct pop *list = elements(&d->op[0], &count);
         bool vector = mod(d, "v4");
