@@ -46,6 +46,12 @@ static void fail(struct reader *r, const char *format, ...) {
     r->failed = true;
 }
 
+/* How much of what comes next a refusal quotes: the text has no end of its own. */
+static int quoted(const struct reader *r) {
+    const ptrdiff_t most = 12, left = r->end - r->at;
+    return (int)(left < most ? left : most);
+}
+
 static char peek(struct reader *r) {
     while (r->at < r->end && strchr(" \t\r\n", *r->at) != NULL && *r->at != '\0') {
         r->at++;
@@ -63,7 +69,7 @@ static bool take(struct reader *r, char c) {
 
 static void need(struct reader *r, char c, const char *where) {
     if (!take(r, c)) {
-        fail(r, "%s: expected '%c' at '%.12s'", where, c, r->at < r->end ? r->at : "");
+        fail(r, "%s: expected '%c' at '%.*s'", where, c, quoted(r), r->at);
     }
 }
 
@@ -92,7 +98,7 @@ static double read_number(struct reader *r, const char *where) {
     }
     double value = strtod(digits, &end);
     if (end == digits || *end != '\0' || !isfinite(value)) {
-        fail(r, "%s: no number at '%.12s'", where, r->at < r->end ? r->at : "");
+        fail(r, "%s: no number at '%.*s'", where, quoted(r), r->at);
         return 0;
     }
     return value;

@@ -154,7 +154,9 @@ enum parameter_kind {
 /* Of mechanisms that only some chips' files have: one without them leaves them out. */
 #define CHIP_MECHANISMS(X)                                                                                     \
     X(l2_shared_for, CYCLES)                                                                                   \
-    X(past_end_bytes, COUNT)
+    X(past_end_bytes, COUNT)                                                                                   \
+    X(l2_prefetched, CYCLES)                                                                                   \
+    X(remote_release, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

@@ -51,7 +51,11 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
             place->filled = store ? 0 : timing->now + timing->chip.hbm_latency - timing->chip.l2_latency;
         } else if (filled != NULL && !store) {
             *filled = later(*filled, place->filled);
+            if (place->prefetched) {
+                *filled = later(*filled, timing->now + timing->chip.l2_prefetched - timing->chip.l2_latency);
+            }
         }
+        place->prefetched = false;
         /* A chip's file that says nothing of sharing has none: SMs come by turns, so that `now` may be before
          * `asked`. */
         bool shares = timing->chip.l2_shared_for > 0;
@@ -65,6 +69,20 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
         }
     }
     return missed;
+}
+
+/* HW (measured, H200: load_after_prefetch_cycles): a prefetch brings a line no nearer than to L2, and the first
+ * load of it there takes longer than those of a line that has been loaded. */
+static uint64_t touch_ahead(struct timing *timing, uint64_t line) {
+    bool hit;
+    struct line *place = l2_line(timing, line, &hit);
+    if (hit) {
+        return 0;
+    }
+    place->filled = timing->now + timing->chip.hbm_latency - timing->chip.l2_latency;
+    place->asked = 0;
+    place->prefetched = true;
+    return LINE_BYTES;
 }
 
 uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
@@ -223,6 +241,7 @@ void time_global(struct run *run, const struct insn *insn) {
     bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
                   strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
                   insn->ndst > 0 && strncmp(insn->name, "ld", 2) == 0;
+    bool ahead = insn->timing == FAMILY_PREFETCH;
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
     uint64_t seen[LANES];
     uint32_t count = 0, lines = 0;
@@ -254,7 +273,8 @@ void time_global(struct run *run, const struct insn *insn) {
             }
             bytes += SECTOR;
             /* A load brings the whole line from memory, whose other sectors are found there then. */
-            uint64_t far = touch(timing, at * SECTOR, SECTOR, store, &filled);
+            uint64_t far =
+                ahead ? touch_ahead(timing, line) : touch(timing, at * SECTOR, SECTOR, store, &filled);
             missed += far > 0 && !store ? LINE_BYTES : far;
         }
     }
@@ -274,7 +294,7 @@ void time_global(struct run *run, const struct insn *insn) {
     struct request *request = time_request(timing);
     request->at = timing->issued;
     request->sm = run->cta->sm;
-    request->bytes = bytes;
+    request->bytes = ahead ? 0 : bytes; /* what stays in L2 takes nothing of the SM's port */
     request->missed = missed;
     request->store = store;
     request->asker = ASKED_BY_WARP;

@@ -62,7 +62,8 @@ enum clock_family {
     FAMILY_TENSOR_LOAD,
     FAMILY_GRID_LAUNCH,
     FAMILY_GRID_WAIT,
-    FAMILY_ISSUE, /* a slot and no more */
+    FAMILY_PREFETCH, /* of lines to L2 */
+    FAMILY_ISSUE,    /* a slot and no more */
     FAMILIES
 };
 
@@ -198,6 +199,7 @@ struct timing {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
         uint64_t asker;      /* ... which is that request */
+        bool prefetched;     /* and no load has taken it since */
     } *l2;                   /* by line */
     uint64_t l2_lines;
     struct request *requests;
@@ -314,7 +316,7 @@ void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
 struct request *time_request(struct timing *timing);
 /* Serves what has been asked, in the order of time. */
 void time_settle(struct timing *timing);
-/* Global memory of an instruction. */
+/* Global memory of an instruction; a prefetch to L2 is a load that no register waits for. */
 void time_global(struct run *run, const struct insn *insn);
 
 /* ---- events (clock/events.c) ---- */

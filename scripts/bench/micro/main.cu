@@ -150,7 +150,9 @@ static const struct group {
               {"past_end", past_end},
               {"pages", pages},
               {"last_stores", last_stores},
-              {"prefetches", prefetches}};
+              {"prefetches", prefetches},
+              {"fresh", fresh},
+              {"behind_stores", behind_stores}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

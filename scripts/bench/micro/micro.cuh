@@ -93,5 +93,7 @@ void past_end(void);
 void pages(void);
 void last_stores(void);
 void prefetches(void);
+void fresh(void);
+void behind_stores(void);
 
 #endif

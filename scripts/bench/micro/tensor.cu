@@ -51,14 +51,16 @@
         extern __shared__ unsigned char memory[];                                                              \
         uint64_t a = operand(memory, 0), b = operand(memory, 8192);                                            \
         uint32_t kept = 0;                                                                                     \
-        uint64_t start = 0;                                                                                    \
+        uint64_t start = 0, end = 0;                                                                           \
         _Pragma("unroll 1") for (int lap = 0; lap < 3; lap++) {                                                \
             __syncthreads();                                                                                   \
             start = clock64_now();                                                                             \
             MMAS(form, repeat, n);                                                                             \
             span[2] = kept; /* or ptxas drops the MMAs */                                                      \
+            end = clock64_now();                                                                               \
         }                                                                                                      \
-        note_span(span, start, clock64_now());                                                                 \
+        __syncthreads(); /* or warps that are done keep others' stores waiting by what they note */            \
+        note_span(span, start, end);                                                                           \
     }
 
 /* Descriptor of zeroed, swizzled rows. HW: layout as in gpu/instructions/wgmma.cuh. */

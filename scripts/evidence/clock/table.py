@@ -79,8 +79,8 @@ REASONS = (
     ("box_rate", "", "supposed: L2 gives less to rows of 64 bytes and to boxes of few rows; here boxes have one rate"),
     ("warp_load_rate", "", "supposed: requests of few warps reach L2's ports unevenly; here they have one rate"),
     ("mbarrier_turn", "", "the wake-up of a warp that has arrived itself is shorter than that of one that waits"),
-    ("wgmma_latency", "warpgroups 3", "not known: several hundred cycles that only three and four warpgroups show"),
-    ("wgmma_latency", "warpgroups 4", "not known: several hundred cycles that only three and four warpgroups show"),
+    ("wgmma_latency", "warpgroups 3", TURNS),
+    ("wgmma_latency", "warpgroups 4", TURNS),
     ("wgmma", "warpgroups", TURNS),
     (
         "alu_rate",
@@ -97,7 +97,20 @@ REASONS = (
     ),
     ("cta_start_spread", "", "the card's timer has steps of 256 ns; here starts come 32 to 64 cycles apart"),
     ("cluster_barrier", "", "supposed: arrivals of many warps, which have one interval here"),
-    ("load_after_prefetch", "", "prefetch.global.L2 is not in the model; tried, see above"),
+    ("load_after_prefetch", "", "a line that is still on its way from memory comes 60 cycles later than here"),
+    (
+        "fence_behind",
+        "",
+        "stores to shared memory that a barrier waits for take longer than their wavefronts: not in the model",
+    ),
+    ("scattered_store", "", "sectors half written, which count twice here and 2.6 times on the card"),
+    ("fresh_copy", "", "supposed: L2's two halves: lines that another SM had last come from the other one"),
+    (
+        "cluster_exchange",
+        "until sent",
+        "stores wait on their way in a longer queue than here; when they have come is met",
+    ),
+    ("cluster_exchange", "", "all clusters at a time send at 17 bytes a cycle, one alone at 20.8; one figure here"),
     ("kernel_that_stores", "", "a kernel's end, which waits for its stores, is not in the model"),
     ("load_rate", "HBM", "what HBM's load adds to its latency is one law here"),
 )

@@ -46,6 +46,8 @@ void time_executed(struct run *run, const struct insn *insn, enum next next) {
     const struct chip *chip = &timing->chip;
     if (insn->timing == FAMILY_MEMORY) {
         executed_memory(run, insn);
+    } else if (insn->timing == FAMILY_PREFETCH && timing->footprint.mask != 0 && chip->l2_prefetched > 0) {
+        time_global(run, insn);
     } else if (insn->timing == FAMILY_BARRIER && next == NEXT && !run->split->resumed &&
                insn->barrier.action != 1) { /* the last one to come; bar.arrive waits for nothing */
         time->next = time->arrived + chip->barrier_wake;

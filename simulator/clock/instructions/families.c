@@ -16,11 +16,12 @@ static bool has(const char *name, const char *modifier) {
     return strstr(name, modifier) != NULL;
 }
 
-static bool any(const char *name, const char *const *bases) {
-    while (*bases != NULL && !is(name, *bases)) {
-        bases++;
+static bool any(const char *name, const char *const *bases, uint32_t count) {
+    uint32_t at = 0;
+    while (at < count && !is(name, bases[at])) {
+        at++;
     }
-    return *bases != NULL;
+    return at < count;
 }
 
 struct meaning {
@@ -131,17 +132,17 @@ static bool is_short_left_shift(const struct insn *insn) {
 }
 
 static struct meaning meaning_of(const struct insn *insn) {
-    static const char *const adds[] = {"add", "sub", "mul", "mad", "fma", "mul24", "mad24", NULL};
-    static const char *const carries[] = {"addc", "subc", "madc", NULL};
-    static const char *const special[] = {"popc", "clz", "brev", "bfind", NULL};
-    static const char *const functions[] = {"rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin", "cos", "tanh", NULL};
-    static const char *const free_names[] = {"cvta", "abs", "neg", "isspacep", NULL};
-    static const char *const votes[] = {"vote", "match", "activemask", NULL};
-    static const char *const branches[] = {"bra", "brx", "call", "ret", "exit", NULL};
-    static const char *const memory[] = {"st", "atom", "red", "ldu", NULL};
-    static const char *const matrices[] = {"ldmatrix", "stmatrix", NULL};
-    static const char *const tensors[] = {"mma", "wgmma", "tcgen05", NULL};
-    static const char *const others[] = {"prefetch", "nanosleep", "discard", NULL};
+    static const char *const adds[] = {"add", "sub", "mul", "mad", "fma", "mul24", "mad24"};
+    static const char *const carries[] = {"addc", "subc", "madc"};
+    static const char *const special[] = {"popc", "clz", "brev", "bfind"};
+    static const char *const functions[] = {"rcp", "rsqrt", "sqrt", "ex2", "lg2", "sin", "cos", "tanh"};
+    static const char *const free_names[] = {"cvta", "abs", "neg", "isspacep"};
+    static const char *const votes[] = {"vote", "match", "activemask"};
+    static const char *const branches[] = {"bra", "brx", "call", "ret", "exit"};
+    static const char *const memory[] = {"st", "atom", "red", "ldu"};
+    static const char *const matrices[] = {"ldmatrix", "stmatrix"};
+    static const char *const tensors[] = {"mma", "wgmma", "tcgen05"};
+    static const char *const others[] = {"prefetch", "nanosleep", "discard"};
     const char *name = insn->name;
     bool real = is_float_type(insn->type);
     if (is(name, "mov")) {
@@ -150,33 +151,36 @@ static struct meaning meaning_of(const struct insn *insn) {
     if (is(name, "ld")) {
         return means(insn->space == SP_PARAM || insn->space == SP_CONST ? FAMILY_FREE : FAMILY_MEMORY, 1);
     }
+    if (is(name, "prefetch.global.L2")) {
+        return means(FAMILY_PREFETCH, 1);
+    }
     if (is(name, "griddepcontrol")) {
         return means(has(name, ".wait") ? FAMILY_GRID_WAIT : FAMILY_GRID_LAUNCH, 1);
     }
-    return any(name, adds)                                 ? arithmetic(insn, name)
-           : any(name, carries)                            ? means(FAMILY_ADD, 1)
-           : is_short_left_shift(insn)                     ? means(FAMILY_ADD, 1)
-           : any(name, special)                            ? means(FAMILY_SPECIAL, 1)
-           : any(name, functions)                          ? real_function(name)
-           : is(name, "div") && has(name, ".full")         ? means(FAMILY_SPECIAL_FMA, 1)
-           : is(name, "div") || is(name, "rem")            ? means(FAMILY_LONG, real ? 12 : 20)
-           : is(name, "cvt")                               ? conversion(insn)
-           : any(name, free_names) && !is_half(insn->type) ? means(FAMILY_FREE, 1)
-           : is(name, "shfl") || is(name, "movmatrix")     ? means(FAMILY_SHUFFLE, 1)
-           : any(name, votes)                              ? means(FAMILY_VOTE, 1)
-           : is(name, "elect")                             ? means(FAMILY_FREE, 1)
-           : is(name, "redux")                             ? means(FAMILY_REDUX, 1)
-           : any(name, branches)                           ? means(FAMILY_BRANCH, 1)
-           : any(name, memory)                             ? means(FAMILY_MEMORY, 1)
-           : any(name, matrices)                           ? means(FAMILY_MEMORY, 1)
-           : is(name, "bar") || is(name, "barrier")        ? barrier(name)
-           : is(name, "fence") || is(name, "membar")       ? fence(name)
-           : is(name, "mbarrier")                          ? mbarrier(name)
-           : is(name, "setmaxnreg")                        ? means(FAMILY_SET_REGISTERS, 1)
-           : is(name, "cp")                                ? copy(name)
+    return any(name, COUNTED(adds))                                 ? arithmetic(insn, name)
+           : any(name, COUNTED(carries))                            ? means(FAMILY_ADD, 1)
+           : is_short_left_shift(insn)                              ? means(FAMILY_ADD, 1)
+           : any(name, COUNTED(special))                            ? means(FAMILY_SPECIAL, 1)
+           : any(name, COUNTED(functions))                          ? real_function(name)
+           : is(name, "div") && has(name, ".full")                  ? means(FAMILY_SPECIAL_FMA, 1)
+           : is(name, "div") || is(name, "rem")                     ? means(FAMILY_LONG, real ? 12 : 20)
+           : is(name, "cvt")                                        ? conversion(insn)
+           : any(name, COUNTED(free_names)) && !is_half(insn->type) ? means(FAMILY_FREE, 1)
+           : is(name, "shfl") || is(name, "movmatrix")              ? means(FAMILY_SHUFFLE, 1)
+           : any(name, COUNTED(votes))                              ? means(FAMILY_VOTE, 1)
+           : is(name, "elect")                                      ? means(FAMILY_FREE, 1)
+           : is(name, "redux")                                      ? means(FAMILY_REDUX, 1)
+           : any(name, COUNTED(branches))                           ? means(FAMILY_BRANCH, 1)
+           : any(name, COUNTED(memory))                             ? means(FAMILY_MEMORY, 1)
+           : any(name, COUNTED(matrices))                           ? means(FAMILY_MEMORY, 1)
+           : is(name, "bar") || is(name, "barrier")                 ? barrier(name)
+           : is(name, "fence") || is(name, "membar")                ? fence(name)
+           : is(name, "mbarrier")                                   ? mbarrier(name)
+           : is(name, "setmaxnreg")                                 ? means(FAMILY_SET_REGISTERS, 1)
+           : is(name, "cp")                                         ? copy(name)
            : is(name, "clusterlaunchcontrol") ? means(has(name, "try") ? FAMILY_COPY : FAMILY_ALU, 1)
-           : any(name, tensors)               ? tensor(name)
-           : any(name, others)                ? means(FAMILY_ISSUE, 1)
+           : any(name, COUNTED(tensors))      ? tensor(name)
+           : any(name, COUNTED(others))       ? means(FAMILY_ISSUE, 1)
                                               : means(FAMILY_ALU, is_wide(insn->type) ? 2 : 1);
 }
 

@@ -25,6 +25,14 @@ static ticks kept_back(const struct warp *warp, enum clock_family family) {
     }
 }
 
+/* HW (measured, H200: cluster_exchange_cycles): an arrival at the cluster's barrier that releases waits until
+ * the stores to other CTAs have come there.  It takes those of its SM. */
+static ticks stores_far(const struct chip *chip, const struct sm_time *sm, const struct insn *insn) {
+    bool releases = insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
+    return releases && chip->remote_release > 0 && sm->remote.free > 0 ? sm->remote.free + chip->remote_release
+                                                                       : 0;
+}
+
 /* ptxas orders the instructions of a basic block so that independent ones fill each other's waits, and PTX
  * shows another order.  What only computes therefore takes its slots in PTX's order and its operands when they
  * come; what touches memory waits for its operands; what orders or ends a block waits for all before it. */
@@ -114,6 +122,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         ready = later(later(ready, operands), time->started);
     }
     ready = later(ready, later(kept_back(warp, (enum clock_family)insn->timing), tensor_turn(warp, insn, sm)));
+    ready = later(ready, stores_far(chip, sm, insn));
     if (insn->timing == FAMILY_GRID_WAIT && launch->dependent) {
         ready = later(ready, launch->timing->before_end + chip->dependent_release);
     }

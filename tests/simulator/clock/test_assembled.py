@@ -35,6 +35,16 @@ def test_two_logic_operations_are_one_of_three_inputs_unless_the_first_is_used_a
     assert cycles(three) == pytest.approx(2 * one, rel=0.1)
 
 
+def test_operations_that_a_short_branch_leaves_out_are_not_put_together():
+    """Each of three that a predicate skips stands alone, wherever among them it is."""
+    skip = "@%p1 bra S#; {0} S#:"
+    logic = "and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;"
+    apart = "prmt.b32 %x#, %r1, 14, %r3; prmt.b32 %y#, %r2, %x#, %r3;"
+    for before in ("", "prmt.b32 %z#, %r1, %r2, %r3;"):
+        both, each = (cycles(skip.format(before + line)) for line in (logic, apart))
+        assert both == pytest.approx(each, rel=0.05)
+
+
 def test_every_kernel_of_a_module_is_assembled():
     text = body(work("and.b32 %x#, %r1, 14; or.b32 %y#, %r2, %x#;"), registers=NAMES)
     twice = text + text[text.index(".visible") :].replace(" k(", " k2(")

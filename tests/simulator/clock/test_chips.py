@@ -26,7 +26,7 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     names = {
         chip: set(json.loads((ROOT / f"simulator/clock/chips/{chip}.json").read_text())["parameters"]) for chip in CHIPS
     }
-    of_some = {"l2_shared_for", "past_end_bytes"}
+    of_some = {"l2_shared_for", "past_end_bytes", "l2_prefetched", "remote_release"}
     assert len(CHIPS) >= 3 and all(found - of_some == names["h200"] - of_some for found in names.values()), names
     assert all(found & of_some in (set(), of_some) for found in names.values())
 
@@ -52,6 +52,52 @@ def test_a_chip_file_that_is_wrong_is_refused_by_its_key(tmp_path, change, said)
     path.write_text(json.dumps(chip))
     with pytest.raises(ValueError, match=said.replace("[", r"\[").replace("-1", r"\-1")):
         Sim(body(""), chip=str(path))
+
+
+POINTS = "[" + ", ".join(f"[{i}, 1]" for i in range(1, 10)) + "]"
+TEXTS = {  # of a whole file, where NAME is a parameter's begin: what is said
+    '{"name": "x"}': "chip file: its first member is 'name'; expected chip",
+    '{"chip": "x", "values": {}}': "chip file: a member 'values'; expected parameters",
+    '{"chip": "x" "parameters": {}}': "chip: expected ',' at '\"parameters\"'",
+    '["chip"]': "chip file: expected '{' at '[\"chip\"]'",
+    "": "chip file: expected '{' at ''",
+    '{"chip': "chip file: expected '\"' at ''",
+    '{"chip": "\\u0041"}': "chip: a string that is too long or has an escape",
+    '{"chip": "' + "x" * 500 + '"}': "chip: a string that is too long or has an escape",
+    '{"chip": "x", "parameters": {"sms": {"unit": 1}}}': "sms: its first member is 'unit'; expected value, unit",
+    '{"chip": "x", "parameters": {"sms": {"value": x}}}': "sms: no number at 'x}}}'",
+    '{"chip": "x", "parameters": {"sms": {"value": 4, "source": "x"}}}': "sms: ",
+    '{"chip": "x", "parameters": {"copy_latency_l2": {"value": ' + POINTS + "}}}": "copy_latency_l2: ",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_that_is_no_chips_file_is_refused_where_it_goes_wrong(tmp_path, text):
+    path = tmp_path / "chip.json"
+    path.write_text(text)
+    with pytest.raises(ValueError) as caught:
+        Sim(body(""), chip=str(path))
+    assert TEXTS[text] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.replace('"sms": {"value": 132', '"sms": {"value": 0'), "sms: "),
+        (lambda t: t.replace('"alu_latency"', '"sms"', 1), "sms: given twice"),
+        (lambda t: t.rstrip().removesuffix("}"), "chip file: expected '}' at ''"),
+        (lambda t: t, None),
+    ],
+)
+def test_a_chip_file_that_is_changed_as_text(tmp_path, change, said):
+    path = tmp_path / "chip.json"
+    path.write_text(change(json.dumps(json.loads(H200.read_text()))))
+    if said is None:
+        assert Sim(body(""), chip=str(path)).time is not None
+        return
+    with pytest.raises(ValueError) as caught:
+        Sim(body(""), chip=str(path))
+    assert said in str(caught.value)
 
 
 def test_an_unknown_chip_is_named_and_a_file_of_ones_own_counts(tmp_path):

@@ -16,6 +16,7 @@ from tests.simulator.clock.clock_kit import (
     MMA,
     OPERANDS,
     SHARED,
+    SPIN,
     START,
     more,
     span,
@@ -61,6 +62,22 @@ def test_names_of_registers_cost_nothing_and_a_branch_ends_a_block():
     assert (many - few) / 40 == pytest.approx(CHIP["branch_interval"] + chain, abs=4)
 
 
+@pytest.mark.parametrize(
+    ("lines", "parameter"),
+    [
+        ("shfl.sync.idx.b32 %r1, %r1, 0, 31, -1;", "shuffle_latency"),
+        ("shfl.sync.idx.b32 %r2|%p1, %r1, 0, 31, -1; selp.u32 %r1, 1, 0, %p1;", "shuffle_latency"),
+        ("vote.sync.any.pred %p1, %p1, -1;", "vote_latency"),
+        ("match.any.sync.b32 %r1, %r1, -1;", "vote_latency"),
+        ("match.all.sync.b32 %r2|%p1, %r1, -1; selp.u32 %r1, 1, 0, %p1;", "vote_latency"),
+        ("redux.sync.add.u32 %r1, %r1, -1;", "redux_latency"),
+    ],
+)
+def test_each_result_of_an_exchange_between_lanes_is_there_after_its_latency(lines, parameter):
+    through_predicate = CHIP["alu_latency"] if "selp" in lines else 0
+    assert more(lines, (10, 50)) == CHIP[parameter] + through_predicate
+
+
 # ---- shared memory ----
 
 
@@ -79,6 +96,30 @@ def test_a_chain_of_shared_loads_and_bank_conflicts():
     }
     assert (times["2"][1] - times["2"][0]) / 40 == CHIP["shared_interval"]
     assert (times["7"][1] - times["7"][0]) / 40 == 32 * CHIP["shared_interval"]
+
+
+# ---- global memory ----
+
+
+def test_a_prefetch_to_l2_brings_a_line_nearer_and_the_next_load_of_it_nearer_still(tmp_path):
+    chip = json.loads(H200.read_text())
+    del chip["parameters"]["l2_prefetched"]
+    without = tmp_path / "without.json"
+    without.write_text(json.dumps(chip))
+    line, load = "ld.param.u64 %rd9, [p];", "ld.global.cg.u32 %r3, [%rd9+65536]; add.u32 %r4, %r3, %r3;"
+    ask = "prefetch.global.L2 [%rd9+65632];"  # of the same 128 bytes
+
+    def cycles(before: str, chip: str = "h200") -> int:
+        return span(load, before=line + before, block=1, chip=chip)
+
+    far = cycles(SPIN)
+    assert far - cycles(ask + SPIN) == pytest.approx(CHIP["hbm_latency"] - CHIP["l2_prefetched"], abs=1)
+    assert far - cycles(load + SPIN) == pytest.approx(CHIP["hbm_latency"] - CHIP["l2_latency"], abs=1)
+    assert far - cycles(ask + SPIN + load + SPIN) == pytest.approx(CHIP["hbm_latency"] - CHIP["l2_latency"], abs=1)
+    assert cycles(SPIN + ask) == pytest.approx(far, abs=8), "what is on its way is not there yet"
+    assert cycles(ask.replace("65632", "65664") + SPIN) == far, "another line"
+    assert cycles(ask.replace("L2", "L1") + SPIN) == far
+    assert cycles(ask + SPIN, str(without)) == far, "a chip's file without it"
 
 
 # ---- tensor cores ----
@@ -110,6 +151,22 @@ def test_a_cluster_barrier_takes_its_wake_up_and_a_cluster_of_one_less():
     assert pair == pytest.approx(2 * CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_wake"], abs=8)
     alone = more(sync, (5, 15), grid=1)
     assert alone == pytest.approx(CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_alone"], abs=4)
+
+
+def test_a_release_to_the_cluster_waits_for_stores_to_its_other_cta_and_a_relaxed_arrival_does_not():
+    room = "mov.u32 %r2, tile; mapa.shared::cluster.u32 %r3, %r2, 1; mov.u32 %r4, %cluster_ctarank;"
+    room += "setp.eq.u32 %p1, %r4, 0;"
+
+    def cycles(stores: int, order: str) -> int:
+        store = "@%p1 st.shared::cluster.v4.u32 [%r3], {%r1, %r1, %r1, %r1};" * stores
+        meet = f"barrier.cluster.arrive{order}.aligned; barrier.cluster.wait.aligned;"
+        sync = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u64 %rd2, %clock64;"
+        return span(room, sync, store, meet, registers=SHARED, grid=2, cluster=2)
+
+    far = 32 * 16 / CHIP["remote_rate"]
+    assert cycles(8, "") - cycles(0, "") == pytest.approx(8 * far + CHIP["remote_release"], rel=0.05)
+    assert cycles(8, "") - cycles(4, "") == pytest.approx(4 * far, abs=4)
+    assert cycles(8, "") - cycles(8, ".relaxed") > CHIP["remote_release"]
 
 
 # ---- the whole ----

@@ -1,0 +1,122 @@
+/* What comes behind stores: a fence for the tensor cores behind those to shared memory, and one of the chip
+ * behind those that leave sectors of memory half written. */
+#include "micro.cuh"
+
+#define LAPS         3 /* the last counts */
+#define MOST_THREADS 512
+#define MOST_CTAS    256
+#define UNIT         16 /* bytes of a store */
+#define STORES       16 /* to global memory, of a thread */
+
+/* ---- shared memory ---- */
+
+enum fence { FENCE_NONE, FENCE_SHARED, FENCES };
+static const char *const fence_names[] = {"none", "fence.proxy.async.shared::cta"};
+
+/* Cycles of a CTA's stores, their fence and a barrier. */
+static __global__ void __launch_bounds__(MOST_THREADS)
+    fence_kernel(uint64_t *span, uint32_t stores, int fence) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    uint32_t to = cvta_to_shared(memory) + threadIdx.x * UNIT;
+    uint64_t start = 0, end = 0;
+    for (int lap = 0; lap < LAPS; lap++) {
+        __syncthreads();
+        start = clock64_now();
+        for (uint32_t i = 0; i < stores; i++) {
+            asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to + i * blockDim.x * UNIT), "r"(i)
+                         : "memory");
+        }
+        if (fence == FENCE_SHARED) {
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        }
+        __syncthreads();
+        end = clock64_now();
+    }
+    if (threadIdx.x == 0) {
+        span[0] = end - start;
+    }
+}
+
+static void measure_fence(int threads, uint32_t stores, int fence) {
+    uint64_t *span = results(1);
+    double cycles[LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        void *arguments[] = {&span, &stores, &fence};
+        launch((const void *)fence_kernel, {1, threads, 1, threads * (int)stores * UNIT}, arguments);
+        uint64_t measured;
+        check("cudaMemcpy", cudaMemcpy(&measured, span, sizeof measured, cudaMemcpyDeviceToHost));
+        if (i >= 0) {
+            cycles[i] = (double)measured;
+        }
+    }
+    char parameters[128];
+    snprintf(parameters, sizeof parameters, "\"fence\": \"%s\", \"stores\": %u, \"threads\": %d",
+             fence_names[fence], stores, threads);
+    report("fence_behind_stores_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+}
+
+/* ---- global memory ---- */
+
+/* A warp's stores `apart` bytes from lane to lane, until all of its part is written; then a fence of the chip.
+ */
+static __global__ void __launch_bounds__(MOST_THREADS)
+    scattered_kernel(uint64_t *spans, unsigned char *to, uint32_t apart) {
+    uint32_t turns = apart / UNIT, lane = threadIdx.x % WARP_LANES, warp = threadIdx.x / WARP_LANES;
+    unsigned char *part =
+        to + ((uint64_t)blockIdx.x * blockDim.x / WARP_LANES + warp) * STORES * WARP_LANES * UNIT;
+    uint64_t start = 0, end = 0;
+    for (int lap = 0; lap < LAPS; lap++) {
+        __syncthreads();
+        start = clock64_now();
+        for (uint32_t i = 0; i < STORES; i++) {
+            uint32_t at = i / turns * turns * WARP_LANES * UNIT + lane * apart + i % turns * UNIT;
+            *(uint4 *)(part + at) = make_uint4(i, lap, 0, 0);
+        }
+        __threadfence();
+        __syncthreads();
+        end = clock64_now();
+    }
+    if (threadIdx.x == 0) {
+        spans[blockIdx.x] = end - start;
+    }
+}
+
+static void measure_scattered(unsigned char *to, int ctas, uint32_t apart) {
+    uint64_t *spans = results(MOST_CTAS);
+    double cycles[LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        void *arguments[] = {&spans, &to, &apart};
+        launch((const void *)scattered_kernel, {ctas, MOST_THREADS, 1, 0}, arguments);
+        uint64_t measured[MOST_CTAS];
+        double of[MOST_CTAS];
+        check("cudaMemcpy",
+              cudaMemcpy(measured, spans, (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
+        for (int cta = 0; cta < ctas; cta++) {
+            of[cta] = (double)measured[cta];
+        }
+        if (i >= 0) {
+            cycles[i] = median(of, ctas);
+        }
+    }
+    char parameters[64];
+    snprintf(parameters, sizeof parameters, "\"ctas\": %d, \"apart\": %u", ctas, apart);
+    report("scattered_store_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+}
+
+void behind_stores(void) {
+    for (int threads = 32; threads <= MOST_THREADS; threads *= 4) {
+        for (uint32_t stores = 1; stores <= 16; stores *= 4) {
+            for (int fence = 0; fence < FENCES; fence++) {
+                measure_fence(threads, stores, fence);
+            }
+        }
+    }
+    unsigned char *to;
+    check("cudaMalloc", cudaMalloc((void **)&to, (size_t)sm_count() * MOST_THREADS * STORES * UNIT));
+    for (int ctas = 1; ctas <= sm_count(); ctas += sm_count() - 1) {
+        for (uint32_t apart = UNIT; apart <= 4 * UNIT; apart *= 2) {
+            measure_scattered(to, ctas, apart);
+        }
+    }
+    check("cudaFree", cudaFree(to));
+}

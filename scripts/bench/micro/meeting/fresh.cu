@@ -1,0 +1,171 @@
+/* What others have just written: copies of lines that the kernel before has stored, and a release to the
+ * cluster behind stores to the other CTA. */
+#include "micro.cuh"
+
+#define COPY_BYTES   16384
+#define COPIES       2    /* one after the other: the first finds the lines as they were left */
+#define SPIN_CYCLES  6000 /* of the kernel before: longer than the host's launches are apart */
+#define THREADS      256
+#define MOST_CTAS    256
+#define MOST_VECTORS 8
+
+/* ---- copies ---- */
+
+/* Stores the part of a CTA far from this one, or only reads it. */
+static __global__ void __launch_bounds__(THREADS) writing_kernel(uint4 *to, uint32_t stores, uint32_t cycles) {
+    griddepcontrol_launch_dependents();
+    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
+    }
+    uint4 *part = to + (blockIdx.x + gridDim.x / 2) % gridDim.x * (COPY_BYTES / sizeof(uint4));
+    for (uint32_t i = threadIdx.x; i < COPY_BYTES / sizeof(uint4); i += THREADS) {
+        if (stores != 0) {
+            part[i] = make_uint4(0, i, 0, 0);
+        } else if (part[i].x == 1) { /* never */
+            part[i].y = 1;
+        }
+    }
+}
+
+/* Copies its part, `apart` bytes behind that of the CTA before: cycles of each copy. */
+static __global__ void copying_kernel(uint64_t *spans, const unsigned char *from, uint32_t apart) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    __shared__ uint64_t word;
+    struct mbarrier barrier = {cvta_to_shared(&word)};
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    griddepcontrol_wait();
+    for (uint32_t copy = 0; copy < COPIES; copy++) {
+        uint64_t start = clock64_now();
+        mbarrier_arrive_expect_tx(barrier, COPY_BYTES);
+        cp_async_bulk(cvta_to_shared(memory), from + blockIdx.x * apart, COPY_BYTES, barrier);
+        wait_parity(barrier, copy);
+        spans[COPIES * blockIdx.x + copy] = clock64_now() - start;
+    }
+}
+
+static cudaStream_t queue(void) {
+    static cudaStream_t made;
+    if (made == NULL) {
+        check("cudaStreamCreate", cudaStreamCreate(&made));
+    }
+    return made;
+}
+
+static void enqueue(const void *kernel, int ctas, int threads, int shared_bytes, bool pdl, void **arguments) {
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config;
+    memset(&config, 0, sizeof config);
+    config.gridDim = dim3((unsigned)ctas, 1, 1);
+    config.blockDim = dim3((unsigned)threads, 1, 1);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.stream = queue();
+    config.attrs = &attribute;
+    config.numAttrs = (unsigned)pdl;
+    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
+}
+
+/* pdl: the copies wait in place for the stores' end; otherwise the host lies between. */
+static void measure_copies(uint4 *bytes, bool stored, bool pdl, bool one_part) {
+    int ctas = sm_count();
+    uint32_t stores = stored, spin = SPIN_CYCLES, apart = one_part ? 0 : COPY_BYTES;
+    uint64_t *spans = results(COPIES * MOST_CTAS);
+    double cycles[COPIES][LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        flush_l2();
+        void *before[] = {&bytes, &stores, &spin}, *then[] = {&spans, &bytes, &apart};
+        enqueue((const void *)writing_kernel, ctas, THREADS, 0, false, before);
+        if (!pdl) {
+            check("kernel", cudaStreamSynchronize(queue()));
+        }
+        enqueue((const void *)copying_kernel, ctas, 1, COPY_BYTES, pdl, then);
+        check("kernels", cudaStreamSynchronize(queue()));
+        uint64_t measured[COPIES * MOST_CTAS];
+        check("cudaMemcpy",
+              cudaMemcpy(measured, spans, COPIES * (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
+        for (int copy = 0; copy < COPIES && i >= 0; copy++) {
+            double of[MOST_CTAS];
+            for (int cta = 0; cta < ctas; cta++) {
+                of[cta] = (double)measured[COPIES * cta + copy];
+            }
+            cycles[copy][i] = median(of, ctas);
+        }
+    }
+    for (int copy = 0; copy < COPIES; copy++) {
+        char parameters[96];
+        snprintf(parameters, sizeof parameters, "\"stored\": %d, \"pdl\": %d, \"one_part\": %d, \"copy\": %d",
+                 stored, pdl, one_part, copy + 1);
+        report("fresh_copy_cycles", parameters, median(cycles[copy], LAUNCHES), "cycles");
+    }
+}
+
+/* ---- a cluster's exchange ---- */
+
+/* Each thread's vectors to the other CTA, then the cluster's barrier. */
+static __global__ void __launch_bounds__(THREADS) exchange_kernel(uint64_t *spans, uint32_t vectors) {
+    __shared__ __align__(16) float sums[MOST_VECTORS][THREADS][4];
+    float four[4] = {0, 0, 0, 0};
+    uint32_t theirs = mapa_shared_cluster(cvta_to_shared(sums), blockIdx.x % 2 ^ 1);
+    uint64_t start = 0, sent = 0;
+    for (int lap = 0; lap < 3; lap++) { /* the last counts */
+        barrier_cluster_arrive_release();
+        barrier_cluster_wait_acquire();
+        start = clock64_now();
+        for (uint32_t i = 0; i < vectors; i++) {
+            st_shared_cluster_v4(theirs + (i * THREADS + threadIdx.x) * sizeof(float4), four);
+        }
+        sent = clock64_now();
+        barrier_cluster_arrive_release();
+        barrier_cluster_wait_acquire();
+    }
+    uint64_t end = clock64_now();
+    if (threadIdx.x == 0) {
+        spans[2 * blockIdx.x] = sent - start;
+        spans[2 * blockIdx.x + 1] = end - start;
+    }
+}
+
+static void measure_exchange(int ctas, uint32_t vectors) {
+    uint64_t *spans = results(2 * MOST_CTAS);
+    double cycles[2][LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        void *arguments[] = {&spans, &vectors};
+        launch((const void *)exchange_kernel, {ctas, THREADS, 2, 0}, arguments);
+        uint64_t measured[2 * MOST_CTAS];
+        check("cudaMemcpy",
+              cudaMemcpy(measured, spans, 2 * (size_t)ctas * sizeof *measured, cudaMemcpyDeviceToHost));
+        for (int part = 0; part < 2 && i >= 0; part++) {
+            double of[MOST_CTAS];
+            for (int cta = 0; cta < ctas; cta++) {
+                of[cta] = (double)measured[2 * cta + part];
+            }
+            cycles[part][i] = median(of, ctas);
+        }
+    }
+    for (int part = 0; part < 2; part++) {
+        char parameters[96];
+        snprintf(parameters, sizeof parameters, "\"ctas\": %d, \"vectors\": %u, \"until\": \"%s\"", ctas,
+                 vectors, part == 0 ? "sent" : "met");
+        report("cluster_exchange_cycles", parameters, median(cycles[part], LAUNCHES), "cycles");
+    }
+}
+
+void fresh(void) {
+    uint4 *bytes;
+    size_t room = (size_t)sm_count() * COPY_BYTES;
+    check("cudaMalloc", cudaMalloc((void **)&bytes, room));
+    check("cudaMemset", cudaMemset(bytes, 0, room));
+    for (int pdl = 0; pdl < 2; pdl++) {
+        for (int one_part = 0; one_part < 2; one_part++) {
+            measure_copies(bytes, false, pdl != 0, one_part != 0);
+            measure_copies(bytes, true, pdl != 0, one_part != 0);
+        }
+    }
+    check("cudaFree", cudaFree(bytes));
+    for (int ctas = 2; ctas <= 128; ctas *= 64) {
+        for (uint32_t vectors = 0; vectors <= MOST_VECTORS; vectors += vectors == 0 ? 1 : vectors) {
+            measure_exchange(ctas, vectors);
+        }
+    }
+}
