@@ -42,8 +42,7 @@
     X(m32n128, 4, 1, 32, 8, 1, 1)                                                                              \
     X(m64n32k8, 1, 1, 64, 8, 2, 4)
 
-/* That of them which calls of several waves take has a kernel for these beside its own (persistent_gemm.cuh).
- */
+/* The largest of them has a kernel of its own, whose CTAs take tile after tile (persistent_gemm.cuh). */
 #define HOPPER_PERSISTENT_TILE(X) X(m256n64, 2, 1, 256, 3, 1, 1)
 #define PERSISTENT_TILE_M         256 /* which no other has */
 
@@ -67,13 +66,14 @@ struct hopper_config {
 #define SHARED_BYTES(tile_n, tile_m, stages)                                                                   \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) + SWIZZLE_ATOM_BYTES)
 
-/* The persistent kernel's, which needs no room to align their start: a ring as above, and of each warpgroup a
- * chunk of outputs, 32 rows of C by its 32 columns. */
+/* The persistent kernel's, which needs no room to align their start: a ring as above, of each warpgroup a chunk
+ * of outputs, 32 rows of C by its 32 columns, and a word with its padding. */
 #define OUTPUT_CHUNK_ROWS  32
 #define OUTPUT_CHUNK_BYTES (WGMMA_M_BLOCK_B_ROWS * FP16_BYTES) /* of a row */
+#define PADDED_WORD_BYTES  16
 #define PERSISTENT_SHARED_BYTES(tile_n, tile_m, stages, warpgroups)                                            \
     ((stages) * (STAGE_BYTES(tile_n, tile_m) + 2 * MBARRIER_BYTES) +                                           \
-     (warpgroups) * OUTPUT_CHUNK_ROWS * OUTPUT_CHUNK_BYTES)
+     (warpgroups) * OUTPUT_CHUNK_ROWS * OUTPUT_CHUNK_BYTES + PADDED_WORD_BYTES)
 
 static inline int hopper_tile_n(const struct hopper_config *config) {
     return TILE_N(config->warpgroups_n, config->m_blocks);
@@ -160,12 +160,6 @@ struct hopper_dual_gemm_params {
     int32_t scales_by_previous_kernel; /* permuted: wait for it before reading them */
 };
 
-/* The persistent kernel's: tiles of its columns of C, of all rows of A, and of all batches. */
-struct hopper_persistent_params {
-    struct hopper_dual_gemm_params gemm;
-    int32_t tiles_n, tiles_m, tiles;
-};
-
 /* ---- the grouped GEMM (grouped_gemm.cuh) ---- */
 
 /* A CTA computes tile_m rows by GROUPED_COLUMNS columns of a group's C.  The dual GEMM's B1 and B2 are the
@@ -201,9 +195,8 @@ struct hopper_grouped_tile {
 #define DEQUANTIZE_CHUNK_K     STAGE_K
 #define DEQUANTIZE_UNITS       16 /* of a chunk: a thread writes 16 of its 256 bytes */
 #define DEQUANTIZE_MAX_THREADS MAX_CTA_THREADS
+#define CHUNK_PARTS            4 /* threads of a chunk that write four units each (dequantize_box_parity) */
 
-/* The grouped GEMM's: threads of a chunk, which write four units each. */
-#define GROUPED_PARTS                  4
 #define GROUPED_DEQUANTIZE_MAX_THREADS 512
 
 /* The dequantization of A.  The scale factors of a row and a chunk start at the sum of its batch's, tile's,
@@ -215,6 +208,29 @@ struct dequantize_params {
     uint32_t scale_quarter_step, scale_row_step;
     uint32_t scale_chunk_step, scale_half_step; /* to the next 128 elements of K, and the next 64 */
     uint32_t row_units, full_chunks;            /* of a row: 16 bytes written; chunks that K fills */
+};
+
+/* ---- the persistent GEMM (persistent_gemm.cuh) ---- */
+
+/* Its CTAs dequantize A themselves, by items: a part of K of some rows.  The rows of tiles that run at a time
+ * are a band; tiles need the parts of a band one after another, then the next band's.  The first parts of the
+ * first band are made by the kernel before: its start is what that one costs, and a tile finds what it begins
+ * with. */
+#define A_PART_STAGES  (WARP_THREADS / CHUNK_PARTS) /* a warp takes a row's part at once */
+#define A_ITEM_ROWS    4
+#define A_PARTS_BEFORE 2
+
+/* Tiles of its columns of C, of all rows of A, and of all batches.  What of A another kernel dequantizes
+ * before: of the first band the first parts, or where there are no items, all. */
+struct hopper_persistent_params {
+    struct hopper_dual_gemm_params gemm;
+    int32_t tiles_n, tiles_m, tiles;
+    int32_t row_tiles;           /* of all batches, or 0 where no tile waits for an item */
+    int32_t band_tiles;          /* of them, in a band */
+    int32_t parts, parts_before; /* of K; of them, dequantized before */
+    uint32_t items;              /* rows are counted in whole tiles and bands */
+    uint32_t *claimed, *ready;   /* items in all, and of each [row tile][part]: zero before the launch */
+    struct dequantize_params a;
 };
 
 #endif

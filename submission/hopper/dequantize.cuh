@@ -71,6 +71,58 @@ static __device__ __forceinline__ void widen_scales(uint16_t pair, uint32_t (&sc
     scales[1] = twice_high(halves);
 }
 
+/* The scale factors of a row of A and a chunk of its K. */
+static __device__ __forceinline__ const uint8_t *scales_of_chunk(const struct dequantize_params &p,
+                                                                 uint32_t batch, uint32_t row, uint32_t chunk) {
+    return p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
+           row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
+           row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
+}
+
+/* Of the K of one box of A, as fragments have it, the units of one parity of a row's chunk, which are every
+ * second one: two threads write whole sectors together, and each has two words of all four lanes, of which it
+ * makes the pairs of its parity.  `fp4`: the box's word of lane 0; `scales`: of the chunk; where K ends in the
+ * middle of the chunk (not `full`), lanes 2 and 3 get zero scales.  Unit i of the box, of 16 bytes, goes to
+ * `to` +
+ * (`swizzle` ^ 16 i) with the parity in the swizzle. */
+static __device__ __forceinline__ void dequantize_box_parity(const uint8_t *fp4, const uint8_t *scales,
+                                                             uint32_t scale_half_step, uint32_t box,
+                                                             uint32_t parity, bool full, uint8_t *to,
+                                                             uint32_t swizzle) {
+    uint2 words[4]; /* [lane] */
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        words[lane] = *(const uint2 *)(fp4 + (lane < 2 || full ? lane * 16 : 0));
+    }
+    const uint32_t factors[2] = {*(const uint32_t *)scales,
+                                 *(const uint32_t *)(scales + (full ? scale_half_step : 0)) & (full ? ~0u : 0)};
+    uint32_t scale[4]; /* [lane] */
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t of_box = prmt(factors[half], 0, box == 0 ? BYTES_0_AND_2_LOW : BYTES_1_AND_3_LOW);
+        uint32_t two[2];
+        widen_scales((uint16_t)of_box, two);
+        scale[2 * half] = two[0];
+        scale[2 * half + 1] = two[1];
+    }
+#pragma unroll
+    for (int word = 0; word < 2; word++) {
+        uint32_t pairs[2][4]; /* [the first or the second of the parity][lane] */
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            const uint32_t four = (word == 0 ? words[lane].x : words[lane].y) << (parity == 0 ? 4 : 0);
+            const uint32_t bytes = select_bits(FP4_SIGNS, four, four >> 3);
+            pairs[0][lane] = mul_f16x2((bytes * 256) & FP4_OF_HALVES, scale[lane]);
+            pairs[1][lane] = mul_f16x2(bytes & FP4_OF_HALVES, scale[lane]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            *(uint4 *)(to + (swizzle ^ (4 * word + 2 * i) * (uint32_t)sizeof(uint4))) =
+                make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
+        }
+    }
+}
+
 } // namespace hopper
 
 #endif

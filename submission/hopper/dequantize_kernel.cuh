@@ -21,9 +21,7 @@ static __device__ __forceinline__ void dequantize_unit(const dequantize_params &
                                                        uint32_t row, uint32_t batch, int64_t batch_row) {
     uint32_t chunk = index / DEQUANTIZE_UNITS, unit = index % DEQUANTIZE_UNITS;
     const uint8_t *fp4 = p.a + batch_row * p.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + unit / 4 * 4;
-    const uint8_t *scales = p.sfa + batch * p.scale_batch_bytes + row / SCALE_TILE_ROWS * p.scale_tile_step +
-                            row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
-                            row % SCALE_ENTRIES * p.scale_row_step + chunk * p.scale_chunk_step;
+    const uint8_t *scales = scales_of_chunk(p, batch, row, chunk);
     bool full = chunk < p.full_chunks; /* else K ends in the middle: lanes 2 and 3 get zero scales */
 
     bool exists = index < p.row_units && (unit < UNITS_OF_SECTOR || full);
@@ -61,6 +59,20 @@ static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
     dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
 }
 
+/* The same before a GEMM that dequantizes the rest of A itself: a row's first units alone, and the words that
+ * the GEMM counts in become zero. */
+static __global__ void __launch_bounds__(DEQUANTIZE_MAX_THREADS)
+    dequantize_first_kernel(const __grid_constant__ dequantize_params p, uint32_t *counters, uint32_t count) {
+    const int64_t row = (int64_t)blockIdx.z * gridDim.x + blockIdx.x;
+    const uint32_t unit = blockIdx.y * blockDim.x + threadIdx.x;
+    dequantize_unit(p, (uint4 *)p.a_fp16 + row * p.row_units + unit, unit, blockIdx.x, blockIdx.z, row);
+    if (row == 0) {
+        for (uint32_t i = unit; i < count; i += gridDim.y * blockDim.x) {
+            counters[i] = 0;
+        }
+    }
+}
+
 /* ---- the grouped GEMM's ---- */
 
 /* What a thread takes of a row's chunk: of the K of one box of A, as fragments have it, the units of one
@@ -71,7 +83,7 @@ struct grouped_part {
 };
 
 static __device__ __forceinline__ struct grouped_part grouped_part_of(uint32_t index) {
-    return {index / GROUPED_PARTS, index % GROUPED_PARTS / 2, index % 2};
+    return {index / CHUNK_PARTS, index % CHUNK_PARTS / 2, index % 2};
 }
 
 /* Where the part's box of a row starts, of a group with so many rows in whole eights (config.h). */
@@ -92,7 +104,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
     const uint8_t *scales = p.sfa + row / SCALE_TILE_ROWS * p.scale_tile_step +
                             row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
                             row % SCALE_ENTRIES * p.scale_row_step + part.chunk * p.scale_chunk_step;
-    const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / GROUPED_PARTS),
+    const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / CHUNK_PARTS),
                full = part.chunk < p.full_chunks; /* else lanes 2 and 3 get zero scales */
     if (exists) {                                 /* nothing is read: who writes it is seen */
         if (part.parity == 0) {
@@ -106,41 +118,9 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
     if (!exists) {
         return;
     }
-    uint2 words[4]; /* [lane] */
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++) {
-        words[lane] = *(const uint2 *)(fp4 + part.box * sizeof(uint2) + (lane < 2 || full ? lane * 16 : 0));
-    }
-    const uint32_t factors[2] = {*(const uint32_t *)scales,
-                                 *(const uint32_t *)(scales + (full ? p.scale_half_step : 0)) &
-                                     (full ? ~0u : 0)};
-    uint32_t scale[4]; /* [lane] */
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint32_t of_box = prmt(factors[half], 0, part.box == 0 ? BYTES_0_AND_2_LOW : BYTES_1_AND_3_LOW);
-        uint32_t two[2];
-        widen_scales((uint16_t)of_box, two);
-        scale[2 * half] = two[0];
-        scale[2 * half + 1] = two[1];
-    }
-    uint8_t *box = grouped_box(p, part, row, rows);
-    const uint32_t swizzle = (part.parity ^ row % SWIZZLE_ATOM_ROWS) * sizeof(uint4);
-#pragma unroll
-    for (int word = 0; word < 2; word++) {
-        uint32_t pairs[2][4]; /* [the first or the second of the parity][lane] */
-#pragma unroll
-        for (int lane = 0; lane < 4; lane++) {
-            const uint32_t four = (word == 0 ? words[lane].x : words[lane].y) << (part.parity == 0 ? 4 : 0);
-            const uint32_t bytes = select_bits(FP4_SIGNS, four, four >> 3);
-            pairs[0][lane] = mul_f16x2((bytes * 256) & FP4_OF_HALVES, scale[lane]);
-            pairs[1][lane] = mul_f16x2(bytes & FP4_OF_HALVES, scale[lane]);
-        }
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            *(uint4 *)(box + (swizzle ^ (4 * word + 2 * i) * (uint32_t)sizeof(uint4))) =
-                make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
-        }
-    }
+    dequantize_box_parity(fp4 + part.box * sizeof(uint2), scales, p.scale_half_step, part.box, part.parity,
+                          full, grouped_box(p, part, row, rows),
+                          (part.parity ^ row % SWIZZLE_ATOM_ROWS) * sizeof(uint4));
 }
 
 /* CTA (x, y): part y of a row of a group; the groups' rows follow each other. */

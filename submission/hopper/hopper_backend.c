@@ -18,13 +18,22 @@
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
+/* The dequantization of A where the GEMM does it, ahead of its tiles (config.h). */
+struct ahead {
+    int64_t tiles_m, row_tiles, band_tiles;
+    int64_t parts, parts_before, items;
+    int64_t counters; /* words of scratch memory; 0 where a kernel dequantizes all of A before */
+};
+
 /* What a call launches. */
 struct launch_plan {
     struct hopper_choice choice;
     int sms;
     int64_t stages_k;
-    bool permute_scales;          /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
-    int64_t a_bytes, scale_bytes; /* in scratch memory: A in fp16; sfb1 or sfb2, permuted */
+    bool permute_scales; /* sfb1 and sfb2, to the blocked layout, whose K is padded to whole stages */
+    struct ahead ahead;  /* by the first GEMM */
+    /* In scratch memory: A in fp16; sfb1 or sfb2, permuted; counters. */
+    int64_t a_bytes, scale_bytes, counters_bytes;
 };
 
 /* Where the GEMM finds its operands. */
@@ -32,6 +41,7 @@ struct operands {
     uint8_t *a; /* fp16, in scratch memory */
     const uint8_t *sfb1, *sfb2;
     uint8_t *permuted_sfb1, *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
+    uint32_t *counters;                     /* in scratch memory */
 };
 
 /* The tile that the environment names, else what is best for the problem's size and so many SMs. */
@@ -57,6 +67,31 @@ static int32_t check_limits(const struct problem *problem, const struct hopper_c
     return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
 }
 
+/* Whether a launch counts its tiles in one dimension, for CTAs that take one after another. */
+static bool is_persistent(const struct hopper_config *config, int64_t tiles, int sms) {
+    return config->tile_m == PERSISTENT_TILE_M && tiles <= INT32_MAX - sms;
+}
+
+/* A band is the rows of tiles that run at a time, in whole batches where it has several: one launch dequantizes
+ * the first parts of the first.  The rows of a single tile take a kernel no longer than these parts do
+ * (measured:H200). */
+static struct ahead plan_ahead(const struct problem *problem, const struct launch_plan *plan) {
+    const struct hopper_config *config = &hopper_configs[plan->choice.tile];
+    const int64_t tiles_n = ceil_div(plan->choice.first_columns, hopper_tile_n(config)),
+                  tiles_m = ceil_div(problem->m, config->tile_m), row_tiles = tiles_m * problem->l,
+                  at_a_time = ceil_div(plan->sms, tiles_n),
+                  band_tiles = at_a_time < tiles_m ? at_a_time : round_up(at_a_time, tiles_m),
+                  bands = ceil_div(row_tiles, band_tiles), parts = ceil_div(plan->stages_k, A_PART_STAGES),
+                  parts_before = parts < A_PARTS_BEFORE ? parts : A_PARTS_BEFORE,
+                  items = (bands * parts - parts_before) * band_tiles * (config->tile_m / A_ITEM_ROWS);
+    if (!is_persistent(config, tiles_n * row_tiles, plan->sms) || row_tiles == 1 || items <= 0 ||
+        items > INT32_MAX) {
+        return (struct ahead){0};
+    }
+    return (struct ahead){
+        tiles_m, row_tiles, band_tiles, parts, parts_before, items, 1 + bands * band_tiles * parts};
+}
+
 static int32_t make_plan(const struct problem *problem, struct hopper_choice choice, struct launch_plan *plan) {
     plan->choice = choice;
     RETURN_IF_FAILED(check_limits(problem, &hopper_configs[choice.tile]));
@@ -72,16 +107,23 @@ static int32_t make_plan(const struct problem *problem, struct hopper_choice cho
             scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS);
         plan->scale_bytes = round_up(problem->l * batch_bytes, SCRATCH_ALIGNMENT);
     }
+    plan->ahead = plan_ahead(problem, plan);
+    plan->counters_bytes = plan->ahead.counters * (int64_t)sizeof(uint32_t);
     return CUSTOM_KERNEL_OK;
 }
 
 static int64_t scratch_bytes(const struct launch_plan *plan) {
-    return plan->a_bytes + 2 * plan->scale_bytes;
+    return plan->a_bytes + 2 * plan->scale_bytes + plan->counters_bytes;
 }
 
 static struct operands place_operands(const struct problem *problem, const struct launch_plan *plan,
                                       uint8_t *scratch) {
-    struct operands operands = {.a = scratch, .sfb1 = problem->sfb1, .sfb2 = problem->sfb2};
+    struct operands operands = {
+        .a = scratch,
+        .sfb1 = problem->sfb1,
+        .sfb2 = problem->sfb2,
+        .counters = (uint32_t *)(void *)(scratch + plan->a_bytes + 2 * plan->scale_bytes),
+    };
     if (plan->permute_scales) {
         operands.sfb1 = operands.permuted_sfb1 = scratch + plan->a_bytes;
         operands.sfb2 = operands.permuted_sfb2 = operands.permuted_sfb1 + plan->scale_bytes;
@@ -112,18 +154,33 @@ static int32_t encode_maps(const struct problem *problem, const struct launch_pl
     return hopper_encode_b("b2", problem, problem->b2, b_rows, &maps->b2);
 }
 
+/* All of A, or of the first band what its tiles begin with. */
 static int32_t launch_dequantize(const struct problem *problem, const struct launch_plan *plan,
                                  const struct operands *operands) {
     struct dequantize_params params = hopper_dequantize_params(problem, plan->stages_k, operands->a);
-    int64_t threads = hopper_dequantize_threads(params.row_units);
+    const struct ahead *ahead = &plan->ahead;
+    int64_t units = params.row_units, rows = problem->m, batches = problem->l;
+    uint32_t *counters = operands->counters, count = (uint32_t)ahead->counters;
+    void *arguments[] = {&params, &counters, &count};
+    if (ahead->counters > 0) {
+        const int64_t tile_m = hopper_configs[plan->choice.tile].tile_m;
+        const int64_t first_units = ahead->parts_before * A_PART_STAGES * DEQUANTIZE_UNITS;
+        units = first_units < units ? first_units : units;
+        if (ahead->band_tiles < ahead->tiles_m) {
+            rows = ahead->band_tiles * tile_m;
+            batches = 1;
+        } else if (ahead->band_tiles < ahead->row_tiles) {
+            batches = ahead->band_tiles / ahead->tiles_m;
+        }
+    }
+    int64_t threads = hopper_dequantize_threads(units);
     struct launch launch = {
-        .kernel = hopper_dequantize_kernel(),
-        .grid = {problem->m, ceil_div(params.row_units, threads), problem->l},
+        .kernel = ahead->counters > 0 ? hopper_dequantize_first_kernel() : hopper_dequantize_kernel(),
+        .grid = {rows, ceil_div(units, threads), batches},
         .threads = threads,
         .cluster = 1,
         .pdl_variable = PDL_VARIABLE,
     };
-    void *arguments[] = {&params};
     return gpu_launch(problem, &launch, arguments);
 }
 
@@ -151,7 +208,7 @@ struct dual_gemm {
 static int32_t make_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
                               const struct operands *operands, int tile, int64_t first_n, int64_t columns,
                               struct dual_gemm *gemm) {
-    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES + 1]; /* the last: the persistent kernel */
+    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES][2]; /* [persistent] */
     const struct hopper_config *config = &hopper_configs[tile];
     const int64_t tiles_n = ceil_div(columns, hopper_tile_n(config)),
                   tiles_m = ceil_div(problem->m, config->tile_m), tiles = tiles_n * tiles_m * problem->l;
@@ -159,8 +216,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
         .config = config,
         .first_n = first_n,
         .tiles = {tiles_n, tiles_m, problem->l},
-        .persistent =
-            config->tile_m == PERSISTENT_TILE_M && tiles > plan->sms && tiles <= INT32_MAX - plan->sms,
+        .persistent = is_persistent(config, tiles, plan->sms),
         .launch = {.kernel = hopper_dual_gemm_kernel(tile),
                    .grid = {tiles_n * config->split_k, tiles_m, problem->l},
                    .threads = hopper_cta_threads(config),
@@ -170,14 +226,13 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
     };
     if (gemm->persistent) {
         gemm->launch.kernel = hopper_persistent_dual_gemm_kernel();
-        gemm->launch.grid[0] = plan->sms;
+        gemm->launch.grid[0] = tiles < plan->sms ? tiles : plan->sms;
         gemm->launch.grid[1] = gemm->launch.grid[2] = 1;
         gemm->launch.shared_bytes = PERSISTENT_SHARED_BYTES(hopper_tile_n(config), config->tile_m,
                                                             config->stages, config->warpgroups_n);
     }
     RETURN_IF_FAILED(encode_maps(problem, plan, operands, config, &gemm->maps));
-    return gpu_allow_shared_memory(&allowed[problem->device][gemm->persistent ? HOPPER_TILES : tile],
-                                   &gemm->launch);
+    return gpu_allow_shared_memory(&allowed[problem->device][tile][gemm->persistent], &gemm->launch);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
@@ -204,6 +259,16 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
         .tiles_m = (int32_t)gemm->tiles[1],
         .tiles = (int32_t)(gemm->tiles[0] * gemm->tiles[1] * gemm->tiles[2]),
     };
+    if (gemm->first_n == 0 && plan->ahead.counters > 0) {
+        params.row_tiles = (int32_t)plan->ahead.row_tiles;
+        params.band_tiles = (int32_t)plan->ahead.band_tiles;
+        params.parts = (int32_t)plan->ahead.parts;
+        params.parts_before = (int32_t)plan->ahead.parts_before;
+        params.items = (uint32_t)plan->ahead.items;
+        params.claimed = operands->counters;
+        params.ready = operands->counters + 1;
+        params.a = hopper_dequantize_params(problem, plan->stages_k, operands->a);
+    }
     void *arguments[] = {&gemm->maps.a, &gemm->maps.b1, &gemm->maps.b2, &params};
     return gpu_launch(problem, &gemm->launch, arguments);
 }

@@ -61,7 +61,7 @@ struct hopper_many_dequantize_params {
 /* The kernel of configuration number `index`, as the CUDA runtime knows it.  Its parameters: the tensor maps of
  * A in fp16, B1 and B2 (boxes of a stage: [batch][row][K]), and struct hopper_dual_gemm_params. */
 const void *hopper_dual_gemm_kernel(int index);
-/* The same for the configuration of HOPPER_PERSISTENT_TILE where tiles are more than CTAs, with struct
+/* The same for the configuration of HOPPER_PERSISTENT_TILE, of a CTA an SM, with struct
  * hopper_persistent_params. */
 const void *hopper_persistent_dual_gemm_kernel(void);
 /* The same for narrow tile number `index` where `split_k` CTAs share a tile's K.  Its parameters: struct
@@ -72,7 +72,9 @@ const void *hopper_narrow_dual_gemm_kernel(int index, int split_k);
 const void *hopper_grouped_gemm_kernel(bool few, bool shares);
 /* Its parameters: struct hopper_few_dequantize_params or hopper_many_dequantize_params. */
 const void *hopper_grouped_dequantize_kernel(bool few, bool shares);
-const void *hopper_dequantize_kernel(void);     /* struct dequantize_params */
+const void *hopper_dequantize_kernel(void); /* struct dequantize_params */
+/* Its parameters: struct dequantize_params, words that become zero, and how many. */
+const void *hopper_dequantize_first_kernel(void);
 const void *hopper_permute_scales_kernel(void); /* struct permute_scales_params */
 
 #ifdef __cplusplus

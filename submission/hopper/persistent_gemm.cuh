@@ -1,8 +1,12 @@
-/* The dual GEMM where tiles are more than SMs: a CTA for each SM takes tile after tile.
+/* The dual GEMM whose CTAs take tile after tile, and dequantize A ahead of the tiles that need it.
  *
  * dual_gemm.cuh's copies and main loop.  The ring goes on from tile to tile, so that the producer fills it
  * while the consumers make a tile's outputs; these pass through 32 rows of shared memory for each warpgroup,
- * which meets none but itself: one warpgroup multiplies while another stores. */
+ * which meets none but itself: one warpgroup multiplies while another stores.
+ *
+ *   A fp4, sfa --dequantize, three warps--> A fp16 in scratch memory --TMA, the producer--> stage
+ *
+ * The kernel before this one dequantizes what the first tiles begin with (config.h). */
 #ifndef HOPPER_PERSISTENT_GEMM_CUH
 #define HOPPER_PERSISTENT_GEMM_CUH
 
@@ -11,17 +15,30 @@
 namespace hopper {
 
 #define STORE_BARRIER 2 /* the first of a barrier for each warpgroup, behind CONSUMER_BARRIER */
+#define AHEAD_WARPS   3 /* that dequantize A, beside the one that copies */
+#define BANDS_AHEAD   1 /* of the CTA's own tile: three are no faster (measured:H200), and L2 keeps less */
+#define THROTTLE_NS   1000
+/* Registers a thread: dequantizing takes more than copying does. */
+#define AHEAD_REGISTERS        56
+#define REGISTERS_BESIDE_AHEAD 224
 
 template <class T> struct persistent_storage {
     struct shared_storage<T> ring;
     unsigned char output[T::warpgroups][OUTPUT_CHUNK_ROWS][OUTPUT_CHUNK_BYTES];
+    uint32_t wave; /* of the tile whose copies the producer issues */
 
     static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "16-byte stores");
     static_assert(OUTPUT_CHUNK_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
     static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES, "a warpgroup's columns");
     static_assert(T::m_blocks == 1 && T::split_k == 1 && T::warpgroups_k == 1 && T::chains == 1,
                   "a warpgroup has one block's accumulators over all of K");
-    static_assert(T::tile_m == PERSISTENT_TILE_M && T::tile_m % OUTPUT_CHUNK_ROWS == 0, "whole chunks");
+    static_assert(T::tile_m == PERSISTENT_TILE_M, "the host knows it by that");
+    static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0, "whole chunks and items");
+    static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
+                      T::threads * LAUNCH_REGISTERS(T::threads),
+                  "the registers that the launch took suffice for what every warpgroup asks for");
+    static_assert(REGISTERS_BESIDE_AHEAD >= T::accs + 2 * T::fragment_steps * 4 + WORKING_REGISTERS,
+                  "a consumer's are enough for accumulators and fragments");
 };
 
 /* Tile number `tile`, columns first, then rows of A, then batches. */
@@ -41,12 +58,114 @@ static __device__ __forceinline__ struct tile_coord tile_number(const struct hop
     return coord;
 }
 
-/* Producer, one thread.  As load(), and then the same for the next tiles.  In the ring's first lap there is
- * nothing to wait for: the phase before a barrier's first counts as complete, and has parity 1. */
+/* ---- A, ahead of its tiles ---- */
+
+/* A part of K of A_ITEM_ROWS rows of A: what a warp dequantizes at a time. */
+struct a_item {
+    int32_t band, part;
+    int32_t row_tile; /* of all batches' */
+    int32_t row;      /* in that tile, the first */
+};
+
+/* Items in the order in which tiles need them: bands, parts of K, rows. */
 template <class T>
-static __device__ __forceinline__ void load_tiles(shared_t<T> shared, const struct hopper_persistent_params &p,
-                                                  const CUtensorMap *a, const CUtensorMap *b1,
-                                                  const CUtensorMap *b2) {
+static __device__ __forceinline__ struct a_item find_item(const struct hopper_persistent_params &p,
+                                                          uint32_t index) {
+    constexpr uint32_t tile_items = T::tile_m / A_ITEM_ROWS;
+    const uint32_t part_items = p.band_tiles * tile_items;
+    const uint32_t part = index / part_items + p.parts_before, item = index % part_items;
+    const uint32_t band = part / p.parts;
+    return {(int32_t)band, (int32_t)(part % p.parts), (int32_t)(band * p.band_tiles + item / tile_items),
+            (int32_t)(item % tile_items * A_ITEM_ROWS)};
+}
+
+/* A warp: four lanes a stage, each the units of one parity of one box. */
+template <class T>
+static __device__ __forceinline__ void dequantize_item(const struct hopper_persistent_params &p,
+                                                       const struct a_item &item) {
+    const int lane = threadIdx.x % WARP_THREADS;
+    const uint32_t chunk = item.part * A_PART_STAGES + lane / CHUNK_PARTS, box = lane % CHUNK_PARTS / 2,
+                   parity = lane % 2;
+    const int32_t batch = item.row_tile / p.tiles_m, first = item.row_tile % p.tiles_m * T::tile_m + item.row;
+    if (item.row_tile >= p.row_tiles || (int32_t)chunk >= p.gemm.stages_k) {
+        return;
+    }
+    const int64_t row_bytes = (int64_t)p.gemm.stages_k * A_BOXES * A_BOX_BYTES;
+    const int64_t first_of_all = (int64_t)batch * p.gemm.m + first;
+    const uint8_t *fp4 =
+        p.a.a + first_of_all * p.a.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + box * sizeof(uint2);
+    uint8_t *to = (uint8_t *)p.a.a_fp16 + first_of_all * row_bytes + (chunk * A_BOXES + box) * A_BOX_BYTES;
+    const int32_t rows = min(A_ITEM_ROWS, p.gemm.m - first);
+#pragma unroll 1
+    for (int32_t i = 0; i < rows; i++) {
+        dequantize_box_parity(fp4, scales_of_chunk(p.a, batch, first + i, chunk), p.a.scale_half_step, box,
+                              parity, chunk < p.a.full_chunks, to, parity * sizeof(uint4));
+        fp4 += p.a.fp4_row_bytes;
+        to += row_bytes;
+    }
+}
+
+static __device__ __forceinline__ uint32_t claim_item(const struct hopper_persistent_params &p) {
+    return threadIdx.x % WARP_THREADS == 0 ? atom_add_relaxed_gpu(p.claimed, 1) : 0;
+}
+
+/* A warp.  Claims items as long as there are any, which are those of all CTAs' tiles in order; waits only
+ * before an item that lies further ahead of this CTA's tile than BANDS_AHEAD; counts it in ready[row
+ * tile][part].
+ *
+ * Tiles of wave w need bands up to w.  So of the CTAs that run, the one that is in the first wave needs no item
+ * that another holds back, and goes on: CTAs need not all run at once. */
+template <class T>
+static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
+                                                        const struct hopper_persistent_params &p) {
+    griddepcontrol_wait(); /* for A itself, and for the kernel that makes the counters zero */
+    uint32_t claimed = claim_item(p);
+    for (;;) {
+        const uint32_t index = __shfl_sync(~0u, claimed, 0);
+        if (index >= p.items) {
+            return;
+        }
+        const struct a_item item = find_item<T>(p, index);
+        while (item.band > (int32_t)ld_relaxed_cta_shared(wave) + BANDS_AHEAD) {
+            nanosleep(THROTTLE_NS);
+        }
+        claimed = claim_item(p); /* the next: its latency passes meanwhile */
+        dequantize_item<T>(p, item);
+        fence_proxy_async_global(); /* TMA reads it */
+        __syncwarp();
+        if (threadIdx.x % WARP_THREADS == 0) {
+            red_add_release_gpu(p.ready + item.row_tile * p.parts + item.part, 1);
+        }
+    }
+}
+
+/* ---- load ---- */
+
+/* One thread, before it copies a part of a tile's A: waits until that is dequantized. */
+template <class T>
+static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent_params &p,
+                                                  const struct tile_coord &coord, int32_t row_tile,
+                                                  int32_t part) {
+    if (part >= p.parts || row_tile >= p.row_tiles) {
+        return;
+    }
+    /* The last tile of rows, moved up, has some of the one before. */
+    for (int32_t i = coord.m < coord.first_row ? row_tile - 1 : row_tile; i <= row_tile; i++) {
+        if (i >= p.band_tiles || part >= p.parts_before) {
+            while (ld_acquire_gpu(p.ready + i * p.parts + part) < T::tile_m / A_ITEM_ROWS) {
+            }
+        }
+    }
+    fence_proxy_async_global();
+}
+
+/* Producer, one thread.  As load(), and then the same for the next tiles.  In the ring's first lap there is
+ * nothing to wait for: the phase before a barrier's first counts as complete, and has parity 1.  The stages
+ * that are filled ahead are in the first part of the first band. */
+template <class T>
+static __device__ __forceinline__ void
+load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_params &p, const CUtensorMap *a,
+           const CUtensorMap *b1, const CUtensorMap *b2) {
     if (p.gemm.scales_by_previous_kernel) {
         griddepcontrol_wait();
     }
@@ -63,14 +182,23 @@ static __device__ __forceinline__ void load_tiles(shared_t<T> shared, const stru
     }
     int32_t first = ahead;
     for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const int32_t row_tile = tile / p.tiles_n;
         coord = tile_number<T>(p, tile);
         for (int32_t i = first; i < coord.stages; i++) {
             wait(empty_barrier(shared, ring.stage), ring.parity);
             load_b<T>(shared, coord, p.gemm, b1, b2, ring.stage, i);
             load_a<T>(shared, coord, a, ring.stage, i);
             advance<T::stages>(ring);
+            if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* now, while the ring is full */
+                wait_for_a<T>(p, coord, row_tile, (i + 1) / A_PART_STAGES);
+            }
         }
         first = 0;
+        const int32_t next = tile + gridDim.x;
+        if (next < p.tiles) {
+            wait_for_a<T>(p, tile_number<T>(p, next), next / p.tiles_n, 0);
+        }
+        red_add_relaxed_cta_shared(wave, 1);
     }
 }
 
@@ -154,17 +282,21 @@ static __global__ void __launch_bounds__(T::threads, 1)
             mbarrier_init(empty_barrier(shared, stage), T::consumers);
         }
         fence_mbarrier_init();
+        storage->wave = 0;
     }
     __syncthreads();
     griddepcontrol_launch_dependents();
 
     if (threadIdx.x < WARPGROUP_THREADS) {
-        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        setmaxnreg_dec<AHEAD_REGISTERS>();
+        const uint32_t wave = cvta_to_shared(&storage->wave);
         if (threadIdx.x == 0) {
-            load_tiles<T>(shared, p, &a, &b1, &b2);
+            load_tiles<T>(shared, wave, p, &a, &b1, &b2);
+        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS && p.items > 0) {
+            dequantize_ahead<T>(wave, p);
         }
     } else {
-        setmaxnreg_inc<CONSUMER_REGISTERS(T::warpgroups)>();
+        setmaxnreg_inc<REGISTERS_BESIDE_AHEAD>();
         consume_tiles<T>(shared, storage, p);
     }
 }

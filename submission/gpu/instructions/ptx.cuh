@@ -47,6 +47,12 @@ PTX void fence_proxy_async_shared(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* Before others may copy, through the async proxy, what this thread stored to global memory; and before this
+ * thread copies what others stored there. */
+PTX void fence_proxy_async_global(void) {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 /* Whether the phase of this parity is complete; may suspend the thread for a while first. */
 PTX bool mbarrier_try_wait_parity(struct mbarrier barrier, uint32_t parity) {
     uint32_t done;
@@ -172,6 +178,23 @@ PTX uint32_t ld_acquire_gpu(const uint32_t *word) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
+}
+
+/* ---- words that a CTA's threads share without a barrier ---- */
+
+PTX void red_add_relaxed_cta_shared(uint32_t address, uint32_t value) {
+    asm volatile("red.relaxed.cta.shared.add.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+PTX uint32_t ld_relaxed_cta_shared(uint32_t address) {
+    uint32_t word;
+    asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+    return word;
+}
+
+/* Suspends the thread for up to twice as long. */
+PTX void nanosleep(uint32_t nanoseconds) {
+    asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
 
 /* ---- programmatic dependent launch, PDL (griddepcontrol) ---- */

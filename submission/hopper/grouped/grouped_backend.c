@@ -213,7 +213,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         of[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
         rows_of[i] = (int32_t)group->problem->m;
         rows += group->problem->m;
-        const int64_t parts = group->stages_k * GROUPED_PARTS;
+        const int64_t parts = group->stages_k * CHUNK_PARTS;
         row_parts = parts > row_parts ? parts : row_parts;
     }
     uint32_t *arrivals = (uint32_t *)(scratch + plan->arrivals_offset) + groups[0].arrivals;

@@ -91,15 +91,18 @@ PERSISTENT = "m256n64"  # the tile that has a kernel for calls of several waves
 
 @pytest.mark.parametrize("mode", ["eager", "late", "reverse", "random:1", "poison"])
 def test_tiles_after_tiles_of_a_cta_are_right_and_clean(mode, tmp_path):
-    """Rings of one lap and of several, an odd number of columns, a last tile of rows that is moved up."""
+    """Rings of one lap and of several, an odd number of columns, a last tile of rows that is moved up, parts of A
+    behind the first of one band and of several."""
     shapes = [(256, 200, 64, True), (300, 203, 192, True), (512, 136, 704, False), (40, 328, 448, True)]
+    shapes += [(700, 72, 2112, True), (1030, 130, 1152, False)]
     right, report, messages = run(shapes, tmp_path / "report.json", mode, config=PERSISTENT, sms="3")
     assert right == [True] * len(shapes), messages
     assert report["verdict"] == "clean", messages
 
 
 def test_tiles_after_tiles_of_several_batches_are_right(tmp_path):
-    runs = [(PERSISTENT, (270, 97, 320, 2), blocked, True) for blocked in (True, False)]
+    shapes = [(270, 97, 320, 2), (30, 40, 1088, 9)]
+    runs = [(PERSISTENT, shape, blocked, True) for shape in shapes for blocked in (True, False)]
     environment = dict(
         os.environ,
         NVFP4_LIBRARY=str(built("libcustom_kernel_sim.so")),
@@ -125,6 +128,8 @@ PERSISTENT_MUTANTS = {
         "",
         {"read-after-write-race", "write-after-read-race"},
     ),
+    "the copies may see what was there before": (r"fence\.proxy\.async\.global;", "", {"missing-proxy-fence"}),
+    "an item is counted without a release": (r"red\.release\.gpu", "red.relaxed.gpu", {"global-race"}),
 }
 
 

@@ -37,6 +37,9 @@ def permute_launch(tiles_k, most_rows, slices):
 PROBLEMS = [(300, 500, 1088, 3), (1, 1, 1024, 1), (128, 192, 960, 2), (257, 97, 2048, 1)]
 
 
+PERSISTENT = "m256n64"  # its kernel's CTAs take tile after tile
+
+
 @LAYOUTS
 @pytest.mark.parametrize("shape", PROBLEMS)
 def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, layout, shape):
@@ -58,7 +61,11 @@ def test_hoppers_launches_are_laid_out_by_the_tile(fake, tiles, monkeypatch, lay
             launches += [permute_launch(padded_k // 64, n, 2 * batches)]
         grid = [up(n, tile_n) * splits, up(m, tile_m), batches]
         resources = tiles.table[HOPPER]["resources"][tile]
-        gemm = [*grid, resources["threads"], 1, 1, resources["shared_bytes"], QUEUE, splits, 1, 1, 1, 1]
+        shared = resources["shared_bytes"]
+        if tile == PERSISTENT:
+            grid = [min(grid[0] * grid[1] * grid[2], CHIPS[HOPPER][1]), 1, 1]
+            shared += warpgroups * 32 * 64 + 16 - 1024
+        gemm = [*grid, resources["threads"], 1, 1, shared, QUEUE, splits, 1, 1, 1, 1]
         assert [line[2:] for line in fake.log("launch")] == [*launches, gemm]
         kernels = [line[1] for line in fake.log("launch")]
         assert template_numbers(kernels[-1], 6) == row
@@ -90,9 +97,6 @@ def test_few_rows_of_a_are_one_launch_without_scratch_memory_or_tensor_maps(fake
     assert template_numbers(launch[1], 6) == (*row, split)
 
 
-PERSISTENT = "m256n64"  # has a kernel for calls of several waves
-
-
 def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
     shape = (512, 14336, 4096, 1)
     chosen = tiles.selected(HOPPER, CHIPS[HOPPER][1], *shape)
@@ -110,27 +114,62 @@ def test_a_problem_whose_last_wave_would_be_short_is_two_launches(fake, tiles):
     assert names[0] == PERSISTENT and columns // 64 * up(512, tile_m) % CHIPS[HOPPER][1] == 0, "whole waves"
 
 
-def test_a_tile_takes_a_cta_an_sm_where_there_are_more_of_it(fake, tiles, monkeypatch):
-    """As many as SMs, and one more; the most that a launch counts, and more than it counts."""
+def test_the_largest_tile_takes_a_cta_an_sm_at_most(fake, tiles, monkeypatch):
+    """Fewer tiles than SMs, as many, and one more; the most that a launch counts, and more than it counts."""
     with_tile(monkeypatch, HOPPER, PERSISTENT)
     row = tuple(tiles.table[HOPPER]["tiles"][PERSISTENT].values())
     sms = CHIPS[HOPPER][1]
-    for m, n, batches, persistent in (
-        (256, 64 * sms, 1, False),
-        (256, 64 * sms + 1, 1, True),
-        (257, 64 * sms // 2 + 1, 1, True),
-        (1, 1, sms + 1, True),
-        (256 * 32768, 64 * 65535, 1, True),
-        (256 * 32768, 64 * 65536, 1, False),
+    for m, n, batches, ctas in (
+        (256, 64 * 5, 1, 5),
+        (256, 64 * sms, 1, sms),
+        (256, 64 * sms + 1, 1, sms),
+        (257, 64 * sms // 2 + 1, 1, sms),
+        (1, 1, sms + 1, sms),
+        (256 * 32768, 64 * 65535, 1, sms),
+        (256 * 32768, 64 * 65536, 1, 0),
     ):
         assert fake.call(HOPPER, None, m, n, 64, batches)[0] == OK
         launch = fake.log("launch")[-1]
         grid, shared = launch[2:5], launch[8]
         assert template_numbers(launch[1], 6) == row
-        assert ("persistent" in launch[1]) == persistent
-        assert grid == ([sms, 1, 1] if persistent else [up(n, 64), up(m, 256), batches])
+        assert ("persistent" in launch[1]) == (ctas > 0)
+        assert grid == ([ctas, 1, 1] if ctas > 0 else [up(n, 64), up(m, 256), batches])
         ring = 3 * (256 * 128 * 2 + 2 * 64 * 64 + 2 * 2 * 512 + 16)
-        assert shared == ring + (2 * 32 * 64 if persistent else 1024)
+        assert shared == ring + (2 * 32 * 64 + 16 if ctas > 0 else 1024)
+
+
+def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_with(fake, monkeypatch):
+    """The kernel before it takes two eighths of 8192 of K of the rows of A whose tiles run at a time; whole batches
+    where these are several; all of A where that is no more, or a single tile's rows."""
+    with_tile(monkeypatch, HOPPER, PERSISTENT)
+    sms = CHIPS[HOPPER][1]
+    for shape, first, rows, units, batches in (
+        ((8192, 2048, 7168, 1), True, 256 * up(sms, 32), 256, 1),
+        ((8192, 64 * sms, 7168, 1), True, 256, 256, 1),
+        ((8192, 64 * sms - 1, 7168, 1), True, 256, 256, 1),
+        ((8192, 64 * sms - 64, 7168, 1), True, 512, 256, 1),
+        ((512, 4096, 7168, 1), True, 512, 256, 1),
+        ((512, 4096, 2176, 1), True, 512, 256, 1),
+        ((512, 4096, 2048, 1), False, 512, 256, 1),
+        ((512, 4096, 512, 1), False, 512, 64, 1),
+        ((256, 4096, 7168, 1), False, 256, 896, 1),
+        ((257, 4096, 7168, 1), True, 257, 256, 1),
+        ((8192, 64 * sms, 512, 1), True, 256, 64, 1),
+        ((512, 64 * sms, 512, 1), True, 256, 64, 1),
+        ((200, 4096, 7168, 7), True, 200, 256, up(sms, 64)),
+        ((300, 4096, 7168, 7), True, 300, 256, 2),
+        ((300, 1024, 7168, 3), True, 300, 256, 3),
+    ):
+        assert fake.call(HOPPER, None, *shape, BLOCKED)[0] == OK
+        (launch, gemm) = fake.log("launch")
+        assert ("dequantize_first_kernel" in launch[1]) == first, shape
+        assert launch[2:6] == [rows, 1, batches, units], shape
+        assert "persistent" in gemm[1]
+    assert fake.call(HOPPER, None, 8192, 2048, 7168, 1, BLOCKED)[0] == OK
+    tiles_n, parts, row_tiles = 2048 // 64, 7168 // 1024, 8192 // 256
+    band = up(sms, tiles_n)
+    counted = 1 + up(row_tiles, band) * band * parts  # in whole bands, and what is claimed of all
+    assert fake.log("malloc")[-1][1] == 8192 * 7168 * 2 + counted * 4
 
 
 def test_a_narrow_tile_takes_any_number_of_rows(fake, monkeypatch):
@@ -266,8 +305,8 @@ def test_a_tile_is_selected_for_the_devices_sms(fake, tiles, name):
             row = tiles_of(tiles, name)[selected["tile"]]
             launched = fake.log("launch")[-1]
             assert template_numbers(launched[1], len(row)) == row
-            persistent = name == HOPPER and selected["tile"] == PERSISTENT and selected["ctas"] > sms
-            assert launched[2] * launched[3] * launched[4] == (sms if persistent else selected["ctas"])
+            most = sms if name == HOPPER and selected["tile"] == PERSISTENT else selected["ctas"]
+            assert launched[2] * launched[3] * launched[4] == min(selected["ctas"], most)
 
 
 def test_the_driver_tells_how_many_clusters_run_at_once_and_is_asked_once_a_device(fake, tiles):

@@ -61,9 +61,9 @@ def test_the_compiler_lets_products_run_beside_each_other(compiled):
 
 def test_no_kernel_spills_or_uses_local_memory(compiled):
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", compiled)
-    # Fourteen configurations and one's persistent kernel, four narrow ones with K whole and split, A, the scale
-    # factors; grouped and its A, of two sizes, where groups share K and where none does.
-    assert len(frames) == 15 + 8 + 2 + 2 * 2 * 2
+    # Fourteen configurations and one's persistent kernel, four narrow ones with K whole and split, A and its first
+    # parts, the scale factors; grouped and its A, of two sizes, where groups share K and where none does.
+    assert len(frames) == 15 + 8 + 3 + 2 * 2 * 2
     assert set(frames) == {("0", "0", "0")}
 
 
