@@ -219,6 +219,10 @@ struct dequantize_params {
 #define A_PART_STAGES  (WARP_THREADS / CHUNK_PARTS) /* a warp takes a row's part at once */
 #define A_ITEM_ROWS    4
 #define A_PARTS_BEFORE 2
+/* Rows of tiles that run at a time, at most, in one wave and in several: of more, A is due sooner than the
+ * GEMM's warps make it (measured:H200, round 148). */
+#define A_BAND_TILES_ALONE 12
+#define A_BAND_TILES       17
 
 /* Tiles of its columns of C, of all rows of A, and of all batches.  What of A another kernel dequantizes
  * before: of the first band the first parts, or where there are no items, all. */

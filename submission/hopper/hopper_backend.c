@@ -83,9 +83,10 @@ static struct ahead plan_ahead(const struct problem *problem, const struct launc
                   band_tiles = at_a_time < tiles_m ? at_a_time : round_up(at_a_time, tiles_m),
                   bands = ceil_div(row_tiles, band_tiles), parts = ceil_div(plan->stages_k, A_PART_STAGES),
                   parts_before = parts < A_PARTS_BEFORE ? parts : A_PARTS_BEFORE,
-                  items = (bands * parts - parts_before) * band_tiles * (config->tile_m / A_ITEM_ROWS);
+                  items = (bands * parts - parts_before) * band_tiles * (config->tile_m / A_ITEM_ROWS),
+                  most = tiles_n * row_tiles <= plan->sms ? A_BAND_TILES_ALONE : A_BAND_TILES;
     if (!is_persistent(config, tiles_n * row_tiles, plan->sms) || row_tiles == 1 || items <= 0 ||
-        items > INT32_MAX) {
+        items > INT32_MAX || (band_tiles < row_tiles ? band_tiles : row_tiles) > most) {
         return (struct ahead){0};
     }
     return (struct ahead){

@@ -159,6 +159,11 @@ def test_the_largest_tiles_gemm_dequantizes_what_its_first_tiles_do_not_begin_wi
         ((200, 4096, 7168, 7), True, 200, 256, up(sms, 64)),
         ((300, 4096, 7168, 7), True, 300, 256, 2),
         ((300, 1024, 7168, 3), True, 300, 256, 3),
+        ((256 * 12, 64 * (sms // 12), 7168, 1), True, 256 * 12, 256, 1),  # one wave
+        ((256 * 13, 64 * (sms // 13), 7168, 1), False, 256 * 13, 896, 1),
+        ((256 * 40, 64 * 8, 7168, 1), True, 256 * up(sms, 8), 256, 1),  # several; 17 rows of tiles at a time
+        ((256 * 40, 64 * 7, 7168, 1), False, 256 * 40, 896, 1),
+        ((256, 64 * (sms // 13), 7168, 13), False, 256, 896, 13),
     ):
         assert fake.call(HOPPER, None, *shape, BLOCKED)[0] == OK
         (launch, gemm) = fake.log("launch")
