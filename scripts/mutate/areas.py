@@ -250,6 +250,7 @@ AREAS: dict[str, Area] = {
             "test_bench_grouped.py",
             "test_bench_host.py",
             "test_bench_sweep.py",
+            "test_behind_others.py",
             "test_harness_ratio.py",
             "test_provenance.py",
             "test_first_import.py",

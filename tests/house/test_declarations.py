@@ -89,6 +89,7 @@ OF_THE_HOST = {
 # How far each program that writes JSON indents it: another width is a difference in every line of what it wrote.
 INDENTS = {
     "eval/output/outlets.py": "22",
+    "scripts/bench/behind_others.py": "1",
     "scripts/bench/check_gpu.py": "2",
     "scripts/bench/commits.py": "2",
     "scripts/bench/compare.py": "22",
