@@ -5,6 +5,7 @@
 #include "interp/interp.h"
 
 static void add_warp(struct timing *timing, struct warp *warp, ticks at) {
+    warp->time->due = at;
     event_add(timing, island_of(timing, warp->cta), (struct event){.at = at, .warp = warp});
 }
 
@@ -92,6 +93,7 @@ static bool yields(const struct warp *warp, ticks at) {
     const struct sm_time *sm = sm_of(warp->cta);
     struct warp *last = sm->part[warp->index % SM_PARTS].last;
     if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || last->time->next > at ||
+        last->time->due > at || /* what it waits for may come sooner than it looks again */
         sm_of(last->cta) != sm) {
         return false;
     }
