@@ -156,7 +156,10 @@ enum parameter_kind {
     X(l2_shared_for, CYCLES)                                                                                   \
     X(past_end_bytes, COUNT)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
-    X(remote_release, CYCLES)
+    X(remote_release, CYCLES)                                                                                  \
+    X(l2_store_line_bytes, COUNT)                                                                              \
+    X(store_line_bytes, COUNT)                                                                                 \
+    X(store_part_bytes, COUNT)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

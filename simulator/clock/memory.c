@@ -3,8 +3,9 @@
 
 #include "timing.h"
 
-#define L2_WAYS 16
-#define SECTOR  32 /* HW: bytes that L2 gives at a time */
+#define L2_WAYS      16
+#define SECTOR       32 /* HW: bytes that L2 gives at a time */
+#define LINE_SECTORS (LINE_BYTES / SECTOR)
 
 /* ---- what is where ---- */
 
@@ -166,7 +167,8 @@ static ticks served(struct timing *timing, const struct request *request) {
     ticks wait, near;
     if (request->store) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
-        near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, request->bytes);
+        uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
+        near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, bytes);
     } else {
         wait = queue_port(&sm->load_port, request, chip);
         for (uint8_t i = 0; i < request->nothers; i++) {
@@ -230,12 +232,31 @@ void time_settle(struct timing *timing) {
 
 /* ---- global memory of an instruction ---- */
 
+struct covered { /* bytes of each sector of a line */
+    uint8_t bytes[LINE_SECTORS];
+};
+
+/* HW (measured, H200: scattered_store_cycles): of a warp's store each line takes something of its own, `line`,
+ * as bytes, and a sector that is written in part more than a whole one.  Whole lines take what their bytes
+ * take. */
+static uint64_t stored_bytes(const struct chip *chip, uint64_t line, uint32_t lines,
+                             const struct covered *covered) {
+    uint64_t whole = (LINE_BYTES - line) / LINE_SECTORS, bytes = lines * line;
+    for (uint32_t i = 0; i < lines; i++) {
+        for (int sector = 0; sector < LINE_SECTORS; sector++) {
+            uint8_t written = covered[i].bytes[sector];
+            bytes += written >= SECTOR ? whole : written > 0 ? chip->store_part_bytes : 0;
+        }
+    }
+    return bytes;
+}
+
 void time_global(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     const struct chip *chip = &timing->chip;
     const struct footprint *footprint = &timing->footprint;
     struct sm_time *sm = &timing->sm[run->cta->sm];
-    uint64_t last = UINT64_MAX, missed = 0, bytes = 0;
+    uint64_t last = UINT64_MAX, missed = 0, bytes = 0, in_l2 = 0;
     uint8_t sectors[LANES] = {0}; /* of the lines seen, a bit each */
     ticks filled = 0;
     bool cached = strstr(insn->name, ".cg") == NULL && strstr(insn->name, ".volatile") == NULL &&
@@ -244,20 +265,26 @@ void time_global(struct run *run, const struct insn *insn) {
     bool ahead = insn->timing == FAMILY_PREFETCH;
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
     uint64_t seen[LANES];
+    struct covered covered[LANES] = {{{0}}}; /* of the lines seen */
     uint32_t count = 0, lines = 0;
     FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
         uint64_t address = placed(timing, footprint->address[LANE(rest)]);
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
+            uint64_t line = at * SECTOR / LINE_BYTES;
+            uint32_t i = 0;
+            uint8_t sector = (uint8_t)(1u << at % LINE_SECTORS);
+            while (i < count && seen[i] != line) {
+                i++;
+            }
+            uint64_t from = later(address, at * SECTOR), to = (at + 1) * SECTOR;
+            to = to < address + footprint->bytes ? to : address + footprint->bytes;
+            if (i < LANES) {
+                covered[i].bytes[at % LINE_SECTORS] += (uint8_t)(to - from);
+            }
             if (at == last) {
                 continue;
             }
             last = at;
-            uint64_t line = at * SECTOR / LINE_BYTES;
-            uint32_t i = 0;
-            uint8_t sector = (uint8_t)(1u << at % (LINE_BYTES / SECTOR));
-            while (i < count && seen[i] != line) {
-                i++;
-            }
             if (i < count && (sectors[i] & sector) != 0) {
                 continue;
             }
@@ -288,6 +315,10 @@ void time_global(struct run *run, const struct insn *insn) {
         }
         return;
     }
+    if (store && chip->store_line_bytes > 0) {
+        in_l2 = stored_bytes(chip, chip->l2_store_line_bytes, count, covered);
+        bytes = stored_bytes(chip, chip->store_line_bytes, count, covered);
+    }
     if (store) {
         sm->stores_out = later(sm->stores_out, timing->issued) + rate_ticks(chip->sm_store_rate, bytes);
     }
@@ -297,6 +328,7 @@ void time_global(struct run *run, const struct insn *insn) {
     request->bytes = ahead ? 0 : bytes; /* what stays in L2 takes nothing of the SM's port */
     request->missed = missed;
     request->store = store;
+    request->in_l2 = in_l2;
     request->asker = ASKED_BY_WARP;
     request->unloaded = missed > 0 ? chip->hbm_latency : chip->l2_latency;
     if (filled > timing->issued) {

@@ -75,6 +75,7 @@ struct server {
 struct warp_time {
     ticks began;
     ticks next;     /* it may issue from then on */
+    ticks due;      /* of its event, at which it looks whether it may */
     ticks started;  /* when the last of what was issued so far has its operands */
     ticks operands; /* of the next instruction, as time_ready has found them */
     ticks *ready;   /* by row of registers */
@@ -148,6 +149,7 @@ struct request {
     uint64_t number;
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
     uint64_t shared;        /* of a box: those that L2 is giving another at that time */
+    uint64_t in_l2;         /* of a warp's store: what L2 takes of it, as bytes; 0: its bytes */
     uint64_t more;          /* of a box: what L2 takes for rows past the end, as bytes */
     uint32_t sm;
     bool store;

@@ -153,6 +153,37 @@ def test_a_cluster_barrier_takes_its_wake_up_and_a_cluster_of_one_less():
     assert alone == pytest.approx(CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_alone"], abs=4)
 
 
+@pytest.mark.parametrize(
+    ("apart", "bytes_of_lane", "lines", "whole", "parts"),
+    [
+        (16, 16, 4, 16, 0),
+        (32, 16, 8, 0, 32),
+        (64, 16, 16, 0, 32),
+        (32, 32, 8, 32, 0),
+        (8, 4, 2, 0, 8),
+        (128, 32, 32, 32, 0),
+    ],
+)
+def test_a_store_takes_the_way_out_by_its_lines_and_by_sectors_written_in_part(
+    tmp_path, apart, bytes_of_lane, lines, whole, parts
+):
+    chip = json.loads(H200.read_text())
+    del chip["parameters"]["store_line_bytes"]
+    without = tmp_path / "without.json"
+    without.write_text(json.dumps(chip))
+    where = f"mov.u32 %r1, %tid.x; ld.param.u64 %rd9, [p]; mul.wide.u32 %rd8, %r1, {apart}; add.u64 %rd9, %rd9, %rd8;"
+    stores = {4: "st.global.u32 [%rd9+4096], %r1;", 16: "st.global.v4.u32 [%rd9+4096], {%r1, %r1, %r1, %r1};"}
+    stores[32] = "st.global.v4.u64 [%rd9+4096], {%rd8, %rd8, %rd8, %rd8};"
+
+    def cycles(chip: str) -> float:
+        return more(stores[bytes_of_lane], (100, 140), before=where, block=32, chip=chip)
+
+    line = CHIP["store_line_bytes"]
+    taken = lines * line + whole * ((128 - line) // 4) + parts * CHIP["store_part_bytes"]
+    assert cycles("h200") == pytest.approx(max(taken / CHIP["sm_store_rate"], 1), rel=0.01)
+    assert cycles(str(without)) == pytest.approx((whole + parts) * 32 / CHIP["sm_store_rate"], rel=0.01)
+
+
 def test_a_release_to_the_cluster_waits_for_stores_to_its_other_cta_and_a_relaxed_arrival_does_not():
     room = "mov.u32 %r2, tile; mapa.shared::cluster.u32 %r3, %r2, 1; mov.u32 %r4, %cluster_ctarank;"
     room += "setp.eq.u32 %p1, %r4, 0;"

@@ -38,6 +38,10 @@ UNSEEN = {
         "a stage's descriptors by addition",
         "28 of a stage's 63 uniform instructions go, 12 % of machine code; of PTX 4 %, which shows none as uniform",
     ),
+    67: (
+        "first bytes asked of L2 while the call before ends, and stages filled as soon as they are read",
+        "supposed: it fills stages by cp.async sooner after they are read, and that is too fast here, as in 78 and 79",
+    ),
     79: (
         "sixteen rows by wgmma in place of mma.sync",
         "the loop of that kernel, 1.8 us short at 32 rows by stamps: cp.async into stages that wgmma reads has no row",
