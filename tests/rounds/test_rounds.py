@@ -141,6 +141,8 @@ def test_measure_wants_another_chip_to_have_its_own_noise_floor(measured, capsys
     ("line", "message"),
     [
         ("{", ":1: "),
+        ("5", "expected"),
+        ('["shape"]', "expected"),
         ('{"shape": [1, 2], "variant": "a", "repeat": 0, "us": 1}', "expected"),
         ('{"shape": [1, 2, 3], "variant": "a", "repeat": 0, "us": -1}', "above 0"),
         ('{"shape": [1, 2, 3], "variant": "a", "repeat": 0, "us": NaN}', "above 0"),

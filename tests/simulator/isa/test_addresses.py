@@ -166,3 +166,12 @@ def test_an_address_of_32_bits_wraps_around_before_it_is_used():
     out = sim.buffer(np.zeros(2, np.uint32))
     assert sim.launch("k", out, block=1) == 0, sim.findings
     assert out.tolist() == [5, 15]
+
+
+@pytest.mark.parametrize("name", [name for name in ADDRESSES if name not in ("shared", "peer")])
+def test_mapa_of_a_generic_address_elsewhere_is_an_error(name):
+    text = body(ADDRESSES[name], "mapa.u64 %rd4, %rd3, 1;", registers=ROOM, before=BEFORE)
+    sim = Sim(text)
+    assert sim.launch("k", sim.buffer(np.zeros(64, np.uint32)), grid=2, cluster=2) != 0
+    assert sim.verdict == "error" and sim.kinds == {"bad-address"}
+    assert "which is no shared address" in sim.findings[0]["message"]

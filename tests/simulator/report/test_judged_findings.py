@@ -135,3 +135,12 @@ def test_a_list_full_of_errors_gives_up_none():
     assert {(f["kind"], f["verdict"]) for f in sim.findings} == {("read-after-write-race", 2)}
     assert [f["ptx_line"] for f in sim.findings] == list(range(10, 10 + MOST))
     assert unlisted(sim) == 4 and sim.verdict == "error"  # the last of them twice
+
+
+def test_what_the_simulator_cannot_judge_is_not_hidden_by_any_rule():
+    """More than it models: a rule for that kind would turn "cannot say" into "clean"."""
+    unmodelled = "multimem.ld_reduce.relaxed.sys.global.add.f32 %f1, [%rd1];"
+    sim = Sim(body("ld.param.u64 %rd1, [p];", unmodelled))
+    assert suppress(sim, "multimem * *\n") == ""
+    sim.launch("k", sim.buffer(np.zeros(4, np.uint32)))
+    assert sim.verdict == "incomplete" and rules_of(sim)[0][-1] == 0

@@ -40,6 +40,15 @@ BYTES = {"f16": 2, "bf16": 2, "tf32": 4}
 K = {"f16": 16, "bf16": 16, "tf32": 8}
 
 
+def test_the_portable_path_is_everywhere_and_one_that_is_not_known_nowhere():
+    try:
+        assert force_isa("portable") is True
+        assert force_isa("avx3") is False
+    finally:
+        fastest = next(name for name in reversed(ISAS) if force_isa(name))
+        assert force_isa(fastest)
+
+
 @pytest.fixture(params=ISAS)
 def isa(request):
     if not force_isa(request.param):

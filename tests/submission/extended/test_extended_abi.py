@@ -218,18 +218,19 @@ def test_an_output_overlaps_nothing(library):
         assert status == ARGUMENT and "overlaps" in message and name in message
 
 
+@pytest.mark.parametrize("name", ["a", "b1", "b2", "sfb1", "sfb2"])
 @pytest.mark.parametrize("output", [HALF, HALF_ROW, NVFP4])
-def test_an_output_may_touch_an_input_and_not_enter_it(library, output):
-    """`a` right before c and right behind it, then 16 bytes further in: the row's bytes are those of the output."""
+def test_an_output_may_touch_an_input_and_not_enter_it(library, output, name):
+    """An input right before c and right behind it, then 16 bytes further in: the bytes are those of both tensors."""
     call = Call(library, 0, output)
-    a, c = call.tensors["a"], call.tensors["c"]
-    assert a.nbytes % 16 == c.nbytes % 16 == 0
-    room = np.zeros(2 * a.nbytes + c.nbytes + 64, dtype=np.uint8)
-    start = -room.ctypes.data % 64
-    call.args.c = room.ctypes.data + start + a.nbytes
-    for at, allowed in ((0, True), (a.nbytes + c.nbytes, True), (16, False), (a.nbytes + c.nbytes - 16, False)):
-        room[start + at : start + at + a.nbytes] = a.reshape(-1)
-        call.args.a = room.ctypes.data + start + at
+    given, c = call.tensors[name], call.tensors["c"]
+    assert given.nbytes % 16 == c.nbytes % 16 == 0
+    room = np.zeros(2 * given.nbytes + c.nbytes + 64, dtype=np.uint8)
+    start, behind = -room.ctypes.data % 64, given.nbytes + c.nbytes
+    call.args.c = room.ctypes.data + start + given.nbytes
+    for at, allowed in ((0, True), (behind, True), (16, False), (behind - 16, False)):
+        room[start + at : start + at + given.nbytes] = given.reshape(-1).view(np.uint8)
+        setattr(call.args, name, room.ctypes.data + start + at)
         status, message = call()
         assert status == (OK if allowed else ARGUMENT) and ("overlaps" in message) == (not allowed), (at, message)
 
