@@ -232,8 +232,8 @@ void time_settle(struct timing *timing) {
 
 /* ---- global memory of an instruction ---- */
 
-struct covered { /* bytes of each sector of a line */
-    uint8_t bytes[LINE_SECTORS];
+struct covered { /* of each sector of a line: its bytes, a bit each */
+    uint32_t bytes[LINE_SECTORS];
 };
 
 /* HW (measured, H200: scattered_store_cycles): of a warp's store each line takes something of its own, `line`,
@@ -244,8 +244,8 @@ static uint64_t stored_bytes(const struct chip *chip, uint64_t line, uint32_t li
     uint64_t whole = (LINE_BYTES - line) / LINE_SECTORS, bytes = lines * line;
     for (uint32_t i = 0; i < lines; i++) {
         for (int sector = 0; sector < LINE_SECTORS; sector++) {
-            uint8_t written = covered[i].bytes[sector];
-            bytes += written >= SECTOR ? whole : written > 0 ? chip->store_part_bytes : 0;
+            uint32_t written = covered[i].bytes[sector];
+            bytes += written == UINT32_MAX ? whole : written != 0 ? chip->store_part_bytes : 0;
         }
     }
     return bytes;
@@ -279,7 +279,7 @@ void time_global(struct run *run, const struct insn *insn) {
             uint64_t from = later(address, at * SECTOR), to = (at + 1) * SECTOR;
             to = to < address + footprint->bytes ? to : address + footprint->bytes;
             if (i < LANES) {
-                covered[i].bytes[at % LINE_SECTORS] += (uint8_t)(to - from);
+                covered[i].bytes[at % LINE_SECTORS] |= UINT32_MAX >> (SECTOR - (to - from)) << from % SECTOR;
             }
             if (at == last) {
                 continue;
