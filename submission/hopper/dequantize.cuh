@@ -82,9 +82,8 @@ static __device__ __forceinline__ const uint8_t *scales_of_chunk(const struct de
 /* Of the K of one box of A, as fragments have it, the units of one parity of a row's chunk, which are every
  * second one: two threads write whole sectors together, and each has two words of all four lanes, of which it
  * makes the pairs of its parity.  `fp4`: the box's word of lane 0; `scales`: of the chunk; where K ends in the
- * middle of the chunk (not `full`), lanes 2 and 3 get zero scales.  Unit i of the box, of 16 bytes, goes to
- * `to` +
- * (`swizzle` ^ 16 i) with the parity in the swizzle. */
+ * middle of the chunk (not `full`), lanes 2 and 3 get zero scales.  Unit i of the box, of 16 bytes, goes 16 i,
+ * combined with `swizzle` by exclusive or, behind `to`; the parity is in `swizzle`. */
 static __device__ __forceinline__ void dequantize_box_parity(const uint8_t *fp4, const uint8_t *scales,
                                                              uint32_t scale_half_step, uint32_t box,
                                                              uint32_t parity, bool full, uint8_t *to,

@@ -101,9 +101,7 @@ static __device__ __forceinline__ void dequantize_parity(const dequantize_params
                                                          uint32_t row, uint32_t rows) {
     const struct grouped_part part = grouped_part_of(index);
     const uint8_t *fp4 = p.a + row * p.fp4_row_bytes + part.chunk * (DEQUANTIZE_CHUNK_K / 2);
-    const uint8_t *scales = p.sfa + row / SCALE_TILE_ROWS * p.scale_tile_step +
-                            row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
-                            row % SCALE_ENTRIES * p.scale_row_step + part.chunk * p.scale_chunk_step;
+    const uint8_t *scales = scales_of_chunk(p, 0, row, part.chunk);
     const bool exists = index < p.row_units / (DEQUANTIZE_UNITS / CHUNK_PARTS),
                full = part.chunk < p.full_chunks; /* else lanes 2 and 3 get zero scales */
     if (exists) {                                 /* nothing is read: who writes it is seen */

@@ -6,7 +6,7 @@
  *
  *   A fp4, sfa --dequantize, three warps--> A fp16 in scratch memory --TMA, the producer--> stage
  *
- * The kernel before this one dequantizes what the first tiles begin with (config.h). */
+ * The kernel before this one dequantizes what the first tiles begin with, or all of A (config.h). */
 #ifndef HOPPER_PERSISTENT_GEMM_CUH
 #define HOPPER_PERSISTENT_GEMM_CUH
 

@@ -74,7 +74,7 @@ REASONS = (
     (
         "fast.cu",
         "matmul_2",
-        "in part boxes of 8 KB, 13 % too fast here (box_rate), which SMs share as freely as larger ones",
+        "in part boxes of 8 KB, 13 % too fast here (box_rate); supposed: SMs share them less than larger ones",
     ),
     ("fast.cu", "", "supposed: L2's two partitions, and the clock's fall, which depends on what is multiplied"),
     ("working_clock", "", "the clock depends on how many SMs multiply and on what: one figure here, for all SMs"),
