@@ -9,6 +9,7 @@
 
 #define MAX_FILE  (1u << 18)
 #define NAME_ROOM 64
+#define MAX_POWER 8u /* of a load: each is a step of a loop */
 
 /* The files of the build, so that a program needs no path. */
 #define EMBED(name)                                                                                            \
@@ -263,6 +264,9 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
     if (!r.failed &&
         (chip->sms == 0 || chip->processing_cluster_sms == 0 || chip->processing_cluster_short_sms == 0)) {
         fail(&r, "sms: a chip without SMs");
+    }
+    if (!r.failed && chip->hbm_loaded_power > MAX_POWER) {
+        fail(&r, "hbm_loaded_power: more than %u", MAX_POWER);
     }
     return !r.failed;
 }

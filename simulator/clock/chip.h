@@ -67,6 +67,7 @@ enum parameter_kind {
     X(l2_latency, CYCLES)                                                                                      \
     X(hbm_latency, CYCLES)                                                                                     \
     X(hbm_loaded, CYCLES)                                                                                      \
+    X(hbm_loaded_power, COUNT)                                                                                 \
     X(sm_load_rate, RATE)                                                                                      \
     X(sm_store_rate, RATE)                                                                                     \
     X(l2_load_rate, RATE)                                                                                      \

@@ -33,8 +33,8 @@ ticks time_common(const struct timing *timing, struct common *common, ticks at, 
     return now;
 }
 
-/* HW (measured, H200: load_rate): latency grows long before HBM is full, since banks and channels are not used
- * evenly; about with the third power of the load. */
+/* HW: latency grows long before HBM is full, since banks and channels are not used evenly; with a power of the
+ * load, the third on an H200 (measured: load_rate), the first on a B200 (published: tma2d_throughput). */
 ticks time_loaded(const struct timing *timing, ticks at) {
     uint64_t window = at / WINDOW, first = window < LOAD_WINDOWS ? 0 : window - LOAD_WINDOWS;
     ticks busy = 0, all = LOAD_WINDOWS * WINDOW;
@@ -43,7 +43,11 @@ ticks time_loaded(const struct timing *timing, ticks at) {
         busy += slice->window == i ? slice->before + slice->taken : 0;
     }
     busy = busy < all ? busy : all;
-    return timing->chip.hbm_loaded * busy / all * busy / all * busy / all;
+    ticks longer = timing->chip.hbm_loaded;
+    for (uint64_t i = 0; i < timing->chip.hbm_loaded_power; i++) {
+        longer = longer * busy / all;
+    }
+    return longer;
 }
 
 static uint16_t sum(uint16_t a, ticks b) {

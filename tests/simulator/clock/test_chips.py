@@ -40,6 +40,7 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
         (lambda p: p["alu_latency"].update(unit="ns"), "alu_latency: unit 'ns'"),
         (lambda p: p["alu_latency"].update(value=-1), "alu_latency: -1 is outside"),
         (lambda p: p["sm_load_rate"].update(value=0), "sm_load_rate: 0 is outside"),
+        (lambda p: p["hbm_loaded_power"].update(value=9), "hbm_loaded_power: more than 8"),
         (lambda p: p["alu_latency"].update(source="I think so"), "alu_latency: source 'I think so'"),
         (lambda p: p["alu_latency"].pop("source"), "alu_latency: expected ','"),
         (lambda p: p["copy_latency_l2"].update(value=[[5, 1], [5, 2]]), "copy_latency_l2: its points do not rise"),

@@ -22,11 +22,11 @@ PARAMETERS = ".param .u64 p, .param .u64 q"
 def chip(tmp_path: Path):
     """Makes a chip of four SMs with some values of its own."""
 
-    def make(**values: float) -> str:
+    def make(**values: float | list) -> str:
         parameters = json.loads(H200.read_text())
         for name, value in {"sms": 4, "processing_cluster_sms": 4, **values}.items():
             parameters["parameters"][name]["value"] = value
-        path = tmp_path / f"{'_'.join(values)}{hash(tuple(values.values())) % 997}.json"
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
         path.write_text(json.dumps(parameters))
         return str(path)
 
@@ -95,6 +95,26 @@ def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
     load = (took - (loaded - window)) / window  # of the cycles before a copy, those in which one was served
     assert 0.6 < load < 0.9
     assert loaded - idle == pytest.approx(200 * load**3, rel=0.4)
+
+
+@pytest.mark.parametrize(("power", "longer"), [(0, 400), (1, 100), (2, 25), (3, 6.25)])
+def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, power: int, longer: float):
+    """HBM gives 4 KB in 256 cycles; each copy is asked for some 800 after the one before, so that one of them lies
+    in the 1,024 cycles whose load counts: a quarter."""
+    laps, size = 12, 4096
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q];", INIT,
+        *(copy(i * size, size, i % 2, i) + ("mov.u64 %rd7, %clock64;" if i == 3 else "") for i in range(laps)),
+        DONE, registers=BARRIER, params=PARAMETERS,
+    )  # fmt: skip
+    latencies = {name: [[16, 680], [size, 680]] for name in ("copy_latency_l2", "copy_latency_hbm")}
+
+    def lap(grown: float) -> float:
+        path = chip(hbm_rate=16, hbm_loaded=grown, hbm_loaded_power=power, **latencies)
+        ((start, end),) = spans(text, path, 0, np.zeros(laps * size, np.uint8), block=1)
+        return (end - start) / (laps - 4)
+
+    assert lap(400) - lap(0) == pytest.approx(longer, abs=1)
 
 
 FOUR = "{%f1, %f2, %f3, %f4}"
