@@ -5,10 +5,18 @@ static struct timing *timing_of(const struct warp *warp) {
     return warp->cta->cluster->launch->timing;
 }
 
-/* What stands before the instruction: the ordering of what the warp did before a release, or a grid. */
+static bool arrival_releases(const struct insn *insn) {
+    return insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
+}
+
+/* What stands before the instruction: the ordering of what the warp did before a release, or a grid.
+ * HW: an arrival at the cluster's barrier that releases is a fence in machine code too, and one behind copies
+ * takes as long (published: tma2dmcast_throughput, whose rounds end with one). */
 static ticks time_before(const struct warp *warp, const struct insn *insn) {
-    const struct timing *timing = timing_of(warp);
-    return insn->timing == FAMILY_MBARRIER_RELEASE ? timing->chip.fence_gpu : 0;
+    const struct chip *chip = &timing_of(warp)->chip;
+    bool behind_copies = sm_of(warp->cta)->copies != warp->time->copies_fenced;
+    bool fences = chip->cluster_arrive_fences > 0 && behind_copies && arrival_releases(insn);
+    return fences || insn->timing == FAMILY_MBARRIER_RELEASE ? chip->fence_gpu : 0;
 }
 
 /* What the chip itself puts between an instruction and one before it. */
@@ -28,9 +36,9 @@ static ticks kept_back(const struct warp *warp, enum clock_family family) {
 /* HW (measured, H200: cluster_exchange_cycles): an arrival at the cluster's barrier that releases waits until
  * the stores to other CTAs have come there.  It takes those of its SM. */
 static ticks stores_far(const struct chip *chip, const struct sm_time *sm, const struct insn *insn) {
-    bool releases = insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
-    return releases && chip->remote_release > 0 && sm->remote.free > 0 ? sm->remote.free + chip->remote_release
-                                                                       : 0;
+    return arrival_releases(insn) && chip->remote_release > 0 && sm->remote.free > 0
+               ? sm->remote.free + chip->remote_release
+               : 0;
 }
 
 /* ptxas orders the instructions of a basic block so that independent ones fill each other's waits, and PTX

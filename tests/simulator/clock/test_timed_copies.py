@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from scripts.evidence.clock.row import ROOT
 from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, SMALL, START, copies, copy
 from tests.simulator.sim_kit import Sim, body
+
+B200 = {
+    name: entry["value"]
+    for name, entry in json.loads((ROOT / "simulator/clock/chips/b200.json").read_text())["parameters"].items()
+}
 
 
 def test_a_copy_takes_its_way_from_memory_and_then_from_l2():
@@ -111,3 +119,24 @@ def test_a_release_beyond_the_cta_waits_for_the_copies_that_its_sm_has_under_way
     assert cycles(asked + "{" + waited) - completed == pytest.approx(CHIP["fence_gpu_copies"], abs=60), (
         "they have completed"
     )
+
+
+@pytest.mark.parametrize(("chip", "fence"), [("b200", B200["fence_gpu_copies"]), ("h200", 0)])
+def test_an_arrival_at_the_clusters_barrier_that_releases_is_a_fence_behind_copies(chip: str, fence: int):
+    def cycles(*lines: str) -> int:
+        text = body(
+            "ld.param.u64 %rd5, [q];", INIT, START, *lines, END,
+            registers=BARRIER, params=".param .u64 p, .param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip=chip)
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), cluster=1, block=1) == 0, sim.findings
+        return int(out[0])
+
+    wait = "barrier.cluster.wait.acquire.aligned;"
+    release, relaxed = (f"barrier.cluster.arrive.{order}.aligned; {wait}" for order in ("release", "relaxed"))
+    copied = copy(0, 4096, 0, 0)
+    assert cycles(copied, release) - cycles(copied, relaxed) == fence
+    assert cycles(release) == cycles(relaxed), "no copy under way"
+    again = cycles(copied, release, release) - cycles(copied, release)
+    assert again == cycles(copied, relaxed, relaxed) - cycles(copied, relaxed), "no copy since the last one"
