@@ -155,6 +155,7 @@ enum parameter_kind {
 
 /* Of mechanisms that only some chips' files have: one without them leaves them out. */
 #define CHIP_MECHANISMS(X)                                                                                     \
+    X(hbm_loaded_shared, COUNT)                                                                                \
     X(l2_shared_for, CYCLES)                                                                                   \
     X(past_end_bytes, COUNT)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \

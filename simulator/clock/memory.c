@@ -39,6 +39,13 @@ static uint64_t placed(struct timing *timing, uint64_t address) {
     return address - timing->found.base + timing->found.place;
 }
 
+/* When a line that is asked of HBM now is in L2: under load as late for those who ask for it on its way. */
+static ticks arrival(const struct timing *timing) {
+    const struct chip *chip = &timing->chip;
+    ticks late = chip->hbm_loaded_shared > 0 ? time_loaded(timing, timing->now) : 0;
+    return timing->now + chip->hbm_latency - chip->l2_latency + late;
+}
+
 static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
     uint64_t missed = 0, end = address + bytes;
     for (uint64_t line = address / LINE_BYTES; line * LINE_BYTES < end; line++) {
@@ -49,7 +56,7 @@ static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, b
         if (!hit) {
             missed += to - from;
             /* Who asks for it next has to wait until it is there. */
-            place->filled = store ? 0 : timing->now + timing->chip.hbm_latency - timing->chip.l2_latency;
+            place->filled = store ? 0 : arrival(timing);
         } else if (filled != NULL && !store) {
             *filled = later(*filled, place->filled);
             if (place->prefetched) {
@@ -80,7 +87,7 @@ static uint64_t touch_ahead(struct timing *timing, uint64_t line) {
     if (hit) {
         return 0;
     }
-    place->filled = timing->now + timing->chip.hbm_latency - timing->chip.l2_latency;
+    place->filled = arrival(timing);
     place->asked = 0;
     place->prefetched = true;
     return LINE_BYTES;

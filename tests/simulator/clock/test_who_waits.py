@@ -40,6 +40,22 @@ def test_a_line_that_is_under_way_for_another_sm_comes_no_earlier_for_the_next()
     assert min(again) - max(shared) > CHIP["l2_latency"] - 40  # it is there by then, and comes from L2
 
 
+@pytest.mark.parametrize(("waits", "sooner"), [(1, 0), (0, 400)])
+def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, waits: int, sooner: int):
+    """HBM's latency is 400 cycles longer at any load here; CTA 1 asks some 100 cycles after CTA 0."""
+    chip = json.loads(H200.read_text())
+    of = {"hbm_loaded": 400, "hbm_loaded_power": 0}
+    chip["parameters"] |= {name: chip["parameters"][name] | {"value": value} for name, value in of.items()}
+    chip["parameters"]["hbm_loaded_shared"] = {"value": waits, "unit": "count", "source": "assumed"}
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    chain = "mov.u32 %r5, %r20; setp.eq.u32 %p1, %r20, 0; @%p1 bra ASK;" + "mul.lo.u32 %r5, %r5, %r5;" * 25
+    load = "ASK: mov.u64 %rd7, %clock64; ld.global.cg.u32 %r2, [%rd5]; add.u32 %r3, %r2, %r2;"
+    first, second = cycles_of_ctas(chain, load, block=1, chip=str(path))
+    assert first == pytest.approx(CHIP["hbm_latency"] + 400, abs=20)
+    assert first - second == pytest.approx(sooner + 100, abs=30)
+
+
 def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
     """CTA 1 arrives behind a chain at its own barrier, or at that of CTA 0, whose thread 0 then counts a way more."""
     chain = "mov.u32 %r5, 3;" + "mul.lo.u32 %r5, %r5, %r5;" * 200
