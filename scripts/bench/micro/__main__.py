@@ -4,7 +4,8 @@
     python -m scripts.bench.micro --json FILE alu tensor
 
 Groups: alu, shared_memory, tensor, synchronisation, copies, copy_rates, clusters, launches, overlap, starts,
-traffic, hand_over, past_end, pages, last_stores, prefetches, fresh, behind_stores; all without a name.
+traffic, hand_over, past_end, pages, last_stores, prefetches, fresh, behind_stores, rings, words, helpers,
+first_stage; all without a name.
 """
 
 from __future__ import annotations

@@ -67,6 +67,9 @@ void launch(const void *kernel, struct shape shape, void **arguments);
 double measured_span(const void *kernel, struct shape shape, void **arguments, uint64_t *words);
 /* Reads as much as L2 holds several times over, so that what was there before is gone. */
 void flush_l2(void);
+/* The same, and what is there afterwards has been read alone: a load from HBM need not write a line back first.
+ */
+void replace_l2(void);
 int sm_count(void);
 /* `bytes` of memory as rows of halves, taken in boxes of `rows` of them; rows of SWIZZLE_ROW bytes are
  * swizzled. */
@@ -95,5 +98,9 @@ void last_stores(void);
 void prefetches(void);
 void fresh(void);
 void behind_stores(void);
+void rings(void);
+void words(void);
+void helpers(void);
+void first_stage(void);
 
 #endif

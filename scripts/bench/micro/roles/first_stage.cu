@@ -1,0 +1,260 @@
+/* A GEMM's first stages: boxes of B asked for before the wait for the kernel before, and boxes of A, which that
+ * kernel has written and half the SMs share, right behind it. */
+#include "micro.cuh"
+
+#define CTAS          96
+#define SHARES        2 /* of K: every second CTA takes the same boxes of A */
+#define MOST_STAGES   6
+#define B_ROWS        64
+#define B_ROW_BYTES   64 /* of a stage: 128 elements of four bits */
+#define A_ROWS        64
+#define A_ROW_BYTES   128 /* a box of A: 64 halves a row, two of them a stage */
+#define SCALES        1024
+#define K_BYTES       2048 /* of a row of B */
+#define STAGE_BYTES   (2 * B_ROWS * B_ROW_BYTES + 2 * SCALES + 2 * A_ROWS * A_ROW_BYTES)
+#define B_BYTES       ((size_t)2 * CTAS / SHARES * B_ROWS * K_BYTES)
+#define A_K_BYTES     (4 * K_BYTES)
+#define A_BYTES       ((size_t)A_ROWS * A_K_BYTES)
+#define SCALE_BYTES   ((size_t)2 * CTAS * MOST_STAGES * SCALES)
+#define WRITER_CTAS   32 /* beside the others, each on an SM of its own */
+#define WRITER_LANES  256
+#define LONG_AHEAD    8000 /* cycles: B is there before A is asked for */
+#define SHORT_AHEAD   800
+#define LAUNCH_CYCLES 16000 /* longer than launches of the host are apart */
+#define BOXES_AT_ONCE 16
+#define STAGES_SHARED (MOST_STAGES * STAGE_BYTES + SWIZZLE_ATOM)
+
+struct stage_plan {
+    uint32_t stages, a, b, again; /* whether there are boxes of A, and of B; again: the second asking counts */
+    const unsigned char *scales;
+};
+
+static __device__ __forceinline__ void spin(uint32_t cycles) {
+    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
+    }
+}
+
+/* Lets the next kernel start when the host has launched it, and writes A so long after that, or reads it. */
+static __global__ void writer_kernel(uint4 *to, uint32_t ahead, uint32_t stores) {
+    spin(LAUNCH_CYCLES);
+    griddepcontrol_launch_dependents();
+    spin(ahead);
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < A_BYTES / sizeof(uint4);
+         i += gridDim.x * blockDim.x) {
+        if (stores != 0) {
+            to[i] = make_uint4(0, i, 0, 0);
+        } else if (to[i].x == 1) { /* never */
+            to[i].y = 1;
+        }
+    }
+}
+
+static __device__ __forceinline__ void ask_for_b(const struct stage_plan &plan, const CUtensorMap *map,
+                                                 uint32_t to, struct mbarrier full, uint32_t stage,
+                                                 uint32_t k) {
+    const int32_t row = (int32_t)(blockIdx.x / SHARES) * B_ROWS;
+    cp_async_bulk_tensor_3d(to, map, 0, row, (int32_t)k, full);
+    cp_async_bulk_tensor_3d(to + B_ROWS * B_ROW_BYTES, map, 0, row + CTAS / SHARES * B_ROWS, (int32_t)k, full);
+    for (uint32_t i = 0; i < 2; i++) {
+        cp_async_bulk(to + 2 * B_ROWS * B_ROW_BYTES + i * SCALES,
+                      plan.scales + ((2 * blockIdx.x + i) * MOST_STAGES + stage) * SCALES, SCALES, full);
+    }
+}
+
+static __device__ __forceinline__ void ask_for_a(const CUtensorMap *map, uint32_t to, struct mbarrier full,
+                                                 uint32_t k) {
+    for (uint32_t i = 0; i < 2; i++) {
+        cp_async_bulk_tensor_3d(to + i * A_ROWS * A_ROW_BYTES, map, 0, 0, (int32_t)(2 * k + i), full);
+    }
+}
+
+/* Cycles from when A is asked for (B, where there is no A) until the first stage is full, and the last. */
+static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUtensorMap map_a,
+                                    const __grid_constant__ CUtensorMap map_b, struct stage_plan plan) {
+    extern __shared__ unsigned char memory[];
+    __shared__ uint64_t words[MOST_STAGES];
+    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM, full = cvta_to_shared(words);
+    const uint32_t a = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    const uint32_t b = a + MOST_STAGES * 2 * A_ROWS * A_ROW_BYTES, first_k = blockIdx.x % SHARES * plan.stages;
+    const uint32_t a_bytes = 2 * A_ROWS * A_ROW_BYTES, b_bytes = 2 * (B_ROWS * B_ROW_BYTES + SCALES);
+    prefetch_tensormap(&map_a);
+    prefetch_tensormap(&map_b);
+    for (uint32_t i = 0; i < plan.stages; i++) {
+        mbarrier_init({full + i * 8}, 1);
+    }
+    fence_mbarrier_init();
+    griddepcontrol_launch_dependents();
+    for (uint32_t asking = 0; asking <= plan.again; asking++) {
+        uint64_t start = clock64_now();
+        for (uint32_t i = 0; i < plan.stages; i++) {
+            mbarrier_arrive_expect_tx({full + i * 8}, plan.a * a_bytes + plan.b * b_bytes);
+            if (plan.b != 0) {
+                ask_for_b(plan, &map_b, b + i * b_bytes, {full + i * 8}, i, first_k + i);
+            }
+        }
+        if (plan.a != 0) {
+            griddepcontrol_wait();
+            start = clock64_now();
+            for (uint32_t i = 0; i < plan.stages; i++) {
+                ask_for_a(&map_a, a + i * a_bytes, {full + i * 8}, first_k + i);
+            }
+        }
+        wait_parity({full}, asking);
+        spans[2 * blockIdx.x] = clock64_now() - start;
+        for (uint32_t i = 1; i < plan.stages; i++) {
+            wait_parity({full + i * 8}, asking);
+        }
+        spans[2 * blockIdx.x + 1] = clock64_now() - start;
+    }
+}
+
+/* Boxes that one thread asks for at once, from L2: cycles until the last of them is there. */
+static __global__ void boxes_kernel(uint64_t *spans, const __grid_constant__ CUtensorMap map, uint32_t boxes,
+                                    uint32_t bytes, uint32_t rows) {
+    extern __shared__ unsigned char memory[];
+    __shared__ uint64_t word;
+    const uint32_t misaligned = cvta_to_shared(memory) % SWIZZLE_ATOM;
+    const uint32_t to = cvta_to_shared(memory) + (SWIZZLE_ATOM - misaligned) % SWIZZLE_ATOM;
+    struct mbarrier barrier = {cvta_to_shared(&word)};
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    for (uint32_t lap = 0; lap < 3; lap++) { /* the last counts */
+        uint64_t start = clock64_now();
+        mbarrier_arrive_expect_tx(barrier, boxes * bytes);
+        for (uint32_t i = 0; i < boxes; i++) {
+            cp_async_bulk_tensor_3d(to + i * bytes, &map, 0, (int32_t)(i * rows), 0, barrier);
+        }
+        wait_parity(barrier, lap & 1);
+        spans[0] = clock64_now() - start;
+    }
+}
+
+static cudaStream_t queue(void) {
+    static cudaStream_t made;
+    if (made == NULL) {
+        check("cudaStreamCreate", cudaStreamCreate(&made));
+    }
+    return made;
+}
+
+static void enqueue(const void *kernel, int ctas, int threads, int shared_bytes, bool pdl, void **arguments) {
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config;
+    memset(&config, 0, sizeof config);
+    config.gridDim = dim3((unsigned)ctas, 1, 1);
+    config.blockDim = dim3((unsigned)threads, 1, 1);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.stream = queue();
+    config.attrs = &attribute;
+    config.numAttrs = (unsigned)pdl;
+    check("cudaFuncSetAttribute",
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
+}
+
+struct memory {
+    unsigned char *a, *b, *scales;
+};
+
+struct pair {
+    uint32_t a, b, stages, stored, again, ahead; /* ahead: cycles between the asking for B and for A, about */
+    bool pdl;
+};
+
+/* One pair of launches with nothing in L2 but A: of all CTAs the medians of both spans. */
+static void pair_cycles(const struct memory &memory, const struct pair &pair, double (&cycles)[2]) {
+    uint64_t *spans = results(2 * CTAS), measured[2 * CTAS];
+    unsigned char *a = memory.a;
+    uint32_t ahead = pair.ahead, stores = pair.stored;
+    struct stage_plan plan = {pair.stages, pair.a, pair.b, pair.again, memory.scales};
+    CUtensorMap map_a = strided_map(memory.a, {A_ROW_BYTES / 2, A_ROWS, A_K_BYTES / A_ROW_BYTES},
+                                    {A_K_BYTES, A_ROW_BYTES}, A_ROWS);
+    CUtensorMap map_b =
+        strided_map(memory.b, {B_ROW_BYTES / 2, 2 * CTAS / SHARES * B_ROWS, K_BYTES / B_ROW_BYTES},
+                    {K_BYTES, B_ROW_BYTES}, B_ROWS);
+    void *before[] = {&a, &ahead, &stores}, *then[] = {&spans, &map_a, &map_b, &plan};
+    replace_l2();
+    enqueue((const void *)writer_kernel, WRITER_CTAS, WRITER_LANES, 0, false, before);
+    if (!pair.pdl) {
+        check("kernel", cudaStreamSynchronize(queue()));
+    }
+    enqueue((const void *)stage_kernel, CTAS, 1, STAGES_SHARED, pair.pdl, then);
+    check("kernels", cudaStreamSynchronize(queue()));
+    check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
+    for (int part = 0; part < 2; part++) {
+        double of[CTAS];
+        for (int cta = 0; cta < CTAS; cta++) {
+            of[cta] = (double)measured[2 * cta + part];
+        }
+        cycles[part] = median(of, CTAS);
+    }
+}
+
+static void measure_pair(const struct memory &memory, const struct pair &pair) {
+    double cycles[2], all[2][LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        pair_cycles(memory, pair, cycles);
+        for (int part = 0; part < 2 && i >= 0; part++) {
+            all[part][i] = cycles[part];
+        }
+    }
+    for (int part = 0; part < 2; part++) {
+        char parameters[192];
+        snprintf(
+            parameters, sizeof parameters,
+            "\"a\": %u, \"b\": %u, \"stages\": %u, \"stored\": %u, \"again\": %u, \"ahead\": %u, \"pdl\": %d, "
+            "\"full\": \"%s\"",
+            pair.a, pair.b, pair.stages, pair.stored, pair.again, pair.ahead, pair.pdl,
+            part == 0 ? "first" : "last");
+        report("first_stage_cycles", parameters, median(all[part], LAUNCHES), "cycles");
+    }
+}
+
+static void measure_boxes(unsigned char *bytes, uint32_t row_bytes, uint32_t boxes) {
+    uint64_t *spans = results(1);
+    uint32_t rows = A_ROWS, box = rows * row_bytes;
+    CUtensorMap map = tensor_map(bytes, A_BYTES, row_bytes, rows);
+    double cycles[LAUNCHES];
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        void *arguments[] = {&spans, &map, &boxes, &box, &rows};
+        launch((const void *)boxes_kernel, {1, 1, 1, STAGES_SHARED}, arguments);
+        uint64_t measured;
+        check("cudaMemcpy", cudaMemcpy(&measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
+        if (i >= 0) {
+            cycles[i] = (double)measured;
+        }
+    }
+    char parameters[96];
+    snprintf(parameters, sizeof parameters, "\"boxes\": %u, \"rows\": %u, \"row_bytes\": %u", boxes, rows,
+             row_bytes);
+    report("boxes_at_once_cycles", parameters, median(cycles, LAUNCHES), "cycles");
+}
+
+void first_stage(void) {
+    struct memory memory;
+    check("cudaMalloc", cudaMalloc((void **)&memory.a, A_BYTES));
+    check("cudaMalloc", cudaMalloc((void **)&memory.b, B_BYTES));
+    check("cudaMalloc", cudaMalloc((void **)&memory.scales, SCALE_BYTES));
+    check("cudaMemset", cudaMemset(memory.a, 0, A_BYTES));
+    check("cudaMemset", cudaMemset(memory.b, 0, B_BYTES));
+    check("cudaMemset", cudaMemset(memory.scales, 0, SCALE_BYTES));
+    for (uint32_t stages = 2; stages <= MOST_STAGES; stages += MOST_STAGES - 2) {
+        measure_pair(memory, {0, 1, stages, 1, 0, SHORT_AHEAD, false});
+        measure_pair(memory, {1, 0, stages, 1, 0, LONG_AHEAD, true});
+        measure_pair(memory, {1, 0, stages, 1, 1, LONG_AHEAD, true});
+        measure_pair(memory, {1, 0, stages, 0, 0, LONG_AHEAD, true});
+        measure_pair(memory, {1, 1, stages, 1, 0, SHORT_AHEAD, true});
+    }
+    measure_pair(memory, {1, 1, MOST_STAGES, 1, 0, LONG_AHEAD, true});
+    measure_pair(memory, {1, 0, 2, 1, 0, SHORT_AHEAD, false});
+    for (uint32_t row_bytes = B_ROW_BYTES; row_bytes <= A_ROW_BYTES; row_bytes *= 2) {
+        for (uint32_t boxes = 1; boxes <= BOXES_AT_ONCE; boxes *= 4) {
+            measure_boxes(memory.a, row_bytes, boxes);
+        }
+    }
+    check("cudaFree", cudaFree(memory.a));
+    check("cudaFree", cudaFree(memory.b));
+    check("cudaFree", cudaFree(memory.scales));
+}
