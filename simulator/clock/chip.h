@@ -162,7 +162,9 @@ enum parameter_kind {
     X(remote_release, CYCLES)                                                                                  \
     X(l2_store_line_bytes, COUNT)                                                                              \
     X(store_line_bytes, COUNT)                                                                                 \
-    X(store_part_bytes, COUNT)
+    X(store_part_bytes, COUNT)                                                                                 \
+    X(async_copy_line, CYCLES)                                                                                 \
+    X(async_copy_cached, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

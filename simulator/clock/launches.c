@@ -52,8 +52,9 @@ static void release(struct server *server) {
 static void release_all(struct timing *timing) {
     for (uint64_t i = 0; i < timing->chip.sms; i++) {
         struct sm_time *sm = &timing->sm[i];
-        struct server *const of_sm[] = {&sm->shared,    &sm->lsu,        &sm->tensor, &sm->copy_engine,
-                                        &sm->load_port, &sm->store_port, &sm->remote, &sm->barrier};
+        struct server *const of_sm[] = {&sm->shared,     &sm->lsu,         &sm->async_copies,
+                                        &sm->tensor,     &sm->copy_engine, &sm->load_port,
+                                        &sm->store_port, &sm->remote,      &sm->barrier};
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }

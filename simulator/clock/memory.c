@@ -352,3 +352,35 @@ void time_global(struct run *run, const struct insn *insn) {
         }
     }
 }
+
+/* ---- cp.async ---- */
+
+/* HW (measured, H100 and H200: async_ring_lap_cycles): the lines that a warp's cp.async touches take a turn
+ * each, beside what shared memory reads meanwhile; a copy through L1 takes more, and nothing of shared memory
+ * passes it. The warp goes on when its copy is among those that the way takes ahead. */
+ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *from, uint32_t mask) {
+    struct timing *timing = run->launch->timing;
+    const struct chip *chip = &timing->chip;
+    struct sm_time *sm = &timing->sm[run->cta->sm];
+    struct warp_time *time = run->warp->time;
+    uint64_t seen[LANES];
+    uint32_t lines = 0;
+    FOR_LANES(rest, mask) {
+        uint64_t line = placed(timing, from[LANE(rest)]) / LINE_BYTES;
+        uint32_t i = 0;
+        while (i < lines && seen[i] != line) {
+            i++;
+        }
+        lines = i == lines ? lines + 1 : lines;
+        seen[i] = line;
+    }
+    bool cached = strstr(insn->name, ".ca") != NULL;
+    ticks length = lines * chip->async_copy_line + (cached ? chip->async_copy_cached : 0);
+    ticks from_then = cached && length > 0 ? later(timing->issued, sm->shared.free) : timing->issued;
+    ticks end = booked(&sm->async_copies, from_then, length) + length;
+    if (cached && length > 0) {
+        sm->shared.free = later(sm->shared.free, end);
+    }
+    time->next = later(time->next, end > chip->memory_queue ? end - chip->memory_queue : 0);
+    return later(end - (length > 0 ? chip->async_copy_line : 0), timing->issued);
+}

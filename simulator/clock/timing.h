@@ -118,7 +118,7 @@ struct sm_time {
         struct warp *last;   /* that issued */
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
-    struct server shared, lsu, tensor, copy_engine, load_port, store_port, remote, barrier;
+    struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier;
     struct sm_slice *slices; /* SM_SLICES */
     ticks last_gone;         /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
@@ -320,6 +320,8 @@ struct request *time_request(struct timing *timing);
 void time_settle(struct timing *timing);
 /* Global memory of an instruction; a prefetch to L2 is a load that no register waits for. */
 void time_global(struct run *run, const struct insn *insn);
+/* When a warp's cp.async, which it issues now, has had its turn at the SM's way to memory. */
+ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *from, uint32_t mask);
 
 /* ---- events (clock/events.c) ---- */
 

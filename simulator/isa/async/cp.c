@@ -50,8 +50,9 @@ static void copies_poison(struct async_op *op) {
 static void copies_timed(struct run *run, struct async_op *op) {
     const struct copies *copies = op->payload;
     struct timing *timing = run->launch->timing;
+    ticks at = time_async_copy(run, run->insn, copies->from, copies->mask);
     struct request *request = time_request(timing);
-    request->at = timing->issued;
+    request->at = at;
     request->sm = run->cta->sm;
     request->asker = ASKED_BY_WARP;
     request->op = op;

@@ -142,6 +142,14 @@ def test_a_copy_of_few_bytes_brings_its_line_from_memory_and_at_the_rate_of_warp
     assert cycles == pytest.approx(count * 32 * step / rate + CHIP["hbm_latency"], rel=0.1)
 
 
+def test_lines_that_a_warps_copies_touch_take_a_turn_each(chip):
+    count = 24
+    lines, few = (asked_by_warps(chip(), step, count) for step in (128, 32))
+    assert lines - few == pytest.approx(count * (32 - 8) * CHIP["async_copy_line"], rel=0.1)
+    path = chip(async_copy_line=0)
+    assert asked_by_warps(path, 128, count) == pytest.approx(asked_by_warps(path, 32, count), abs=10)
+
+
 def test_memory_keeps_its_clock_when_that_of_the_sms_falls(chip):
     path = chip(hbm_warp_rate=8, hbm_loaded=0)
     fallen = asked_by_warps(path, 128, 24, PRODUCT) / asked_by_warps(path, 128, 24)
