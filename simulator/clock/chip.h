@@ -164,7 +164,8 @@ enum parameter_kind {
     X(store_line_bytes, COUNT)                                                                                 \
     X(store_part_bytes, COUNT)                                                                                 \
     X(async_copy_line, CYCLES)                                                                                 \
-    X(async_copy_cached, CYCLES)
+    X(async_copy_cached, CYCLES)                                                                               \
+    X(store_answered, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

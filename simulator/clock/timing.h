@@ -323,6 +323,12 @@ void time_global(struct run *run, const struct insn *insn);
 /* When a warp's cp.async, which it issues now, has had its turn at the SM's way to memory. */
 ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *from, uint32_t mask);
 
+/* ---- words that CTAs share (clock/words.c) ---- */
+
+/* Whether the instruction, ready then, tells others a word that orders what is before it: its fence begins, and
+ * it is ready later. */
+bool time_word(const struct warp *warp, const struct split *split, ticks ready);
+
 /* ---- events (clock/events.c) ---- */
 
 void event_add(struct timing *timing, struct island *island, struct event event);

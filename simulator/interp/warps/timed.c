@@ -111,6 +111,9 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
             break;
         }
         ticks at = time_ready(warp, split);
+        if (time_word(warp, split, at)) {
+            at = time_ready(warp, split);
+        }
         if (at == NEVER) { /* until memory has answered */
             add_warp(timing, warp, until);
             return;

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scripts.evidence.clock.row import ROOT
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, SMALL, START, copies, copy
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, SMALL, START, copies, copy, span
 from tests.simulator.sim_kit import Sim, body
 
 B200 = {
@@ -140,3 +140,23 @@ def test_an_arrival_at_the_clusters_barrier_that_releases_is_a_fence_behind_copi
     assert cycles(release) == cycles(relaxed), "no copy under way"
     again = cycles(copied, release, release) - cycles(copied, release)
     assert again == cycles(copied, relaxed, relaxed) - cycles(copied, relaxed), "no copy since the last one"
+
+
+WORD = "red.{order}.gpu.global.add.u32 [%rd1+256], 1;"
+
+
+def test_a_word_that_others_may_see_no_sooner_than_what_is_before_waits_as_a_fence_and_for_the_answers_of_stores():
+    store = "st.global.u32 [%rd1+128], %r1;"
+    relaxed, release = WORD.format(order="relaxed"), WORD.format(order="release")
+    assert span(release) - span(relaxed) == pytest.approx(CHIP["fence_gpu"], abs=20)
+    assert span(store, release) - span(store, relaxed) == pytest.approx(CHIP["store_answered"], abs=20)
+
+
+def test_a_word_waits_for_the_copies_that_its_sm_has_under_way():
+    asked, _, waited = copy(0, 16384, 0, 0).partition("{")
+    lines = ("ld.param.u64 %rd5, [q];", INIT, START, asked, WORD.format(order="release"), END, "{" + waited)
+    text = body(*lines, registers=BARRIER, params=".param .u64 p, .param .u64 q")
+    sim = Sim(text, chip="h200")
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
+    assert int(out[0]) == pytest.approx(copies([16384], [0]) + CHIP["fence_gpu_completed"], abs=120)
