@@ -50,7 +50,8 @@ def aligned(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.uint32) -> n
 
 class Sim:
     """`chip`: simulate time on it, by its name or its file. `no_values`: MMAs leave their results as they are.
-    `timeline`: keep what happened when. `sms`: of the chip; 0: those of the one that the module is for."""
+    `timeline`: keep what happened when. `sms`: of the chip; 0: those of the one that the module is for.
+    `machine_code`: the folder that tells what ptxas made of the module."""
 
     def __init__(
         self,
@@ -63,10 +64,12 @@ class Sim:
         no_values: bool = False,
         timeline: bool = False,
         sms: int = 0,
+        machine_code: str | None = None,
     ) -> None:
         self.lib = library()
         name = None if chip is None else chip.encode()
         options = Options(MODES.index(mode), seed, threads, 0, sms, limit, name, no_values, timeline)
+        options.machine_code = None if machine_code is None else machine_code.encode()
         self.sim = ctypes.c_void_p(self.lib.sim_create(ctypes.byref(options)))
         self.keep = []
         self.timeline = timeline

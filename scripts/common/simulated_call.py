@@ -10,9 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
+MACHINE_CODE = BUILD / "machine_code"  # of all programs that are timed so
 CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}
 CALL = """
 import sys
@@ -32,13 +34,18 @@ def simulated_calls(
     calls: int = 1,
     timeline: Path | None = None,
     root: Path = ROOT,
+    machine_code: bool = False,
     **settings: str,
 ) -> dict[str, Any]:
     """The report's "time" of calls one behind another, each with inputs of its own (M, N, K; no values are computed).
 
-    root: another checkout, with its library built in build.  settings: more environment variables.  Raises
+    root: another checkout, with its library built in build.  machine_code: the clock goes by what ptxas makes of
+    the kernels, which needs ptxas and nvdisasm; else by their PTX.  settings: more environment variables.  Raises
     CalledProcessError where the run fails.
     """
+    if machine_code:
+        own = {**settings, VARIABLE: str(MACHINE_CODE)}
+        return by_machine_code(lambda: simulated_calls(shape, backend, calls, timeline, root, **own), MACHINE_CODE)
     library = (BUILD if root == ROOT else root / "build") / "libcustom_kernel_sim.so"
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = {

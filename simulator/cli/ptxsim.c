@@ -17,6 +17,7 @@ static const char usage[] =
     "  --grid X[,Y[,Z]]  --block X[,Y[,Z]]  --cluster X[,Y[,Z]]  --shared BYTES (dynamic)\n"
     "  --mode eager|late|reverse|random:SEED|poison  --threads N  --no-checks  --limit INSTRUCTIONS\n"
     "  --time h200|b200|FILE.json   simulate time on this chip (never a measurement)\n"
+    "  --machine-code FOLDER   with --time: by what ptxas made of it (scripts.common.machine_code)\n"
     "  --timeline FILE   with --time: a Chrome trace of the first cluster (Perfetto opens it)\n"
     "  --no-values (MMAs leave their results as they are: for time alone)\n"
     "  --shrink[=KIND]  the smallest set of delayed operations that still shows a finding of the mode\n"
@@ -101,6 +102,7 @@ enum {
     OPT_HELP,
     OPT_TIME,
     OPT_TIMELINE,
+    OPT_MACHINE_CODE,
     OPT_NO_VALUES,
     OPT_SHRINK
 };
@@ -115,6 +117,7 @@ static const struct option options[] = {{"grid", required_argument, NULL, OPT_GR
                                         {"dump", required_argument, NULL, OPT_DUMP},
                                         {"time", required_argument, NULL, OPT_TIME},
                                         {"timeline", required_argument, NULL, OPT_TIMELINE},
+                                        {"machine-code", required_argument, NULL, OPT_MACHINE_CODE},
                                         {"no-values", no_argument, NULL, OPT_NO_VALUES},
                                         {"no-checks", no_argument, NULL, OPT_NO_CHECKS},
                                         {"json", no_argument, NULL, OPT_JSON},
@@ -160,6 +163,9 @@ static int set_option(struct job *job, int option, const char *value) {
     case OPT_TIMELINE:
         job->timeline = value;
         job->options.timeline = 1;
+        return 0;
+    case OPT_MACHINE_CODE:
+        job->options.machine_code = value;
         return 0;
     case OPT_TIME:
         job->options.chip = value;

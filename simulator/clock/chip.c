@@ -34,6 +34,7 @@ struct reader {
     char *message;
     size_t room;
     bool failed;
+    bool machine; /* for a clock that goes by machine code */
 };
 
 static void fail(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -192,10 +193,18 @@ static void read_value(struct reader *r, struct chip *chip, const struct place *
     char *texts[] = {unit, source};
     size_t rooms[] = {sizeof unit, sizeof source};
     static const char *const members[] = {"unit", "source"};
+    bool other = !place->curve; /* a value of its own by machine code may stand here */
     for (int i = 0; i < 2 && !r->failed; i++) {
         need(r, ',', place->name);
         read_text(r, key, sizeof key, place->name);
         need(r, ':', place->name);
+        if (other && i == 0 && strcmp(key, "machine") == 0) {
+            double by_machine = read_number(r, place->name);
+            value = r->machine ? by_machine : value;
+            other = false;
+            i--;
+            continue;
+        }
         if (strcmp(key, members[i]) != 0) {
             fail(r, "%s: a member '%s'; expected value, unit, source", place->name, key);
         }
@@ -220,8 +229,8 @@ static void read_value(struct reader *r, struct chip *chip, const struct place *
     }
 }
 
-bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message, size_t room) {
-    struct reader r = {text, text + bytes, message, room, false};
+bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message, size_t room) {
+    struct reader r = {text, text + bytes, message, room, false, machine};
     char key[NAME_ROOM];
     bool seen[PLACES] = {false};
     memset(chip, 0, sizeof *chip);
@@ -271,22 +280,23 @@ bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message,
     return !r.failed;
 }
 
-static bool own(struct chip *chip, const char *text, const char *error, char *message, size_t room) {
-    bool done = chip_read(chip, text, strlen(text), message, room);
+static bool own(struct chip *chip, const char *text, const char *error, bool machine, char *message,
+                size_t room) {
+    bool done = chip_read(chip, text, strlen(text), machine, message, room);
     (void)snprintf(chip->error, sizeof chip->error, "%.*s", (int)strcspn(error, "\n"), error);
     return done;
 }
 
-bool chip_load(struct chip *chip, const char *name, char *message, size_t room) {
+bool chip_load(struct chip *chip, const char *name, bool machine, char *message, size_t room) {
     size_t length = strlen(name);
     if (strcmp(name, "h200") == 0) {
-        return own(chip, chip_text_h200, chip_error_h200, message, room);
+        return own(chip, chip_text_h200, chip_error_h200, machine, message, room);
     }
     if (strcmp(name, "b200") == 0) {
-        return own(chip, chip_text_b200, chip_error_b200, message, room);
+        return own(chip, chip_text_b200, chip_error_b200, machine, message, room);
     }
     if (strcmp(name, "rtx5090") == 0) {
-        return own(chip, chip_text_rtx5090, chip_error_rtx5090, message, room);
+        return own(chip, chip_text_rtx5090, chip_error_rtx5090, machine, message, room);
     }
     bool path = strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0);
     FILE *file = path ? fopen(name, "rb") : NULL;
@@ -304,7 +314,7 @@ bool chip_load(struct chip *chip, const char *name, char *message, size_t room) 
     }
     size_t bytes = fread(text, 1, MAX_FILE, file);
     (void)fclose(file);
-    bool done = chip_read(chip, text, bytes, message, room);
+    bool done = chip_read(chip, text, bytes, machine, message, room);
     (void)snprintf(chip->error, sizeof chip->error, "not known: no card was compared with these parameters");
     free(text);
     return done;

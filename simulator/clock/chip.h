@@ -156,6 +156,7 @@ enum parameter_kind {
 /* Of mechanisms that only some chips' files have: one without them leaves them out. */
 #define CHIP_MECHANISMS(X)                                                                                     \
     X(hbm_loaded_shared, COUNT)                                                                                \
+    X(l2_in_order, COUNT)                                                                                      \
     X(l2_shared_for, CYCLES)                                                                                   \
     X(past_end_bytes, COUNT)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
@@ -165,7 +166,15 @@ enum parameter_kind {
     X(store_part_bytes, COUNT)                                                                                 \
     X(async_copy_line, CYCLES)                                                                                 \
     X(async_copy_cached, CYCLES)                                                                               \
-    X(store_answered, CYCLES)
+    X(store_answered, CYCLES)                                                                                  \
+    /* by machine code alone */                                                                                \
+    X(answer_latency, CYCLES)                                                                                  \
+    X(operand_read, CYCLES)                                                                                    \
+    X(operand_read_more, CYCLES)                                                                               \
+    X(machine_slip, CYCLES)                                                                                    \
+    X(machine_beside, CYCLES)                                                                                  \
+    X(machine_hold, CYCLES)                                                                                    \
+    X(machine_hold_column, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \
@@ -191,11 +200,12 @@ struct chip {
 #undef X
 };
 
-/* Reads the chip of this name, or the file where `name` has a slash or ends in .json.  False: `message` names
- * the key and what is wrong with it. */
-bool chip_load(struct chip *chip, const char *name, char *message, size_t room);
+/* Reads the chip of this name, or the file where `name` has a slash or ends in .json.  machine: for a clock
+ * that goes by machine code, which some parameters have a value of their own for.  False: `message` names the
+ * key and what is wrong with it. */
+bool chip_load(struct chip *chip, const char *name, bool machine, char *message, size_t room);
 /* The same of a text. */
-bool chip_read(struct chip *chip, const char *text, size_t bytes, char *message, size_t room);
+bool chip_read(struct chip *chip, const char *text, size_t bytes, bool machine, char *message, size_t room);
 /* Bytes at a rate of the chip. */
 static inline ticks rate_ticks(uint64_t rate, uint64_t bytes) {
     return bytes * rate / RATE_ONE;

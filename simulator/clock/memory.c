@@ -165,6 +165,16 @@ static ticks queue_common(const struct timing *timing, struct common *common, ti
     return time_common(timing, common, at, length) - length - at;
 }
 
+/* HW (measured, first_stage_cycles, word_round_trip_cycles): what L2 has comes no sooner than what others have
+ * asked of HBM before, on SMs that ask nothing of it as well. */
+static ticks in_order(struct timing *timing, const struct request *request, ticks done) {
+    if (request->missed > 0) {
+        timing->last_missed = later(timing->last_missed, done);
+        return done;
+    }
+    return later(done, timing->last_missed);
+}
+
 static ticks served(struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
     const uint64_t from_l2[] = {chip->l2_load_rate, chip->l2_box_rate, chip->l2_warp_rate};
@@ -190,9 +200,9 @@ static ticks served(struct timing *timing, const struct request *request) {
         wait = near;
     }
     ticks passed = wait;
-    ticks far = request->missed == 0
-                    ? 0
-                    : queue_common(timing, timing->hbm, request->at, from_hbm[request->asker], request->missed);
+    ticks far = request->missed > 0
+                    ? queue_common(timing, timing->hbm, request->at, from_hbm[request->asker], request->missed)
+                    : 0;
     if (far > wait) {
         longest = SIM_STEP_HBM;
         wait = far;
@@ -205,6 +215,9 @@ static ticks served(struct timing *timing, const struct request *request) {
     }
     ticks done =
         request->at + wait + outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
+    if (chip->l2_in_order != 0) {
+        done = in_order(timing, request, done);
+    }
     if (request->op != NULL) {
         ticks queued = longest == SIM_STEP_HBM ? passed : wait; /* what waits for HBM has left the SM */
         sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};

@@ -2,10 +2,11 @@
 #include "timing.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-struct timing *timing_make(const char *name, char *message, size_t room) {
+struct timing *timing_make(const char *name, const char *machine_code, char *message, size_t room) {
     struct chip chip;
-    if (!chip_load(&chip, name, message, room)) {
+    if (!chip_load(&chip, name, machine_code != NULL, message, room)) {
         return NULL;
     }
     struct timing *timing = calloc(1, sizeof *timing);
@@ -14,12 +15,13 @@ struct timing *timing_make(const char *name, char *message, size_t room) {
         return NULL;
     }
     timing->chip = chip;
+    timing->machine_code = machine_code == NULL ? NULL : strdup(machine_code);
     timing->l2_lines = chip.l2_bytes / LINE_BYTES / 16 * 16;
     timing->sm = calloc(chip.sms, sizeof *timing->sm);
     timing->l2 = calloc(timing->l2_lines, sizeof *timing->l2);
     timing->launch = calloc(MAX_LAUNCHES, sizeof *timing->launch);
     struct common **const common[] = {&timing->l2_load, &timing->l2_store, &timing->hbm};
-    bool whole = true;
+    bool whole = machine_code == NULL || timing->machine_code != NULL;
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
         *common[i] = calloc(1, sizeof **common[i]);
         whole = whole && *common[i] != NULL;
@@ -54,6 +56,7 @@ void timing_free(struct timing *timing) {
         free(timing->l2_store);
         free(timing->hbm);
         free(timing->launch);
+        free(timing->machine_code);
         free(timing->requests);
         free(timing->islands);
         timeline_free(timing->timeline);
@@ -77,7 +80,8 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->ready_preds, 0, time->pred_words * sizeof *time->ready_preds);
     memset(time->pipe, 0, time->rows);
     memset(time->waited, 0, sizeof time->waited);
-    time->began = time->next = time->started = at;
+    memset(time->read, 0, sizeof time->read);
+    time->began = time->next = time->last = time->started = at;
     time->copy_held = time->fenced = time->copies_fenced = 0;
     time->blocked = time->prepared = false;
 }

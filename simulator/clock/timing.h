@@ -75,6 +75,8 @@ struct server {
 struct warp_time {
     ticks began;
     ticks next;     /* it may issue from then on */
+    ticks last;     /* when it issued last */
+    ticks read[6];  /* by barrier of its scoreboard: when the operands behind it have been read */
     ticks due;      /* of its event, at which it looks whether it may */
     ticks started;  /* when the last of what was issued so far has its operands */
     ticks operands; /* of the next instruction, as time_ready has found them */
@@ -192,11 +194,13 @@ struct island {
 
 struct timing {
     struct chip chip;
+    char *machine_code; /* the folder that tells what ptxas made of modules; NULL: none */
     const struct sim *sim;
     struct allocation found; /* of the address before, as it was at the launch's begin */
     struct sm_time *sm;
     struct common *l2_load, *l2_store, *hbm;
-    ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */
+    ticks last_missed; /* when the last of what has been asked of HBM is there */
+    ticks hbm_late;    /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
@@ -271,8 +275,8 @@ static inline uint64_t time_clock(const struct timing *timing) {
 
 /* ---- set-up (clock/timing.c) ---- */
 
-/* NULL: `message` says why. */
-struct timing *timing_make(const char *chip, char *message, size_t room);
+/* machine_code: sim_options' folder, or NULL.  NULL: `message` says why. */
+struct timing *timing_make(const char *chip, const char *machine_code, char *message, size_t room);
 void timing_free(struct timing *timing);
 void warp_time_make(struct warp *warp, struct worker *worker);
 void warp_time_start(struct warp *warp, ticks at);
@@ -280,8 +284,9 @@ void warp_time_free(struct warp *warp);
 
 /* ---- instructions (clock/instructions/families.c, operands.c, issue.c, executed.c) ---- */
 
-/* Says of each instruction what it is to the clock.  False: no memory. */
-bool timing_classify(struct module *module);
+/* Says of each instruction what it is to the clock.  False: `message` says why, and is empty where memory is
+ * exhausted. */
+bool timing_classify(struct module *module, const struct timing *timing, char *message, size_t room);
 /* clock/instructions/assembler.c: and what ptxas makes of a function's instructions together.  False: no
  * memory. */
 bool timing_assemble(struct module *module, const struct function *function);

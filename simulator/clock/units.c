@@ -77,7 +77,10 @@ ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
     sm->tensor.free = later(sm->tensor.free, read);
     timing->tensor_works = true;
     if (a_in_registers) {
-        hold_issue(run, form, start);
+        ticks more = form->between == 0                            ? chip->machine_hold
+                     : form->between * chip->machine_beside > sums ? n * chip->machine_hold_column
+                                                                   : 0;
+        hold_issue(run, form, start + (run->launch->reordered ? more : 0));
     }
     return start + latency + sums;
 }

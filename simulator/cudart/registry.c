@@ -60,6 +60,8 @@ static void read_options(struct sim_options *options) {
     options->no_values = values != NULL && strcmp(values, "0") == 0;
     options->chip = chip != NULL && chip[0] != '\0' ? chip : NULL;
     const char *timeline = getenv("NVFP4_SIMULATE_TIMELINE");
+    const char *machine_code = getenv("NVFP4_SIMULATE_MACHINE_CODE");
+    options->machine_code = machine_code != NULL && machine_code[0] != '\0' ? machine_code : NULL;
     options->timeline = timeline != NULL && timeline[0] != '\0';
 }
 

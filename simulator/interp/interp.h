@@ -5,6 +5,8 @@
 #include "machine/machine.h"
 
 /* Says why a launch is not run, as a finding too unless it ran and that is its outcome; gives `status` back. */
+#define MESSAGE_BYTES 400
+
 int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why);
 /* Shape, registers, frames, shared memory and parameters, against the chip's limits.  SIM_OK, or the status of
  * the refusal. */

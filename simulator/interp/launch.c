@@ -228,9 +228,14 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         memset(workspace, 0, WORKSPACE_BYTES);
     }
     if (status == SIM_OK) {
-        bool classified = launch.timing == NULL || timing_classify(module->ptx);
-        status = classified ? run_in_order(sim, &launch)
-                            : launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory");
+        char why[MESSAGE_BYTES] = "";
+        bool classified = launch.timing == NULL || timing_classify(module->ptx, launch.timing, why, sizeof why);
+        launch.reordered = launch.timing != NULL && module->ptx->machine != NULL;
+        launch.no_values =
+            launch.no_values || launch.reordered; /* a register may change before it is multiplied */
+        status = classified       ? run_in_order(sim, &launch)
+                 : why[0] == '\0' ? launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory")
+                                  : launch_refuse(sim, SIM_BAD_ARGUMENT, kernel, why);
     }
     launch_free(&launch);
     if (workspace != NULL) {

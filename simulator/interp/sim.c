@@ -11,9 +11,8 @@
 #include "machine/findings.h"
 #include "machine/machine.h"
 
-#define MESSAGE_BYTES 400
-#define TRAP          0xb5 /* what new memory holds */
-#define MOST_FREED    64   /* allocations freed in a queue that are kept */
+#define TRAP       0xb5 /* what new memory holds */
+#define MOST_FREED 64   /* allocations freed in a queue that are kept */
 
 struct sim *sim_create(const struct sim_options *options) {
     struct sim *sim = calloc(1, sizeof *sim);
@@ -36,7 +35,8 @@ struct sim *sim_create(const struct sim_options *options) {
     }
     (void)pthread_mutex_init(&sim->lock, NULL);
     if (sim->options.chip != NULL) {
-        sim->timing = timing_make(sim->options.chip, sim->message, sizeof sim->message);
+        sim->timing =
+            timing_make(sim->options.chip, sim->options.machine_code, sim->message, sizeof sim->message);
         if (sim->timing != NULL) {
             sim->timing->sim = sim;
         }

@@ -75,6 +75,7 @@ struct launch {
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
+    bool reordered; /* by machine code, whose registers are others than PTX's: those of wgmma are not checked */
     uint64_t workspace; /* of a cooperative launch: its address, for the grid's barrier; 0: none */
     bool clustered;     /* with clusters, were they of one CTA */
     bool dependent;     /* asked for: may start before the previous one is complete */

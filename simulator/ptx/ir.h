@@ -174,6 +174,7 @@ struct module {
     unsigned sm; /* 90, 100 */
     struct insn *code;
     uint32_t ncode;
+    struct machine_code *machine; /* of clock/, one an instruction; NULL: it goes by PTX */
     struct function **functions;
     uint32_t nfunctions;
     struct variable **variables;

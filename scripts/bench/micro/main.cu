@@ -185,7 +185,8 @@ static const struct group {
               {"rings", rings},
               {"words", words},
               {"helpers", helpers},
-              {"first_stage", first_stage}};
+              {"first_stage", first_stage},
+              {"beside_mma", beside_mma}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

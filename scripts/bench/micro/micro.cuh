@@ -102,5 +102,6 @@ void rings(void);
 void words(void);
 void helpers(void);
 void first_stage(void);
+void beside_mma(void);
 
 #endif

@@ -27,7 +27,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from scripts.bench.micro.__main__ import rows_of
-from scripts.common.simulated_call import simulated_calls
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.simulated_call import MACHINE_CODE, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot
 from scripts.evidence.clock.ladder import ladder_rows
@@ -57,7 +58,10 @@ def environment(**more: str) -> dict[str, str]:
 def micro_rows(groups: list[str]) -> list[Row]:
     """The microbenchmarks' program on simulated time beside what the card gave."""
     command = [str(BUILD / "micro_timed"), *groups]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
+    env = environment(**{VARIABLE: str(MACHINE_CODE)})
+    done = by_machine_code(
+        lambda: subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True), MACHINE_CODE
+    )
     recorded = json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]
     measured = {key(row): row["value"] for row in recorded}
     return [
@@ -83,7 +87,7 @@ def call_us(shape: str, tile: str | None = None) -> float:
     """Simulated us of a call behind others, each with inputs of its own: from end to end of their last kernels."""
     m, n, k = (int(part) for part in shape.split("x"))
     chosen = {"NVFP4_HOPPER_CONFIG": tile} if tile else {}
-    launches = simulated_calls((m, n, k), "hopper", CALLS, **chosen)["launches"]
+    launches = simulated_calls((m, n, k), "hopper", CALLS, machine_code=True, **chosen)["launches"]
     last = [launch["end_us"] for launch in launches if "dual_gemm" in launch["kernel"]]
     return last[-1] - last[-2]
 

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.simulated_call import MACHINE_CODE
 from scripts.common.toolchain import built, nvcc
 from scripts.evidence.clock.table import RECORDED, ROOT, Row
 from scripts.evidence.third_party.cuda.wrappers import PREAMBLE_FAST
@@ -56,9 +58,11 @@ def call_us(folder: Path, number: int) -> float:
         program(folder, number, target)
         environment = {
             **os.environ, "NVFP4_SIMULATE_TIME": "h200", "NVFP4_SIMULATE_CHIP": "h200", "NVFP4_SIMULATE_CHECKS": "0",
-            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": str(report),
+            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": str(report), VARIABLE: str(MACHINE_CODE),
         }  # fmt: skip
-        subprocess.run([str(target)], env=environment, stdout=subprocess.DEVNULL, check=True)
+        by_machine_code(
+            lambda: subprocess.run([str(target)], env=environment, stdout=subprocess.DEVNULL, check=True), MACHINE_CODE
+        )
         launches = json.loads(report.read_text())["time"]["launches"]
         return launches[-1]["end_us"] - launches[-2]["end_us"]
 

@@ -1,13 +1,18 @@
 /* What an instruction has shown once it has been executed, and when a warp that waited goes on. */
+#include "machine_code.h"
 #include "operands.h"
 
 void time_skipped(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
+    const struct machine_code *machine = machine_code_of(run->launch->module, run->split->pc);
     if (insn->timing != FAMILY_FREE) {
-        part->issue = timing->now + timing->chip.issue_interval;
-        part->issued += timing->chip.issue_interval;
-        run->warp->time->next = part->issue;
+        ticks slots = machine != NULL ? machine->slots : timing->chip.issue_interval;
+        part->issue = timing->now + slots;
+        part->issued += slots;
+        run->warp->time->next =
+            machine != NULL ? timing->now + time_until_next(machine, &timing->chip) : part->issue;
+        run->warp->time->last = timing->now;
     }
 }
 

@@ -5,7 +5,7 @@
  * clock/instructions/assembler.c's. */
 #include <string.h>
 
-#include "clock/timing.h"
+#include "machine_code.h"
 
 static bool is(const char *name, const char *base) {
     size_t length = strlen(base);
@@ -203,11 +203,12 @@ static bool looks_ahead(const struct module *module, uint32_t at) {
     return true;
 }
 
-bool timing_classify(struct module *module) {
+bool timing_classify(struct module *module, const struct timing *timing, char *message, size_t room) {
+    message[0] = '\0';
     if (module->ncode == 0 || module->code[0].timing != FAMILY_NONE) {
         return true;
     }
-    bool room = true;
+    bool good = true;
     for (uint32_t i = 0; i < module->ncode; i++) {
         struct meaning meaning = meaning_of(&module->code[i]);
         module->code[i].timing = (uint8_t)meaning.family;
@@ -216,8 +217,13 @@ bool timing_classify(struct module *module) {
             module->code[i].mbarrier.peeks = looks_ahead(module, i);
         }
     }
-    for (uint32_t i = 0; i < module->nfunctions; i++) {
-        room = room && timing_assemble(module, module->functions[i]);
+    if (timing->machine_code != NULL) {
+        good = machine_code_read(module, &timing->chip, timing->machine_code, message, room);
     }
-    return room;
+    for (uint32_t i = 0; good && i < module->nfunctions; i++) {
+        const struct function *function = module->functions[i];
+        bool known = function->is_defined && machine_code_of(module, function->first_pc) != NULL;
+        good = known || timing_assemble(module, function);
+    }
+    return good;
 }

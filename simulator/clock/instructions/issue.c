@@ -1,4 +1,5 @@
 /* When a warp's instructions issue and when their results are there. */
+#include "machine_code.h"
 #include "operands.h"
 
 static struct timing *timing_of(const struct warp *warp) {
@@ -44,7 +45,9 @@ static ticks stores_far(const struct chip *chip, const struct sm_time *sm, const
 /* ptxas orders the instructions of a basic block so that independent ones fill each other's waits, and PTX
  * shows another order.  What only computes therefore takes its slots in PTX's order and its operands when they
  * come; what touches memory waits for its operands; what orders or ends a block waits for all before it. */
-enum order { ORDER_FREE, ORDER_OPERANDS, ORDER_ALL };
+enum order { ORDER_FREE, ORDER_OPERANDS, ORDER_ALL, ORDER_MACHINE };
+
+static const struct cost no_cost = {.pipe = PIPES};
 
 static enum order order_of(enum clock_family family) {
     switch (family) {
@@ -99,6 +102,21 @@ static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const
     return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
 }
 
+/* By machine code instructions issue in their order, each when the one before lets it, what it waits for is
+ * there and its pipes are free: ptxas has put the cycles between them that results take. */
+static ticks machine_ready(const struct chip *chip, const struct machine_code *machine,
+                           const struct warp_time *time, const struct part *part, ticks ready, ticks operands) {
+    ready = later(later(ready, operands),
+                  time->last + machine->before + machine->slots * chip->machine_slip / chip->issue_interval);
+    for (unsigned i = 0; i < READ_BARRIERS; i++) {
+        ready = machine->waits >> i & 1 ? later(ready, time->read[i]) : ready;
+    }
+    for (unsigned i = 0; i < PIPES; i++) {
+        ready = machine->pipe[i] != 0 ? later(ready, part->pipe[i].free) : ready;
+    }
+    return ready;
+}
+
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
@@ -115,12 +133,18 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (insn->timing == FAMILY_FREE) { /* what it names anew is not asked for again when memory has answered */
         return time_operands_ready(warp, split, insn, insn->ndst, PIPES) == NEVER ? NEVER : ready;
     }
-    struct cost cost = time_cost(warp, insn);
+    const struct machine_code *machine = machine_code_of(launch->module, split->pc);
+    struct cost cost = machine != NULL ? no_cost : time_cost(warp, insn);
     ticks operands = time->operands = time_operands_ready(warp, split, insn, 0, cost.pipe);
     if (operands == NEVER) {
         return NEVER;
     }
-    switch (order_of((enum clock_family)insn->timing)) {
+    const struct part *part = &sm->part[warp->index % SM_PARTS];
+    enum order order = machine != NULL ? ORDER_MACHINE : order_of((enum clock_family)insn->timing);
+    switch (order) {
+    case ORDER_MACHINE:
+        ready = machine_ready(chip, machine, time, part, ready, operands);
+        break;
     case ORDER_FREE:
         break;
     case ORDER_OPERANDS:
@@ -140,7 +164,6 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         fence_begin(time, sm, ready);
         time->next = ready = ready + before;
     }
-    const struct part *part = &sm->part[warp->index % SM_PARTS];
     ready = later(ready, part->issue);
     if (cost.pipe != PIPES) {
         ticks taken = part->pipe[cost.pipe].free;
@@ -168,6 +191,42 @@ static void issue_barrier(struct warp *warp, struct sm_time *sm, ticks at, const
         booked(&sm->barrier, at, chip->barrier_arrive_interval) + chip->barrier_arrive_interval;
 }
 
+/* What a store takes beyond 4 bytes a lane. */
+static ticks registers_more(const struct insn *insn) {
+    bool stores = insn->timing == FAMILY_MEMORY && insn->ndst == 0;
+    uint32_t operands = insn->nop > 1 ? insn->nop - 1u : 1u; /* less the address */
+    return stores ? operands * (ptx_type_bytes(insn->type) == 8 ? 2u : 1u) - 1u : 0;
+}
+
+/* What the machine code of an instruction takes of pipes, when the next one may issue, and when operands have
+ * left their registers.  What a pipe computes is there when the code asks for it; special functions are waited
+ * for. */
+static void issue_machine(struct run *run, const struct insn *insn, const struct machine_code *machine,
+                          unsigned share) {
+    struct timing *timing = run->launch->timing;
+    struct sm_time *sm = sm_of(run->cta);
+    struct warp_time *time = run->warp->time;
+    struct part *part = &sm->part[run->warp->index % SM_PARTS];
+    ticks at = timing->issued, special = at;
+    for (unsigned i = 0; i < PIPES; i++) {
+        if (machine->pipe[i] != 0) {
+            ticks length = time_beside(timing, sm, share + SHARE_PIPES + i, at, machine->pipe[i]);
+            ticks start = booked(&part->pipe[i], at, length);
+            special = i == PIPE_SPECIAL ? start + timing->chip.special_latency : special;
+        }
+    }
+    if (machine->opens != 0) {
+        time->read[machine->opens - 1] =
+            at + timing->chip.operand_read + registers_more(insn) * timing->chip.operand_read_more;
+    }
+    if (machine->order != 0) {
+        time->last = at;
+    }
+    if (insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG) {
+        time_results_ready(run->warp, run->split, insn, special, PIPES);
+    }
+}
+
 void time_issue(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     const struct chip *chip = &timing->chip;
@@ -192,18 +251,22 @@ void time_issue(struct run *run, const struct insn *insn) {
         return;
     }
     part->last = family == FAMILY_TENSOR && from_shared(insn) ? NULL : warp;
-    struct cost cost = time_cost(warp, insn);
+    const struct machine_code *machine = machine_code_of(run->launch->module, run->split->pc);
+    struct cost cost = machine != NULL ? no_cost : time_cost(warp, insn);
     ticks start = later(at, time->operands);
-    ticks slots = insn->machine * chip->issue_interval;
+    ticks slots = machine != NULL ? machine->slots : insn->machine * chip->issue_interval;
     unsigned share = warp->index % SM_PARTS * PART_SHARES;
-    part->issue = time->next = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
+    part->issue = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
+    time->next = machine != NULL ? at : part->issue;
     part->issued += slots;
     if (cost.pipe != PIPES) {
         ticks length =
             time_beside(timing, sm, share + SHARE_PIPES + cost.pipe, at, insn->machine * cost.interval);
         start = later(start, booked(&part->pipe[cost.pipe], at, length));
     }
-    if (order_of(family) == ORDER_FREE) {
+    if (machine != NULL) {
+        issue_machine(run, insn, machine, share);
+    } else if (order_of(family) == ORDER_FREE) {
         time->started = later(time->started, start);
     }
     if (cost.pipe != PIPES) {
@@ -217,7 +280,8 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_REDUX: {
         ticks interval = time_lsu_interval(chip, family);
         ticks taken = later(start, booked(&sm->lsu, at, interval));
-        time_results_ready(warp, run->split, insn, taken + time_lsu_latency(chip, family), PIPES);
+        ticks latency = machine != NULL && family == FAMILY_VOTE ? 0 : time_lsu_latency(chip, family);
+        time_results_ready(warp, run->split, insn, taken + latency, PIPES);
         break;
     }
     case FAMILY_WARP_MMA:
@@ -226,11 +290,11 @@ void time_issue(struct run *run, const struct insn *insn) {
         time_results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
     case FAMILY_BRANCH:
-        time->next = at + chip->branch_interval;
+        time->next = at + (machine != NULL && machine->order == 0 ? 0 : chip->branch_interval);
         break;
     case FAMILY_CLOCK:
         time_results_ready(warp, run->split, insn, at + chip->clock_read_latency, PIPES);
-        time->next = at + chip->clock_read_interval;
+        time->next = later(time->next, at + chip->clock_read_interval);
         break;
     case FAMILY_BARRIER:
         issue_barrier(warp, sm, at, chip);
@@ -279,5 +343,8 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     default:
         break;
+    }
+    if (machine != NULL) {
+        time->next = later(time->next, at + time_until_next(machine, chip));
     }
 }

@@ -144,7 +144,7 @@ static enum next execute(struct run *run, struct split *split) {
         }
         return wait_for(run, (struct wait){.kind = WAIT_CONVERGE, .what = "the warp's other lanes (.aligned)"});
     }
-    if (run->warp->npending != 0 && !insn->reg_async) {
+    if (run->warp->npending != 0 && !insn->reg_async && !run->launch->reordered) {
         enum next next = pending_registers(run, insn);
         if (next != NEXT) {
             return next;

@@ -219,6 +219,9 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
 /* A register changed since the last wgmma.fence is not yet visible to the tensor cores. */
 static void check_fence(struct run *run, const struct insn *insn) {
     const struct launch *launch = run->launch;
+    if (launch->reordered) {
+        return;
+    }
     uint32_t base = launch->reg_base[run->split->function->index];
     for (uint32_t i = 0; i < wgmma_registers_used(insn); i++) {
         uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];

@@ -21,6 +21,7 @@ class Options(ctypes.Structure):
         ("chip", ctypes.c_char_p),
         ("no_values", ctypes.c_int),
         ("timeline", ctypes.c_int),
+        ("machine_code", ctypes.c_char_p),
     )
 
 

@@ -1,0 +1,28 @@
+"""Machine code for the simulator's clock: what each instruction of a program's PTX became.
+
+    NVFP4_SIMULATE_MACHINE_CODE=FOLDER program      # leaves FOLDER/HASH.ptx for each module that is timed
+    python -m scripts.common.machine_code FOLDER           # writes FOLDER/HASH.machine beside each
+    NVFP4_SIMULATE_MACHINE_CODE=FOLDER program      # is timed by its machine code
+
+Needs ptxas of the CUDA toolkit that made the PTX, and nvdisasm (the package nvidia-cuda-nvdisasm).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.common.machine_code.assemble import assemble_left
+
+
+def main() -> int:
+    """Assembles what has no machine code yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    print(f"{assemble_left(parser.parse_args().folder)} modules assembled")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Assembles PTX that the simulator has left in a folder, so that its clock goes by machine code the next time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from scripts.common.machine_code import match, ptx, sass
+from scripts.common.toolchain import nvcc
+
+VARIABLE = "NVFP4_SIMULATE_MACHINE_CODE"  # the folder, for the simulator
+Result = TypeVar("Result")
+
+
+def nvdisasm() -> str | None:
+    """The one of the Python that runs this, or of the PATH; None: there is none."""
+    for folder in map(Path, sys.path):
+        for found in folder.glob("nvidia/*/bin/nvdisasm"):
+            return str(found)
+    return shutil.which("nvdisasm")
+
+
+def assembled(text: str) -> list[str]:
+    """The lines of the machine code of a PTX module, ready for the simulator; CalledProcessError: ptxas refuses it."""
+    module = ptx.marked(text)
+    target = re.search(r"^\.target\s+(\w+)", text, re.MULTILINE)
+    if target is None:
+        raise ValueError("no .target in the PTX")
+    with tempfile.TemporaryDirectory() as name:
+        source, cubin = Path(name) / "marked.ptx", Path(name) / "marked.cubin"
+        source.write_text(module.text)
+        ptxas = Path(nvcc()).with_name("ptxas")
+        command = [ptxas, "-O3", f"-arch={target[1]}", "--generate-line-info", "-o", cubin, source]
+        subprocess.run(command, check=True, capture_output=True)
+        shown = subprocess.run(
+            [nvdisasm() or "nvdisasm", "-g", "-hex", cubin], check=True, capture_output=True, text=True
+        )
+    return list(match.lines(module, sass.functions(shown.stdout.splitlines())))
+
+
+def assemble_left(folder: Path) -> int:
+    """How many modules of the folder had no machine code yet and have it now."""
+    count = 0
+    for source in sorted(folder.glob("*.ptx")):
+        target = source.with_suffix(".machine")
+        if not target.exists():
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as part:
+                part.write("\n".join(assembled(source.read_text())) + "\n")
+            Path(part.name).replace(target)  # whole or not at all: several programs may do the same
+            count += 1
+    return count
+
+
+def by_machine_code(run: Callable[[], Result], folder: Path) -> Result:
+    """What a run gives whose modules are all timed by machine code: it is made again where one was not.
+
+    The simulator leaves a module's text each time that it has no machine code for it, so that a run beside others
+    that assemble the same module is not taken for one by machine code.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        with tempfile.NamedTemporaryFile(dir=folder) as begun:
+            before = Path(begun.name).stat().st_mtime_ns
+            result = run()
+        if all(source.stat().st_mtime_ns < before for source in folder.glob("*.ptx")):
+            return result
+        assemble_left(folder)

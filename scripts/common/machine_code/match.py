@@ -1,0 +1,332 @@
+"""What each PTX instruction is in machine code: its place in the order that ptxas gave it, and what it takes.
+
+A block of machine code belongs to the PTX block that most of its instructions are from.  An instruction whose PTX lies
+in another block (moved out of a loop, say) is charged where it stands, to the next one that is at home there.  What
+ptxas wrote several times (a loop unrolled) is charged in equal parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from scripts.common.machine_code.ptx import BRANCH, ENDS, Function, Module
+from scripts.common.machine_code.sass import NO_BARRIER, Instruction
+
+ALU_NAMES = """
+LOP3 SHF IADD3 ISETP SEL PRMT LEA F2FP FSETP FMNMX IMNMX VIMNMX PLOP3 P2R R2P SGXT BMSK LOP IADD I2FP FSEL MOV HSETP2
+VIADD FCHK CS2R F2IP I2IP HMNMX2 IABS SHL SHR CSET VIADDMNMX VIMNMX3
+"""
+ALU = frozenset(ALU_NAMES.split())
+FMA = frozenset(["FFMA", "FMUL", "FADD", "FFMA32I", "FSWZADD"])
+HALF = frozenset(["HFMA2", "HMUL2", "HADD2"])
+SPECIAL = frozenset(["MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND"])
+# What carries out a PTX instruction that does more than compute, by the begin of its name; the longest one counts.
+CARRIES_OUT = {
+    "wgmma.fence": ("WARPGROUP.ARRIVE",),
+    "wgmma.wait_group": ("WARPGROUP.DEPBAR",),
+    "wgmma.mma_async": ("HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    "ld": ("LD",),
+    "st": ("ST",),
+    "bar": ("BAR", "UCGABAR", "WARPSYNC", "NOP"),
+    "mbarrier": ("SYNCS",),
+    "fence": ("MEMBAR", "FENCE", "CCTL"),
+    "cp.async": ("LDGSTS", "UBLKCP", "UTMA"),
+    "setmaxnreg": ("USETMAXREG",),
+}
+# ptxas leaves these without a line, so that they seem to be of the instruction before.
+WITHOUT_LINE = frozenset(["R2UR", "UMOV", "NOP"])
+PIPES = ("alu", "fma", "half", "imad", "imad_wide", "special")
+HALF_AT_HOME = 0.5
+A_COPY = 0.4  # of a block: less of it is no copy
+# Special registers and constants, whose answers take longer than a stall count can say.
+ANSWERED = frozenset(["S2R", "S2UR", "LDC"])
+NEVER = 999
+SCALE = 100  # charges are in hundredths: copies share them
+
+
+@dataclass
+class Charge:
+    """Of one PTX instruction, for each time that it is executed."""
+
+    order: int
+    slots: float = 0  # machine instructions up to and with its own, from those of the one before on
+    before: float = 0  # cycles from the issue of the one before
+    after: float = 0  # cycles until the next; of a block's last
+    reads: int = NO_BARRIER
+    waits: int = 0
+    asked: int = NEVER  # cycles since a special register or a constant was asked for that it waits for
+    pipes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PIPES, 0.0))
+
+
+def pipe_of(instruction: Instruction) -> str | None:
+    """The pipe that computes it, if one does."""
+    name = instruction.name
+    if name == "IMAD":
+        return "imad_wide" if ".WIDE" in instruction.text or ".HI" in instruction.text else "imad"
+    sets = {"alu": ALU, "fma": FMA, "half": HALF, "special": SPECIAL}
+    return next((pipe for pipe, names in sets.items() if name in names), None)
+
+
+# ---- blocks ----
+
+
+def ptx_blocks(module: Module, function: Function, kept: set[int]) -> dict[int, int]:
+    """Of each statement its block: blocks end at the branches that machine code has too."""
+    leaders = {function.first}
+    for at in range(function.first, function.end):
+        text = module.statements[at].text
+        if not ENDS.match(text) or at not in kept:
+            continue
+        leaders.add(at + 1)
+        found = BRANCH.match(text)
+        if found and found[1] in function.labels:
+            leaders.add(function.labels[found[1]])
+    blocks, block = {}, -1
+    for at in range(function.first, function.end):
+        block += at in leaders
+        blocks[at] = block
+    return blocks
+
+
+def sass_blocks(code: list[Instruction]) -> list[list[Instruction]]:
+    """Runs of instructions that no branch enters or leaves."""
+    targets = {instruction.target for instruction in code} - {None}
+    blocks: list[list[Instruction]] = [[]]
+    for instruction in code:
+        if blocks[-1] and not targets.isdisjoint(instruction.labels):
+            blocks.append([])
+        blocks[-1].append(instruction)
+        if instruction.ends_block:
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def depths(blocks: list[list[Instruction]]) -> list[int]:
+    """How many branches backward lead round each block."""
+    places = {label: block[0].address for block in blocks for item in block for label in item.labels}
+    loops = []
+    for instruction in (item for block in blocks for item in block):
+        to = places.get(instruction.target or "")
+        if to is not None and to <= instruction.address:
+            loops.append((to, instruction.address))
+    return [sum(first <= block[0].address <= last for first, last in set(loops)) for block in blocks]
+
+
+# ---- instructions without a line of their own ----
+
+
+def name_mmas(module: Module, function: Function, blocks: list[list[Instruction]], block_of: dict[int, int]) -> None:
+    """ptxas gives no line to wgmma's own instruction: those of a block are the block's in their order."""
+    mmas = defaultdict(list)
+    for at in range(function.first, function.end):
+        if module.statements[at].name.startswith("wgmma.mma_async"):
+            mmas[block_of[at]].append(at)
+    found = defaultdict(list)
+    for block in blocks:
+        here = [item for item in block if item.name in ("HGMMA", "IGMMA", "QGMMA", "BGMMA")]
+        votes = Counter(block_of[item.statement] for item in block if item.statement in block_of and item not in here)
+        named = Counter({at: count for at, count in votes.items() if at in mmas})
+        if here and named:
+            found[named.most_common(1)[0][0]] += here
+    for at, items in found.items():
+        for i, item in enumerate(items):
+            item.statement = mmas[at][i % len(mmas[at])]
+
+
+def is_wait(module: Module, at: int) -> bool:
+    """Whether it asks an mbarrier for a phase."""
+    return module.statements[at].name.startswith(("mbarrier.try_wait", "mbarrier.test_wait"))
+
+
+def name_waits(module: Module, function: Function, blocks: list[list[Instruction]]) -> None:
+    """ptxas asks once before a loop of try_wait, and that copy has the line of what stands before the loop."""
+    waits = [at for at in range(function.first, function.end) if is_wait(module, at)]
+    for block in blocks:
+        asked = -1
+        for item in block:
+            if item.name == "SYNCS" and ".PHASECHK" in item.text and 0 <= item.statement < function.end:
+                if item.statement not in waits:
+                    item.statement = next((at for at in waits if at > item.statement), item.statement)
+                asked = item.statement
+            elif item.name == "BRA" and asked >= 0 and not ENDS.match(module.statements[item.statement].text):
+                ends = range(asked, function.end)
+                item.statement = next((at for at in ends if ENDS.match(module.statements[at].text)), item.statement)
+
+
+# ---- charges ----
+
+
+def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int, dict[int, int]]:
+    """Of each PTX block the blocks of machine code that it is at home in, and how many instructions it has there."""
+    counts = [Counter(block_of[item.statement] for item in block if item.statement in block_of) for block in blocks]
+    total: Counter[int] = sum(counts, Counter())
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for at, count in enumerate(counts):
+        main = count.most_common(1)[0][0] if count else None
+        for block, number in count.items():
+            if block == main or number >= HALF_AT_HOME * total[block]:
+                found[block][at] = number
+    return found
+
+
+def innermost(found: dict[int, dict[int, int]], depth: list[int], waiting: set[int]) -> dict[int, set[int]]:
+    """Of copies in and outside of loops those that run most often: of a wait, the first question.
+
+    Small loops of machine code alone (one lane after another asks for a copy) are part of the block around them.
+    """
+    chosen = {}
+    for block, places in found.items():
+        levels = sorted({depth[at] for at in places}, reverse=True)
+        if block in waiting:
+            chosen[block] = {at for at in places if depth[at] == levels[-1]}
+            continue
+        least = A_COPY * sum(places.values())
+        level = next(
+            level for level in levels if sum(count for at, count in places.items() if depth[at] >= level) >= least
+        )
+        chosen[block] = {at for at in places if depth[at] >= level}
+    return chosen
+
+
+def charges(module: Module, function: Function, code: list[Instruction]) -> dict[int, Charge]:
+    """Of each statement that has machine code of its own where it is at home."""
+    kept = {item.statement for item in code if item.ends_block}
+    block_of = ptx_blocks(module, function, kept)
+    blocks = sass_blocks(code)
+    name_mmas(module, function, blocks, block_of)
+    name_waits(module, function, blocks)
+    waiting = {block_of[at] for at in range(function.first, function.end) if is_wait(module, at)}
+    at_home = innermost(homes(blocks, block_of), depths(blocks), waiting)
+    last = [_primaries(module, block, at, at_home, block_of) for at, block in enumerate(blocks)]
+    copies = _copies(last, block_of)
+    found: dict[int, Charge] = {}
+    for at, block in enumerate(blocks):
+        _charge_block(block, last[at], lambda statement: copies[block_of[statement]], found)
+    return found
+
+
+def _primaries(
+    module: Module, block: list[Instruction], at: int, at_home: dict[int, set[int]], block_of: dict[int, int]
+) -> list[tuple[int, int]]:
+    """The instructions that stand for a PTX instruction each: its last one in every copy.  Place and statement."""
+    places = [
+        (place, item.statement)
+        for place, item in enumerate(block)
+        if item.statement in block_of and at in at_home.get(block_of[item.statement], ())
+    ]
+    texts = defaultdict(list)
+    for place, statement in places:
+        texts[statement].append(place)
+    return sorted(
+        (place, statement)
+        for statement, own in texts.items()
+        for place in _ends(block, _own(module.statements[statement].name, block, own))
+    )
+
+
+def _own(name: str, block: list[Instruction], places: list[int]) -> list[int]:
+    """Those of a PTX instruction's places that it surely has itself, if any."""
+    kinds = [kind for kind in CARRIES_OUT if name == kind or name.startswith(kind + ".")]
+    if kinds:
+        does = CARRIES_OUT[max(kinds, key=len)]
+        return [place for place in places if block[place].bare.startswith(does)] or places
+    return [place for place in places if block[place].name not in WITHOUT_LINE] or places
+
+
+def _ends(block: list[Instruction], places: list[int]) -> list[int]:
+    """Of an instruction's machine code the last of each copy: all copies have the same opcodes."""
+    copies = min(Counter(block[place].bare.split()[0] for place in places).values())
+    size = len(places) // copies if len(places) % copies == 0 else len(places)
+    return places[size - 1 :: size]
+
+
+def _copies(last: list[list[tuple[int, int]]], block_of: dict[int, int]) -> dict[int, int]:
+    """How often ptxas wrote each PTX block where it is at home: as most of its instructions stand there."""
+    times = Counter(statement for block in last for _, statement in block)
+    by_block = defaultdict(Counter)
+    for statement, count in times.items():
+        by_block[block_of[statement]][count] += 1
+    return {block: count.most_common(1)[0][0] for block, count in by_block.items()}
+
+
+@dataclass
+class _Pending:
+    """What has been issued since the last instruction that stands for one of PTX."""
+
+    slots: int = 0
+    cycles: int = 0
+    waits: int = 0
+    asked: int = NEVER
+    pipes: Counter[str] = field(default_factory=Counter)
+
+    def take(self, item: Instruction, asked: int) -> None:
+        """One more."""
+        self.slots += 1
+        self.waits |= item.waits
+        self.asked = min(self.asked, asked)
+        if pipe := pipe_of(item):
+            self.pipes[pipe] += 1
+
+    def charged(self, charge: Charge, item: Instruction, share: float) -> None:
+        """All of it to that instruction."""
+        charge.slots += self.slots * share
+        charge.before += self.cycles * share
+        charge.waits |= self.waits
+        charge.asked = min(charge.asked, self.asked)
+        charge.reads = item.reads if item.reads != NO_BARRIER else charge.reads
+        for pipe, count in self.pipes.items():
+            charge.pipes[pipe] += count * share
+
+
+class _Answers:
+    """Since when a block waits for special registers and constants."""
+
+    def __init__(self) -> None:
+        self.now, self.since = 0, dict[int, int]()  # by the barrier that the answer opens
+
+    def take(self, item: Instruction) -> int:
+        """Cycles since the last one was asked for that the instruction waits for; NEVER: it waits for none."""
+        awaited = [at for at in self.since if item.waits >> at & 1]
+        asked = min((self.now - self.since.pop(at) for at in awaited), default=NEVER)
+        self.since.pop(item.writes, None)
+        if item.name in ANSWERED and item.writes != NO_BARRIER:
+            self.since[item.writes] = self.now
+        self.now += item.stall
+        return asked
+
+
+def _charge_block(
+    block: list[Instruction],
+    primaries: list[tuple[int, int]],
+    copies: Callable[[int], int],
+    found: dict[int, Charge],
+) -> None:
+    stands, pending, answers = dict(primaries), _Pending(), _Answers()
+    for place, item in enumerate(block):
+        pending.take(item, answers.take(item))
+        if place in stands:
+            statement = stands[place]
+            pending.charged(found.setdefault(statement, Charge(item.address)), item, 1 / copies(statement))
+            pending = _Pending()
+        pending.cycles += item.stall
+    if stands:
+        statement = stands[max(stands)]
+        found[statement].after += pending.cycles / copies(statement)
+        found[statement].slots += pending.slots / copies(statement)
+
+
+def lines(module: Module, code: dict[str, list[Instruction]]) -> Iterable[str]:
+    """The file that the simulator reads: a line a function, then one for each of its instructions."""
+    yield "machine-code 1"
+    for function in module.functions:
+        if function.name not in code:
+            continue
+        yield f"function {function.name}"
+        for statement, charge in sorted(charges(module, function, code[function.name]).items()):
+            where = module.statements[statement]
+            numbers = [charge.slots, charge.before, charge.after, *(charge.pipes[pipe] for pipe in PIPES)]
+            scaled = " ".join(str(round(number * SCALE)) for number in numbers)
+            reads = charge.reads if charge.reads != NO_BARRIER else -1
+            yield f"{where.line} {where.nth} {charge.order} {scaled} {reads} {charge.waits} {charge.asked}"

@@ -1,0 +1,91 @@
+"""Machine code as nvdisasm shows it: what the issue logic reads of each instruction, and the PTX that it is from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+SECTION = re.compile(r"\.text\.([\w$.]+):")
+LINE = re.compile(r'\s*//## File "ptx", line (\d+)')
+LABEL = re.compile(r"(\.L_\w+):")
+FIRST_WORD = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/")
+SECOND_WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/")
+TARGET = re.compile(r"`\((\.L_\w+)\)")
+NO_BARRIER = 7
+# HW: of the second word of an instruction of sm_70 and later, bits 41 to 62: the cycles until the next may issue,
+# whether the warp gives way, the barriers that its result and its operands open, and those that it waits for
+# (published: CuAssembler's notes on control codes).
+CONTROL_AT = 41
+
+
+@dataclass
+class Instruction:
+    """One instruction of machine code."""
+
+    address: int
+    statement: int  # of the module, from 0; -1: none
+    text: str
+    stall: int = 0  # cycles until the warp's next one
+    reads: int = NO_BARRIER  # the barrier that opens when its operands have been read
+    writes: int = NO_BARRIER  # and when its result is there
+    waits: int = 0  # for barriers, a bit each
+    labels: list[str] = field(default_factory=list)  # that stand before it
+
+    @property
+    def bare(self) -> str:
+        """The text without its predicate."""
+        return re.sub(r"^@!?U?P[\dT]+\s+", "", self.text)
+
+    @property
+    def name(self) -> str:
+        """The mnemonic, without predicate and modifiers."""
+        return self.bare.split()[0].split(".")[0]
+
+    @property
+    def target(self) -> str | None:
+        """Where it branches to."""
+        found = TARGET.search(self.text)
+        return found[1] if found and self.name in ("BRA", "BRX", "BRXU", "JMP", "CALL") else None
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether the next instruction may not be the next to run."""
+        return self.name in ("BRA", "BRX", "BRXU", "JMP", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
+
+
+def _control(instruction: Instruction, word: int) -> None:
+    bits = word >> CONTROL_AT
+    instruction.stall = bits & 15
+    instruction.writes = bits >> 5 & 7
+    instruction.reads = bits >> 8 & 7
+    instruction.waits = bits >> 11 & 63
+
+
+def functions(lines: Iterable[str]) -> dict[str, list[Instruction]]:
+    """Each function's instructions, without the padding behind its end."""
+    found: dict[str, list[Instruction]] = {}
+    code: list[Instruction] = []
+    statement, labels, half = -1, [], False
+    for line in lines:
+        if section := SECTION.match(line):
+            code = found.setdefault(section[1], [])
+            statement, labels = -1, []
+        elif marked := LINE.match(line):
+            statement = int(marked[1]) - 1
+        elif label := LABEL.match(line):
+            labels.append(label[1])
+        elif first := FIRST_WORD.match(line):
+            code.append(Instruction(int(first[1], 16), statement, first[2], labels=labels))
+            labels, half = [], True
+        elif half and (second := SECOND_WORD.match(line)):
+            _control(code[-1], int(second[1], 16))
+            half = False
+    return {name: _without_padding(code) for name, code in found.items()}
+
+
+def _without_padding(code: list[Instruction]) -> list[Instruction]:
+    end = len(code)
+    while end > 0 and (code[end - 1].name == "NOP" or code[end - 1].target in code[end - 1].labels):
+        end -= 1
+    return code[:end]

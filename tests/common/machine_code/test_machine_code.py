@@ -1,0 +1,155 @@
+"""Machine code read for the clock: which PTX each instruction is from, and what is charged to it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.common.machine_code import match, ptx, sass
+from scripts.common.machine_code.assemble import assemble_left, assembled, by_machine_code, nvdisasm
+from tests.simulator.sim_kit import nvcc
+
+PTX = """
+.version 8.0 // a comment; with a semicolon
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+    .reg .pred %p<4>; .reg .b32 %r<8>;
+    .loc 1 5 3
+    mov.u32 %r1, 0;
+LOOP: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 9;
+    { .reg .b32 t; mov.u32 t, %r1; }
+    @%p1 bra LOOP;
+    ret;
+}
+"""
+
+
+def instruction(statement: int, text: str, stall: int = 1, reads: int = 7, waits: int = 0, writes: int = 7, label=""):
+    """One of machine code."""
+    return sass.Instruction(0, statement, text, stall, reads, writes, waits, [label] if label else [])
+
+
+def charged(*code: sass.Instruction) -> dict[int, match.Charge]:
+    """Of PTX above: 0 mov, 1 add, 2 setp, 3 mov, 4 bra, 5 ret."""
+    for place, item in enumerate(code):
+        item.address = 16 * place
+    module = ptx.marked(PTX)
+    return match.charges(module, module.functions[0], list(code))
+
+
+def test_each_instruction_of_ptx_has_a_line_of_its_own_and_is_found_again_by_line_and_place():
+    module = ptx.marked(PTX)
+    assert [(s.line, s.nth, s.name) for s in module.statements] == [
+        (9, 1, "mov.u32"), (10, 1, "add.u32"), (10, 2, "setp.lt.u32"), (11, 1, "mov.u32"),
+        (12, 1, "bra"), (13, 1, "ret"),
+    ]  # fmt: skip
+    assert module.functions[0].labels == {"LOOP": 1} and module.functions[0].name == "k"
+    marks = [line for line in module.text.splitlines() if line.startswith(".loc")]
+    assert marks == [f".loc 1 {number} 0" for number in range(1, 7)]
+    assert '.file 1 "ptx"' in module.text and ".loc 1 5 3" not in module.text
+
+
+def test_nvdisasms_lines_give_stalls_barriers_and_the_ptx_that_they_are_from():
+    word = (5 | 3 << 5 | 2 << 8 | 0b100001 << 11) << 41
+    shown = f"""
+.text.k:
+\t//## File "ptx", line 2
+.L_x_1:
+        /*0000*/                   IADD3 R1, R1, 0x1, RZ ;      /* 0x0000000101017810 */
+                                                               /* 0x{word:016x} */
+        /*0010*/              @P0 BRA `(.L_x_1) ;               /* 0x0000000000000947 */
+                                                               /* 0x{1 << 41:016x} */
+.L_x_2:
+        /*0020*/                   BRA `(.L_x_2);               /* 0x0000000000007947 */
+                                                               /* 0x{0:016x} */
+        /*0030*/                   NOP;                         /* 0x0000000000007918 */
+                                                               /* 0x{0:016x} */
+"""
+    (code,) = sass.functions(shown.splitlines()).values()
+    assert [(item.name, item.statement, item.stall, item.target) for item in code] == [
+        ("IADD3", 1, 5, None), ("BRA", 1, 1, ".L_x_1"),
+    ]  # fmt: skip
+    assert (code[0].writes, code[0].reads, code[0].waits, code[0].labels) == (3, 2, 0b100001, [".L_x_1"])
+
+
+def test_what_stands_between_is_charged_to_the_next_instruction_that_ptx_has():
+    found = charged(
+        instruction(0, "MOV R1, RZ", stall=2),
+        instruction(-1, "UMOV UR4, URZ", stall=3),
+        instruction(1, "IADD3 R1, R1, 0x1, RZ", stall=4, label=".L_x_1"),
+        instruction(2, "ISETP.LT P0, R1, 0x9", stall=13, waits=1),
+        instruction(4, "@P0 BRA `(.L_x_1)", stall=5),
+        instruction(5, "EXIT"),
+    )
+    assert sorted(found) == [0, 1, 2, 4, 5], "the second mov has no machine code"
+    assert (found[0].slots, found[0].before, found[0].after) == (2, 0, 5), "what ends a block is its last one's"
+    assert (found[2].slots, found[2].before, found[2].waits) == (1, 4, 1) and found[2].pipes["alu"] == 1
+    assert (found[4].before, found[4].after) == (13, 5)
+
+
+def test_copies_of_a_loop_share_what_they_take():
+    found = charged(
+        instruction(0, "MOV R1, RZ"),
+        *[
+            item
+            for copy in range(2)
+            for item in (
+                instruction(1, f"IADD3 R{copy}, R1, 0x1, RZ", stall=4, label="" if copy else ".L_x_1"),
+                instruction(2, "ISETP.LT P0, R1, 0x9", stall=6),
+            )
+        ],
+        instruction(4, "@P0 BRA `(.L_x_1)"),
+        instruction(5, "EXIT"),
+    )
+    assert (found[1].slots, found[2].before) == (1, 4) and found[1].before == 3, (
+        "none before the first, six before the other"
+    )
+
+
+def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
+    """A loop that ptxas unrolls."""
+    if nvdisasm() is None:
+        pytest.skip("no nvdisasm")
+    source = (
+        "__global__ void k(float *x, int n) { float y = x[0]; for (int i = 0; i < n; i++) y = y * y + 1; x[0] = y; }"
+    )
+    (tmp_path / "k.cu").write_text(source)
+    subprocess.run([nvcc(), "-arch=compute_90a", "-ptx", "-o", tmp_path / "k.ptx", tmp_path / "k.cu"], check=True)
+    text = (tmp_path / "k.ptx").read_text()
+    lines = assembled(text)
+    assert lines[0] == "machine-code 1" and lines[1] == "function _Z1kPfi"
+    products = [number for number in ours_of(lines, text) if number]
+    assert len(products) > 1, "nvcc unrolls it as well"
+    assert sum(products) == 100 * len(products), "one a PTX instruction, however often ptxas wrote it"
+
+
+def ours_of(lines: list[str], text: str) -> list[int]:
+    """What the products of a text have of the pipe for them, in hundredths."""
+    rows = {tuple(map(int, line.split()[:2])): int(line.split()[7]) for line in lines[2:]}
+    wanted = [statement for statement in ptx.marked(text).statements if statement.name.startswith("fma")]
+    return [rows.get((statement.line, statement.nth), 0) for statement in wanted]
+
+
+def test_a_run_is_made_again_until_all_of_it_went_by_machine_code(tmp_path: Path, monkeypatch):
+    """A module whose text is left anew was not timed by machine code, whoever has assembled it since."""
+    if nvdisasm() is None or shutil.which("nvcc") is None:
+        pytest.skip("nothing to assemble with")
+    text, runs = PTX, []
+
+    def run() -> int:
+        runs.append(1)
+        if len(runs) < 3:
+            (tmp_path / "a.ptx").write_text(text)
+            if len(runs) == 1:
+                assert assemble_left(tmp_path) == 1 and assemble_left(tmp_path) == 0
+        time.sleep(0.05)  # the clock of files is coarse
+        return len(runs)
+
+    assert by_machine_code(run, tmp_path) == 3
+    assert (tmp_path / "a.machine").read_text().startswith("machine-code 1\nfunction k\n")

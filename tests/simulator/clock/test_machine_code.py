@@ -1,0 +1,136 @@
+"""Time by machine code: what a record says that an instruction takes, and the order that ptxas gave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.common.machine_code.ptx import marked
+from tests.simulator.clock.clock_kit import CHIP, END, START
+from tests.simulator.sim_kit import Sim, body
+
+BAD_ARGUMENT = 1  # enum sim_status
+COLUMNS = ("slots", "before", "after", "alu", "fma", "half", "imad", "imad_wide", "special")
+HUNDRED = 100
+NO_ANSWER = 999
+
+
+def record(line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked: int = NO_ANSWER, **charges) -> str:
+    """A line of the file; charges in instructions and cycles."""
+    numbers = " ".join(str(round(charges.get(name, 0) * HUNDRED)) for name in COLUMNS)
+    return f"{line} {nth} {order} {numbers} {opens} {waits} {asked}"
+
+
+def run(text: str, folder: Path, say) -> np.ndarray:
+    """What a warp leaves where `say` gives the record of a statement by its place; None: it has none."""
+    module = marked(text)
+    said = [say(i, statement) for i, statement in enumerate(module.statements)]
+    lines = ["machine-code 1", "function k", *filter(None, said)]
+    sim = Sim(text, chip="h200", machine_code=str(folder))
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, block=32) == 0, sim.findings
+    (left,) = folder.glob("*.ptx")
+    assert left.read_text() == text
+    left.with_suffix(".machine").write_text("\n".join(lines) + "\n")
+    sim = Sim(text, chip="h200", machine_code=str(folder))
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, block=32) == 0, sim.findings
+    return out
+
+
+def cycles(folder: Path, *lines: str, **charges) -> int:
+    """Between two clocks, where each of the lines has these charges and all else one slot."""
+    text = body(START, *lines, END)
+
+    def say(place: int, statement) -> str:
+        ours = statement.text in lines
+        return record(statement.line, statement.nth, place, **({"slots": 1, "before": 1} | (charges if ours else {})))
+
+    folder.mkdir()
+    return int(run(text, folder, say)[0])
+
+
+def test_an_instruction_takes_the_cycles_and_slots_that_its_record_says(tmp_path):
+    adds = [f"add.u32 %r{i}, %r1, {i};" for i in range(10, 20)]
+    few = cycles(tmp_path / "few", *adds, slots=1, before=1)
+    assert cycles(tmp_path / "stalls", *adds, slots=1, before=7) - few == len(adds) * 6
+    assert cycles(tmp_path / "slots", *adds, slots=5, before=1) - few == int(len(adds) * (4 - CHIP["machine_slip"]))
+    assert cycles(tmp_path / "pipe", *adds, slots=1, before=1, special=1) - few == pytest.approx(
+        (len(adds) - 1) * (CHIP["special_interval"] - 1), abs=CHIP["special_interval"]
+    )
+
+
+def test_an_answer_that_was_just_asked_for_is_waited_for(tmp_path):
+    (add,) = ["add.u32 %r9, %r1, 1;"]
+    late = cycles(tmp_path / "late", add, slots=1, before=1, asked=NO_ANSWER)
+    assert cycles(tmp_path / "at_once", add, slots=1, before=1, asked=0) - late == CHIP["answer_latency"]
+
+
+def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_path):
+    lines = ["st.global.u32 [%rd1+128], %r1;", "add.u32 %r9, %r1, 1;"]
+
+    def span(folder: str, waits: int) -> int:
+        text = body(START, *lines, END)
+
+        def say(place: int, statement) -> str:
+            own = {lines[0]: {"opens": 2}, lines[1]: {"waits": waits}}.get(statement.text, {})
+            return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+
+        (tmp_path / folder).mkdir()
+        return int(run(text, tmp_path / folder, say)[0])
+
+    assert span("waits", 1 << 2) - span("other", 1 << 3) == CHIP["operand_read"] - 1
+
+
+def test_instructions_run_in_the_order_of_machine_code_as_far_as_values_allow(tmp_path):
+    """Of two clocks around ten adds the second comes first in machine code, and each value is still what PTX says."""
+    adds = [f"add.u32 %r{i + 1}, %r{i}, 1;" for i in range(10, 20)]
+    late = "mov.u64 %rd9, %clock64;"
+    text = body(
+        START, "mov.u32 %r10, 5;", *adds, late, "sub.u64 %rd8, %rd9, %rd2;", "ld.param.u64 %rd1, [p];",
+        "st.global.u64 [%rd1], %rd8;", "cvt.u64.u32 %rd7, %r20;", "st.global.u64 [%rd1+8], %rd7;",
+    )  # fmt: skip
+
+    def say(place: int, statement) -> str:
+        first = statement.text == late
+        return record(statement.line, statement.nth, 31 if first else 10 * place + 10, slots=1, before=5)
+
+    out = run(text, tmp_path, say)
+    assert out[1] == 15
+    assert 0 < out[0] < 10 * 5, "none of the adds lies between the clocks"
+
+
+def test_what_machine_code_has_not_takes_no_time_and_a_branch_that_it_has_not_is_a_predicate(tmp_path):
+    lines = ["setp.lt.u32 %p1, %r1, 4;", "@%p1 bra SKIP;", "mov.u32 %r9, 7;", "add.u32 %r9, %r9, %r1;", "SKIP:"]
+    text = body(
+        START, "mov.u32 %r9, 1;", *lines, "ld.param.u64 %rd1, [p];", "mul.wide.u32 %rd5, %r1, 8;",
+        "add.u64 %rd5, %rd1, %rd5;", "cvt.u64.u32 %rd7, %r9;", "st.global.u64 [%rd5], %rd7;",
+    )  # fmt: skip
+
+    def say(place: int, statement) -> str | None:
+        absent = statement.text.startswith(("@%p1 bra", "mov.u32 %r9", "cvt"))
+        return None if absent else record(statement.line, statement.nth, place, slots=1, before=1)
+
+    assert run(text, tmp_path, say)[:32].tolist() == [1 if i < 4 else 7 + i for i in range(32)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "machine-code 2",
+        "machine-code 1\nfunction k\n1 1 1 1",
+        "machine-code 1\nfunction k\n9999 1 1 1 1 1 1 1 1 1 1 1 -1 0 999",
+    ],
+)
+def test_a_file_that_is_not_of_the_module_is_refused_in_words(tmp_path, wrong: str):
+    text = body(START, END)
+    out = np.zeros(4, np.uint64)
+    sim = Sim(text, chip="h200", machine_code=str(tmp_path))
+    assert sim.launch("k", sim.buffer(out), block=1) == 0
+    (left,) = tmp_path.glob("*.ptx")
+    left.with_suffix(".machine").write_text(wrong + "\n")
+    sim = Sim(text, chip="h200", machine_code=str(tmp_path))
+    assert sim.launch("k", sim.buffer(out), block=1) == BAD_ARGUMENT
+    assert f"{left.stem}.machine: line {1 + wrong.count(chr(10))} is not machine code of this module" in sim.message()
