@@ -44,8 +44,11 @@ def simulated_calls(
     CalledProcessError where the run fails.
     """
     if machine_code:
-        own = {**settings, VARIABLE: str(MACHINE_CODE)}
-        return by_machine_code(lambda: simulated_calls(shape, backend, calls, timeline, root, **own), MACHINE_CODE)
+
+        def run(folder: Path) -> dict[str, Any]:
+            return simulated_calls(shape, backend, calls, timeline, root, **{**settings, VARIABLE: str(folder)})
+
+        return by_machine_code(run, MACHINE_CODE)
     library = (BUILD if root == ROOT else root / "build") / "libcustom_kernel_sim.so"
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         environment = {

@@ -240,6 +240,10 @@ AREAS: dict[str, Area] = {
         ),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
+    "machine-code": Area(
+        ("scripts/common/machine_code/*.py",),
+        ("test_assembling.py", "test_declarations.py"),
+    ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
         ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/dual/*.py", "scripts/bench/micro/*.py"),

@@ -101,6 +101,7 @@ enum parameter_kind {
     X(cluster_barrier_wake, CYCLES)                                                                            \
     X(cluster_barrier_alone, CYCLES)                                                                           \
     X(cluster_arrive_interval, CYCLES)                                                                         \
+    X(release_behind_copies, COUNT)                                                                            \
     X(cluster_arrive_fences, COUNT)                                                                            \
     X(fence_cta, CYCLES)                                                                                       \
     X(fence_gpu, CYCLES)                                                                                       \

@@ -57,17 +57,22 @@ def assemble_left(folder: Path) -> int:
     return count
 
 
-def by_machine_code(run: Callable[[], Result], folder: Path) -> Result:
+def by_machine_code(run: Callable[[Path], Result], folder: Path) -> Result:
     """What a run gives whose modules are all timed by machine code: it is made again where one was not.
 
-    The simulator leaves a module's text each time that it has no machine code for it, so that a run beside others
-    that assemble the same module is not taken for one by machine code.
+    folder: what has been assembled so far, for all programs.  The run gets one of its own with links to that, so that
+    what is left there is its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
-        with tempfile.NamedTemporaryFile(dir=folder) as begun:
-            before = Path(begun.name).stat().st_mtime_ns
-            result = run()
-        if all(source.stat().st_mtime_ns < before for source in folder.glob("*.ptx")):
+        with tempfile.TemporaryDirectory() as name:
+            own = Path(name)
+            for known in folder.glob("*.machine"):
+                (own / known.name).symlink_to(known.resolve())
+            result = run(own)
+            left = list(own.glob("*.ptx"))
+            for source in left:
+                shutil.copy(source, folder / source.name)
+        if not left:
             return result
         assemble_left(folder)

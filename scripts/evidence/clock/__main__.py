@@ -58,10 +58,12 @@ def environment(**more: str) -> dict[str, str]:
 def micro_rows(groups: list[str]) -> list[Row]:
     """The microbenchmarks' program on simulated time beside what the card gave."""
     command = [str(BUILD / "micro_timed"), *groups]
-    env = environment(**{VARIABLE: str(MACHINE_CODE)})
-    done = by_machine_code(
-        lambda: subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True), MACHINE_CODE
-    )
+
+    def run(folder: Path) -> subprocess.CompletedProcess[str]:
+        env = environment(**{VARIABLE: str(folder)})
+        return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+
+    done = by_machine_code(run, MACHINE_CODE)
     recorded = json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]
     measured = {key(row): row["value"] for row in recorded}
     return [
@@ -75,6 +77,7 @@ def micro_rows(groups: list[str]) -> list[Row]:
             "calibrated",
         )
         for row in rows_of(done.stdout)
+        if key(row) in measured  # an H200 has not run all of them yet
     ]
 
 

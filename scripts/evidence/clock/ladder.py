@@ -58,11 +58,14 @@ def call_us(folder: Path, number: int) -> float:
         program(folder, number, target)
         environment = {
             **os.environ, "NVFP4_SIMULATE_TIME": "h200", "NVFP4_SIMULATE_CHIP": "h200", "NVFP4_SIMULATE_CHECKS": "0",
-            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": str(report), VARIABLE: str(MACHINE_CODE),
+            "NVFP4_SIMULATE_VALUES": "0", "NVFP4_SIMULATE_JSON": str(report),
         }  # fmt: skip
-        by_machine_code(
-            lambda: subprocess.run([str(target)], env=environment, stdout=subprocess.DEVNULL, check=True), MACHINE_CODE
-        )
+
+        def run(own: Path) -> None:
+            with_code = {**environment, VARIABLE: str(own)}
+            subprocess.run([str(target)], env=with_code, stdout=subprocess.DEVNULL, check=True)
+
+        by_machine_code(run, MACHINE_CODE)
         launches = json.loads(report.read_text())["time"]["launches"]
         return launches[-1]["end_us"] - launches[-2]["end_us"]
 

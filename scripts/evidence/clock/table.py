@@ -236,8 +236,10 @@ Written by `python -m scripts.evidence.clock` from [clock.json](clock.json): tim
 
 The same program ran on both, with one launch a median on the simulator, where all launches are the same. A kernel's
 time is that of a call behind others with inputs of their own, from the end of the call before; the card's is what one
-more call costs, a round of 24 calls against one of 8, which leaves out what a round costs once. Parameters were chosen
-on the microbenchmarks alone; no kernel has been used to choose one. Rows of an older model were predicted before the
+more call costs, a round of 24 calls against one of 8, which leaves out what a round costs once. The clock goes by
+the machine code that ptxas makes of the kernels ([how](../README.md#simulated-time)). Parameters were chosen
+on the microbenchmarks alone, some of them on an [H100's](../../scripts/bench/micro/h100.json), whose SMs are an
+H200's; no kernel has been used to choose one. Rows of an older model were predicted before the
 last changes of `simulator/clock` and have not been run again:
 {sum(row.older for row in rows.values())}.{missing(rows)}
 

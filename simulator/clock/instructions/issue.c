@@ -84,9 +84,9 @@ static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const
 /* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
  * its SM has issued copies since the warp's last one, whichever warp did, and waits for those that have left
  * the SM. */
-static void fence_begin(struct warp_time *time, const struct sm_time *sm, ticks at) {
+static void fence_begin(struct warp_time *time, const struct sm_time *sm, ticks at, bool behind_copies) {
     time->fenced = at;
-    time->fenced_copies = sm->copies != time->copies_fenced;
+    time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
 }
 
@@ -161,7 +161,8 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     ticks before = time_before(warp, insn);
     if (before != 0 && !time->prepared) {
         time->prepared = true;
-        fence_begin(time, sm, ready);
+        bool arrives = insn->timing == FAMILY_CLUSTER_ARRIVE;
+        fence_begin(time, sm, ready, arrives || chip->release_behind_copies > 0);
         time->next = ready = ready + before;
     }
     ready = later(ready, part->issue);
@@ -324,7 +325,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->fence_cta;
         break;
     case FAMILY_FENCE_GPU:
-        fence_begin(time, sm, at);
+        fence_begin(time, sm, at, chip->release_behind_copies > 0);
         time->next = at + chip->fence_gpu;
         break;
     case FAMILY_FENCE_ASYNC:

@@ -123,7 +123,8 @@ static bool read_file(struct reader *reader, FILE *file, const char *path, char 
         good = read_line(reader, text);
     }
     if (!good) {
-        (void)snprintf(message, room, "%s: line %u is not machine code of this module", path, line);
+        (void)snprintf(message, room, "%s: line %u is not machine code of this module", strrchr(path, '/') + 1,
+                       line);
     }
     return good;
 }

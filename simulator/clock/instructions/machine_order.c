@@ -1,7 +1,7 @@
 /* Puts a function's instructions into the order that ptxas gave them.
  *
  * Within a block the next instruction is the first one in machine code of those whose operands are there and
- * whose results nobody before still needs.  What has no machine code of its own comes as soon as it may.  A
+ * whose results no one before still needs.  What has no machine code of its own comes as soon as it may.  A
  * short way round instructions that machine code has with predicates is none here either. */
 #include <stdlib.h>
 #include <string.h>

@@ -44,7 +44,7 @@ def test_a_line_that_is_under_way_for_another_sm_comes_no_earlier_for_the_next()
 def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, waits: int, sooner: int):
     """HBM's latency is 400 cycles longer at any load here; CTA 1 asks some 100 cycles after CTA 0."""
     chip = json.loads(H200.read_text())
-    of = {"hbm_loaded": 400, "hbm_loaded_power": 0}
+    of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_in_order": 0}
     chip["parameters"] |= {name: chip["parameters"][name] | {"value": value} for name, value in of.items()}
     chip["parameters"]["hbm_loaded_shared"] = {"value": waits, "unit": "count", "source": "assumed"}
     path = tmp_path / "chip.json"
@@ -54,6 +54,30 @@ def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, 
     first, second = cycles_of_ctas(chain, load, block=1, chip=str(path))
     assert first == pytest.approx(CHIP["hbm_latency"] + 400, abs=20)
     assert first - second == pytest.approx(sooner + 100, abs=30)
+
+
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_what_l2_has_comes_no_sooner_than_what_another_sm_has_asked_of_memory_before(tmp_path, in_order: int):
+    """Both CTAs have loaded a line each; then CTA 0 asks for another one, and CTA 1 some 100 cycles later for its own."""
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["l2_in_order"]["value"] = in_order
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    warm = (
+        "mul.wide.u32 %rd8, %r20, 8192; add.u64 %rd5, %rd5, %rd8; ld.global.cg.u32 %r2, [%rd5]; add.u32 %r20, %r20, 0;"
+        "mov.u32 %r6, %r2;" + "mul.lo.u32 %r6, %r6, %r6;" * 400
+    )
+    ask = (
+        "add.u32 %r5, %r20, %r6; setp.eq.u32 %p1, %r20, 0; @%p1 add.u64 %rd5, %rd5, 4096; @%p1 bra ASK;"
+        + "mul.lo.u32 %r5, %r5, %r5;" * 25
+        + "ASK: bar.sync 0; mov.u64 %rd7, %clock64; ld.global.cg.u32 %r3, [%rd5]; add.u32 %r4, %r3, %r3;"
+    )
+    missed, had = cycles_of_ctas(warm, ask, block=1, chip=str(path))
+    assert missed == pytest.approx(CHIP["hbm_latency"], abs=60)
+    if in_order:
+        assert missed - had == pytest.approx(100, abs=60)
+    else:
+        assert had == pytest.approx(CHIP["l2_latency"], abs=40)
 
 
 def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
