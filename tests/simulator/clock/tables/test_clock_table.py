@@ -6,10 +6,12 @@ import dataclasses
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from scripts.bench.micro.__main__ import rows_of
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code, nvdisasm
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import plot, targets
 from scripts.evidence.clock.__main__ import key, merged
@@ -147,14 +149,19 @@ def test_errors_are_percent_of_the_measured():
     assert Row("micro", "a", "", "ns", 5, 0, "calibrated").error is None
 
 
-def test_the_microbenchmarks_program_tells_simulated_time_under_the_runtime_shim():
+def test_the_microbenchmarks_program_tells_simulated_time_under_the_runtime_shim(tmp_path):
     program = BUILD / "micro_sim"
-    if not program.is_file():
-        pytest.skip("build/micro_sim is not built here")
+    if not program.is_file() or nvdisasm() is None:
+        pytest.skip("build/micro_sim is not built here, or there is no nvdisasm")
     own = {**os.environ, "NVFP4_SIMULATE_TIME": "h200"}
-    done = subprocess.run(
-        [program, "synchronisation"], env=own, capture_output=True, text=True, check=True, timeout=120
-    )
+
+    def run(folder: Path) -> subprocess.CompletedProcess[str]:
+        env = {**own, VARIABLE: str(folder)}
+        return subprocess.run(
+            [program, "synchronisation"], env=env, capture_output=True, text=True, check=True, timeout=120
+        )
+
+    done = by_machine_code(run, tmp_path)
     committed = load()
     for row in rows_of(done.stdout):
         assert row["value"] == pytest.approx(committed[f"micro {key(row)}"].predicted, rel=0.01), row
