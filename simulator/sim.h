@@ -61,8 +61,8 @@ struct sim_options {
     const char *chip;          /* simulate time on it: h200, b200, or a chip's file; NULL: no time */
     int no_values; /* MMAs leave their results as they are: for time, where nothing depends on them */
     int timeline;  /* keep what sim_span tells; only with a chip */
-    /* A folder that says what ptxas made of a module (scripts/common/machine_code), and where the module's text is left
-     * if it does not; only with a chip.  NULL: time goes by PTX. */
+    /* A folder that says what ptxas made of a module (scripts/common/machine_code), and where the module's text
+     * is left if it does not; only with a chip.  NULL: time goes by PTX. */
     const char *machine_code;
 };
 

@@ -58,7 +58,7 @@ def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, 
 
 @pytest.mark.parametrize("in_order", [0, 1])
 def test_what_l2_has_comes_no_sooner_than_what_another_sm_has_asked_of_memory_before(tmp_path, in_order: int):
-    """Both CTAs have loaded a line each; then CTA 0 asks for another one, and CTA 1 some 100 cycles later for its own."""
+    """Both CTAs have a line each; then CTA 0 asks for another one, and CTA 1 some 100 cycles later for its own."""
     chip = json.loads(H200.read_text())
     chip["parameters"]["l2_in_order"]["value"] = in_order
     path = tmp_path / "chip.json"

@@ -88,9 +88,9 @@ showed the mechanisms:
   a fence takes an H200 570 cycles (ring_hand_over_cycles); here it had been 0, as measured nowhere, and the rows that
   calibrate give 705 (fence_gpu_copies). Copies of all warps count, as on an H200. ptxas writes the same before
   fence.acq_rel.gpu and mbarrier.arrive.release.cluster; no row here has one of those behind copies, so that they stay
-  free of it (release_behind_copies). Were they not, as on an H200, our kernel, which has one a stage, would take 11.06 us
-  in the geometric mean of its four shapes and not some 8. No row has a fence behind copies that are still on their
-  way (fence_gpu_completed, an H200's).
+  free of it (release_behind_copies). Were they not, as on an H200, our kernel, which has one a stage, would take
+  11.06 us in the geometric mean of its four shapes and not some 8. No row has a fence behind copies that are still
+  on their way (fence_gpu_completed, an H200's).
 - **The barrier itself is short.** Pairs and fours take what lone CTAs do: 35 cycles from the last arrival
   (cluster_barrier_wake) where an H200 has 340. The two figures show in these rows as their sum alone, but for that.
 - **HBM's latency grows in line with its load**: 680 cycles times the share of HBM that was used in the last thousand
