@@ -12,14 +12,15 @@
 #include "machine/machine.h"
 #include "path.h"
 
-#define SM_PARTS     4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
-#define WINDOW       (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
-#define LINE_BYTES   128
-#define PLACES       64    /* no less than sm_ctas */
-#define MAX_LAUNCHES 4096  /* that are listed */
-#define SLICES       32768 /* windows that are remembered of what all SMs share: 2 ms */
-#define COMPLETIONS  64    /* copies that an SM has under way */
-#define SM_SLICES    1024  /* of an SM: more than launches overlap */
+#define SM_PARTS      4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
+#define WINDOW        (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
+#define LINE_BYTES    128
+#define PLACES        64    /* no less than sm_ctas */
+#define MAX_LAUNCHES  4096  /* that are listed */
+#define SLICES        32768 /* windows that are remembered of what all SMs share: 2 ms */
+#define COMPLETIONS   64    /* copies that an SM has under way */
+#define READ_BARRIERS 6     /* HW: scoreboard barriers of a warp (sm_70 and later; CuAssembler's notes) */
+#define SM_SLICES     1024  /* of an SM: more than launches overlap */
 
 enum pipe { PIPE_ALU, PIPE_FMA, PIPE_SPECIAL, PIPES };
 
@@ -74,13 +75,13 @@ struct server {
 
 struct warp_time {
     ticks began;
-    ticks next;     /* it may issue from then on */
-    ticks last;     /* when it issued last */
-    ticks read[6];  /* by barrier of its scoreboard: when the operands behind it have been read */
-    ticks due;      /* of its event, at which it looks whether it may */
-    ticks started;  /* when the last of what was issued so far has its operands */
-    ticks operands; /* of the next instruction, as time_ready has found them */
-    ticks *ready;   /* by row of registers */
+    ticks next;                /* it may issue from then on */
+    ticks last;                /* when it issued last */
+    ticks read[READ_BARRIERS]; /* by barrier of its scoreboard: when the operands behind it have been read */
+    ticks due;                 /* of its event, at which it looks whether it may */
+    ticks started;             /* when the last of what was issued so far has its operands */
+    ticks operands;            /* of the next instruction, as time_ready has found them */
+    ticks *ready;              /* by row of registers */
     ticks *ready_preds;
     uint32_t rows, pred_words;
     uint8_t *pipe;          /* by row: 1 + the pipe that wrote it */

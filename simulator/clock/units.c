@@ -58,6 +58,17 @@ static void hold_issue(const struct run *run, const struct wgmma_fields *form, t
     }
 }
 
+/* HW (measured, H100: beside_mma_cycles; H200: consumer_lap_cycles): by machine code, how long from its begin
+ * an MMA with A in registers holds the issue.  What stands between two of a group is issued beside the first
+ * where all of it fits, at two cycles an instruction; where it does not, nothing is for three quarters of that
+ * MMA. */
+static ticks held_on(const struct chip *chip, const struct wgmma_fields *form, ticks sums) {
+    if (form->between == 0) {
+        return chip->machine_hold;
+    }
+    return form->between * chip->machine_beside > sums ? form->n * chip->machine_hold_column : 0;
+}
+
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
 ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
     struct timing *timing = run->launch->timing;
@@ -77,10 +88,7 @@ ticks time_wgmma(struct run *run, const struct wgmma_fields *form) {
     sm->tensor.free = later(sm->tensor.free, read);
     timing->tensor_works = true;
     if (a_in_registers) {
-        ticks more = form->between == 0                            ? chip->machine_hold
-                     : form->between * chip->machine_beside > sums ? n * chip->machine_hold_column
-                                                                   : 0;
-        hold_issue(run, form, start + (run->launch->reordered ? more : 0));
+        hold_issue(run, form, start + (run->launch->reordered ? held_on(chip, form, sums) : 0));
     }
     return start + latency + sums;
 }

@@ -105,7 +105,7 @@ REASONS = (
     (
         "fence_behind",
         "",
-        "stores to shared memory that a barrier waits for take longer than their wavefronts: not in the model",
+        "stores of 16 warps before a barrier and a fence take longer than their wavefronts and registers do here",
     ),
     ("fresh_copy", "", "supposed: L2's two halves: lines that another SM had last come from the other one"),
     (

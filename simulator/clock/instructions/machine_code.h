@@ -4,8 +4,7 @@
 
 #include "clock/timing.h"
 
-#define HUNDREDTHS    100 /* in the file */
-#define READ_BARRIERS 6   /* HW: scoreboard barriers of a warp (sm_70 and later) */
+#define HUNDREDTHS 100 /* in the file */
 
 /* Of one instruction; all 0 where it has no machine code of its own. */
 struct machine_code {
