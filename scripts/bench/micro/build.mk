@@ -1,8 +1,8 @@
 # The microbenchmarks' program, for the card at hand and, where the simulator runs kernels, for the simulator.
 MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rates launches \
          meeting/overlap meeting/starts meeting/traffic meeting/hand_over meeting/past_end \
-         meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/behind_stores \
-         roles/rings roles/words roles/helpers roles/first_stage roles/beside_mma
+         meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/behind_stores meeting/cold \
+         roles/rings roles/words roles/helpers roles/first_stage roles/beside_mma roles/warp_mma
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
 ifneq ($(filter hopper,$(GPU_PARTS)),)
 $(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)
@@ -22,13 +22,14 @@ $(BUILD)/micro_objects/sim/%.o: scripts/bench/micro/%.cu $(FLAGS_STAMP)
 # The same with one launch a median and one before it, for simulated time, in which every launch is the same.
 MICRO_ONCE := $(BUILD)/micro_objects/once
 # Rows of launches that are as short, so that the kernel that stands before them is brief.
-FEWER := s/^\(\#define HOLD_CYCLES \) *[0-9]*/\1 200000/; s/^\(\#define KERNELS_IN_A_ROW \).*/\1 20/; s/^\(\#define PAIRS \).*/\1 10/; s/uint32_t lap = 0; lap < laps; lap++/uint32_t lap = 0; lap < laps \/ 50; lap++/
+FEWER := s/^\(\#define HOLD_CYCLES \) *[0-9]*/\1 200000/; s/^\(\#define KERNELS_IN_A_ROW \).*/\1 20/; s/^\(\#define PAIRS \).*/\1 10/
+FEWER_LAPS := ; s/uint32_t lap = 0; lap < laps; lap++/uint32_t lap = 0; lap < laps \/ 50; lap++/
 $(BUILD)/micro_timed: $(MICRO:%=$(MICRO_ONCE)/%.o) $(BUILD)/libcudart_sim.a
 	$(call step,LINK,$@)
 	$(Q)$(CXX) -o $@ $^ -lpthread -lm
 $(MICRO_ONCE)/%: scripts/bench/micro/%
 	@mkdir -p $(@D)
-	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/; $(FEWER)' $< > $@
+	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/; $(FEWER)$(if $(filter %/overlap.cu,$<),$(FEWER_LAPS))' $< > $@
 $(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/micro.cuh $(FLAGS_STAMP)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) $(MICRO_FLAGS) -I $(MICRO_ONCE) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<

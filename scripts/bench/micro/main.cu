@@ -122,8 +122,8 @@ int sm_count(void) {
     return sms;
 }
 
-CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
-                        uint32_t rows) {
+CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
+                         uint32_t rows, CUtensorMapL2promotion promotion) {
     typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                         const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
                                         const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
@@ -139,14 +139,19 @@ CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], con
     cuuint32_t box[3] = {(cuuint32_t)sizes[0], rows, 1}, steps[3] = {1, 1, 1};
     CUtensorMapSwizzle swizzle =
         sizes[0] * 2 == SWIZZLE_ROW ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
-    CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result =
+        encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, memory, sizes, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", (int)result);
         exit(EXIT_FAILED);
     }
     return map;
+}
+
+CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
+                        uint32_t rows) {
+    return promoted_map(memory, sizes, strides, rows, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
 CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, uint32_t rows) {
@@ -186,7 +191,9 @@ static const struct group {
               {"words", words},
               {"helpers", helpers},
               {"first_stage", first_stage},
-              {"beside_mma", beside_mma}};
+              {"beside_mma", beside_mma},
+              {"cold", cold},
+              {"warp_mma", warp_mma}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

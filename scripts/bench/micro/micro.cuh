@@ -80,6 +80,10 @@ CUtensorMap tensor_map(unsigned char *memory, size_t bytes, uint32_t row_bytes, 
 CUtensorMap strided_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
                         uint32_t rows);
 
+/* The same with what of a row L2 takes from memory at a time; the others have 256 bytes. */
+CUtensorMap promoted_map(unsigned char *memory, const cuuint64_t (&sizes)[3], const cuuint64_t (&strides)[2],
+                         uint32_t rows, CUtensorMapL2promotion promotion);
+
 void alu(void);
 void shared_memory(void);
 void tensor(void);
@@ -103,5 +107,7 @@ void words(void);
 void helpers(void);
 void first_stage(void);
 void beside_mma(void);
+void cold(void);
+void warp_mma(void);
 
 #endif

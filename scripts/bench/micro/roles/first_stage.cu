@@ -22,6 +22,7 @@
 #define SHORT_AHEAD   800
 #define LAUNCH_CYCLES 16000 /* longer than launches of the host are apart */
 #define BOXES_AT_ONCE 16
+#define SPANS         3 /* of a CTA */
 #define STAGES_SHARED (MOST_STAGES * STAGE_BYTES + SWIZZLE_ATOM)
 
 struct stage_plan {
@@ -68,7 +69,8 @@ static __device__ __forceinline__ void ask_for_a(const CUtensorMap *map, uint32_
     }
 }
 
-/* Cycles from when A is asked for (B, where there is no A) until the first stage is full, and the last. */
+/* Cycles from when A is asked for (B, where there is no A) until the first stage is full, and the last;
+ * and how long B has been asked for by then. */
 static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUtensorMap map_a,
                                     const __grid_constant__ CUtensorMap map_b, struct stage_plan plan) {
     extern __shared__ unsigned char memory[];
@@ -85,7 +87,7 @@ static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUt
     fence_mbarrier_init();
     griddepcontrol_launch_dependents();
     for (uint32_t asking = 0; asking <= plan.again; asking++) {
-        uint64_t start = clock64_now();
+        uint64_t start = clock64_now(), first = start;
         for (uint32_t i = 0; i < plan.stages; i++) {
             mbarrier_arrive_expect_tx({full + i * 8}, plan.a * a_bytes + plan.b * b_bytes);
             if (plan.b != 0) {
@@ -100,11 +102,12 @@ static __global__ void stage_kernel(uint64_t *spans, const __grid_constant__ CUt
             }
         }
         wait_parity({full}, asking);
-        spans[2 * blockIdx.x] = clock64_now() - start;
+        spans[SPANS * blockIdx.x] = clock64_now() - start;
         for (uint32_t i = 1; i < plan.stages; i++) {
             wait_parity({full + i * 8}, asking);
         }
-        spans[2 * blockIdx.x + 1] = clock64_now() - start;
+        spans[SPANS * blockIdx.x + 1] = clock64_now() - start;
+        spans[SPANS * blockIdx.x + 2] = start - first;
     }
 }
 
@@ -164,8 +167,8 @@ struct pair {
 };
 
 /* One pair of launches with nothing in L2 but A: of all CTAs the medians of both spans. */
-static void pair_cycles(const struct memory &memory, const struct pair &pair, double (&cycles)[2]) {
-    uint64_t *spans = results(2 * CTAS), measured[2 * CTAS];
+static void pair_cycles(const struct memory &memory, const struct pair &pair, double (&cycles)[SPANS]) {
+    uint64_t *spans = results(SPANS * CTAS), measured[SPANS * CTAS];
     unsigned char *a = memory.a;
     uint32_t ahead = pair.ahead, stores = pair.stored;
     struct stage_plan plan = {pair.stages, pair.a, pair.b, pair.again, memory.scales};
@@ -183,31 +186,31 @@ static void pair_cycles(const struct memory &memory, const struct pair &pair, do
     enqueue((const void *)stage_kernel, CTAS, 1, STAGES_SHARED, pair.pdl, then);
     check("kernels", cudaStreamSynchronize(queue()));
     check("cudaMemcpy", cudaMemcpy(measured, spans, sizeof measured, cudaMemcpyDeviceToHost));
-    for (int part = 0; part < 2; part++) {
+    for (int part = 0; part < SPANS; part++) {
         double of[CTAS];
         for (int cta = 0; cta < CTAS; cta++) {
-            of[cta] = (double)measured[2 * cta + part];
+            of[cta] = (double)measured[SPANS * cta + part];
         }
         cycles[part] = median(of, CTAS);
     }
 }
 
 static void measure_pair(const struct memory &memory, const struct pair &pair) {
-    double cycles[2], all[2][LAUNCHES];
+    static const char *const parts[SPANS] = {"first", "last", "A asked"};
+    double cycles[SPANS], all[SPANS][LAUNCHES];
     for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
         pair_cycles(memory, pair, cycles);
-        for (int part = 0; part < 2 && i >= 0; part++) {
+        for (int part = 0; part < SPANS && i >= 0; part++) {
             all[part][i] = cycles[part];
         }
     }
-    for (int part = 0; part < 2; part++) {
+    for (int part = 0; part < SPANS; part++) {
         char parameters[192];
         snprintf(
             parameters, sizeof parameters,
             "\"a\": %u, \"b\": %u, \"stages\": %u, \"stored\": %u, \"again\": %u, \"ahead\": %u, \"pdl\": %d, "
             "\"full\": \"%s\"",
-            pair.a, pair.b, pair.stages, pair.stored, pair.again, pair.ahead, pair.pdl,
-            part == 0 ? "first" : "last");
+            pair.a, pair.b, pair.stages, pair.stored, pair.again, pair.ahead, pair.pdl, parts[part]);
         report("first_stage_cycles", parameters, median(all[part], LAUNCHES), "cycles");
     }
 }
