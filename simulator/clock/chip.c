@@ -123,6 +123,9 @@ static const struct place {
 #define X(name) {#name, CYCLES, true, true, offsetof(struct chip, name)},
             CHIP_CURVES(X)
 #undef X
+#define X(name) {#name, CYCLES, true, false, offsetof(struct chip, name)},
+                CHIP_MECHANISM_CURVES(X)
+#undef X
 };
 #define PLACES (sizeof places / sizeof *places)
 

@@ -157,7 +157,8 @@ enum parameter_kind {
 /* Of mechanisms that only some chips' files have: one without them leaves them out. */
 #define CHIP_MECHANISMS(X)                                                                                     \
     X(hbm_loaded_shared, COUNT)                                                                                \
-    X(l2_in_order, COUNT)                                                                                      \
+    X(l2_behind_own, CYCLES)                                                                                   \
+    X(l2_behind_misses, CYCLES)                                                                                \
     X(l2_shared_for, CYCLES)                                                                                   \
     X(past_end_bytes, COUNT)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
@@ -165,6 +166,7 @@ enum parameter_kind {
     X(l2_store_line_bytes, COUNT)                                                                              \
     X(store_line_bytes, COUNT)                                                                                 \
     X(store_part_bytes, COUNT)                                                                                 \
+    X(warp_mma_hold, CYCLES)                                                                                   \
     X(async_copy_line, CYCLES)                                                                                 \
     X(async_copy_cached, CYCLES)                                                                               \
     X(store_answered, CYCLES)                                                                                  \
@@ -172,6 +174,7 @@ enum parameter_kind {
     X(answer_latency, CYCLES)                                                                                  \
     X(operand_read, CYCLES)                                                                                    \
     X(operand_read_more, CYCLES)                                                                               \
+    X(machine_slot_slip, CYCLES)                                                                               \
     X(machine_slip, CYCLES)                                                                                    \
     X(machine_beside, CYCLES)                                                                                  \
     X(machine_hold, CYCLES)                                                                                    \
@@ -181,6 +184,10 @@ enum parameter_kind {
 #define CHIP_CURVES(X)                                                                                         \
     X(copy_latency_l2)                                                                                         \
     X(copy_latency_hbm)
+/* What a warp's load takes more by its lines that are not next to each other, from L2 and from HBM. */
+#define CHIP_MECHANISM_CURVES(X)                                                                               \
+    X(rows_latency_l2)                                                                                         \
+    X(rows_latency_hbm)
 #define CURVE_POINTS 12
 
 struct curve {
@@ -198,6 +205,7 @@ struct chip {
 #undef X
 #define X(name) struct curve name;
     CHIP_CURVES(X)
+    CHIP_MECHANISM_CURVES(X)
 #undef X
 };
 

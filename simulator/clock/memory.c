@@ -3,105 +3,7 @@
 
 #include "timing.h"
 
-#define L2_WAYS      16
-#define SECTOR       32 /* HW: bytes that L2 gives at a time */
 #define LINE_SECTORS (LINE_BYTES / SECTOR)
-
-/* ---- what is where ---- */
-
-/* The line's place in L2: a set of ways, the last used first. */
-static struct line *l2_line(struct timing *timing, uint64_t line, bool *hit) {
-    uint64_t sets = timing->l2_lines / L2_WAYS;
-    struct line *set = &timing->l2[line % sets * L2_WAYS];
-    uint32_t at = 0;
-    while (at < L2_WAYS - 1 && set[at].tag != line + 1) {
-        at++;
-    }
-    *hit = set[at].tag == line + 1;
-    struct line found = set[at];
-    for (; at > 0; at--) {
-        set[at] = set[at - 1];
-    }
-    set[0] = found;
-    set[0].tag = line + 1;
-    return &set[0];
-}
-
-/* An address as the caches see it: the same in every run. */
-static uint64_t placed(struct timing *timing, uint64_t address) {
-    if (address - timing->found.base >= timing->found.bytes) {
-        const struct allocation *found = allocation_before(timing->sim, address);
-        if (found == NULL) {
-            return address;
-        }
-        timing->found = *found;
-    }
-    return address - timing->found.base + timing->found.place;
-}
-
-/* When a line that is asked of HBM now is in L2: under load as late for those who ask for it on its way. */
-static ticks arrival(const struct timing *timing) {
-    const struct chip *chip = &timing->chip;
-    ticks late = chip->hbm_loaded_shared > 0 ? time_loaded(timing, timing->now) : 0;
-    return timing->now + chip->hbm_latency - chip->l2_latency + late;
-}
-
-static uint64_t touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
-    uint64_t missed = 0, end = address + bytes;
-    for (uint64_t line = address / LINE_BYTES; line * LINE_BYTES < end; line++) {
-        bool hit;
-        uint64_t from = line * LINE_BYTES > address ? line * LINE_BYTES : address;
-        uint64_t to = (line + 1) * LINE_BYTES < end ? (line + 1) * LINE_BYTES : end;
-        struct line *place = l2_line(timing, line, &hit);
-        if (!hit) {
-            missed += to - from;
-            /* Who asks for it next has to wait until it is there. */
-            place->filled = store ? 0 : arrival(timing);
-        } else if (filled != NULL && !store) {
-            *filled = later(*filled, place->filled);
-            if (place->prefetched) {
-                *filled = later(*filled, timing->now + timing->chip.l2_prefetched - timing->chip.l2_latency);
-            }
-        }
-        place->prefetched = false;
-        /* A chip's file that says nothing of sharing has none: SMs come by turns, so that `now` may be before
-         * `asked`. */
-        bool shares = timing->chip.l2_shared_for > 0;
-        if (store) {
-            place->asked = 0;
-        } else if (shares && hit && timing->now < place->asked + timing->chip.l2_shared_for) {
-            timing->shared += place->asker != timing->number ? to - from : 0;
-        } else {
-            place->asked = timing->now;
-            place->asker = timing->number;
-        }
-    }
-    return missed;
-}
-
-/* HW (measured, H200: load_after_prefetch_cycles): a prefetch brings a line no nearer than to L2, and the first
- * load of it there takes longer than those of a line that has been loaded. */
-static uint64_t touch_ahead(struct timing *timing, uint64_t line) {
-    bool hit;
-    struct line *place = l2_line(timing, line, &hit);
-    if (hit) {
-        return 0;
-    }
-    place->filled = arrival(timing);
-    place->asked = 0;
-    place->prefetched = true;
-    return LINE_BYTES;
-}
-
-uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {
-    return touch(timing, placed(timing, address), bytes, store, filled);
-}
-
-void time_filled(struct timing *timing, uint64_t address, uint64_t bytes) {
-    timing->found.bytes = 0; /* allocations come and go between launches */
-    uint64_t held = 2 * timing->l2_lines * LINE_BYTES, skipped = bytes > held ? bytes - held : 0;
-    (void)time_touch(timing, address + skipped, bytes - skipped, true, NULL);
-}
 
 static bool l1_hit(struct sm_time *sm, uint64_t line) {
     uint64_t *tag = &sm->l1[line % sm->l1_lines];
@@ -145,11 +47,6 @@ static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t byte
     return booked(server, at, rate_ticks(rate, bytes)) - at;
 }
 
-/* HW: L2 and HBM have clocks of their own, which stay when that of the SMs falls. */
-static ticks outside(const struct timing *timing, ticks length) {
-    return length * time_clock(timing) / timing->chip.sm_clock;
-}
-
 /* HW (published: cutlass_gemm_mainloop): the copy engine asks for a box's rows one after another, at most a
  * line at a time and whatever they hold: rows of 32 and of 64 bytes take as long as each other, those of 128
  * the port's time. */
@@ -159,50 +56,47 @@ static ticks queue_port(struct server *port, const struct request *request, cons
     return booked(port, request->at, later(bytes, rows)) - request->at;
 }
 
-static ticks queue_common(const struct timing *timing, struct common *common, ticks at, uint64_t rate,
-                          uint64_t bytes) {
-    ticks length = outside(timing, rate_ticks(rate, bytes));
-    return time_common(timing, common, at, length) - length - at;
-}
-
-/* HW (measured, first_stage_cycles, word_round_trip_cycles): what L2 has comes no sooner than what others have
- * asked of HBM before, on SMs that ask nothing of it as well. */
-static ticks in_order(struct timing *timing, const struct request *request, ticks done) {
-    if (request->missed > 0) {
-        timing->last_missed = later(timing->last_missed, done);
-        return done;
-    }
-    return later(done, timing->last_missed);
+/* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): what L2 has waits behind what its SM has
+ * asked of HBM before, a copy for all of its turn and a warp's load for a part of it; and for a part of what
+ * the other SMs have asked. */
+static ticks behind_misses(const struct timing *timing, const struct request *request) {
+    const struct chip *chip = &timing->chip;
+    ticks own = timing->sm[request->sm].far_until, all = timing->hbm->server.free;
+    own = own > request->at ? own - request->at : 0;
+    all = all > request->at ? all - request->at : 0;
+    own = request->asker != ASKED_BY_WARP ? own : own * chip->l2_behind_own / TICKS;
+    return later(own, all * chip->l2_behind_misses / TICKS);
 }
 
 static ticks served(struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
-    const uint64_t from_l2[] = {chip->l2_load_rate, chip->l2_box_rate, chip->l2_warp_rate};
-    const uint64_t from_hbm[] = {chip->hbm_rate, chip->hbm_box_rate, chip->hbm_warp_rate};
     struct sm_time *sm = &timing->sm[request->sm];
     enum sim_step longest = SIM_STEP_PORT;
-    ticks wait, near;
+    ticks wait, near = request->near, far = request->far;
     if (request->store) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
-        near = queue_common(timing, timing->l2_store, request->at, chip->l2_store_rate, bytes);
+        near = time_queued(timing, timing->l2_store, request->at, chip->l2_store_rate, bytes);
+        far = request->missed > 0
+                  ? time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed)
+                  : 0;
     } else {
         wait = queue_port(&sm->load_port, request, chip);
         for (uint8_t i = 0; i < request->nothers; i++) {
             struct sm_time *other = &timing->sm[request->other[i]];
             wait = later(wait, queue_port(&other->load_port, request, chip));
         }
-        near = queue_common(timing, timing->l2_load, request->at, from_l2[request->asker],
-                            request->bytes - request->shared + request->more);
+        if (request->missed > 0) {
+            sm->far_until = later(sm->far_until, request->at + far);
+        } else if (chip->l2_behind_own > 0) {
+            far = behind_misses(timing, request);
+        }
     }
     if (near > wait) {
         longest = SIM_STEP_L2;
         wait = near;
     }
     ticks passed = wait;
-    ticks far = request->missed > 0
-                    ? queue_common(timing, timing->hbm, request->at, from_hbm[request->asker], request->missed)
-                    : 0;
     if (far > wait) {
         longest = SIM_STEP_HBM;
         wait = far;
@@ -213,11 +107,8 @@ static ticks served(struct timing *timing, const struct request *request) {
     if (request->store) {
         return request->at + wait + request->unloaded;
     }
-    ticks done =
-        request->at + wait + outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
-    if (chip->l2_in_order != 0) {
-        done = in_order(timing, request, done);
-    }
+    ticks done = request->at + wait +
+                 time_outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
     if (request->op != NULL) {
         ticks queued = longest == SIM_STEP_HBM ? passed : wait; /* what waits for HBM has left the SM */
         sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};
@@ -229,6 +120,7 @@ void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
+        timing->no_memory |= !time_turns(timing);
     }
     for (uint32_t i = 0; i < timing->nrequests; i++) {
         const struct request *request = &timing->requests[i];
@@ -248,6 +140,7 @@ void time_settle(struct timing *timing) {
         }
     }
     timing->nrequests = 0;
+    timing->far_bytes = 0;
 }
 
 /* ---- global memory of an instruction ---- */
@@ -283,12 +176,14 @@ void time_global(struct run *run, const struct insn *insn) {
                   strstr(insn->name, ".relaxed") == NULL && strstr(insn->name, ".acquire") == NULL &&
                   insn->ndst > 0 && strncmp(insn->name, "ld", 2) == 0;
     bool ahead = insn->timing == FAMILY_PREFETCH;
+    uint64_t block = time_fetched(insn->name);
     bool store = strncmp(insn->name, "st", 2) == 0 || strncmp(insn->name, "red", 3) == 0;
+    const enum touch how = store ? TOUCH_STORE : ahead ? TOUCH_AHEAD : TOUCH_LOAD;
     uint64_t seen[LANES];
     struct covered covered[LANES] = {{{0}}}; /* of the lines seen */
     uint32_t count = 0, lines = 0;
     FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
-        uint64_t address = placed(timing, footprint->address[LANE(rest)]);
+        uint64_t address = time_placed(timing, footprint->address[LANE(rest)]);
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {
             uint64_t line = at * SECTOR / LINE_BYTES;
             uint32_t i = 0;
@@ -319,10 +214,7 @@ void time_global(struct run *run, const struct insn *insn) {
                 lines++;
             }
             bytes += SECTOR;
-            /* A load brings the whole line from memory, whose other sectors are found there then. */
-            uint64_t far =
-                ahead ? touch_ahead(timing, line) : touch(timing, at * SECTOR, SECTOR, store, &filled);
-            missed += far > 0 && !store ? LINE_BYTES : far;
+            missed += time_touch_sector(timing, at * SECTOR, how, block, &filled);
         }
     }
     (void)sm->l1_lines;
@@ -350,10 +242,13 @@ void time_global(struct run *run, const struct insn *insn) {
     request->store = store;
     request->in_l2 = in_l2;
     request->asker = ASKED_BY_WARP;
+    request->by_block = block == WIDEST_BLOCK;
     request->unloaded = missed > 0 ? chip->hbm_latency : chip->l2_latency;
+    ticks rows = store || count < 2 ? 0 : time_rows(timing, seen, count, missed > 0);
     if (filled > timing->issued) {
         request->unloaded = later(request->unloaded, filled - timing->issued + chip->l2_latency);
     }
+    request->unloaded += rows;
     if (!store && insn->ndst > 0) {
         request->warp = run->warp;
         request->insn = insn;
@@ -379,7 +274,7 @@ ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *
     uint64_t seen[LANES];
     uint32_t lines = 0;
     FOR_LANES(rest, mask) {
-        uint64_t line = placed(timing, from[LANE(rest)]) / LINE_BYTES;
+        uint64_t line = time_placed(timing, from[LANE(rest)]) / LINE_BYTES;
         uint32_t i = 0;
         while (i < lines && seen[i] != line) {
             i++;

@@ -33,6 +33,11 @@ ticks time_common(const struct timing *timing, struct common *common, ticks at, 
     return now;
 }
 
+ticks time_queued(const struct timing *timing, struct common *common, ticks at, uint64_t rate, uint64_t bytes) {
+    ticks length = time_outside(timing, rate_ticks(rate, bytes));
+    return time_common(timing, common, at, length) - length - at;
+}
+
 /* HW: latency grows long before HBM is full, since banks and channels are not used evenly; with a power of the
  * load, the third on an H200 (measured: load_rate), the first on a B200 (published: tma2d_throughput). */
 ticks time_loaded(const struct timing *timing, ticks at) {

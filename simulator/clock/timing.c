@@ -58,6 +58,7 @@ void timing_free(struct timing *timing) {
         free(timing->launch);
         free(timing->machine_code);
         free(timing->requests);
+        free(timing->turns.heap);
         free(timing->islands);
         timeline_free(timing->timeline);
         free(timing);

@@ -15,6 +15,9 @@
 #define SM_PARTS      4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
 #define WINDOW        (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
 #define LINE_BYTES    128
+#define HALF_LINE     64    /* HW (measured, H100: row_part_cycles): what comes from memory at the least */
+#define SECTOR        32    /* HW: bytes that L2 gives at a time */
+#define WIDEST_BLOCK  256   /* bytes that L2 takes from memory at a time (PTX ISA, L2::256B) */
 #define PLACES        64    /* no less than sm_ctas */
 #define MAX_LAUNCHES  4096  /* that are listed */
 #define SLICES        32768 /* windows that are remembered of what all SMs share: 2 ms */
@@ -123,6 +126,8 @@ struct sm_time {
     } part[SM_PARTS];
     struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier;
     struct sm_slice *slices; /* SM_SLICES */
+    uint64_t turn;           /* the bytes after which its last part has its turn */
+    ticks far_until;         /* when what it has asked of HBM has had its turn */
     ticks last_gone;         /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
     struct completion {
@@ -153,12 +158,14 @@ struct request {
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
     uint64_t shared;        /* of a box: those that L2 is giving another at that time */
     uint64_t in_l2;         /* of a warp's store: what L2 takes of it, as bytes; 0: its bytes */
+    ticks near, far;        /* how long it waits for L2 and for HBM */
     uint64_t more;          /* of a box: what L2 takes for rows past the end, as bytes */
     uint32_t sm;
     bool store;
     uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
     uint16_t other[MAX_CLUSTER]; /* ... and which */
     enum asker asker;            /* of a load */
+    bool by_block;               /* of a warp's load: HBM is asked for blocks of 256 bytes */
     uint32_t lines;              /* of a box: rows, those longer than a line several times */
     struct async_op *op;         /* or the rows to set ready */
     struct path *path;           /* of the operation; NULL: none */
@@ -200,17 +207,25 @@ struct timing {
     struct allocation found; /* of the address before, as it was at the launch's begin */
     struct sm_time *sm;
     struct common *l2_load, *l2_store, *hbm;
-    ticks last_missed; /* when the last of what has been asked of HBM is there */
-    ticks hbm_late;    /* what a request of this window takes longer than on an idle chip, but for queues */
+    uint64_t far_bytes; /* asked of HBM, and not served yet */
+    ticks hbm_late;     /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
         uint64_t asker;      /* ... which is that request */
         bool prefetched;     /* and no load has taken it since */
+        uint8_t halves;      /* that are there, a bit each */
     } *l2;                   /* by line */
     uint64_t l2_lines;
     struct request *requests;
     uint32_t nrequests, requests_room;
+    struct turns { /* a heap: whose part of a request is next */
+        struct turn {
+            uint64_t key;
+            uint32_t request, part;
+        } *heap;
+        uint32_t count, room;
+    } turns;
     struct island *islands;
     uint32_t nislands;
     uint64_t number; /* of events and requests */
@@ -274,6 +289,11 @@ static inline uint64_t time_clock(const struct timing *timing) {
     return timing->tensor_works ? timing->chip.sm_clock_tensor : timing->chip.sm_clock;
 }
 
+/* HW: L2 and HBM have clocks of their own, which stay when that of the SMs falls. */
+static inline ticks time_outside(const struct timing *timing, ticks length) {
+    return length * time_clock(timing) / timing->chip.sm_clock;
+}
+
 /* ---- set-up (clock/timing.c) ---- */
 
 /* machine_code: sim_options' folder, or NULL.  NULL: `message` says why. */
@@ -309,18 +329,36 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at);
 
 /* Books what all SMs share, for so long where no launch before took of it; when that ends. */
 ticks time_common(const struct timing *timing, struct common *common, ticks at, ticks length);
+/* The same of bytes at a rate; how long they wait for their turn. */
+ticks time_queued(const struct timing *timing, struct common *common, ticks at, uint64_t rate, uint64_t bytes);
 /* What HBM's load before that time adds to its latency. */
 ticks time_loaded(const struct timing *timing, ticks at);
 /* Notes what is taken of an SM's share from then on; how long it takes beside launches before. */
 ticks time_beside(const struct timing *timing, struct sm_time *sm, unsigned share, ticks at, ticks length);
 
-/* ---- memory (clock/memory.c) ---- */
+/* ---- L2 (clock/l2.c); places are addresses as the caches see them, the same in every run ---- */
 
+uint64_t time_placed(struct timing *timing, uint64_t address);
 /* Touches the lines of a range in L2; bytes that were not there.  *later: when the last of them that another
  * has asked for is there. */
 uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *later);
+/* The same of a row of a box or of a lane's copy, where L2 takes blocks of that many bytes from HBM; bytes that
+ * come from there. */
+uint64_t time_touch_row(struct timing *timing, uint64_t address, uint64_t bytes, uint64_t block, ticks *later);
+/* The same of a sector, by its place; TOUCH_AHEAD: of its line, for no register. */
+enum touch { TOUCH_LOAD, TOUCH_STORE, TOUCH_AHEAD };
+uint64_t time_touch_sector(struct timing *timing, uint64_t place, enum touch how, uint64_t block, ticks *later);
+/* A block's bytes, by the hint in an instruction's name. */
+uint64_t time_fetched(const char *name);
+/* What a load takes more where its lines are not next to each other. */
+ticks time_rows(const struct timing *timing, const uint64_t *lines, uint32_t count, bool far);
 /* The host has filled a range: it is in L2 as far as that holds it, and what was there before is not. */
 void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
+
+/* ---- memory (clock/memory.c, turns.c) ---- */
+
+/* How long each load of the window waits for L2 and for HBM: request->near, ->far.  False: no memory. */
+bool time_turns(struct timing *timing);
 struct request *time_request(struct timing *timing);
 /* Serves what has been asked, in the order of time. */
 void time_settle(struct timing *timing);

@@ -257,7 +257,8 @@ void time_issue(struct run *run, const struct insn *insn) {
     ticks start = later(at, time->operands);
     ticks slots = machine != NULL ? machine->slots : insn->machine * chip->issue_interval;
     unsigned share = warp->index % SM_PARTS * PART_SHARES;
-    part->issue = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
+    ticks lost = machine != NULL ? slots * chip->machine_slot_slip / chip->issue_interval : 0;
+    part->issue = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots + lost);
     time->next = machine != NULL ? at : part->issue;
     part->issued += slots;
     if (cost.pipe != PIPES) {
@@ -288,6 +289,8 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_WARP_MMA:
         timing->tensor_works = true;
         (void)booked(&part->mma, at, time_beside(timing, sm, share + SHARE_MMA, at, chip->warp_mma_interval));
+        /* HW (measured, H100: warp_mma_cycles): nothing else is issued beside it. */
+        part->issue = later(part->issue, at + chip->warp_mma_hold);
         time_results_ready(warp, run->split, insn, start + chip->warp_mma_latency, PIPES);
         break;
     case FAMILY_BRANCH:

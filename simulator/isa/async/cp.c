@@ -55,20 +55,23 @@ static void copies_timed(struct run *run, struct async_op *op) {
     request->at = at;
     request->sm = run->cta->sm;
     request->asker = ASKED_BY_WARP;
+    request->by_block = time_fetched(run->insn->name) == WIDEST_BLOCK;
     request->op = op;
     request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
-    uint64_t filled = 0;
-    FOR_LANES(rest, copies->mask) { /* a load brings the whole line from memory, for the other lanes as well */
+    uint64_t filled = 0, block = time_fetched(run->insn->name), lines[LANES];
+    uint32_t count = 0;
+    FOR_LANES(rest, copies->mask) { /* a load brings a block from memory, for the other lanes as well */
         request->bytes += copies->bytes;
-        uint64_t far = time_touch(timing, copies->from[LANE(rest)], copies->bytes, false, &filled);
-        request->missed += far > 0 ? LINE_BYTES : 0;
+        request->missed += time_touch_row(timing, copies->from[LANE(rest)], copies->bytes, block, &filled);
+        lines[count++] = copies->from[LANE(rest)] / LINE_BYTES;
     }
     request->unloaded = request->missed > 0 ? timing->chip.hbm_latency : timing->chip.l2_latency;
     if (filled > timing->issued) {
         request->unloaded = later(request->unloaded, filled - timing->issued + timing->chip.l2_latency);
     }
+    request->unloaded += time_rows(timing, lines, count, request->missed > 0);
 }
 
 static const struct async_kind copies_kind = {"cp.async",    copies_read, copies_write, copies_complete,

@@ -66,3 +66,18 @@ def small_chip(tmp_path_factory):
     path = tmp_path_factory.mktemp("chip") / "small.json"
     path.write_text(json.dumps(chip))
     return str(path)
+
+
+@pytest.fixture
+def chip(tmp_path: Path):
+    """Makes a chip of four SMs with some values of its own."""
+
+    def make(**values: float | list) -> str:
+        parameters = json.loads(H200.read_text())
+        for name, value in {"sms": 4, "processing_cluster_sms": 4, **values}.items():
+            parameters["parameters"][name]["value"] = value
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps(parameters))
+        return str(path)
+
+    return make

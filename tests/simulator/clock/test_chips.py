@@ -29,9 +29,10 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some = {"l2_shared_for", "past_end_bytes", "l2_prefetched", "remote_release"}
     of_some |= {"store_line_bytes", "store_part_bytes", "l2_store_line_bytes"}
     names["b200"].remove("hbm_loaded_shared")  # which it alone has
-    of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "l2_in_order"}
+    of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "warp_mma_hold"}
+    of_some |= {"l2_behind_own", "l2_behind_misses", "rows_latency_l2", "rows_latency_hbm"}
     of_some |= {"answer_latency", "operand_read", "operand_read_more", "machine_slip", "machine_beside"}
-    of_some |= {"machine_hold", "machine_hold_column"}
+    of_some |= {"machine_hold", "machine_hold_column", "machine_slot_slip"}
     assert len(CHIPS) >= 3 and all(found - of_some == names["h200"] - of_some for found in names.values()), names
     assert all(found & of_some in (set(), of_some) for found in names.values())
 

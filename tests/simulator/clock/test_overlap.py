@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200, INIT, SHARED, copy
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, INIT, SHARED, copy
 from tests.simulator.sim_kit import Sim, body
 
 BLOCK = 16384  # bytes of a copy
@@ -16,21 +13,6 @@ EARLY = "griddepcontrol.launch_dependents;"
 STAMP = "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u64 %rd7, %clock64;"
 DONE = "mov.u64 %rd3, %clock64; st.global.u64 [%rd1], %rd7; st.global.u64 [%rd1+8], %rd3;"
 PARAMETERS = ".param .u64 p, .param .u64 q"
-
-
-@pytest.fixture
-def chip(tmp_path: Path):
-    """Makes a chip of four SMs with some values of its own."""
-
-    def make(**values: float | list) -> str:
-        parameters = json.loads(H200.read_text())
-        for name, value in {"sms": 4, "processing_cluster_sms": 4, **values}.items():
-            parameters["parameters"][name]["value"] = value
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        path.write_text(json.dumps(parameters))
-        return str(path)
-
-    return make
 
 
 def spans(text: str, chip: str, dependent: int, *given: int | np.ndarray, **launch) -> list[tuple[int, int]]:
@@ -79,22 +61,21 @@ def test_a_launch_has_the_bandwidth_that_an_overlapping_one_leaves_it(chip):
 
 
 def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
-    laps = 12
+    laps, size, rate, window = 12, 1008, 1.5, 1024  # bytes of one turn, which are served within a window
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q];", INIT,
-        *(copy(i * BLOCK, BLOCK, i % 2, i) + ("mov.u64 %rd7, %clock64;" if i == 3 else "") for i in range(laps)),
+        *(copy(i * size, size, i % 2, i) + ("mov.u64 %rd7, %clock64;" if i == 3 else "") for i in range(laps)),
         DONE, registers=BARRIER, params=PARAMETERS,
     )  # fmt: skip
 
     def lap(grown: float) -> float:
-        ((start, end),) = spans(text, chip(hbm_rate=16, hbm_loaded=grown), 0, np.zeros(laps * BLOCK, np.uint8), block=1)
+        path = chip(hbm_rate=rate, hbm_loaded=grown)
+        ((start, end),) = spans(text, path, 0, np.zeros(laps * size, np.uint8), block=1)
         return (end - start) / (laps - 4)
 
-    took, window = BLOCK / 16, 1024
     idle, loaded = lap(0), lap(200)
-    load = (took - (loaded - window)) / window  # of the cycles before a copy, those in which one was served
-    assert 0.6 < load < 0.9
-    assert loaded - idle == pytest.approx(200 * load**3, rel=0.4)
+    assert size / rate < idle < loaded < window, "each is served before the next is asked for"
+    assert loaded - idle == pytest.approx(200 * (size / rate / window) ** 3, rel=0.4)
 
 
 @pytest.mark.parametrize(("power", "longer"), [(0, 400), (1, 100), (2, 25), (3, 6.25)])
@@ -114,7 +95,7 @@ def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, po
         ((start, end),) = spans(text, path, 0, np.zeros(laps * size, np.uint8), block=1)
         return (end - start) / (laps - 4)
 
-    assert lap(400) - lap(0) == pytest.approx(longer, abs=1)
+    assert lap(400) - lap(0) == pytest.approx(longer, abs=2)
 
 
 FOUR = "{%f1, %f2, %f3, %f4}"
@@ -136,10 +117,10 @@ def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:
 
 
 @pytest.mark.parametrize("step", [128, 16])
-def test_a_copy_of_few_bytes_brings_its_line_from_memory_and_at_the_rate_of_warps(chip, step):
+def test_a_copy_of_few_bytes_brings_half_its_line_from_memory_and_at_the_rate_of_warps(chip, step):
     count, rate = 24, 8
     cycles = asked_by_warps(chip(hbm_warp_rate=rate, hbm_loaded=0), step, count)
-    assert cycles == pytest.approx(count * 32 * step / rate + CHIP["hbm_latency"], rel=0.1)
+    assert cycles == pytest.approx(count * 32 * min(step, 64) / rate + CHIP["hbm_latency"], rel=0.1)
 
 
 def test_lines_that_a_warps_copies_touch_take_a_turn_each(chip):

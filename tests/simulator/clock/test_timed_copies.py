@@ -21,13 +21,13 @@ def test_a_copy_takes_its_way_from_memory_and_then_from_l2():
     def curve(name: str, size: int) -> float:
         return dict(CHIP[name])[size]
 
-    first = copies([4096], [0])
+    first = copies([4096], [0])  # a large copy's parts wait for each other, up to 4 cycles
     for size in (1024, 4096, 16384):
         far = copies([4096, size], [0, 65536]) - first
         near = copies([4096, size, size], [0, 65536, 65536]) - first - far
-        assert far - near == pytest.approx(curve("copy_latency_hbm", size) - curve("copy_latency_l2", size), abs=2)
+        assert far - near == pytest.approx(curve("copy_latency_hbm", size) - curve("copy_latency_l2", size), abs=4)
     near = [copies([16384, size], [0, 0]) - copies([16384], [0]) for size in (1024, 16384)]
-    assert near[1] - near[0] == pytest.approx(curve("copy_latency_l2", 16384) - curve("copy_latency_l2", 1024), abs=2)
+    assert near[1] - near[0] == pytest.approx(curve("copy_latency_l2", 16384) - curve("copy_latency_l2", 1024), abs=4)
 
 
 def shared_copies(multicast: int, plain: int) -> int:

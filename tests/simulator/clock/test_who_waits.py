@@ -44,7 +44,7 @@ def test_a_line_that_is_under_way_for_another_sm_comes_no_earlier_for_the_next()
 def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, waits: int, sooner: int):
     """HBM's latency is 400 cycles longer at any load here; CTA 1 asks some 100 cycles after CTA 0."""
     chip = json.loads(H200.read_text())
-    of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_in_order": 0}
+    of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_behind_own": 0}
     chip["parameters"] |= {name: chip["parameters"][name] | {"value": value} for name, value in of.items()}
     chip["parameters"]["hbm_loaded_shared"] = {"value": waits, "unit": "count", "source": "assumed"}
     path = tmp_path / "chip.json"
@@ -56,28 +56,29 @@ def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, 
     assert first - second == pytest.approx(sooner + 100, abs=30)
 
 
-@pytest.mark.parametrize("in_order", [0, 1])
-def test_what_l2_has_comes_no_sooner_than_what_another_sm_has_asked_of_memory_before(tmp_path, in_order: int):
-    """Both CTAs have a line each; then CTA 0 asks for another one, and CTA 1 some 100 cycles later for its own."""
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_what_l2_has_waits_for_a_share_of_the_turn_of_what_another_sm_has_asked_of_memory(tmp_path, share: float):
+    """Both CTAs have a line; then CTA 0 asks for another one, whose turn takes 3,200 cycles, and CTA 1 some 250
+    cycles later for that line again."""
+    turn = 3200
     chip = json.loads(H200.read_text())
-    chip["parameters"]["l2_in_order"]["value"] = in_order
+    for name, value in {"l2_behind_misses": share, "hbm_warp_rate": 64 / turn, "hbm_loaded": 0}.items():
+        chip["parameters"][name]["value"] = value
     path = tmp_path / "chip.json"
     path.write_text(json.dumps(chip))
-    warm = (
-        "mul.wide.u32 %rd8, %r20, 8192; add.u64 %rd5, %rd5, %rd8; ld.global.cg.u32 %r2, [%rd5]; add.u32 %r20, %r20, 0;"
-        "mov.u32 %r6, %r2;" + "mul.lo.u32 %r6, %r6, %r6;" * 400
+    load, spin = "ld.global.cg.u32 %r2, [%rd5]; mov.u32 %r6, %r2;", "mul.lo.u32 %r6, %r6, %r6;"
+    warm = (  # CTA 1 loads when the turn of CTA 0's load is over
+        f"mov.u32 %r6, %r20; setp.eq.u32 %p1, %r20, 0; @%p1 bra FIRST; {spin * 2000} bar.sync 0; {load} {spin * 150}"
+        "bra ASK;"
+        f"FIRST: {load} {spin * 2000} add.u64 %rd5, %rd5, 4096;"
     )
     ask = (
-        "add.u32 %r5, %r20, %r6; setp.eq.u32 %p1, %r20, 0; @%p1 add.u64 %rd5, %rd5, 4096; @%p1 bra ASK;"
-        + "mul.lo.u32 %r5, %r5, %r5;" * 25
-        + "ASK: bar.sync 0; mov.u64 %rd7, %clock64; ld.global.cg.u32 %r3, [%rd5]; add.u32 %r4, %r3, %r3;"
+        "ASK: add.u32 %r5, %r20, %r6; bar.sync 0; mov.u64 %rd7, %clock64; ld.global.cg.u32 %r3, [%rd5];"
+        "add.u32 %r4, %r3, %r3;"
     )
     missed, had = cycles_of_ctas(warm, ask, block=1, chip=str(path))
     assert missed == pytest.approx(CHIP["hbm_latency"], abs=60)
-    if in_order:
-        assert missed - had == pytest.approx(100, abs=60)
-    else:
-        assert had == pytest.approx(CHIP["l2_latency"], abs=40)
+    assert had == pytest.approx(CHIP["l2_latency"] + share * (turn - 250), abs=150)
 
 
 def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):

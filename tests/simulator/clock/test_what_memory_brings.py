@@ -1,0 +1,133 @@
+"""Simulated memory: what comes from HBM with what is asked for, whose turn it is there, and what waits behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, START, copy, more
+from tests.simulator.sim_kit import Sim, body
+
+PARAMETERS = ".param .u64 p, .param .u64 q"
+MISS = CHIP["hbm_latency"] - CHIP["l2_latency"]
+TILE = ".shared .align 128 .b8 tile[8192];"
+LOAD = "ld.global.cg.u32 %r4, [%rd5+{at}]; xor.b32 %r5, %r4, %r5; cvt.u64.u32 %rd6, %r5; add.u64 %rd5, %rd5, %rd6;"
+COPY = "cp.async.cg.shared.global{hint} [%r2], [%rd5+{at}], 16; cp.async.commit_group; cp.async.wait_group 0;"
+LANES = "mul.wide.u32 %rd8, %r1, {apart}; add.u64 %rd5, %rd5, %rd8;"
+
+
+def cycles(text: str, before: str = "", chip: str = "h200", threads: int = 1, registers: str = TILE) -> int:
+    """Of a kernel of one CTA around `text`; %rd5 is at zeros that nobody has asked for before."""
+    lines = "ld.param.u64 %rd5, [q]; mov.u32 %r2, tile; mov.u32 %r5, 0;", START, before, "mov.u64 %rd2, %clock64;"
+    sim = Sim(body(*lines, text, END, registers=registers, params=PARAMETERS), chip=chip)
+    out = sim.buffer(np.zeros(4, np.uint64))
+    assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), block=threads) == 0, sim.findings
+    assert sim.verdict == "clean", sim.findings
+    return int(out[0])
+
+
+def second(one: str, at: int) -> int:
+    """Cycles of what is asked for behind the first bytes of a line that nobody had asked for."""
+    first = one.replace("{at}", "0")
+    return cycles(first + one.replace("{at}", str(at))) - cycles(first)
+
+
+@pytest.mark.parametrize("one", [LOAD, COPY.replace("{hint}", "")], ids=["ld", "cp.async"])
+def test_half_a_line_comes_from_memory_where_nothing_more_is_asked_for(one: str):
+    assert second(one, 64) - second(one, 32) == pytest.approx(MISS, abs=2)
+    assert second(one, 64) == pytest.approx(second(one, 1024), abs=2)
+
+
+@pytest.mark.parametrize(("hint", "block"), [(".L2::64B", 64), (".L2::128B", 128), (".L2::256B", 256)])
+def test_a_hint_brings_a_block_from_memory(hint: str, block: int):
+    one = COPY.replace("{hint}", hint)
+    assert second(one, block) - second(one, block // 2 + 16) == pytest.approx(MISS, abs=100)
+    assert second(one, 16) == pytest.approx(second(one, 32), abs=2)
+
+
+def test_the_other_line_of_a_block_is_where_a_prefetch_would_have_brought_it():
+    one = COPY.replace("{hint}", ".L2::256B")
+    spun = "{ .reg .u64 %a, %b; mov.u64 %a, %clock64; S{n}: mov.u64 %b, %clock64; sub.u64 %b, %b, %a;"
+    spin = spun + "setp.lt.u64 %p1, %b, 4000; @%p1 bra S{n}; }"
+    first = one.replace("{at}", "0") + spin.replace("{n}", "1")
+    there = [cycles(first + one.replace("{at}", str(at))) for at in (64, 128)]
+    assert there[1] - there[0] == pytest.approx(CHIP["l2_prefetched"] - CHIP["l2_latency"], abs=2)
+
+
+def test_a_load_of_rows_far_apart_takes_longer_from_l2_and_from_memory():
+    def load(apart: int, again: bool) -> int:
+        address = LANES.replace("{apart}", str(apart))
+        first = LOAD.replace("{at}", "0")
+        return cycles(first, address + (first if again else ""), threads=32)
+
+    far, near = dict(CHIP["rows_latency_hbm"])[32], dict(CHIP["rows_latency_l2"])[32]
+    assert load(2048, again=False) - load(4, again=False) == pytest.approx(far, rel=0.2)
+    assert load(2048, again=True) - load(4, again=True) == pytest.approx(near, rel=0.2)
+
+
+def test_rows_of_any_pitch_fall_into_all_sets_of_l2(chip):
+    """A sixteenth of 64 KB would hold 32 of the 64 lines."""
+    path = chip(l2_bytes=65536)
+    loads = "".join(LOAD.replace("{at}", str(2048 * 32 * i)) for i in range(2))
+    address = LANES.replace("{apart}", "2048")
+    again = cycles(loads, address + loads, chip=path, threads=32)
+    assert again < cycles(loads, address, chip=path, threads=32) - MISS
+
+
+def test_copies_of_several_sms_take_turns_at_memory(chip):
+    """Each of four SMs asks for 16 KB at once: the first of them has its copy when nearly all have."""
+    size, rate = 16384, 16
+    lines = (
+        "ld.param.u64 %rd5, [q]; mov.u32 %r4, %ctaid.x;", f"mul.wide.u32 %rd6, %r4, {size}; add.u64 %rd5, %rd5, %rd6;",
+        INIT, START, copy(0, size, 0, 0), END,
+    )  # fmt: skip
+
+    def first(ctas: int) -> int:
+        sim = Sim(body(*lines, registers=BARRIER, params=PARAMETERS), chip=chip(hbm_rate=rate, hbm_loaded=0))
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), grid=ctas, block=1) == 0, sim.findings
+        return int(out[0])
+
+    assert first(4) - first(1) > 0.7 * 3 * size / rate
+
+
+def test_a_copy_of_what_l2_has_waits_for_the_turn_of_what_its_sm_has_asked_of_memory(chip):
+    size, rate = 16384, 16
+    ask = (
+        "mbarrier.arrive.expect_tx.shared.b64 _, [{b}], {size}; "
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5+{at}], {size}, [{b}];"
+    )
+    wait = "{W{n}: mbarrier.try_wait.parity.shared.b64 %p2, [{b}], {parity}; @!%p2 bra W{n};}"
+
+    def said(text: str, **words: str | int) -> str:
+        for word, value in words.items():
+            text = text.replace("{" + word + "}", str(value))
+        return text
+
+    def second_copy(far: bool) -> int:
+        """Cycles of a copy that L2 has; behind one of HBM of the same thread, or not."""
+        near = said(ask, b="%r3", at=0, size=1024)
+        between = said(ask, b="%r4", at=65536, size=size) if far else ""
+        lines = (
+            "ld.param.u64 %rd5, [q];", INIT, "add.u32 %r4, %r3, 8; mbarrier.init.shared.b64 [%r4], 1;", START,
+            near, said(wait, b="%r3", parity=0, n=0), between, "mov.u64 %rd2, %clock64;",
+            near, said(wait, b="%r3", parity=1, n=1), END, said(wait, b="%r4", parity=0, n=2) if far else "",
+        )  # fmt: skip
+        text = body(*lines, registers=BARRIER.replace("full;", "full[2];"), params=PARAMETERS)
+        sim = Sim(text, chip=chip(hbm_rate=rate, hbm_loaded=0))
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), block=1) == 0, sim.findings
+        return int(out[0])
+
+    assert 0.6 * size / rate < second_copy(far=True) - second_copy(far=False) < 1.1 * size / rate
+
+
+def test_nothing_else_is_issued_beside_mma_sync(chip):
+    four = "{%f1, %f2, %f3, %f4}"
+    product = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {four}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {four};"
+    assert more(product, (4, 12), block=32) == pytest.approx(CHIP["warp_mma_latency"], abs=1)
+    both = product.replace(four, "{%f5, %f6, %f7, %f8}", 1) + "".join(
+        f"add.u32 %r{i}, %r{i}, 1;" for i in range(10, 26)
+    )
+    free, held = (more(both, (4, 12), block=256, chip=chip(warp_mma_hold=hold)) for hold in (0, 6))
+    assert 6 < held - free <= 2 * 6, "two warps a sub-partition, some of whose slots wait for others anyhow"
