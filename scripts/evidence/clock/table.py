@@ -161,6 +161,13 @@ def error_line(rows: dict[str, Row]) -> str:
     return "; ".join(parts)
 
 
+def older_rows(rows: dict[str, Row]) -> str:
+    """How many rows have not been predicted again since the model was changed; nothing where all have."""
+    older = sum(row.older for row in rows.values())
+    said = "Rows of an older model were predicted before the last changes of `simulator/clock` and not again since"
+    return f" {said}: {older}." if older else ""
+
+
 def missing(rows: dict[str, Row]) -> str:
     """What the card gave and this page has no prediction of."""
     micro = {row["name"] for row in json.loads((ROOT / RECORDED["micro"]).read_text())["rows"]}
@@ -239,9 +246,7 @@ time is that of a call behind others with inputs of their own, from the end of t
 more call costs, a round of 24 calls against one of 8, which leaves out what a round costs once. The clock goes by
 the machine code that ptxas makes of the kernels ([how](../README.md#simulated-time)). Parameters were chosen
 on the microbenchmarks alone, some of them on an [H100's](../../scripts/bench/micro/h100.json), whose SMs are an
-H200's; no kernel has been used to choose one. Rows of an older model were predicted before the
-last changes of `simulator/clock` and have not been run again:
-{sum(row.older for row in rows.values())}.{missing(rows)}
+H200's; no kernel has been used to choose one.{older_rows(rows)}{missing(rows)}
 
 | set | rows | median error, % | mean, % | largest, % | within {NEAR} % | within {FAR} % |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |

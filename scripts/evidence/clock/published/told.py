@@ -77,7 +77,7 @@ SHARING = """\
 Four warps of each SM load a tile, wait for it and then for their cluster, round by round; what all SMs get is
 compared where two to 32 of them ask for the same tile, with and without clusters and multicast. Tiles of 2 and 4 KB
 calibrate one fence and one barrier; no row of theirs had been compared before. Tiles of 8 to 56 KB validate: the 48
-rows that stood here at 26.2 % in the mean and 77 at most, each with a smaller tile the faster, are at 5.2 and 15. What
+rows that stood here at 26.2 % in the mean and 77 at most, each with a smaller tile the faster, are at 4.9 and 16. What
 showed the mechanisms:
 
 - **A round ends with a fence.** This page supposed that a round waits for the slowest of four loads. It does not.
@@ -129,7 +129,7 @@ translation and HBM's pages are not modelled, and no figure for either could be 
 (arXiv 2512.02189, which has one of tensor memory, is refuted). A parameter would be fitted on the very rows that
 validate: left out. The rates of the loads that follow are right without it. The set was at 42.5 % in the mean while
 each size had a latency of its own, which held a part of what a load of all SMs adds; nothing has loaded memory before
-these, and they are at 50.2 since latency grows with the load (Shared tiles)."""
+these; they were at 50.2 when latency grew with the load (Shared tiles), and are at 44.5 since SMs take turns."""
 # Of rows that are far off, the first that fits: set, part of the parameters, words.
 REASONS = (
     ("first loads", "", "memory that nothing has touched: address translation, HBM's pages, the spread of latencies"),
