@@ -17,7 +17,7 @@ LANES = "mul.wide.u32 %rd8, %r1, {apart}; add.u64 %rd5, %rd5, %rd8;"
 
 
 def cycles(text: str, before: str = "", chip: str = "h200", threads: int = 1, registers: str = TILE) -> int:
-    """Of a kernel of one CTA around `text`; %rd5 is at zeros that nobody has asked for before."""
+    """Of a kernel of one CTA around `text`; %rd5 is at zeros that no thread has asked for before."""
     lines = "ld.param.u64 %rd5, [q]; mov.u32 %r2, tile; mov.u32 %r5, 0;", START, before, "mov.u64 %rd2, %clock64;"
     sim = Sim(body(*lines, text, END, registers=registers, params=PARAMETERS), chip=chip)
     out = sim.buffer(np.zeros(4, np.uint64))
@@ -27,7 +27,7 @@ def cycles(text: str, before: str = "", chip: str = "h200", threads: int = 1, re
 
 
 def second(one: str, at: int) -> int:
-    """Cycles of what is asked for behind the first bytes of a line that nobody had asked for."""
+    """Cycles of what is asked for behind the first bytes of a line that no thread had asked for."""
     first = one.replace("{at}", "0")
     return cycles(first + one.replace("{at}", str(at))) - cycles(first)
 
