@@ -128,6 +128,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         ("simulator/clock/**/*.[ch]", "simulator/async/timed.c", "simulator/interp/warps/timed.c"),
         (
             "simulator/clock/test_*.py",
+            "simulator/clock/memory/test_*.py",
             "simulator/clock/rings/test_*.py",
             "simulator/clock/tables/test_*.py",
             "test_given_back.py",
