@@ -24,6 +24,8 @@ OPERANDS = (
     "@%p1 st.global.u64 [%rd1+64], %rd6; bar.sync 0; mov.u64 %rd2, %clock64;"  # when all four warps have it
 )
 MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd5, %rd6, %p1, 1, 1, 0, 0;"
+FOUR = "{%f1, %f2, %f3, %f4}"
+PRODUCT = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FOUR}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {FOUR};"
 BARRIER = SHARED + " .shared .align 8 .b64 full;"
 INIT = "mov.u32 %r2, tile; mov.u32 %r3, full; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;"
 SPIN = (

@@ -8,8 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import CHIP, DONE, H200, SHARED, STAMP, span
-from tests.simulator.clock.test_overlap import PRODUCT
+from tests.simulator.clock.clock_kit import CHIP, DONE, H200, PRODUCT, SHARED, STAMP, span
 from tests.simulator.sim_kit import Sim, body
 
 SUMS = ", ".join(f"%sum{i}" for i in range(32))

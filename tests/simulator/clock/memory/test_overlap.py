@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, INIT, SHARED, copy
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, INIT, PRODUCT, SHARED, copy
 from tests.simulator.sim_kit import Sim, body
 
 BLOCK = 16384  # bytes of a copy
@@ -96,10 +96,6 @@ def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, po
         return (end - start) / (laps - 4)
 
     assert lap(400) - lap(0) == pytest.approx(longer, abs=2)
-
-
-FOUR = "{%f1, %f2, %f3, %f4}"
-PRODUCT = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FOUR}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {FOUR};"
 
 
 def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, INIT, START, copy, more
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, FOUR, INIT, PRODUCT, START, copy, more
 from tests.simulator.sim_kit import Sim, body
 
 PARAMETERS = ".param .u64 p, .param .u64 q"
@@ -123,10 +123,8 @@ def test_a_copy_of_what_l2_has_waits_for_the_turn_of_what_its_sm_has_asked_of_me
 
 
 def test_nothing_else_is_issued_beside_mma_sync(chip):
-    four = "{%f1, %f2, %f3, %f4}"
-    product = f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {four}, {{%r6, %r7, %r8, %r9}}, {{%r6, %r7}}, {four};"
-    assert more(product, (4, 12), block=32) == pytest.approx(CHIP["warp_mma_latency"], abs=1)
-    both = product.replace(four, "{%f5, %f6, %f7, %f8}", 1) + "".join(
+    assert more(PRODUCT, (4, 12), block=32) == pytest.approx(CHIP["warp_mma_latency"], abs=1)
+    both = PRODUCT.replace(FOUR, "{%f5, %f6, %f7, %f8}", 1) + "".join(
         f"add.u32 %r{i}, %r{i}, 1;" for i in range(10, 26)
     )
     free, held = (more(both, (4, 12), block=256, chip=chip(warp_mma_hold=hold)) for hold in (0, 6))
