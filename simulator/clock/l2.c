@@ -126,12 +126,14 @@ static uint64_t touch_placed(struct timing *timing, uint64_t from, uint64_t byte
         return 0;
     }
     missed = (missed + least - 1) / least * least;
-    uint64_t first = from / LINE_BYTES, last = (end - 1) / LINE_BYTES, lines = block / LINE_BYTES;
-    for (uint64_t line = lines > 1 ? first / lines * lines : first; lines > 1 && line < first; line++) {
-        missed += touch_ahead(timing, line);
-    }
-    for (uint64_t line = last + 1; lines > 1 && line % lines != 0; line++) {
-        missed += touch_ahead(timing, line);
+    if (block > LINE_BYTES) { /* the lines of the block before and behind what was asked for */
+        uint64_t first = from / LINE_BYTES, lines = block / LINE_BYTES;
+        for (uint64_t line = first / lines * lines; line < first; line++) {
+            missed += touch_ahead(timing, line);
+        }
+        for (uint64_t line = (end - 1) / LINE_BYTES + 1; line % lines != 0; line++) {
+            missed += touch_ahead(timing, line);
+        }
     }
     return missed;
 }

@@ -205,7 +205,7 @@ def signs_text(rows: list[Row]) -> str:
 
 {signs.text(wrong)}
 
-[Instructions of the main loop](../../{main_loops.MAIN_LOOPS}), in PTX, which the clock counts, and in the
+[Instructions of the main loop](../../{main_loops.MAIN_LOOPS}), in PTX and in the
 machine code that ptxas makes of it (compiled, `python -m scripts.evidence.clock.measured.main_loops`):
 
 {main_loops.text()}"""

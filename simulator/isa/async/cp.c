@@ -55,12 +55,12 @@ static void copies_timed(struct run *run, struct async_op *op) {
     request->at = at;
     request->sm = run->cta->sm;
     request->asker = ASKED_BY_WARP;
-    request->by_block = time_fetched(run->insn->name) == WIDEST_BLOCK;
     request->op = op;
     request->path = op->path;
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     uint64_t filled = 0, block = time_fetched(run->insn->name), lines[LANES];
+    request->by_block = block == WIDEST_BLOCK;
     uint32_t count = 0;
     FOR_LANES(rest, copies->mask) { /* a load brings a block from memory, for the other lanes as well */
         request->bytes += copies->bytes;

@@ -3,7 +3,7 @@
     python -m scripts.evidence.clock.measured.main_loops                        # the rounds below, to MAIN_LOOPS
     python -m scripts.evidence.clock.measured.main_loops 11 61                  # some of them; the others stay
 
-The clock counts PTX.  Where a round changes one more than the other, its ratio shows it.  Needs nvcc and cuobjdump.
+What a clock that goes by PTX counts, beside what runs; the H200's goes by machine code.  Needs nvcc and cuobjdump.
 """
 
 from __future__ import annotations
