@@ -200,6 +200,7 @@ def charges(module: Module, function: Function, code: list[Instruction]) -> dict
     waiting = {block_of[at] for at in range(function.first, function.end) if is_wait(module, at)}
     at_home = innermost(homes(blocks, block_of), depths(blocks), waiting)
     last = [_primaries(module, block, at, at_home, block_of) for at, block in enumerate(blocks)]
+    last = _with_what_carries_out(module, blocks, last)
     copies = _copies(last, block_of)
     found: dict[int, Charge] = {}
     for at, block in enumerate(blocks):
@@ -226,13 +227,30 @@ def _primaries(
     )
 
 
+def _does(name: str) -> tuple[str, ...]:
+    """How the machine code begins that carries a PTX instruction out; empty: it only computes."""
+    kinds = [kind for kind in CARRIES_OUT if name == kind or name.startswith(kind + ".")]
+    return CARRIES_OUT[max(kinds, key=len)] if kinds else ()
+
+
 def _own(name: str, block: list[Instruction], places: list[int]) -> list[int]:
     """Those of a PTX instruction's places that it surely has itself, if any."""
-    kinds = [kind for kind in CARRIES_OUT if name == kind or name.startswith(kind + ".")]
-    if kinds:
-        does = CARRIES_OUT[max(kinds, key=len)]
+    if does := _does(name):
         return [place for place in places if block[place].bare.startswith(does)] or places
     return [place for place in places if block[place].name not in WITHOUT_LINE] or places
+
+
+def _with_what_carries_out(
+    module: Module, blocks: list[list[Instruction]], last: list[list[tuple[int, int]]]
+) -> list[list[tuple[int, int]]]:
+    """Without places that only prepare what another block carries out, as for a copy that lanes ask for in turn."""
+
+    def carries_out(at: int, place: int, statement: int) -> bool:
+        does = _does(module.statements[statement].name)
+        return bool(does) and blocks[at][place].bare.startswith(does)
+
+    carried = {key[1] for at, keys in enumerate(last) for key in keys if carries_out(at, *key)}
+    return [[key for key in keys if key[1] not in carried or carries_out(at, *key)] for at, keys in enumerate(last)]
 
 
 def _ends(block: list[Instruction], places: list[int]) -> list[int]:

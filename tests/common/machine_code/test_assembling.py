@@ -111,6 +111,40 @@ def test_copies_of_a_loop_share_what_they_take():
     )
 
 
+COPY = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+    .reg .b32 %r<8>; .reg .b64 %rd<4>;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r2;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], %r2, [%r1];
+    ret;
+}
+"""
+
+
+def test_a_copy_stands_where_it_is_asked_for_and_not_where_its_operands_are_prepared():
+    module = ptx.marked(COPY)
+    arrival, copied, end = 0, 1, 2
+    code = [
+        instruction(copied, "UMOV UR6, 0x200", 2),
+        instruction(arrival, "SYNCS.ARRIVE.TRANS64 RZ, [UR9], R10", 3),
+        instruction(copied, "@P0 ELECT P2, URZ, PT", 4, label=".L_x_1"),
+        instruction(copied, "UBLKCP.S.G [UR8], [UR4], UR6", 5),
+        instruction(copied, "@P0 BRA.U.ANY `(.L_x_1)", 6),
+        instruction(end, "EXIT", 7),
+    ]
+    code[:0] = [instruction(arrival, "IADD3 R1, R2, R3, RZ") for _ in range(4)]
+    for place, item in enumerate(code):
+        item.address = 16 * place
+    found = match.charges(module, module.functions[0], code)
+    assert found[arrival].order < found[copied].order
+    assert (found[arrival].slots, found[arrival].before) == (6, 6), "what prepares the copy is before the arrival"
+    assert sum(charge.slots for charge in found.values()) == len(code)
+
+
 def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
     """A loop that ptxas unrolls."""
     if nvdisasm() is None:
