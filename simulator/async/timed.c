@@ -50,7 +50,7 @@ void load_timed(struct run *run, struct async_op *op) {
         return;
     }
     if (load->answer) { /* not measured: as long as a copy of as many bytes from L2 */
-        ticks takes = curve_at(&timing->chip.copy_latency_l2, load->bytes);
+        ticks takes = curve_at(&timing->chip.copy_latency_l2, load->bytes) - timing->chip.copy_latency_less;
         time_operation(timing, op, op->cta, start + takes, ASYNC_DONE);
         return;
     }
@@ -68,9 +68,9 @@ void load_timed(struct run *run, struct async_op *op) {
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
     }
-    ticks near = curve_at(&timing->chip.copy_latency_l2, load->bytes);
+    ticks near = curve_at(&timing->chip.copy_latency_l2, load->bytes) - timing->chip.copy_latency_less;
     uint64_t own = request->missed < load->bytes ? request->missed : load->bytes;
-    ticks far = own > 0 ? curve_at(&timing->chip.copy_latency_hbm, own) : 0;
+    ticks far = own > 0 ? curve_at(&timing->chip.copy_latency_hbm, own) - timing->chip.copy_latency_less : 0;
     ticks others = filled > start ? filled - start + near : 0;
     request->unloaded = near > far ? near : far;
     request->unloaded = others > request->unloaded ? others : request->unloaded;

@@ -177,6 +177,10 @@ enum parameter_kind {
     X(machine_slot_slip, CYCLES)                                                                               \
     X(machine_slip, CYCLES)                                                                                    \
     X(machine_beside, CYCLES)                                                                                  \
+    X(cluster_arrive_alone, CYCLES)                                                                            \
+    X(copy_latency_less, CYCLES)                                                                               \
+    X(fence_gpu_asks, CYCLES)                                                                                  \
+    X(acquire_cluster, CYCLES)                                                                                 \
     X(machine_hold, CYCLES)                                                                                    \
     X(machine_hold_column, CYCLES)
 

@@ -92,11 +92,11 @@ static ticks served(struct timing *timing, const struct request *request) {
             far = behind_misses(timing, request);
         }
     }
+    ticks port = wait;
     if (near > wait) {
         longest = SIM_STEP_L2;
         wait = near;
     }
-    ticks passed = wait;
     if (far > wait) {
         longest = SIM_STEP_HBM;
         wait = far;
@@ -110,7 +110,8 @@ static ticks served(struct timing *timing, const struct request *request) {
     ticks done = request->at + wait +
                  time_outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
     if (request->op != NULL) {
-        ticks queued = longest == SIM_STEP_HBM ? passed : wait; /* what waits for HBM has left the SM */
+        /* What waits for HBM has left the SM, and by fence_gpu_asks' rows what waits for L2. */
+        ticks queued = chip->fence_gpu_asks > 0 ? port : later(port, near);
         sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};
     }
     return done;

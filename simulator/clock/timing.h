@@ -94,8 +94,10 @@ struct warp_time {
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
     ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
+    ticks asked;              /* copies that have left the SM by then are waited for */
     uint64_t copies_fenced;   /* of its SM, at its last fence */
     bool fenced_copies;       /* there were some since the fence before */
+    bool fence_waits;         /* for those that are under way too */
     ticks waited[WAIT_KINDS]; /* of its life, by what for; WAIT_NONE: for operands, slots and pipes */
     struct path path;
     ticks loads_until; /* when the last of its loads of global memory was there */

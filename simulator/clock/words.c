@@ -24,9 +24,11 @@ bool time_word(const struct warp *warp, const struct split *split, ticks ready) 
     }
     time->prepared = true;
     time->fenced = ready;
+    time->fence_waits = chip->fence_gpu_asks > 0;
     time->fenced_copies = sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
     ticks answered = sm->stores_out > 0 ? sm->stores_out + chip->store_answered : 0;
+    time->asked = chip->fence_gpu_asks > 0 ? later(ready + chip->fence_gpu_asks, answered) : ready;
     time->next = later(ready + chip->fence_gpu, answered);
     return true;
 }

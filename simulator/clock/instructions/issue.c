@@ -82,22 +82,26 @@ static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const
 }
 
 /* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
- * its SM has issued copies since the warp's last one, whichever warp did, and waits for those that have left
- * the SM. */
-static void fence_begin(struct warp_time *time, const struct sm_time *sm, ticks at, bool behind_copies) {
+ * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
+ * those that have left the SM when it asks for them, some time after its begin. */
+static void fence_begin(const struct chip *chip, struct warp_time *time, const struct sm_time *sm, ticks at,
+                        bool behind_copies) {
     time->fenced = at;
+    time->asked = at + chip->fence_gpu_asks;
+    time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
     time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
 }
 
 static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
-    if (!time->fenced_copies || chip->fence_gpu_copies == 0) {
-        return time->fenced + chip->fence_gpu;
-    }
     ticks completed = 0;
     for (uint32_t i = 0; i < COMPLETIONS; i++) {
         const struct completion *completion = &sm->completions[i];
-        completed = completion->sent <= time->fenced ? later(completed, completion->done) : completed;
+        completed = completion->sent <= time->asked ? later(completed, completion->done) : completed;
+    }
+    bool behind = time->fenced_copies || (time->fence_waits && completed > time->fenced);
+    if (chip->fence_gpu_copies == 0 || !behind) {
+        return time->fenced + chip->fence_gpu;
     }
     return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
 }
@@ -162,7 +166,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (before != 0 && !time->prepared) {
         time->prepared = true;
         bool arrives = insn->timing == FAMILY_CLUSTER_ARRIVE;
-        fence_begin(time, sm, ready, arrives || chip->release_behind_copies > 0);
+        fence_begin(chip, time, sm, ready, arrives || chip->release_behind_copies > 0);
         time->next = ready = ready + before;
     }
     ready = later(ready, part->issue);
@@ -190,6 +194,12 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
 static void issue_barrier(struct warp *warp, struct sm_time *sm, ticks at, const struct chip *chip) {
     warp->time->arrived =
         booked(&sm->barrier, at, chip->barrier_arrive_interval) + chip->barrier_arrive_interval;
+}
+
+static void issue_cluster_arrive(struct run *run, struct sm_time *sm, ticks at, const struct chip *chip) {
+    bool is_alone = run->cluster->nctas == 1 && chip->cluster_arrive_alone > 0;
+    ticks interval = is_alone ? chip->cluster_arrive_alone : chip->cluster_arrive_interval;
+    run->warp->time->arrived = booked(&sm->barrier, at, interval) + interval;
 }
 
 /* What a store takes beyond 4 bytes a lane. */
@@ -313,7 +323,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->set_registers_latency;
         break;
     case FAMILY_CLUSTER_ARRIVE:
-        time->arrived = booked(&sm->barrier, at, chip->cluster_arrive_interval) + chip->cluster_arrive_interval;
+        issue_cluster_arrive(run, sm, at, chip);
         timing->generation = run->cluster->cluster_generation;
         break;
     case FAMILY_MBARRIER_ARRIVE:
@@ -323,12 +333,17 @@ void time_issue(struct run *run, const struct insn *insn) {
         break;
     case FAMILY_MBARRIER_TEST:
         time_results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
+        /* HW (measured, H200: hand_over_cycles): ptxas puts CCTL.IVALL behind a wait that acquires of a
+         * cluster. */
+        time->next = strstr(insn->name, ".acquire.cluster") != NULL
+                         ? later(time->next, at + chip->acquire_cluster)
+                         : time->next;
         break;
     case FAMILY_FENCE_CTA:
         time->next = at + chip->fence_cta;
         break;
     case FAMILY_FENCE_GPU:
-        fence_begin(time, sm, at, chip->release_behind_copies > 0);
+        fence_begin(chip, time, sm, at, chip->release_behind_copies > 0);
         time->next = at + chip->fence_gpu;
         break;
     case FAMILY_FENCE_ASYNC:

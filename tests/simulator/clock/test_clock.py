@@ -153,6 +153,16 @@ def test_a_cluster_barrier_takes_its_wake_up_and_a_cluster_of_one_less():
     assert alone == pytest.approx(CHIP["cluster_arrive_interval"] + CHIP["cluster_barrier_alone"], abs=4)
 
 
+def test_warps_of_a_cluster_of_one_may_arrive_faster_than_those_of_a_larger_one(chip):
+    sync, warps = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", 8
+    slow, fast = (
+        {ctas: more(sync, (5, 15), grid=ctas, cluster=ctas, block=32 * warps, chip=chip(**values)) for ctas in (1, 2)}
+        for values in ({}, {"cluster_arrive_alone": 1})
+    )
+    assert slow[2] == fast[2]
+    assert slow[1] - fast[1] == pytest.approx(warps * (CHIP["cluster_arrive_interval"] - 1), abs=3)
+
+
 @pytest.mark.parametrize(
     ("apart", "bytes_of_lane", "lines", "whole", "parts"),
     [

@@ -142,6 +142,47 @@ def test_an_arrival_at_the_clusters_barrier_that_releases_is_a_fence_behind_copi
     assert again == cycles(copied, relaxed, relaxed) - cycles(copied, relaxed), "no copy since the last one"
 
 
+def test_a_fence_waits_for_copies_that_leave_after_its_begin_and_no_later_than_it_asks(chip):
+    asks = 300
+    asking = chip(fence_gpu_asks=asks)
+
+    def fence(later: int) -> int:
+        """Cycles of one warp's fence, beside another's copy that is asked for so long after its begin."""
+        asked, _, waited = copy(0, 16384, 0, 0).partition("{")
+        idle = (
+            f"mov.u64 %rd6, %clock64; {{I: mov.u64 %rd7, %clock64; sub.u64 %rd7, %rd7, %rd6;"
+            f"setp.lt.u64 %p3, %rd7, {later}; @%p3 bra I;}}"
+        )
+        text = body(
+            "ld.param.u64 %rd5, [q];", START, "setp.eq.u32 %p4, %r1, 0; @%p4 bra FENCED;",
+            "setp.ne.u32 %p4, %r1, 32; @%p4 bra LEFT;", INIT, idle, asked, "{" + waited, "bra LEFT;",
+            "FENCED: fence.acq_rel.gpu;", END, "LEFT:",
+            registers=BARRIER, params=".param .u64 p, .param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip=asking)
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=64) == 0, sim.findings
+        return int(out[0])
+
+    assert fence(asks + 200) == pytest.approx(CHIP["fence_gpu"], abs=60)
+    assert fence(asks // 3) > CHIP["fence_gpu_copies"], "it had left before the fence asked"
+
+
+@pytest.mark.parametrize("less", [10, 26])
+def test_a_copy_takes_its_curves_latency_less_what_machine_code_shows_itself(chip, less: int):
+    def takes(**values: int) -> int:
+        text = body(
+            "ld.param.u64 %rd5, [q];", INIT, START, copy(0, 4096, 0, 0), END,
+            registers=BARRIER, params=".param .u64 p, .param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip=chip(**values))
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
+        return int(out[0])
+
+    assert takes() - takes(copy_latency_less=less) == less
+
+
 WORD = "red.{order}.gpu.global.add.u32 [%rd1+256], 1;"
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200, span
 from tests.simulator.sim_kit import Sim, body
 
 
@@ -108,3 +108,18 @@ def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
     assert waits(own, 1, 82) == waits(own, 1, 282) > 200 * CHIP["imad_latency"]
     assert waits(far, 0, 82) > waits(own, 1, 82) + 82
     assert waits(far, 0, 282) - waits(far, 0, 82) == 200
+
+
+def test_a_wait_that_acquires_of_a_cluster_holds_the_warp_longer_than_one_of_a_cta(chip):
+    held = 33
+    holding = chip(acquire_cluster=held)
+    barrier = ".shared .align 8 .b64 word;"
+    init = "mov.u32 %r5, word; mbarrier.init.shared.b64 [%r5], 9;"
+    tests = "".join(
+        f"mbarrier.try_wait.parity.acquire.{{scope}}.shared::cta.b64 %p{2 + i}, [%r5], 1;" for i in range(4)
+    )
+    cta, cluster = (
+        span(tests.format(scope=scope), before=init, registers=barrier, chip=holding, block=1)
+        for scope in ("cta", "cluster")
+    )
+    assert (cluster - cta) / 4 == pytest.approx(held, rel=0.1)
