@@ -41,6 +41,12 @@ static struct request *asked(struct run *run, struct async_op *op, ticks at, uin
     return request;
 }
 
+/* Of a copy by its bytes, less what machine code shows of its issue and its wait. */
+static ticks latency(const struct chip *chip, const struct curve *curve, uint64_t bytes) {
+    ticks takes = curve_at(curve, bytes);
+    return takes > chip->copy_latency_less ? takes - chip->copy_latency_less : 0;
+}
+
 void load_timed(struct run *run, struct async_op *op) {
     const struct load *load = op->payload;
     struct timing *timing = run->launch->timing;
@@ -50,7 +56,7 @@ void load_timed(struct run *run, struct async_op *op) {
         return;
     }
     if (load->answer) { /* not measured: as long as a copy of as many bytes from L2 */
-        ticks takes = curve_at(&timing->chip.copy_latency_l2, load->bytes) - timing->chip.copy_latency_less;
+        ticks takes = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
         time_operation(timing, op, op->cta, start + takes, ASYNC_DONE);
         return;
     }
@@ -68,9 +74,9 @@ void load_timed(struct run *run, struct async_op *op) {
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
     }
-    ticks near = curve_at(&timing->chip.copy_latency_l2, load->bytes) - timing->chip.copy_latency_less;
+    ticks near = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
     uint64_t own = request->missed < load->bytes ? request->missed : load->bytes;
-    ticks far = own > 0 ? curve_at(&timing->chip.copy_latency_hbm, own) - timing->chip.copy_latency_less : 0;
+    ticks far = own > 0 ? latency(&timing->chip, &timing->chip.copy_latency_hbm, own) : 0;
     ticks others = filled > start ? filled - start + near : 0;
     request->unloaded = near > far ? near : far;
     request->unloaded = others > request->unloaded ? others : request->unloaded;

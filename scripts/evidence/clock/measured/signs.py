@@ -22,7 +22,7 @@ UNSEEN = {
         "no row shows it: the moves that ptxas pays for the second set of registers with are counted",
     ),
     15: (
-        "registers left for the next call's first kernel, by bounds on a kernel's launch",
+        "registers left for the next call's first kernel",
         "no row shows it: both sides are 11 and 14 % short",
     ),
     16: (
