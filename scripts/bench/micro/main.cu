@@ -193,7 +193,8 @@ static const struct group {
               {"first_stage", first_stage},
               {"beside_mma", beside_mma},
               {"cold", cold},
-              {"warp_mma", warp_mma}};
+              {"warp_mma", warp_mma},
+              {"producers", producers}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -109,5 +109,6 @@ void first_stage(void);
 void beside_mma(void);
 void cold(void);
 void warp_mma(void);
+void producers(void);
 
 #endif
