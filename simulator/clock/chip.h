@@ -175,7 +175,6 @@ enum parameter_kind {
     X(operand_read, CYCLES)                                                                                    \
     X(operand_read_more, CYCLES)                                                                               \
     X(machine_slot_slip, CYCLES)                                                                               \
-    X(machine_slip, CYCLES)                                                                                    \
     X(machine_beside, CYCLES)                                                                                  \
     X(cluster_arrive_alone, CYCLES)                                                                            \
     X(copy_latency_less, CYCLES)                                                                               \

@@ -108,10 +108,9 @@ static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const
 
 /* By machine code instructions issue in their order, each when the one before lets it, what it waits for is
  * there and its pipes are free: ptxas has put the cycles between them that results take. */
-static ticks machine_ready(const struct chip *chip, const struct machine_code *machine,
-                           const struct warp_time *time, const struct part *part, ticks ready, ticks operands) {
-    ready = later(later(ready, operands),
-                  time->last + machine->before + machine->slots * chip->machine_slip / chip->issue_interval);
+static ticks machine_ready(const struct machine_code *machine, const struct warp_time *time,
+                           const struct part *part, ticks ready, ticks operands) {
+    ready = later(later(ready, operands), time->last + machine->before);
     for (unsigned i = 0; i < READ_BARRIERS; i++) {
         ready = machine->waits >> i & 1 ? later(ready, time->read[i]) : ready;
     }
@@ -147,7 +146,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     enum order order = machine != NULL ? ORDER_MACHINE : order_of((enum clock_family)insn->timing);
     switch (order) {
     case ORDER_MACHINE:
-        ready = machine_ready(chip, machine, time, part, ready, operands);
+        ready = machine_ready(machine, time, part, ready, operands);
         break;
     case ORDER_FREE:
         break;
