@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
+from scripts.common.machine_code.assemble import VARIABLE, by_machine_code, edition
 from scripts.common.toolchain import BUILD
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE_CODE = BUILD / "machine_code"  # of all programs that are timed so
+MACHINE_CODE = BUILD / "machine_code" / edition()  # of all programs that are timed so
 CHIPS = {"hopper": "h200", "blackwell": "b200", "geforce": "rtx5090"}
 CALL = """
 import sys

@@ -160,8 +160,11 @@ enum parameter_kind {
     X(l2_behind_own, CYCLES)                                                                                   \
     X(l2_behind_misses, CYCLES)                                                                                \
     X(l2_shared_for, CYCLES)                                                                                   \
-    X(past_end_bytes, COUNT)                                                                                   \
+    X(past_end_row, CYCLES)                                                                                    \
+    X(past_end_sms, COUNT)                                                                                     \
+    X(past_end_most, CYCLES)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
+    X(l2_prefetched_rows, CYCLES)                                                                              \
     X(remote_release, CYCLES)                                                                                  \
     X(l2_store_line_bytes, COUNT)                                                                              \
     X(store_line_bytes, COUNT)                                                                                 \
@@ -171,7 +174,9 @@ enum parameter_kind {
     X(async_copy_cached, CYCLES)                                                                               \
     X(store_answered, CYCLES)                                                                                  \
     /* by machine code alone */                                                                                \
-    X(answer_latency, CYCLES)                                                                                  \
+    X(special_register_latency, CYCLES)                                                                        \
+    X(uniform_special_register_latency, CYCLES)                                                                \
+    X(constant_latency, CYCLES)                                                                                \
     X(operand_read, CYCLES)                                                                                    \
     X(operand_read_more, CYCLES)                                                                               \
     X(machine_slot_slip, CYCLES)                                                                               \

@@ -194,7 +194,8 @@ static const struct group {
               {"beside_mma", beside_mma},
               {"cold", cold},
               {"warp_mma", warp_mma},
-              {"producers", producers}};
+              {"producers", producers},
+              {"answers", answers}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -110,5 +110,6 @@ void beside_mma(void);
 void cold(void);
 void warp_mma(void);
 void producers(void);
+void answers(void);
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -16,6 +17,12 @@ from scripts.common.toolchain import nvcc
 
 VARIABLE = "NVFP4_SIMULATE_MACHINE_CODE"  # the folder, for the simulator
 Result = TypeVar("Result")
+
+
+def edition() -> str:
+    """A name for what these sources make of machine code: files of others are not ours to read."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
 def nvdisasm() -> str | None:

@@ -40,10 +40,15 @@ WITHOUT_LINE = frozenset(["R2UR", "UMOV", "NOP"])
 PIPES = ("alu", "fma", "half", "imad", "imad_wide", "special")
 HALF_AT_HOME = 0.5
 A_COPY = 0.4  # of a block: less of it is no copy
-# Special registers and constants, whose answers take longer than a stall count can say.
-ANSWERED = frozenset(["S2R", "S2UR", "LDC"])
+# Special registers and constants, whose answers take longer than a stall count can say: each in a column of its own.
+ANSWERED = ("S2R", "S2UR", "LDC")
+LANES_IN_TURN = "BRA.U.ANY"
 NEVER = 999
 SCALE = 100  # charges are in hundredths: copies share them
+
+
+def _never() -> list[int]:
+    return [NEVER] * len(ANSWERED)
 
 
 @dataclass
@@ -56,7 +61,7 @@ class Charge:
     after: float = 0  # cycles until the next; of a block's last
     reads: int = NO_BARRIER
     waits: int = 0
-    asked: int = NEVER  # cycles since a special register or a constant was asked for that it waits for
+    asked: list[int] = field(default_factory=_never)  # cycles since the last of each ANSWERED that it waits for
     pipes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PIPES, 0.0))
 
 
@@ -104,12 +109,12 @@ def sass_blocks(code: list[Instruction]) -> list[list[Instruction]]:
 
 
 def depths(blocks: list[list[Instruction]]) -> list[int]:
-    """How many branches backward lead round each block."""
+    """How many branches backward lead round each block; not those by which lanes take turns: one lane takes none."""
     places = {label: block[0].address for block in blocks for item in block for label in item.labels}
     loops = []
     for instruction in (item for block in blocks for item in block):
         to = places.get(instruction.target or "")
-        if to is not None and to <= instruction.address:
+        if to is not None and to <= instruction.address and not instruction.bare.startswith(LANES_IN_TURN):
             loops.append((to, instruction.address))
     return [sum(first <= block[0].address <= last for first, last in set(loops)) for block in blocks]
 
@@ -159,7 +164,10 @@ def name_waits(module: Module, function: Function, blocks: list[list[Instruction
 
 
 def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int, dict[int, int]]:
-    """Of each PTX block the blocks of machine code that it is at home in, and how many instructions it has there."""
+    """Of each PTX block the blocks of machine code that it is at home in, and how many instructions it has there.
+
+    One that has been scattered is at home where it ends: the rest stands where other blocks are.
+    """
     counts = [Counter(block_of[item.statement] for item in block if item.statement in block_of) for block in blocks]
     total: Counter[int] = sum(counts, Counter())
     found: dict[int, dict[int, int]] = defaultdict(dict)
@@ -168,6 +176,9 @@ def homes(blocks: list[list[Instruction]], block_of: dict[int, int]) -> dict[int
         for block, number in count.items():
             if block == main or number >= HALF_AT_HOME * total[block]:
                 found[block][at] = number
+    ends = {block_of[item.statement]: at for at, code in enumerate(blocks) if (item := code[-1]).statement in block_of}
+    for block in ends.keys() - found.keys():
+        found[block][ends[block]] = 1
     return found
 
 
@@ -198,13 +209,22 @@ def charges(module: Module, function: Function, code: list[Instruction]) -> dict
     name_mmas(module, function, blocks, block_of)
     name_waits(module, function, blocks)
     waiting = {block_of[at] for at in range(function.first, function.end) if is_wait(module, at)}
-    at_home = innermost(homes(blocks, block_of), depths(blocks), waiting)
+    depth = depths(blocks)
+    at_home = innermost(homes(blocks, block_of), depth, waiting)
     last = [_primaries(module, block, at, at_home, block_of) for at, block in enumerate(blocks)]
     last = _with_what_carries_out(module, blocks, last)
     copies = _copies(last, block_of)
     found: dict[int, Charge] = {}
+    entered = {item.target for item in code if item.target and not item.bare.startswith(LANES_IN_TURN)}
+    pending = _Pending()
     for at, block in enumerate(blocks):
-        _charge_block(block, last[at], lambda statement: copies[block_of[statement]], found)
+        before = blocks[at - 1]
+        if not entered.isdisjoint(block[0].labels) or depth[at] != depth[at - 1]:
+            pending = _Pending()
+        pending = _charge_block(block, last[at], lambda statement: copies[block_of[statement]], found, pending)
+        if block[-1].text.startswith("BRA ") and last[at - 1] and before[-1].bare.startswith(LANES_IN_TURN):
+            found[max(last[at - 1])[1]].after += pending.cycles  # a way round that all lanes take
+            pending = _Pending()
     return found
 
 
@@ -276,14 +296,14 @@ class _Pending:
     slots: int = 0
     cycles: int = 0
     waits: int = 0
-    asked: int = NEVER
+    asked: list[int] = field(default_factory=_never)
     pipes: Counter[str] = field(default_factory=Counter)
 
-    def take(self, item: Instruction, asked: int) -> None:
+    def take(self, item: Instruction, asked: list[int]) -> None:
         """One more."""
         self.slots += 1
         self.waits |= item.waits
-        self.asked = min(self.asked, asked)
+        self.asked = list(map(min, self.asked, asked))
         if pipe := pipe_of(item):
             self.pipes[pipe] += 1
 
@@ -292,7 +312,7 @@ class _Pending:
         charge.slots += self.slots * share
         charge.before += self.cycles * share
         charge.waits |= self.waits
-        charge.asked = min(charge.asked, self.asked)
+        charge.asked = list(map(min, charge.asked, self.asked))
         charge.reads = item.reads if item.reads != NO_BARRIER else charge.reads
         for pipe, count in self.pipes.items():
             charge.pipes[pipe] += count * share
@@ -302,15 +322,17 @@ class _Answers:
     """Since when a block waits for special registers and constants."""
 
     def __init__(self) -> None:
-        self.now, self.since = 0, dict[int, int]()  # by the barrier that the answer opens
+        self.now, self.since = 0, dict[int, tuple[int, int]]()  # by the barrier that the answer opens: which, when
 
-    def take(self, item: Instruction) -> int:
-        """Cycles since the last one was asked for that the instruction waits for; NEVER: it waits for none."""
-        awaited = [at for at in self.since if item.waits >> at & 1]
-        asked = min((self.now - self.since.pop(at) for at in awaited), default=NEVER)
+    def take(self, item: Instruction) -> list[int]:
+        """Cycles since the last one of each kind was asked for that the instruction waits for; NEVER: for none."""
+        asked = _never()
+        for barrier in [at for at in self.since if item.waits >> at & 1]:
+            kind, when = self.since.pop(barrier)
+            asked[kind] = min(asked[kind], self.now - when)
         self.since.pop(item.writes, None)
         if item.name in ANSWERED and item.writes != NO_BARRIER:
-            self.since[item.writes] = self.now
+            self.since[item.writes] = ANSWERED.index(item.name), self.now
         self.now += item.stall
         return asked
 
@@ -320,8 +342,10 @@ def _charge_block(
     primaries: list[tuple[int, int]],
     copies: Callable[[int], int],
     found: dict[int, Charge],
-) -> None:
-    stands, pending, answers = dict(primaries), _Pending(), _Answers()
+    pending: _Pending,
+) -> _Pending:
+    """What is left of it: all, and what was pending before, where nothing of PTX stands in it."""
+    stands, answers = dict(primaries), _Answers()
     for place, item in enumerate(block):
         pending.take(item, answers.take(item))
         if place in stands:
@@ -329,15 +353,17 @@ def _charge_block(
             pending.charged(found.setdefault(statement, Charge(item.address)), item, 1 / copies(statement))
             pending = _Pending()
         pending.cycles += item.stall
-    if stands:
-        statement = stands[max(stands)]
-        found[statement].after += pending.cycles / copies(statement)
-        found[statement].slots += pending.slots / copies(statement)
+    if not stands:
+        return pending
+    statement = stands[max(stands)]
+    found[statement].after += pending.cycles / copies(statement)
+    found[statement].slots += pending.slots / copies(statement)
+    return _Pending()
 
 
 def lines(module: Module, code: dict[str, list[Instruction]]) -> Iterable[str]:
     """The file that the simulator reads: a line a function, then one for each of its instructions."""
-    yield "machine-code 1"
+    yield "machine-code 2"
     for function in module.functions:
         if function.name not in code:
             continue
@@ -347,4 +373,5 @@ def lines(module: Module, code: dict[str, list[Instruction]]) -> Iterable[str]:
             numbers = [charge.slots, charge.before, charge.after, *(charge.pipes[pipe] for pipe in PIPES)]
             scaled = " ".join(str(round(number * SCALE)) for number in numbers)
             reads = charge.reads if charge.reads != NO_BARRIER else -1
-            yield f"{where.line} {where.nth} {charge.order} {scaled} {reads} {charge.waits} {charge.asked}"
+            asked = " ".join(map(str, charge.asked))
+            yield f"{where.line} {where.nth} {charge.order} {scaled} {reads} {charge.waits} {asked}"

@@ -175,7 +175,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     } else if (insn->timing == FAMILY_WARP_MMA) {
         ready = later(ready, part->mma.free);
     } else if (insn->timing == FAMILY_MEMORY) {
-        ticks taken = later(sm->shared.free, insn->ndst == 0 ? sm->remote.free : 0);
+        ticks taken = sm->shared.free;
         ready = later(ready, taken > chip->memory_queue ? taken - chip->memory_queue : 0);
         if (insn->ndst == 0 && (insn->space == SP_GLOBAL || insn->space == SP_GENERIC)) {
             ticks out = later(sm->stores_out, launch->timing->l2_store->server.free);
@@ -230,7 +230,7 @@ static void issue_machine(struct run *run, const struct insn *insn, const struct
             at + timing->chip.operand_read + registers_more(insn) * timing->chip.operand_read_more;
     }
     if (machine->order != 0) {
-        time->last = at;
+        time->last = at + machine->after;
     }
     if (insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG) {
         time_results_ready(run->warp, run->split, insn, special, PIPES);

@@ -12,7 +12,7 @@
 #define HASH_PRIME 0x100000001b3u
 #define PATH_ROOM  4096
 #define LINE_ROOM  4096
-#define FIRST_LINE "machine-code 1\n"
+#define FIRST_LINE "machine-code 2\n"
 
 static uint64_t hash_of(const char *text, size_t bytes) {
     uint64_t hash = HASH_START;
@@ -73,6 +73,20 @@ static uint32_t find(struct reader *reader, uint32_t line, uint32_t nth) {
 
 enum column { SLOTS, BEFORE, AFTER, ALU, FMA, HALF, IMAD, IMAD_WIDE, SPECIAL, COLUMNS };
 
+/* Of special registers and constants, by the instruction that asks (S2R, S2UR, LDC), and how many cycles ago.
+ */
+#define ANSWERS 3
+
+static ticks wait_for_answers(const struct chip *chip, const uint32_t asked[ANSWERS]) {
+    const ticks latency[ANSWERS] = {chip->special_register_latency, chip->uniform_special_register_latency,
+                                    chip->constant_latency};
+    ticks wait = 0;
+    for (int i = 0; i < ANSWERS; i++) {
+        wait = later(wait, latency[i] > asked[i] * TICKS ? latency[i] - asked[i] * TICKS : 0);
+    }
+    return wait;
+}
+
 static ticks charge(uint64_t hundredths, ticks of_one) {
     return (hundredths * of_one + HUNDREDTHS / 2) / HUNDREDTHS;
 }
@@ -84,11 +98,11 @@ static bool read_line(struct reader *reader, const char *text) {
         return true;
     }
     uint64_t order, of[COLUMNS];
-    uint32_t line, nth, waits, asked;
+    uint32_t line, nth, waits, asked[ANSWERS];
     int opens;
-    if (sscanf(text, "%u %u %lu %lu %lu %lu %lu %lu %lu %lu %lu %lu %d %u %u", &line, &nth, &order, &of[SLOTS],
-               &of[BEFORE], &of[AFTER], &of[ALU], &of[FMA], &of[HALF], &of[IMAD], &of[IMAD_WIDE], &of[SPECIAL],
-               &opens, &waits, &asked) != 6 + COLUMNS ||
+    if (sscanf(text, "%u %u %lu %lu %lu %lu %lu %lu %lu %lu %lu %lu %d %u %u %u %u", &line, &nth, &order,
+               &of[SLOTS], &of[BEFORE], &of[AFTER], &of[ALU], &of[FMA], &of[HALF], &of[IMAD], &of[IMAD_WIDE],
+               &of[SPECIAL], &opens, &waits, &asked[0], &asked[1], &asked[2]) != 5 + COLUMNS + ANSWERS ||
         nth == 0 || opens >= READ_BARRIERS || waits >= 1u << READ_BARRIERS) {
         return false;
     }
@@ -97,12 +111,11 @@ static bool read_line(struct reader *reader, const char *text) {
         return reader->function == NULL;
     }
     const struct chip *chip = reader->chip;
-    ticks answered = chip->answer_latency > asked * TICKS ? chip->answer_latency - asked * TICKS : 0;
     reader->module->machine[pc] = (struct machine_code){
         .known = true,
         .order = order + 1,
         .slots = charge(of[SLOTS], chip->issue_interval),
-        .before = charge(of[BEFORE], TICKS) + answered,
+        .before = charge(of[BEFORE], TICKS) + wait_for_answers(chip, asked),
         .after = charge(of[AFTER], TICKS),
         .pipe = {[PIPE_ALU] = charge(of[ALU], chip->alu_interval),
                  [PIPE_FMA] = charge(of[FMA], chip->fma_interval) + charge(of[HALF], chip->half_interval) +

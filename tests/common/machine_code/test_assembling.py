@@ -145,6 +145,87 @@ def test_a_copy_stands_where_it_is_asked_for_and_not_where_its_operands_are_prep
     assert sum(charge.slots for charge in found.values()) == len(code)
 
 
+def test_since_when_an_instruction_waits_for_an_answer_is_told_by_who_gives_it():
+    found = charged(
+        instruction(0, "S2UR UR5, SR_CgaCtaId", stall=2, writes=0),
+        instruction(0, "LDC R1, c[0x0][0x210]", stall=3, writes=1),
+        instruction(1, "IADD3 R1, R1, UR5, RZ", stall=4, label=".L_x_1"),
+        instruction(2, "ISETP.LT P0, R1, R2"),
+        instruction(4, "@P0 BRA `(.L_x_1)"),
+        instruction(5, "EXIT"),
+    )
+    assert found[1].asked == [match.NEVER] * 3, "who asks in another block is not seen"
+    found = charged(
+        instruction(-1, "S2R R7, SR_TID.X", stall=1, writes=3),
+        instruction(-1, "S2UR UR5, SR_CgaCtaId", stall=2, writes=0),
+        instruction(-1, "LDC R2, c[0x0][0x210]", stall=3, writes=1),
+        instruction(0, "IADD3 R1, R2, UR5, RZ", waits=0b11),
+        instruction(1, "IADD3 R1, R1, 0x1, RZ", label=".L_x_1"),
+        instruction(2, "ISETP.LT P0, R1, R2"),
+        instruction(4, "@P0 BRA `(.L_x_1)"),
+        instruction(5, "EXIT"),
+    )
+    assert found[0].asked == [match.NEVER, 5, 3]
+
+
+ANOTHER = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd2], %r2, [%r1];"
+TWO_COPIES = COPY.replace("    ret;", f"    {ANOTHER}\n    ret;")
+
+
+def turns(number: int, statement: int) -> list[sass.Instruction]:
+    """Lanes ask for a copy one after another."""
+    label = f".L_x_{number}"
+    return [
+        instruction(statement, "@P0 ELECT P2, URZ, PT", 4, label=label),
+        instruction(statement, "UBLKCP.S.G [UR8], [UR4], UR6", 5),
+        instruction(statement, f"@P0 BRA.U.ANY `({label})", 6),
+    ]
+
+
+def charged_copies(*between: sass.Instruction, text: str = TWO_COPIES) -> dict[int, match.Charge]:
+    """Of an arrival, a copy, what is between, a copy, and the end: 0 to 3."""
+    module = ptx.marked(text)
+    code = [instruction(0, "SYNCS.ARRIVE.TRANS64 RZ, [UR9], R10"), *turns(1, 1), *between, *turns(2, 2)]
+    code.append(instruction(3, "EXIT"))
+    for place, item in enumerate(code):
+        item.address = 16 * place
+    return match.charges(module, module.functions[0], code)
+
+
+def test_a_block_in_which_nothing_of_ptx_stands_is_charged_to_what_follows_it():
+    found = charged_copies(instruction(2, "UIADD3 UR8, UR8, 0x400, URZ", 11), instruction(2, "UMOV UR14, 0x40", 12))
+    assert (found[2].before, found[2].slots) == (11 + 12 + 4, 5), "with the election before it and the branch behind"
+    assert (found[1].before, found[1].after) == (4, 5 + 6)
+
+
+def test_but_not_where_others_come_in_behind_it():
+    found = charged_copies(
+        instruction(-1, "@P3 BRA `(.L_x_2)", 1),
+        instruction(2, "UIADD3 UR8, UR8, 0x400, URZ", 11),
+        instruction(2, "UMOV UR14, 0x40", 12),
+    )
+    assert found[2].before == 4, "who comes by the branch has not run it"
+
+
+def test_a_way_round_that_all_lanes_take_is_the_copys():
+    assert charged_copies()[1].after == 11
+    assert charged_copies(instruction(-1, "BRA `(.L_x_2)", 7))[1].after == 11 + 7
+
+
+def test_a_block_whose_instructions_are_scattered_stands_where_it_ends():
+    def elsewhere(statement: int) -> list[sass.Instruction]:
+        return [instruction(5, "NOP"), instruction(statement, "MOV R2, R1"), instruction(5, "@P1 EXIT")]
+
+    found = charged(
+        instruction(0, "MOV R1, RZ"),
+        *[item for statement in (1, 2, 3) for item in elsewhere(statement)],
+        instruction(5, "NOP", label=".L_x_1"),
+        instruction(4, "@P0 BRA `(.L_x_1)", 5),
+        instruction(5, "EXIT"),
+    )
+    assert 4 in found and found[4].after == 5
+
+
 def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
     """A loop that ptxas unrolls."""
     if nvdisasm() is None:
@@ -156,7 +237,7 @@ def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
     subprocess.run([nvcc(), "-arch=compute_90a", "-ptx", "-o", tmp_path / "k.ptx", tmp_path / "k.cu"], check=True)
     text = (tmp_path / "k.ptx").read_text()
     lines = assembled(text)
-    assert lines[0] == "machine-code 1" and lines[1] == "function _Z1kPfi"
+    assert lines[0] == "machine-code 2" and lines[1] == "function _Z1kPfi"
     products = [number for number in ours_of(lines, text) if number]
     assert len(products) > 1, "nvcc unrolls it as well"
     assert sum(products) == 100 * len(products), "one a PTX instruction, however often ptxas wrote it"
@@ -183,5 +264,5 @@ def test_a_run_is_made_again_until_all_of_it_went_by_machine_code(tmp_path: Path
 
     assert by_machine_code(run, tmp_path) == 3 and len(set(runs)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.machine", "a.ptx", "b.machine", "b.ptx"]
-    assert (tmp_path / "a.machine").read_text().startswith("machine-code 1\nfunction k\n")
+    assert (tmp_path / "a.machine").read_text().startswith("machine-code 2\nfunction k\n")
     assert assemble_left(tmp_path) == 0

@@ -14,20 +14,21 @@ from tests.simulator.sim_kit import Sim, body
 BAD_ARGUMENT = 1  # enum sim_status
 COLUMNS = ("slots", "before", "after", "alu", "fma", "half", "imad", "imad_wide", "special")
 HUNDRED = 100
-NO_ANSWER = 999
+ANSWERS = ("special_register_latency", "uniform_special_register_latency", "constant_latency")
+NO_ANSWER = (999,) * len(ANSWERS)
 
 
-def record(line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked: int = NO_ANSWER, **charges) -> str:
+def record(line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked=NO_ANSWER, **charges) -> str:
     """A line of the file; charges in instructions and cycles."""
     numbers = " ".join(str(round(charges.get(name, 0) * HUNDRED)) for name in COLUMNS)
-    return f"{line} {nth} {order} {numbers} {opens} {waits} {asked}"
+    return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))}"
 
 
 def run(text: str, folder: Path, say) -> np.ndarray:
     """What a warp leaves where `say` gives the record of a statement by its place; None: it has none."""
     module = marked(text)
     said = [say(i, statement) for i, statement in enumerate(module.statements)]
-    lines = ["machine-code 1", "function k", *filter(None, said)]
+    lines = ["machine-code 2", "function k", *filter(None, said)]
     sim = Sim(text, chip="h200", machine_code=str(folder))
     out = sim.buffer(np.zeros(64, np.uint64))
     assert sim.launch("k", out, block=32) == 0, sim.findings
@@ -63,10 +64,32 @@ def test_an_instruction_takes_the_cycles_and_slots_that_its_record_says(tmp_path
     )
 
 
-def test_an_answer_that_was_just_asked_for_is_waited_for(tmp_path):
+def test_the_cycles_before_the_first_of_a_block_begin_where_the_block_does(tmp_path):
+    branch, add = "bra.uni NEXT;", "add.u32 %r9, %r1, 1;"
+    text = body(START, branch, "NEXT:", add, END)
+
+    def span(folder: str, before: int) -> int:
+        def say(place: int, statement) -> str:
+            own = {branch: {"after": 20}, add: {"before": before}}.get(statement.text, {})
+            return record(statement.line, statement.nth, place, **({"slots": 1, "before": 1} | own))
+
+        (tmp_path / folder).mkdir()
+        return int(run(text, tmp_path / folder, say)[0])
+
+    assert span("late", 7) - span("early", 0) == 7
+
+
+@pytest.mark.parametrize("place, latency", list(enumerate(ANSWERS)))
+def test_an_answer_that_was_just_asked_for_is_waited_for(place, latency, tmp_path):
     (add,) = ["add.u32 %r9, %r1, 1;"]
-    late = cycles(tmp_path / "late", add, slots=1, before=1, asked=NO_ANSWER)
-    assert cycles(tmp_path / "at_once", add, slots=1, before=1, asked=0) - late == CHIP["answer_latency"]
+
+    def takes(name: str, since: int) -> int:
+        asked = (*NO_ANSWER[:place], since, *NO_ANSWER[place + 1 :])
+        return cycles(tmp_path / name, add, slots=1, before=1, asked=asked)
+
+    late = takes("late", NO_ANSWER[place])
+    assert takes("at_once", 0) - late == CHIP[latency]
+    assert takes("a_while_ago", 5) - late == CHIP[latency] - 5
 
 
 def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_path):
@@ -120,9 +143,9 @@ def test_what_machine_code_has_not_takes_no_time_and_a_branch_that_it_has_not_is
 @pytest.mark.parametrize(
     "wrong",
     [
-        "machine-code 2",
-        "machine-code 1\nfunction k\n1 1 1 1",
-        "machine-code 1\nfunction k\n9999 1 1 1 1 1 1 1 1 1 1 1 -1 0 999",
+        "machine-code 1",
+        "machine-code 2\nfunction k\n1 1 1 1",
+        "machine-code 2\nfunction k\n9999 1 1 1 1 1 1 1 1 1 1 1 -1 0 999 999 999",
     ],
 )
 def test_a_file_that_is_not_of_the_module_is_refused_in_words(tmp_path, wrong: str):

@@ -52,17 +52,8 @@ def test_without_the_program_or_a_device_nothing_is_measured(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_program_as_it_is_was_recorded_on_a_card_of_this_kind(root, recorded):
-    """On an H100, an H200's SM with less memory behind it, where an H200 has only run an older one."""
-    lesser = json.loads((root / "scripts" / "bench" / "micro" / "h100.json").read_text())
-    assert recorded["chip"] == "NVIDIA H200" and lesser["chip"].startswith("NVIDIA H100")
-    assert sources_digest() in (recorded["sources_sha256"], lesser["sources_sha256"])
-
-
-def test_an_h100_was_asked_all_that_an_h200_was(root, recorded):
-    lesser = json.loads((root / "scripts" / "bench" / "micro" / "h100.json").read_text())
-    asked = [{(row["name"], str(row["parameters"])) for row in record["rows"]} for record in (recorded, lesser)]
-    assert asked[0] <= asked[1]
+def test_the_program_as_it_is_was_recorded_on_the_card(recorded):
+    assert recorded["chip"] == "NVIDIA H200" and recorded["sources_sha256"] == sources_digest()
 
 
 def test_no_parameter_was_measured_twice_or_as_nothing(recorded):

@@ -16,11 +16,6 @@ struct plan {
     uint32_t laps, stages;
 };
 
-static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, uint32_t row,
-                                                struct mbarrier full) {
-    cp_async_bulk_tensor_3d(to, map, 0, (int32_t)row, 0, full);
-}
-
 template <int boxes, int rest, int rest_bytes>
 static __global__ void __launch_bounds__(BOTH_WARPS, 1)
     producer_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map, struct plan plan) {
@@ -46,7 +41,7 @@ static __global__ void __launch_bounds__(BOTH_WARPS, 1)
             mbarrier_arrive_expect_tx(barrier, boxes * BOX_BYTES + rest * rest_bytes);
 #pragma unroll
             for (int i = 0; i < boxes; i++) {
-                copy_box(to + i * BOX_BYTES, &map, row + i * BOX_ROWS, barrier);
+                cp_async_bulk_tensor_3d(to + i * BOX_BYTES, &map, 0, (int32_t)(row + i * BOX_ROWS), 0, barrier);
             }
 #pragma unroll
             for (int i = 0; i < rest; i++) {
