@@ -7,25 +7,36 @@
  * 64, 128 and 256 bytes (cuda.h, CUtensorMapL2promotion). */
 static const uint64_t promoted_bytes[] = {64, 64, 128, 256};
 
-static void touch_box(struct timing *timing, const struct tensor_box *box, bool store, struct request *request,
-                      ticks *filled) {
-    uint64_t past = 0;
-    timing->shared = 0;
+/* Of a box's rows that come from HBM, those that do not lie behind one another. */
+static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, bool store,
+                          struct request *request, ticks *filled) {
+    uint64_t end = 0;
+    uint32_t apart = 0;
+    timing->shared = timing->ahead = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
         uint64_t address;
         if (tensor_box_row(box, i, &first, &bytes, &address)) {
-            request->missed +=
+            uint64_t missed =
                 store ? time_touch(timing, address, bytes, true, NULL)
                       : time_touch_row(timing, address, bytes, promoted_bytes[box->map.l2_promotion], filled);
+            request->missed += missed;
+            apart += missed > 0 && address != end;
+            end = address + bytes;
         } else {
-            past++;
+            request->past++;
         }
     }
+    /* HW (measured, H200: cold_box_cycles, columns 2 and 6): of several lines that came to L2 with others the
+     * last is later than one alone. */
+    if (filled != NULL && timing->ahead > 1) {
+        *filled += timing->chip.l2_prefetched_rows;
+    }
     /* HW (measured, H200: box_shared_ns, box_past_end_ns): several SMs that ask for the same rows at a time are
-     * one to L2, but for a box some rows of which lie past the end; and those cost it something too. */
-    request->shared = past == 0 ? timing->shared : 0;
-    request->more = past * timing->chip.past_end_bytes;
+     * one to L2; where some lie past the end too, by a chip's file that has something of those. */
+    bool shares = request->past == 0 || timing->chip.past_end_row > 0;
+    request->shared = shares ? timing->shared : 0;
+    return apart;
 }
 
 static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {
@@ -47,10 +58,18 @@ static ticks latency(const struct chip *chip, const struct curve *curve, uint64_
     return takes > chip->copy_latency_less ? takes - chip->copy_latency_less : 0;
 }
 
+/* HW (measured, H200: cold_box_cycles): rows that lie apart take from HBM what a warp's loads of them take. */
+static ticks far_latency(const struct chip *chip, uint64_t bytes, uint32_t apart) {
+    ticks together = latency(chip, &chip->copy_latency_hbm, bytes);
+    ticks rows = apart > 1 ? curve_at(&chip->rows_latency_hbm, apart) : 0;
+    return later(together, rows > 0 ? latency(chip, &chip->copy_latency_hbm, HALF_LINE) + rows : 0);
+}
+
 void load_timed(struct run *run, struct async_op *op) {
     const struct load *load = op->payload;
     struct timing *timing = run->launch->timing;
     ticks start = time_copy_start(run), filled = 0;
+    uint32_t apart = 0;
     if (load->from_cta != NULL) {
         time_operation(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
         return;
@@ -70,13 +89,13 @@ void load_timed(struct run *run, struct async_op *op) {
         request->asker = ASKED_BY_BOX;
         uint32_t lines = (uint32_t)(load->bytes / load->box.rows + LINE_BYTES - 1) / LINE_BYTES;
         request->lines = load->box.rows * lines;
-        touch_box(timing, &load->box, false, request, &filled);
+        apart = touch_box(timing, &load->box, false, request, &filled);
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
     }
     ticks near = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
     uint64_t own = request->missed < load->bytes ? request->missed : load->bytes;
-    ticks far = own > 0 ? latency(&timing->chip, &timing->chip.copy_latency_hbm, own) : 0;
+    ticks far = own > 0 ? far_latency(&timing->chip, own, apart) : 0;
     ticks others = filled > start ? filled - start + near : 0;
     request->unloaded = near > far ? near : far;
     request->unloaded = others > request->unloaded ? others : request->unloaded;
@@ -89,7 +108,7 @@ void store_timed(struct run *run, struct async_op *op) {
     ticks start = time_copy_start(run);
     struct request *request = asked(run, op, start, store->bytes, true);
     if (store->tensor) {
-        touch_box(timing, &store->box, true, request, NULL);
+        (void)touch_box(timing, &store->box, true, request, NULL);
     } else {
         request->missed = time_touch(timing, store->to, store->bytes, true, NULL);
     }

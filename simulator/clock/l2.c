@@ -65,6 +65,7 @@ static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, 
     } else if (filled != NULL && !store) {
         *filled = later(*filled, place->filled);
         if (place->prefetched) {
+            timing->ahead++;
             *filled = later(*filled, timing->now + timing->chip.l2_prefetched - timing->chip.l2_latency);
         }
     }

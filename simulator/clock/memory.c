@@ -4,6 +4,7 @@
 #include "timing.h"
 
 #define LINE_SECTORS (LINE_BYTES / SECTOR)
+#define PAST_FOR     1024 /* cycles: about what a box of such rows is on its way */
 
 static bool l1_hit(struct sm_time *sm, uint64_t line) {
     uint64_t *tag = &sm->l1[line % sm->l1_lines];
@@ -50,10 +51,30 @@ static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t byte
 /* HW (published: cutlass_gemm_mainloop): the copy engine asks for a box's rows one after another, at most a
  * line at a time and whatever they hold: rows of 32 and of 64 bytes take as long as each other, those of 128
  * the port's time. */
-static ticks queue_port(struct server *port, const struct request *request, const struct chip *chip) {
+static ticks queue_port(struct server *port, const struct request *request, const struct timing *timing) {
+    const struct chip *chip = &timing->chip;
     ticks bytes = rate_ticks(chip->sm_load_rate, request->bytes),
-          rows = request->lines * chip->copy_row_interval;
-    return booked(port, request->at, later(bytes, rows)) - request->at;
+          rows = request->lines * chip->copy_row_interval,
+          past = request->past * timing->past_sms * chip->past_end_row;
+    past = past < chip->past_end_most ? past : chip->past_end_most;
+    return booked(port, request->at, later(bytes, rows) + past) - request->at;
+}
+
+/* HW (measured, H200: box_past_end_ns): a box's row past the end holds its SM's port up, the longer the more
+ * SMs ask for such rows, up to a number of them and of cycles. */
+static void count_past(struct timing *timing) {
+    const struct chip *chip = &timing->chip;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < timing->nrequests; i++) {
+        const struct request *request = &timing->requests[i];
+        if (request->past > 0) {
+            timing->sm[request->sm].past_until = request->at + PAST_FOR * TICKS;
+        }
+    }
+    for (uint32_t i = 0; i < chip->sms; i++) {
+        count += timing->sm[i].past_until > timing->requests[0].at;
+    }
+    timing->past_sms = count < chip->past_end_sms ? count : chip->past_end_sms;
 }
 
 /* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): what L2 has waits behind what its SM has
@@ -81,10 +102,10 @@ static ticks served(struct timing *timing, const struct request *request) {
                   ? time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed)
                   : 0;
     } else {
-        wait = queue_port(&sm->load_port, request, chip);
+        wait = queue_port(&sm->load_port, request, timing);
         for (uint8_t i = 0; i < request->nothers; i++) {
             struct sm_time *other = &timing->sm[request->other[i]];
-            wait = later(wait, queue_port(&other->load_port, request, chip));
+            wait = later(wait, queue_port(&other->load_port, request, timing));
         }
         if (request->missed > 0) {
             sm->far_until = later(sm->far_until, request->at + far);
@@ -122,6 +143,7 @@ void time_settle(struct timing *timing) {
     if (timing->nrequests > 0) {
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
         timing->no_memory |= !time_turns(timing);
+        count_past(timing);
     }
     for (uint32_t i = 0; i < timing->nrequests; i++) {
         const struct request *request = &timing->requests[i];

@@ -129,6 +129,7 @@ struct sm_time {
     struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier;
     struct sm_slice *slices; /* SM_SLICES */
     uint64_t turn;           /* the bytes after which its last part has its turn */
+    ticks past_until;        /* what it has asked for past a tensor's end counts for others */
     ticks far_until;         /* when what it has asked of HBM has had its turn */
     ticks last_gone;         /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
@@ -161,7 +162,7 @@ struct request {
     uint64_t shared;        /* of a box: those that L2 is giving another at that time */
     uint64_t in_l2;         /* of a warp's store: what L2 takes of it, as bytes; 0: its bytes */
     ticks near, far;        /* how long it waits for L2 and for HBM */
-    uint64_t more;          /* of a box: what L2 takes for rows past the end, as bytes */
+    uint32_t past;          /* of a box: rows past the end */
     uint32_t sm;
     bool store;
     uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
@@ -210,6 +211,8 @@ struct timing {
     struct sm_time *sm;
     struct common *l2_load, *l2_store, *hbm;
     uint64_t far_bytes; /* asked of HBM, and not served yet */
+    uint32_t ahead;     /* lines touched that were in L2 ahead of who asked for them */
+    uint32_t past_sms;  /* SMs that ask for rows past the end about now, as far as they count */
     ticks hbm_late;     /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;

@@ -51,7 +51,7 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
                            from_hbm[request->by_block ? ASKED_BY_BLOCK : request->asker],
                            request->missed / parts);
     }
-    uint64_t bytes = (request->bytes - request->shared + request->more) / parts;
+    uint64_t bytes = (request->bytes - request->shared) / parts;
     return time_queued(timing, timing->l2_load, at, from_l2[request->asker], bytes);
 }
 

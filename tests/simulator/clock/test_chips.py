@@ -26,12 +26,14 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     names = {
         chip: set(json.loads((ROOT / f"simulator/clock/chips/{chip}.json").read_text())["parameters"]) for chip in CHIPS
     }
-    of_some = {"l2_shared_for", "past_end_bytes", "l2_prefetched", "remote_release"}
+    of_some = {"l2_shared_for", "l2_prefetched", "remote_release"}
+    of_some |= {"past_end_row", "past_end_sms", "past_end_most", "l2_prefetched_rows"}
     of_some |= {"store_line_bytes", "store_part_bytes", "l2_store_line_bytes"}
     names["b200"].remove("hbm_loaded_shared")  # which it alone has
     of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "warp_mma_hold"}
     of_some |= {"l2_behind_own", "l2_behind_misses", "rows_latency_l2", "rows_latency_hbm"}
-    of_some |= {"answer_latency", "operand_read", "operand_read_more", "machine_beside"}
+    of_some |= {"special_register_latency", "uniform_special_register_latency", "constant_latency"}
+    of_some |= {"operand_read", "operand_read_more", "machine_beside"}
     of_some |= {"machine_hold", "machine_hold_column", "machine_slot_slip"}
     of_some |= {"acquire_cluster", "cluster_arrive_alone", "copy_latency_less", "fence_gpu_asks"}
     assert len(CHIPS) >= 3 and all(found - of_some == names["h200"] - of_some for found in names.values()), names

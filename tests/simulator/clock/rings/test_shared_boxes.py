@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import CHIP, H200, INIT
+from tests.simulator.clock.clock_kit import H200, INIT
 from tests.simulator.sim_kit import Sim, body
 
 UINT8, WIDTH, HEIGHT, BOXES, CTAS = 0, 128, 64, 1, 4
@@ -16,10 +16,10 @@ SIZE = WIDTH * HEIGHT
 SLOW = 16  # bytes a cycle of L2, so that it binds
 
 
-def slow(folder: Path, ctas: int, without: str = "") -> str:
+def slow(folder: Path, ctas: int, without: str = "", **more: float) -> str:
     """The H200 with few SMs and little of L2, with or without one of its mechanisms."""
     chip = json.loads(H200.read_text())
-    few = {"sms": ctas, "processing_cluster_sms": ctas, "l2_box_rate": SLOW, "l2_bytes": 1 << 20}
+    few = {"sms": ctas, "processing_cluster_sms": ctas, "l2_box_rate": SLOW, "l2_bytes": 1 << 20, **more}
     for name, value in few.items():
         chip["parameters"][name]["value"] = value
     chip["parameters"].pop(without, None)
@@ -33,7 +33,7 @@ def slow_l2(tmp_path_factory):
     return slow(tmp_path_factory.mktemp("chip"), CTAS)
 
 
-def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0) -> int:
+def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0, count: int = BOXES) -> int:
     """Cycles of a kernel whose CTAs copy boxes from `step` rows further on each, of a tensor with so many rows; each
     CTA starts its laps `later` additions after the one of the next number."""
     word = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -41,14 +41,14 @@ def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0)
     delay += "{WLAP: setp.eq.u32 %p3, %r9, 0; @%p3 bra XLAP; sub.u32 %r9, %r9, 1; bra WLAP; XLAP:}"
     text = "".join(
         (delay.replace("LAP", str(lap)) if later else "")
-        + f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {BOXES * SIZE};"
-        + "".join(f"{word} [%r2+{i * SIZE}], [%rd9, {{%r6, %r7}}], [%r3];" for i in range(BOXES))
+        + f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {count * SIZE};"
+        + "".join(f"{word} [%r2+{i * SIZE}], [%rd9, {{%r6, %r7}}], [%r3];" for i in range(count))
         + f"{{V{lap}: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], {lap % 2}; @!%p2 bra V{lap};}}"
         for lap in range(laps)
     )
     start = "mov.b64 %rd9, map; cvta.param.u64 %rd9, %rd9; mov.u32 %r6, 0; mov.u32 %r7, %ctaid.x;"
     start += f" mul.lo.u32 %r7, %r7, {step};"
-    room = f".shared .align 128 .b8 tile[{BOXES * SIZE}]; .shared .align 8 .b64 full;"
+    room = f".shared .align 128 .b8 tile[{count * SIZE}]; .shared .align 8 .b64 full;"
     sim = Sim(body(start, INIT, text, registers=room, params=".param .align 64 .b8 map[128]"), chip=chip)
     memory = sim.buffer(np.zeros((CTAS * HEIGHT, WIDTH), np.uint8))
     image = sim.tensor_map(memory, UINT8, [WIDTH, HEIGHT], sizes=[WIDTH, rows])
@@ -57,7 +57,7 @@ def boxes(chip: str, laps: int, step: int, rows: int, ctas: int, later: int = 0)
     return sim.time.kernel_cycles
 
 
-def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2_but_not_where_it_reaches_past_the_end(slow_l2):
+def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2(slow_l2):
     def lap(step: int, rows: int = CTAS * HEIGHT, ctas: int = CTAS) -> float:
         return (boxes(slow_l2, 4, step, rows, ctas) - boxes(slow_l2, 2, step, rows, ctas)) / 2
 
@@ -65,9 +65,18 @@ def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2_but_not_where_it_reaches
     assert lap(HEIGHT) == pytest.approx(CTAS * own, rel=0.05), "each its own"
     assert own < lap(0, ctas=1) < 2 * own, "its parts wait for each other, beside the copy's own latency"
     assert own < lap(0) < 4 * own, "all the same: one takes L2's time, and the others wait for it"
-    past = HEIGHT // 4
-    more = past * CHIP["past_end_bytes"] * BOXES / SLOW
-    assert lap(0, HEIGHT - past) == pytest.approx(CTAS * (own + more), rel=0.05)
+
+
+def test_a_row_past_the_end_holds_the_port_up_the_longer_the_more_sms_ask_so_up_to_a_limit(tmp_path):
+    row, most, past, cycles = 10, 3, HEIGHT // 4, 400
+    chip = slow(tmp_path, CTAS, l2_box_rate=4096, past_end_row=row, past_end_sms=most, past_end_most=cycles)
+
+    def lap(ctas: int, rows: int = HEIGHT) -> float:
+        return (boxes(chip, 4, 0, rows, ctas, count=2) - boxes(chip, 2, 0, rows, ctas, count=2)) / 2
+
+    for ctas in (1, 2, 3, 4):
+        more = lap(ctas, HEIGHT - past) - lap(ctas)
+        assert more == pytest.approx(min(past * row * min(ctas, most), cycles), abs=40), ctas
 
 
 def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whatever_order_they_come_in(tmp_path):
