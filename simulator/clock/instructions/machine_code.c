@@ -73,8 +73,7 @@ static uint32_t find(struct reader *reader, uint32_t line, uint32_t nth) {
 
 enum column { SLOTS, BEFORE, AFTER, ALU, FMA, HALF, IMAD, IMAD_WIDE, SPECIAL, COLUMNS };
 
-/* Of special registers and constants, by the instruction that asks (S2R, S2UR, LDC), and how many cycles ago.
- */
+/* Of special registers and constants, by who asks (S2R, S2UR, LDC), and how many cycles ago. */
 #define ANSWERS 3
 
 static ticks wait_for_answers(const struct chip *chip, const uint32_t asked[ANSWERS]) {
