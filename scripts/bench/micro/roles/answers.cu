@@ -29,7 +29,7 @@ static __device__ __forceinline__ uint32_t answer(const struct constants &consta
     return answer;
 }
 
-/* Registers of the SM or warp do not depend on each other: a lap reads one, whose value its end waits for. */
+/* Of %smid a lap reads one, since ptxas would ask for several at once, through two kinds of register. */
 template <enum asked asked>
 static __global__ void answer_kernel(uint64_t *span, uint32_t laps,
                                      const __grid_constant__ struct constants constants) {
