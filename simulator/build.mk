@@ -2,8 +2,8 @@
 
 # Every object of the simulator but those of programs and of the CUDA runtime shim.  Includes start at this folder,
 # so that each names the layer that it reaches into.
-SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock clock/instructions hazard hazard/global hazard/shared async isa \
-              isa/scalar isa/memory isa/warp isa/async isa/wgmma isa/tcgen05 interp interp/warps report
+SIM_LAYERS := ptx tensorcore tensorcore/mma machine clock clock/instructions clock/tensor hazard hazard/global \
+              hazard/shared async isa isa/scalar isa/memory isa/warp isa/async isa/wgmma isa/tcgen05 interp interp/warps report
 SIM_SOURCES := $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(findstring 512,$(CPU_PARTS)),,%_avx512.c),\
                  $(wildcard $(SIM_LAYERS:%=simulator/%/*.c)))
 SIM_OBJS := $(SIM_SOURCES:%.c=$(BUILD)/%.o)

@@ -68,7 +68,7 @@ static ticks far_latency(const struct chip *chip, uint64_t bytes, uint32_t apart
 void load_timed(struct run *run, struct async_op *op) {
     const struct load *load = op->payload;
     struct timing *timing = run->launch->timing;
-    ticks start = time_copy_start(run), filled = 0;
+    ticks start = time_copy_start(run, load->from_cta == NULL), filled = 0;
     uint32_t apart = 0;
     if (load->from_cta != NULL) {
         time_operation(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
@@ -105,7 +105,7 @@ void load_timed(struct run *run, struct async_op *op) {
 void store_timed(struct run *run, struct async_op *op) {
     const struct store *store = op->payload;
     struct timing *timing = run->launch->timing;
-    ticks start = time_copy_start(run);
+    ticks start = time_copy_start(run, true);
     struct request *request = asked(run, op, start, store->bytes, true);
     if (store->tensor) {
         (void)touch_box(timing, &store->box, true, request, NULL);

@@ -179,14 +179,13 @@ enum parameter_kind {
     X(constant_latency, CYCLES)                                                                                \
     X(operand_read, CYCLES)                                                                                    \
     X(operand_read_more, CYCLES)                                                                               \
-    X(machine_slot_slip, CYCLES)                                                                               \
-    X(machine_beside, CYCLES)                                                                                  \
     X(cluster_arrive_alone, CYCLES)                                                                            \
     X(copy_latency_less, CYCLES)                                                                               \
     X(fence_gpu_asks, CYCLES)                                                                                  \
     X(acquire_cluster, CYCLES)                                                                                 \
-    X(machine_hold, CYCLES)                                                                                    \
-    X(machine_hold_column, CYCLES)
+    X(sm_registers, COUNT)                                                                                     \
+    X(wgmma_start, CYCLES)                                                                                     \
+    X(wgmma_dispatch, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

@@ -3,8 +3,17 @@
 
 #include "timing.h"
 
+#define REGISTER_UNIT 8 /* of a thread */
+
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
+}
+
+/* HW: a warp's registers come in units of 256 (published: CUDA programming guide, occupancy), and stay the
+ * CTA's, whatever setmaxnreg does.  0: not known. */
+static uint32_t registers_of(const struct launch *launch) {
+    uint32_t of_thread = (launch->kernel->registers + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+    return launch->timing->chip.sm_registers == 0 ? 0 : of_thread * launch->warps * LANES;
 }
 
 /* Clusters of this launch that one SM of theirs holds at a time. */
@@ -12,7 +21,9 @@ static uint32_t room_of(const struct launch *launch) {
     const struct chip *chip = &launch->timing->chip;
     uint32_t by_shared = (uint32_t)(chip->sm_shared_bytes / (SHARED_RESERVED + launch->shared_bytes));
     uint32_t by_threads = (uint32_t)chip->sm_threads / (launch->warps * LANES);
-    uint32_t room = least(least(by_shared, by_threads), (uint32_t)chip->sm_ctas);
+    uint32_t registers = registers_of(launch);
+    uint32_t by_registers = registers == 0 ? PLACES : (uint32_t)chip->sm_registers / registers;
+    uint32_t room = least(least(by_shared, by_threads), least((uint32_t)chip->sm_ctas, by_registers));
     return room == 0 ? 1 : least(room, PLACES);
 }
 
@@ -113,7 +124,7 @@ static bool fits(const struct launch *launch, const struct island *island, const
     const struct chip *chip = &launch->timing->chip;
     uint64_t count = island->resident + 1;
     uint64_t shared = count * (SHARED_RESERVED + launch->shared_bytes), ctas = count;
-    uint64_t threads = count * launch->warps * LANES;
+    uint64_t threads = count * launch->warps * LANES, registers = count * registers_of(launch);
     for (uint32_t i = 0; i < sm->nolder; i++) {
         if (sm->tenants[i].until > at) {
             /* HW (measured, H200: kernel_pair_us, before_wait): what is L1 and what shared memory changes on an
@@ -124,12 +135,13 @@ static bool fits(const struct launch *launch, const struct island *island, const
             }
             shared += sm->tenants[i].shared_bytes;
             threads += sm->tenants[i].threads;
+            registers += sm->tenants[i].registers;
             ctas++;
         }
     }
-    return count == 1 && ctas == 1
-               ? true
-               : shared <= chip->sm_shared_bytes && threads <= chip->sm_threads && ctas <= chip->sm_ctas;
+    return count == 1 && ctas == 1 ? true
+                                   : shared <= chip->sm_shared_bytes && threads <= chip->sm_threads &&
+                                         ctas <= chip->sm_ctas && registers <= chip->sm_registers;
 }
 
 static ticks earliest(const struct launch *launch, const struct island *island, ticks from) {
@@ -212,8 +224,8 @@ void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) 
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         const struct cta *cta = &cluster->ctas[i];
         timing->sm[cta->sm].last_gone = gone;
-        remember(&timing->sm[cta->sm],
-                 (struct tenant){gone, SHARED_RESERVED + launch->shared_bytes, launch->warps * LANES});
+        remember(&timing->sm[cta->sm], (struct tenant){gone, SHARED_RESERVED + launch->shared_bytes,
+                                                       launch->warps * LANES, registers_of(launch)});
         timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : at);
     }
     island->resident--;

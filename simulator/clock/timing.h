@@ -79,6 +79,7 @@ struct server {
 struct warp_time {
     ticks began;
     ticks next;                /* it may issue from then on */
+    ticks chosen;              /* when its next instruction is chosen, if no other warp's is before */
     ticks last;                /* when it issued last */
     ticks read[READ_BARRIERS]; /* by barrier of its scoreboard: when the operands behind it have been read */
     ticks due;                 /* of its event, at which it looks whether it may */
@@ -120,9 +121,23 @@ struct sm_slice {
     uint16_t before[SHARES], taken[SHARES]; /* ticks */
 };
 
+/* MMAs with A in registers that have not ended, in the order of their turns; when the last ones run without a
+ * pause, and until when those before did. */
+#define MMA_QUEUE 64
+struct mma_queue {
+    struct queued_mma {
+        uint64_t *put_off;         /* its operation's */
+        const void *group;         /* its warpgroup's first warp */
+        ticks start, length, done; /* done: from its start until its results are there */
+    } mma[MMA_QUEUE];
+    uint32_t count;
+    ticks before, start, end;
+};
+
 struct sm_time {
     struct part {
         ticks issue, issued; /* when the slot is free; ticks that it was used */
+        ticks dispatch;      /* when, beside an MMA, what computes may issue again */
         struct warp *last;   /* that issued */
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
@@ -141,12 +156,13 @@ struct sm_time {
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
+    struct mma_queue mmas;
     uint64_t *l1; /* tags */
     uint32_t l1_lines;
     /* CTAs of the launch before that are still here when a dependent launch starts. */
     struct tenant {
         ticks until;
-        uint32_t shared_bytes, threads;
+        uint32_t shared_bytes, threads, registers;
     } tenants[2 * MAX_WARPS];
     uint32_t ntenants, nolder; /* nolder: those of the launch before come first */
 };
@@ -388,10 +404,15 @@ void time_operation(struct timing *timing, struct async_op *op, const struct cta
 
 /* ---- copies and tensor cores (clock/units.c) ---- */
 
-/* A copy of the copy engine that starts at the running instruction: when its first byte is asked for. */
-ticks time_copy_start(struct run *run);
-ticks time_wgmma(struct run *run, const struct wgmma_fields *form);
-/* clock/tcgen05.c.  m, n: of the whole MMA; scaled: with block scales. */
+/* A copy of the copy engine that starts at the running instruction: when its first byte is asked for.
+ * of_memory: not between CTAs, whose copies no fence waits for (measured, H200: remote_copy_bytes_a_cycle). */
+ticks time_copy_start(struct run *run, bool of_memory);
+/* clock/tensor/wgmma.c. */
+/* put_off: of its operation, for whose sake another may come later. */
+ticks time_wgmma(struct run *run, uint64_t *put_off);
+/* Until when MMAs with A in registers run without a pause that run then; 0 where none does. */
+ticks time_mma_runs(const struct sm_time *sm, ticks at);
+/* clock/tensor/tcgen05.c.  m, n: of the whole MMA; scaled: with block scales. */
 struct tcgen05_shape {
     uint32_t m, n;
     bool a_in_tmem, pair, scaled;

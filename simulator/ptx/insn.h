@@ -233,7 +233,6 @@ struct wgmma_fields {
     uint8_t a_registers; /* 4 where A is in registers, else 0: A's descriptor is an operand */
     /* Of clock/: instructions that ptxas puts behind this one, and how many of them are the ALU's. */
     uint8_t moved, moved_alu;
-    uint16_t between; /* machine instructions to the next MMA of its group; 0: none, or known by PTX alone */
 };
 
 struct tcgen05_fields {

@@ -146,6 +146,7 @@ struct function {
     uint32_t ncalls;
     uint32_t maxntid[3], reqntid[3], cluster[3];
     uint32_t maxnreg, min_ctas; /* min_ctas: .minnctapersm */
+    uint32_t registers;         /* of a thread, by its machine code; 0: not told */
     const char *unreadable;     /* why its body could not be read; NULL: it was */
 };
 

@@ -195,7 +195,8 @@ static const struct group {
               {"cold", cold},
               {"warp_mma", warp_mma},
               {"producers", producers},
-              {"answers", answers}};
+              {"answers", answers},
+              {"cluster_fences", cluster_fences}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -111,5 +111,6 @@ void cold(void);
 void warp_mma(void);
 void producers(void);
 void answers(void);
+void cluster_fences(void);
 
 #endif

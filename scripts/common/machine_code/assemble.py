@@ -48,7 +48,8 @@ def assembled(text: str) -> list[str]:
         shown = subprocess.run(
             [nvdisasm() or "nvdisasm", "-g", "-hex", cubin], check=True, capture_output=True, text=True
         )
-    return list(match.lines(module, sass.functions(shown.stdout.splitlines())))
+    shown_lines = shown.stdout.splitlines()
+    return list(match.lines(module, sass.functions(shown_lines), sass.registers(shown_lines)))
 
 
 def assemble_left(folder: Path) -> int:

@@ -361,13 +361,16 @@ def _charge_block(
     return _Pending()
 
 
-def lines(module: Module, code: dict[str, list[Instruction]]) -> Iterable[str]:
-    """The file that the simulator reads: a line a function, then one for each of its instructions."""
-    yield "machine-code 2"
+def lines(module: Module, code: dict[str, list[Instruction]], registers: dict[str, int]) -> Iterable[str]:
+    """The file that the simulator reads: a line a function, then one for each of its instructions.
+
+    registers: of a thread, by function.
+    """
+    yield "machine-code 3"
     for function in module.functions:
         if function.name not in code:
             continue
-        yield f"function {function.name}"
+        yield f"function {function.name} {registers.get(function.name, 0)}"
         for statement, charge in sorted(charges(module, function, code[function.name]).items()):
             where = module.statements[statement]
             numbers = [charge.slots, charge.before, charge.after, *(charge.pipes[pipe] for pipe in PIPES)]

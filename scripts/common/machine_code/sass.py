@@ -10,6 +10,9 @@ SECTION = re.compile(r"\.text\.([\w$.]+):")
 LINE = re.compile(r'\s*//## File "ptx", line (\d+)')
 LABEL = re.compile(r"(\.L_\w+):")
 FIRST_WORD = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/")
+REGISTERS = re.compile(r"\s*//-+ nvinfo : EIATTR_REGCOUNT")
+ATTRIBUTE_OF = re.compile(r"\s+/\*[0-9a-f]+\*/\s+\.word\s+index@\(([\w$.]+)\)")
+ATTRIBUTE = re.compile(r"\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]{8})")
 SECOND_WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/")
 TARGET = re.compile(r"`\((\.L_\w+)\)")
 NO_BARRIER = 7
@@ -82,6 +85,20 @@ def functions(lines: Iterable[str]) -> dict[str, list[Instruction]]:
             _control(code[-1], int(second[1], 16))
             half = False
     return {name: _without_padding(code) for name, code in found.items()}
+
+
+def registers(lines: Iterable[str]) -> dict[str, int]:
+    """Of each function those of a thread."""
+    found: dict[str, int] = {}
+    told, name = False, ""
+    for line in lines:
+        if REGISTERS.match(line):
+            told, name = True, ""
+        elif told and (of := ATTRIBUTE_OF.match(line)):
+            name = of[1]
+        elif told and name and (value := ATTRIBUTE.match(line)):
+            found[name], told = int(value[1], 16), False
+    return found
 
 
 def _without_padding(code: list[Instruction]) -> list[Instruction]:

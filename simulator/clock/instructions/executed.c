@@ -16,6 +16,13 @@ void time_skipped(struct run *run, const struct insn *insn) {
     }
 }
 
+/* MMAs that run read their part of B meanwhile. */
+static ticks beside_reads(const struct sm_time *sm, const struct chip *chip, ticks at, ticks length) {
+    return time_mma_runs(sm, at) > at
+               ? length * chip->wgmma_column / (chip->wgmma_column - chip->wgmma_read_column)
+               : length;
+}
+
 static void executed_memory(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     const struct chip *chip = &timing->chip;
@@ -27,7 +34,8 @@ static void executed_memory(struct run *run, const struct insn *insn) {
         ticks done = time_remote(run, footprint->remote);
         time_results_ready(run->warp, run->split, insn, done, PIPES);
     } else if (wavefronts > 0) {
-        ticks length = time_beside(timing, sm, SHARE_SHARED, at, wavefronts * chip->shared_interval);
+        ticks length = beside_reads(sm, chip, at, wavefronts * chip->shared_interval);
+        length = time_beside(timing, sm, SHARE_SHARED, at, length);
         ticks end = booked(&sm->shared, at, length) + length;
         time_results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency,
                            PIPES);

@@ -12,7 +12,9 @@ static bool arrival_releases(const struct insn *insn) {
 
 /* What stands before the instruction: the ordering of what the warp did before a release, or a grid.
  * HW: an arrival at the cluster's barrier that releases is a fence in machine code too, and one behind copies
- * takes as long (published: tma2dmcast_throughput, whose rounds end with one). */
+ * takes as long (published: tma2dmcast_throughput, whose rounds end with one; measured, H200:
+ * cluster_barrier_behind_copies_cycles).  With cluster_arrive_fences of 2 an idle one is in the barrier's wake.
+ */
 static ticks time_before(const struct warp *warp, const struct insn *insn) {
     const struct chip *chip = &timing_of(warp)->chip;
     bool behind_copies = sm_of(warp->cta)->copies != warp->time->copies_fenced;
@@ -78,7 +80,8 @@ static bool from_shared(const struct insn *insn) {
 static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const struct sm_time *sm) {
     bool another =
         sm->tensor_user != NULL && sm->tensor_user != &warp->cta->warps[warp->index / SM_PARTS * SM_PARTS];
-    return another && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
+    bool turns = another && !warp->cta->cluster->launch->reordered;
+    return turns && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
 }
 
 /* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
@@ -165,8 +168,9 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     if (before != 0 && !time->prepared) {
         time->prepared = true;
         bool arrives = insn->timing == FAMILY_CLUSTER_ARRIVE;
-        fence_begin(chip, time, sm, ready, arrives || chip->release_behind_copies > 0);
-        time->next = ready = ready + before;
+        ticks within = arrives && chip->cluster_arrive_fences > 1 ? later(ready, before) - before : ready;
+        fence_begin(chip, time, sm, within, arrives || chip->release_behind_copies > 0);
+        time->next = ready = within + before;
     }
     ready = later(ready, part->issue);
     if (cost.pipe != PIPES) {
@@ -185,7 +189,8 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
                sm->lsu.free > chip->memory_queue) {
         ready = later(ready, sm->lsu.free - chip->memory_queue);
     }
-    return ready;
+    time->chosen = ready;
+    return machine != NULL ? later(ready, part->dispatch) : ready;
 }
 
 /* ---- at the issue ---- */
@@ -208,6 +213,15 @@ static ticks registers_more(const struct insn *insn) {
     return stores ? operands * (ptx_type_bytes(insn->type) == 8 ? 2u : 1u) - 1u : 0;
 }
 
+/* HW (measured, H200: warp states of consumer_lap_cycles and beside_mma_cycles, by the profiler): while an MMA
+ * with A in registers runs, its sub-partitions issue an instruction that computes every fourth cycle, whichever
+ * warp's; beside one with A in shared memory they issue as always. */
+static void issue_beside(const struct sm_time *sm, struct part *part, ticks at, ticks beside, ticks interval) {
+    ticks end = time_mma_runs(sm, at), start = sm->mmas.start;
+    ticks free = at - (at >= start ? (at - start) % interval : 0) + beside;
+    part->dispatch = free < end ? free : later(end, part->dispatch);
+}
+
 /* What the machine code of an instruction takes of pipes, when the next one may issue, and when operands have
  * left their registers.  What a pipe computes is there when the code asks for it; special functions are waited
  * for. */
@@ -224,6 +238,9 @@ static void issue_machine(struct run *run, const struct insn *insn, const struct
             ticks start = booked(&part->pipe[i], at, length);
             special = i == PIPE_SPECIAL ? start + timing->chip.special_latency : special;
         }
+    }
+    if (machine->beside != 0) {
+        issue_beside(sm, part, at, machine->beside, timing->chip.wgmma_dispatch);
     }
     if (machine->opens != 0) {
         time->read[machine->opens - 1] =
@@ -266,8 +283,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     ticks start = later(at, time->operands);
     ticks slots = machine != NULL ? machine->slots : insn->machine * chip->issue_interval;
     unsigned share = warp->index % SM_PARTS * PART_SHARES;
-    ticks lost = machine != NULL ? slots * chip->machine_slot_slip / chip->issue_interval : 0;
-    part->issue = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots + lost);
+    part->issue = at + time_beside(timing, sm, share + SHARE_SLOTS, at, slots);
     time->next = machine != NULL ? at : part->issue;
     part->issued += slots;
     if (cost.pipe != PIPES) {

@@ -12,7 +12,7 @@
 #define HASH_PRIME 0x100000001b3u
 #define PATH_ROOM  4096
 #define LINE_ROOM  4096
-#define FIRST_LINE "machine-code 2\n"
+#define FIRST_LINE "machine-code 3\n"
 
 static uint64_t hash_of(const char *text, size_t bytes) {
     uint64_t hash = HASH_START;
@@ -47,11 +47,12 @@ struct reader {
     uint32_t pc;                     /* the lines come in the order of the PTX */
 };
 
-static void begin_function(struct reader *reader, const char *name) {
+static void begin_function(struct reader *reader, const char *name, uint32_t registers) {
     reader->function = NULL;
     for (uint32_t i = 0; i < reader->module->nfunctions; i++) {
-        const struct function *function = reader->module->functions[i];
+        struct function *function = reader->module->functions[i];
         if (function->is_defined && strcmp(function->name, name) == 0) {
+            function->registers = registers;
             reader->function = function;
             reader->pc = function->first_pc;
             for (uint32_t pc = function->first_pc; pc < function->end_pc; pc++) {
@@ -92,12 +93,12 @@ static ticks charge(uint64_t hundredths, ticks of_one) {
 
 static bool read_line(struct reader *reader, const char *text) {
     char name[LINE_ROOM];
-    if (sscanf(text, "function %4095s", name) == 1) {
-        begin_function(reader, name);
+    uint32_t registers, line, nth, waits, asked[ANSWERS];
+    if (sscanf(text, "function %4095s %u", name, &registers) == 2) {
+        begin_function(reader, name, registers);
         return true;
     }
     uint64_t order, of[COLUMNS];
-    uint32_t line, nth, waits, asked[ANSWERS];
     int opens;
     if (sscanf(text, "%u %u %lu %lu %lu %lu %lu %lu %lu %lu %lu %lu %d %u %u %u %u", &line, &nth, &order,
                &of[SLOTS], &of[BEFORE], &of[AFTER], &of[ALU], &of[FMA], &of[HALF], &of[IMAD], &of[IMAD_WIDE],
@@ -110,6 +111,7 @@ static bool read_line(struct reader *reader, const char *text) {
         return reader->function == NULL;
     }
     const struct chip *chip = reader->chip;
+    uint64_t computes = of[ALU] + of[FMA] + of[HALF] + of[IMAD] + of[IMAD_WIDE] + of[SPECIAL];
     reader->module->machine[pc] = (struct machine_code){
         .known = true,
         .order = order + 1,
@@ -121,6 +123,7 @@ static bool read_line(struct reader *reader, const char *text) {
                               charge(of[IMAD], chip->imad_interval) +
                               charge(of[IMAD_WIDE], chip->imad_wide_interval),
                  [PIPE_SPECIAL] = charge(of[SPECIAL], chip->special_interval)},
+        .beside = charge(computes, chip->wgmma_dispatch),
         .opens = (uint8_t)(opens + 1),
         .waits = (uint8_t)waits};
     return true;
@@ -164,7 +167,7 @@ bool machine_code_read(struct module *module, const struct chip *chip, const cha
     for (uint32_t i = 0; good && i < module->nfunctions; i++) {
         const struct function *function = module->functions[i];
         if (function->is_defined && module->machine[function->first_pc].known) {
-            good = machine_code_order(module, function, chip->issue_interval);
+            good = machine_code_order(module, function);
         }
     }
     return good;

@@ -12,9 +12,10 @@ struct machine_code {
     ticks slots;         /* of issue: its own, and those of what stands before it and belongs to no other */
     ticks before, after; /* from the issue of the one before; until the next one's, of a block's last */
     ticks pipe[PIPES];   /* how long it takes each */
-    uint8_t opens;       /* 1 + the barrier that opens when its operands have been read; 0: none */
-    uint8_t waits;       /* for barriers, a bit each */
-    bool known;          /* of a function that the clock has been told of */
+    ticks beside;  /* how long it keeps what computes from issuing, while an MMA with A in registers runs */
+    uint8_t opens; /* 1 + the barrier that opens when its operands have been read; 0: none */
+    uint8_t waits; /* for barriers, a bit each */
+    bool known;    /* of a function that the clock has been told of */
 };
 
 /* The record of an instruction; NULL: the clock goes by PTX. */
@@ -31,8 +32,7 @@ static inline ticks time_until_next(const struct machine_code *machine, const st
  * such a file leaves the text there.  False: `message` says why, and is empty where memory is exhausted. */
 bool machine_code_read(struct module *module, const struct chip *chip, const char *folder, char *message,
                        size_t room);
-/* Puts a function's instructions into the order of their records; slot: of one instruction.  False: no memory.
- */
-bool machine_code_order(struct module *module, const struct function *function, ticks slot);
+/* Puts a function's instructions into the order of their records.  False: no memory. */
+bool machine_code_order(struct module *module, const struct function *function);
 
 #endif

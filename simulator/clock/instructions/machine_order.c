@@ -315,21 +315,7 @@ static void sort_block(struct order *o, uint32_t first, uint32_t end) {
     }
 }
 
-static void note_between(const struct order *o, ticks slot) {
-    struct insn *before = NULL;
-    ticks slots = 0;
-    for (uint32_t pc = o->function->first_pc; pc < o->function->end_pc; pc++) {
-        struct insn *insn = &o->module->code[pc];
-        slots += o->module->machine[pc].slots;
-        if (named(insn, "wgmma.mma") && before != NULL) {
-            before->wgmma.between = (uint16_t)(slots / slot);
-        }
-        slots = named(insn, "wgmma.mma") ? 0 : slots;
-        before = named(insn, "wgmma.mma") ? insn : named(insn, "wgmma") ? NULL : before;
-    }
-}
-
-bool machine_code_order(struct module *module, const struct function *function, ticks slot) {
+bool machine_code_order(struct module *module, const struct function *function) {
     uint32_t code = function->end_pc - function->first_pc, rows = function->reg_bytes / ROW32 + 2;
     struct order o = {.module = module,
                       .function = function,
@@ -357,7 +343,6 @@ bool machine_code_order(struct module *module, const struct function *function, 
             first = at;
         }
     }
-    note_between(&o, slot);
     free(o.rows);
     free(o.preds);
     free(o.tensor);

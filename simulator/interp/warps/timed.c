@@ -98,7 +98,11 @@ static bool yields(const struct warp *warp, ticks at) {
         return false;
     }
     const struct split *split = warp_next(last);
-    return split != NULL && time_operands(last, split) <= at && time_ready(last, split) <= at;
+    if (split == NULL || time_operands(last, split) > at || time_ready(last, split) > at) {
+        return false;
+    }
+    /* By machine code the one that could go first, where an MMA keeps both from issuing: see issue_beside. */
+    return !warp->cta->cluster->launch->reordered || last->time->chosen <= warp->time->chosen;
 }
 
 /* Runs the warp until it waits, ends, or something else of its island comes first. */
@@ -151,6 +155,10 @@ static void run_island(struct worker *worker, struct island *island, ticks until
             if (!event.warp->cta->cluster->failed) {
                 run_from(event.warp, worker, island, until);
             }
+            continue;
+        }
+        if (event.op->put_off > event.at) {
+            time_operation(timing, event.op, event.op->cta, event.op->put_off, event.stage);
             continue;
         }
         struct cluster *cluster = event.op->cluster;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -237,7 +238,7 @@ def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
     subprocess.run([nvcc(), "-arch=compute_90a", "-ptx", "-o", tmp_path / "k.ptx", tmp_path / "k.cu"], check=True)
     text = (tmp_path / "k.ptx").read_text()
     lines = assembled(text)
-    assert lines[0] == "machine-code 2" and lines[1] == "function _Z1kPfi"
+    assert lines[0] == "machine-code 3" and re.fullmatch(r"function _Z1kPfi [1-9]\d*", lines[1])
     products = [number for number in ours_of(lines, text) if number]
     assert len(products) > 1, "nvcc unrolls it as well"
     assert sum(products) == 100 * len(products), "one a PTX instruction, however often ptxas wrote it"
@@ -264,5 +265,5 @@ def test_a_run_is_made_again_until_all_of_it_went_by_machine_code(tmp_path: Path
 
     assert by_machine_code(run, tmp_path) == 3 and len(set(runs)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.machine", "a.ptx", "b.machine", "b.ptx"]
-    assert (tmp_path / "a.machine").read_text().startswith("machine-code 2\nfunction k\n")
+    assert (tmp_path / "a.machine").read_text().startswith("machine-code 3\nfunction k ")
     assert assemble_left(tmp_path) == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 
+from scripts.common.machine_code.ptx import marked
 from tests.simulator.sim_kit import ROOT, Sim, body
 
 H200 = ROOT / "simulator" / "clock" / "chips" / "h200.json"
@@ -71,3 +73,33 @@ def copies(sizes: list[int], at: list[int]) -> int:
     assert sim.launch("k", out, sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0, sim.findings
     assert sim.verdict == "clean"
     return int(out[0])
+
+
+COLUMNS = ("slots", "before", "after", "alu", "fma", "half", "imad", "imad_wide", "special")
+HUNDRED = 100
+ANSWERS = ("special_register_latency", "uniform_special_register_latency", "constant_latency")
+NO_ANSWER = (999,) * len(ANSWERS)
+
+
+def record(line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked=NO_ANSWER, **charges) -> str:
+    """A line of the file; charges in instructions and cycles."""
+    numbers = " ".join(str(round(charges.get(name, 0) * HUNDRED)) for name in COLUMNS)
+    return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))}"
+
+
+def machine_run(text: str, folder: Path, say, registers: int = 32, **launch) -> np.ndarray:
+    """What a launch leaves where `say` gives the record of a statement by its place; None: it has none."""
+    module = marked(text)
+    said = [say(i, statement) for i, statement in enumerate(module.statements)]
+    lines = ["machine-code 3", f"function k {registers}", *filter(None, said)]
+    launch = {"block": 32} | launch
+    sim = Sim(text, chip="h200", machine_code=str(folder))
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, **launch) == 0, sim.findings
+    (left,) = folder.glob("*.ptx")
+    assert left.read_text() == text
+    left.with_suffix(".machine").write_text("\n".join(lines) + "\n")
+    sim = Sim(text, chip="h200", machine_code=str(folder))
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, **launch) == 0, sim.findings
+    return out

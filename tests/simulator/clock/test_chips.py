@@ -33,8 +33,8 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "warp_mma_hold"}
     of_some |= {"l2_behind_own", "l2_behind_misses", "rows_latency_l2", "rows_latency_hbm"}
     of_some |= {"special_register_latency", "uniform_special_register_latency", "constant_latency"}
-    of_some |= {"operand_read", "operand_read_more", "machine_beside"}
-    of_some |= {"machine_hold", "machine_hold_column", "machine_slot_slip"}
+    of_some |= {"operand_read", "operand_read_more", "wgmma_start", "sm_registers"}
+    of_some |= {"wgmma_dispatch"}
     of_some |= {"acquire_cluster", "cluster_arrive_alone", "copy_latency_less", "fence_gpu_asks"}
     assert len(CHIPS) >= 3 and all(found - of_some == names["h200"] - of_some for found in names.values()), names
     assert all(found & of_some in (set(), of_some) for found in names.values())

@@ -11,11 +11,17 @@
 #define LAPS      4 /* over K */
 #define MOST_ROWS 256
 
+#define BESIDE_BYTES 8192
+#define NEAR_BYTES   ((uint64_t)8 << 20)   /* stays in L2 */
+#define FAR_BYTES    ((uint64_t)512 << 20) /* from HBM */
+
 #define SHARED_K 1024 /* halves a row, where SMs share boxes: all of their rows stay in L2 */
 
 struct end_plan {
     uint32_t past,
         first_row; /* CTAs from `past` on copy the rows from first_row on, the others those from 0 on */
+    const unsigned char *beside; /* with each box a block of these; NULL: none */
+    uint64_t beside_bytes;       /* of them: a power of two */
 };
 
 static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtensorMap map,
@@ -29,7 +35,7 @@ static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtens
     }
     fence_mbarrier_init();
     uint32_t slot = 0, parity = 1, row = blockIdx.x >= plan.past ? plan.first_row : 0;
-    const uint32_t boxes = LAPS * K / COLUMNS;
+    const uint32_t boxes = LAPS * K / COLUMNS, beside = plan.beside != NULL ? BESIDE_BYTES : 0;
     uint64_t start = globaltimer_now();
     for (uint32_t i = 0; i < boxes + SLOTS; i++) {
         struct mbarrier barrier = {full + slot * 8};
@@ -37,9 +43,14 @@ static __global__ void end_kernel(uint64_t *span, const __grid_constant__ CUtens
             wait_parity(barrier, parity);
         }
         if (i < boxes) {
-            mbarrier_arrive_expect_tx(barrier, BOX_BYTES);
+            mbarrier_arrive_expect_tx(barrier, BOX_BYTES + beside);
             cp_async_bulk_tensor_3d(to + slot * BOX_BYTES, &map, 0, (int32_t)row, (int32_t)(i % (K / COLUMNS)),
                                     barrier);
+            if (beside > 0) {
+                uint64_t at = ((uint64_t)i * gridDim.x + blockIdx.x) * BESIDE_BYTES & (plan.beside_bytes - 1);
+                cp_async_bulk(to + SLOTS * BOX_BYTES + slot * BESIDE_BYTES, plan.beside + at, BESIDE_BYTES,
+                              barrier);
+            }
         }
         if (++slot == SLOTS) {
             slot = 0;
@@ -103,6 +114,29 @@ static void shared_boxes(void) {
     check("cudaFree", cudaFree(bytes));
 }
 
+/* Half of the SMs past the end, or none, and a block from elsewhere with each box. */
+static void boxes_beside_blocks(unsigned char *bytes, uint64_t *span) {
+    int sms = sm_count();
+    unsigned char *blocks;
+    check("cudaMalloc", cudaMalloc((void **)&blocks, FAR_BYTES));
+    check("cudaMemset", cudaMemset(blocks, 0, FAR_BYTES));
+    for (uint32_t rows = 160; rows <= MOST_ROWS; rows += 96) {
+        CUtensorMap map = strided_map(bytes, {COLUMNS, rows, K / COLUMNS}, {PITCH, COLUMNS * 2}, BOX_ROWS);
+        for (int far = 0; far <= 1; far++) {
+            struct end_plan plan = {(uint32_t)sms / 2, BOX_ROWS, blocks, far ? FAR_BYTES : NEAR_BYTES};
+            void *arguments[] = {&span, &map, &plan};
+            double ns =
+                measured_span((const void *)end_kernel,
+                              {sms, 1, 1, SLOTS * (BOX_BYTES + BESIDE_BYTES) + SWIZZLE_ATOM}, arguments, span);
+            char parameters[96];
+            snprintf(parameters, sizeof parameters, "\"rows\": %u, \"beside\": \"%s\"", rows,
+                     far ? "HBM" : "L2");
+            report("box_past_end_beside_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
+        }
+    }
+    check("cudaFree", cudaFree(blocks));
+}
+
 void past_end(void) {
     int sms = sm_count();
     unsigned char *bytes;
@@ -112,7 +146,7 @@ void past_end(void) {
     for (uint32_t rows = 160; rows <= MOST_ROWS; rows += 32) {
         CUtensorMap map = strided_map(bytes, {COLUMNS, rows, K / COLUMNS}, {PITCH, COLUMNS * 2}, BOX_ROWS);
         for (int quarter = 1; quarter <= 4; quarter++) {
-            struct end_plan plan = {(uint32_t)(sms - sms * quarter / 4), BOX_ROWS};
+            struct end_plan plan = {(uint32_t)(sms - sms * quarter / 4), BOX_ROWS, NULL, 0};
             void *arguments[] = {&span, &map, &plan};
             double ns = measured_span((const void *)end_kernel, {sms, 1, 1, SLOTS * BOX_BYTES + SWIZZLE_ATOM},
                                       arguments, span);
@@ -122,6 +156,7 @@ void past_end(void) {
             report("box_past_end_ns", parameters, ns / (LAPS * K / COLUMNS), "ns a box");
         }
     }
+    boxes_beside_blocks(bytes, span);
     check("cudaFree", cudaFree(bytes));
     shared_boxes();
 }

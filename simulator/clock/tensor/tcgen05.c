@@ -1,5 +1,5 @@
 /* The fifth generation's tensor cores: MMAs, copies into tensor memory, and its loads and stores. */
-#include "timing.h"
+#include "clock/timing.h"
 
 #define WHOLE_ROWS 128 /* of A that an SM reads for an MMA of full height */
 

@@ -1,0 +1,127 @@
+/* Warpgroups' MMAs (wgmma) at an SM's tensor cores, and what issues beside them. */
+#include <string.h>
+
+#include "clock/timing.h"
+
+/* What the pipe loses where the MMA before was another warpgroup's. */
+static ticks switch_cost(const struct run *run, uint32_t n, bool a_in_registers) {
+    const struct chip *chip = &run->launch->timing->chip;
+    struct sm_time *sm = sm_of(run->cta);
+    const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
+    bool same = sm->tensor_user == group || sm->tensor_user == NULL;
+    for (int i = 0; i < 2 && sm->tensor_groups[i] != group; i++) {
+        sm->tensor_three |= i == 1 && sm->tensor_groups[i] != NULL;
+        if (sm->tensor_groups[i] == NULL) {
+            sm->tensor_groups[i] = group;
+            break;
+        }
+    }
+    sm->tensor_user = group;
+    ticks column = sm->tensor_three ? chip->wgmma_switch_column_three : chip->wgmma_switch_column_registers;
+    ticks shared = n * chip->wgmma_switch_column_shared;
+    shared = shared < chip->wgmma_switch_most_shared ? shared : chip->wgmma_switch_most_shared;
+    return same ? 0 : a_in_registers ? n * column : shared;
+}
+
+/* HW (measured, H200: consumer_lap_cycles): an MMA with A in registers stays at the head of its sub-partition's
+ * issue until the tensor core takes its registers, which it does when the MMA starts, and nothing else issues
+ * there: instructions run beside the last MMA of a group and beside the first, where ptxas puts some. */
+static void hold_issue(const struct run *run, const struct wgmma_fields *form, ticks until) {
+    const struct chip *chip = &run->launch->timing->chip;
+    ticks slots = form->moved * chip->issue_interval, alu = form->moved_alu * chip->alu_interval;
+    uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
+    for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
+        struct part *part = &sm_of(run->cta)->part[i % SM_PARTS];
+        part->issue = later(part->issue, until) + slots;
+        part->issued += slots;
+        if (form->moved != 0) {
+            ticks done = booked(&part->pipe[PIPE_ALU], part->issue - slots, alu) + alu;
+            struct warp_time *time = run->cta->warps[i].time;
+            time->next = later(time->next, later(done, part->issue));
+        }
+    }
+}
+
+static ticks end_of(const struct queued_mma *mma) {
+    return mma->start + mma->length;
+}
+
+static void drop_ended(struct mma_queue *queue, ticks now) {
+    uint32_t ended = queue->count == MMA_QUEUE ? 1 : 0;
+    while (ended < queue->count && end_of(&queue->mma[ended]) <= now) {
+        ended++;
+    }
+    queue->count -= ended;
+    memmove(queue->mma, queue->mma + ended, queue->count * sizeof queue->mma[0]);
+}
+
+/* The place of a warpgroup's MMA that is ready then: behind its last one, before those of others that wait, as
+ * long as that one has not ended; else behind all. */
+static uint32_t place_of(const struct mma_queue *queue, const void *group, ticks ready) {
+    for (uint32_t i = queue->count; i > 0; i--) {
+        if (queue->mma[i - 1].group == group) {
+            return end_of(&queue->mma[i - 1]) >= ready ? i : queue->count;
+        }
+    }
+    return queue->count;
+}
+
+/* HW (measured, H200: warp states of consumer_lap_cycles, by the profiler): an MMA with A in registers leaves
+ * its warp at once and waits for its turn; a warpgroup keeps the tensor cores while its next one is there in
+ * time (beside_mma_cycles, 2 warpgroups).  When it has ended, unless others put it off. */
+static ticks queue_mma(struct sm_time *sm, struct queued_mma mma, ticks now, ticks ready) {
+    struct mma_queue *queue = &sm->mmas;
+    drop_ended(queue, now);
+    uint32_t at = place_of(queue, mma.group, ready);
+    memmove(queue->mma + at + 1, queue->mma + at, (queue->count - at) * sizeof mma);
+    mma.start = later(ready, at > 0 ? end_of(&queue->mma[at - 1]) : sm->tensor.free);
+    queue->mma[at] = mma;
+    queue->count++;
+    for (uint32_t i = at + 1; i < queue->count; i++) {
+        struct queued_mma *next = &queue->mma[i];
+        next->start = later(next->start, end_of(&queue->mma[i - 1]));
+        *next->put_off = next->start + next->done;
+    }
+    if (mma.start > sm->tensor.free) {
+        queue->before = queue->end;
+        queue->start = mma.start;
+    }
+    queue->end = sm->tensor.free = end_of(&queue->mma[queue->count - 1]);
+    sm->tensor.busy += mma.length;
+    return mma.start + mma.done;
+}
+
+ticks time_mma_runs(const struct sm_time *sm, ticks at) {
+    const struct mma_queue *queue = &sm->mmas;
+    return at < queue->before ? queue->before : at >= queue->start ? queue->end : 0;
+}
+
+/* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
+ticks time_wgmma(struct run *run, uint64_t *put_off) {
+    const struct wgmma_fields *form = &run->insn->wgmma;
+    struct timing *timing = run->launch->timing;
+    uint32_t n = form->n;
+    bool a_in_registers = form->a_registers != 0;
+    const struct chip *chip = &timing->chip;
+    ticks sums = n * chip->wgmma_column;
+    ticks reads =
+        a_in_registers ? chip->wgmma_least_registers : chip->wgmma_read_a + n * chip->wgmma_read_column;
+    ticks latency = a_in_registers ? chip->wgmma_latency_registers : chip->wgmma_latency_shared;
+    ticks length = later(sums, reads) + switch_cost(run, n, a_in_registers);
+    struct sm_time *sm = sm_of(run->cta);
+    length = time_beside(timing, sm, SHARE_TENSOR, timing->issued, length);
+    timing->tensor_works = true;
+    if (a_in_registers && run->launch->reordered) {
+        const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
+        struct queued_mma mma = {.put_off = put_off, .group = group, .length = length, .done = sums + latency};
+        return queue_mma(sm, mma, timing->issued, timing->issued + chip->wgmma_start);
+    }
+    ticks start = booked(&sm->tensor, timing->issued, length);
+    ticks wanted = n * chip->wgmma_read_column + (a_in_registers ? 0 : chip->wgmma_read_a);
+    ticks read = booked(&sm->shared, timing->issued, wanted) + wanted;
+    sm->tensor.free = later(sm->tensor.free, read);
+    if (a_in_registers) {
+        hold_issue(run, form, start);
+    }
+    return start + latency + sums;
+}

@@ -1,0 +1,170 @@
+"""Simulated time, by machine code, of MMAs with A in registers, of what issues beside them, and of what an SM's
+registers have room for; each by a time worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import CHIP, H200, SHARED, machine_run, record
+from tests.simulator.sim_kit import Sim, body
+
+SUMS = ", ".join(f"%sum{i}" for i in range(32))
+ROOM = SHARED + " .reg .f32 %sum<32>;"
+TILE = "mov.u32 %r2, tile; shr.u32 %r5, %r2, 4; cvt.u64.u32 %rd5, %r5; or.b64 %rd5, %rd5, 0x0000000800080000;"
+ZERO = "".join(f"mov.b32 %r{i}, 0;" for i in (6, 7, 8, 9)) + "setp.ne.u32 %p1, 0, 0;"
+START = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; fence.proxy.async; bar.sync 0; mov.u64 %rd2, %clock64;"
+STOP = "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; shr.u32 %r10, %r1, 7; mad.wide.u32 %rd6, %r10, 8, %rd1;"
+FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
+WAIT = "wgmma.wait_group.sync.aligned 0;"
+MMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%s}, %s, %%rd5, %%p1, 1, 1, %s;"
+REGISTERS = MMA % (SUMS, "{%r6, %r7, %r8, %r9}", "0")
+FROM_SHARED = MMA % (SUMS, "%rd5", "0, 0")
+WORK = "shf.l.wrap.b32 %r11, %r6, %r7, 3;"
+STEP = 64 * CHIP["wgmma_column"]
+LATENCY = json.loads(H200.read_text())["parameters"]["wgmma_latency_registers"]["machine"]
+
+
+def left(folder: Path, *lines: str, groups: int = 1, stalls: dict[str, int] | None = None, **of_work) -> list[int]:
+    """What each warpgroup counts from START to STOP: all instructions take a slot, those of WORK what is said too."""
+    text = body(START.replace("mov.u64 %rd2", TILE + ZERO + "mov.u64 %rd2"), *lines, registers=ROOM)
+    stalls = stalls or {}
+
+    def say(place: int, statement) -> str:
+        own = of_work if statement.text == WORK else {}
+        before = {"before": stalls.get(statement.text, 1)}
+        return record(statement.line, statement.nth, place, **({"slots": 1} | before | own))
+
+    folder.mkdir()
+    return machine_run(text, folder, say, block=128 * groups)[:groups].astype(int).tolist()
+
+
+def stored(*lines: str) -> tuple[str, ...]:
+    """The lines and the clock behind them, which each warpgroup's first warp leaves."""
+    return (*lines, STOP, WAIT, "and.b32 %r10, %r1, 127; setp.lt.u32 %p6, %r10, 32; @%p6 st.global.u64 [%rd6], %rd4;")
+
+
+def start_of_mmas(folder: Path) -> float:
+    """From the first warp's start until an MMA of its warpgroup runs: the barrier lets the others go later."""
+    return left(folder, *stored(FENCE, REGISTERS, COMMIT, WAIT))[0] - STEP - LATENCY
+
+
+@pytest.mark.parametrize("pipes", [{"alu": 1}, {"fma": 1}, {"half": 1}])
+def test_beside_an_mma_with_a_in_registers_what_computes_issues_every_fourth_cycle(tmp_path, pipes):
+    count = 60
+    few = stored(FENCE, REGISTERS * 12, COMMIT)
+    more = stored(FENCE, REGISTERS * 12, COMMIT, WORK * count)
+    took = left(tmp_path / "more", *more, **pipes)[0] - left(tmp_path / "few", *few, **pipes)[0]
+    each = {"alu": CHIP["alu_interval"], "fma": CHIP["fma_interval"], "half": CHIP["half_interval"]}[next(iter(pipes))]
+    until = start_of_mmas(tmp_path / "start") - 12  # behind twelve slots of MMAs
+    assert took == pytest.approx(until + (count - until / each) * CHIP["wgmma_dispatch"], abs=12)
+    assert took < 12 * STEP
+
+
+def test_beside_an_mma_with_a_in_shared_memory_it_issues_as_always(tmp_path):
+    few, more = stored(FENCE, FROM_SHARED * 8, COMMIT), stored(FENCE, FROM_SHARED * 8, COMMIT, WORK * 40)
+    took = left(tmp_path / "more", *more, alu=1)[0] - left(tmp_path / "few", *few, alu=1)[0]
+    assert took == pytest.approx(40 * CHIP["alu_interval"], abs=3)
+
+
+def test_what_computes_nothing_waits_for_what_does_and_holds_nothing_up(tmp_path):
+    """Slots without a pipe between each two: all of them within the cycles that the others are apart."""
+    other = "mov.u32 %r12, 5;"
+    alone = stored(FENCE, REGISTERS * 12, COMMIT, WORK * 40)
+    between = stored(FENCE, REGISTERS * 12, COMMIT, (WORK + other) * 40)
+    took = left(tmp_path / "between", *between, alu=1)[0] - left(tmp_path / "alone", *alone, alu=1)[0]
+    assert took <= CHIP["wgmma_start"]
+
+
+def test_mmas_with_registers_leave_their_warp_at_once_and_run_one_after_another(tmp_path):
+    issued = [left(tmp_path / f"{n}", *stored(FENCE, REGISTERS * n, COMMIT))[0] for n in (1, 9)]
+    assert issued[1] - issued[0] == pytest.approx(8, abs=1)
+    waited = [left(tmp_path / f"w{n}", *stored(FENCE, REGISTERS * n, COMMIT, WAIT))[0] for n in (1, 9)]
+    assert waited[1] - waited[0] == pytest.approx(8 * STEP, abs=1)
+    assert 0 <= waited[0] - (CHIP["wgmma_start"] + STEP + LATENCY) < 30  # the other warps are later
+
+
+def test_a_warpgroup_keeps_the_tensor_cores_while_its_next_mma_comes_in_time(tmp_path):
+    """Warpgroup 1 asks for two between the first and the second one of warpgroup 0."""
+    second = REGISTERS.replace("%p1, 1, 1", "%p2, 1, 1")
+    lines = stored(
+        "setp.ne.u32 %p2, 0, 0; setp.ge.u32 %p5, %r1, 128; @%p5 bra ONE;",
+        FENCE, REGISTERS, second, COMMIT, WAIT, "bra END; ONE:", FENCE, second, second, COMMIT, WAIT, "END:",
+    )  # fmt: skip
+    first, other = left(tmp_path / "both", *lines, groups=2, stalls={second: 40})
+    alone = left(tmp_path / "alone", *stored(FENCE, REGISTERS, second, COMMIT, WAIT), stalls={second: 40})[0]
+    assert first < alone + STEP and other >= first + STEP, "in the order of their issue warpgroup 0 would be last"
+
+
+def test_loads_of_shared_memory_have_what_mmas_leave_them(tmp_path):
+    loads = "".join(f"ld.shared.v4.u32 {{%r12, %r13, %r14, %r15}}, [%r16+{i * 2048}];" for i in range(12))
+    place = "shl.b32 %r16, %r1, 4; add.u32 %r16, %r16, %r2;"
+    use = "add.u32 %r11, %r12, %r15;"
+    took = []
+    for mma in ("", REGISTERS * 16):
+        spin = WORK * (12 if mma else 0)  # until the first one runs
+        lines = stored(place, FENCE, mma, COMMIT, spin, "mov.u64 %rd2, %clock64;", loads, use)
+        took.append(left(tmp_path / f"{len(took)}", *lines, alu=1)[0])
+    wavefronts = 12 * 4 * 4  # four warps, 512 bytes each time
+    shares = CHIP["wgmma_column"] / (CHIP["wgmma_column"] - CHIP["wgmma_read_column"])
+    assert took[0] < wavefronts * shares - 50
+    assert took[1] == pytest.approx(wavefronts * shares, abs=24)
+
+
+@pytest.mark.parametrize(("registers", "beside"), [(128, True), (136, False)])
+def test_a_dependent_ctas_registers_have_to_be_free(tmp_path, registers: int, beside: bool):
+    """A CTA of 256 threads an SM, twice, on one SM of 65536 registers."""
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["sms"]["value"] = 1
+    (tmp_path / "one.json").write_text(json.dumps(chip))
+    text = body(
+        "ld.param.u64 %rd1, [p]; griddepcontrol.launch_dependents; mov.u64 %rd2, %globaltimer;"
+        "{L: mov.u64 %rd3, %globaltimer; sub.u64 %rd3, %rd3, %rd2; setp.lt.u64 %p1, %rd3, 20000; @%p1 bra L;}"
+        "st.global.u64 [%rd1], %rd2;"
+    )
+    starts = []
+    for attempt in range(2):
+        sim = Sim(text, chip=str(tmp_path / "one.json"), machine_code=str(tmp_path))
+        outs = [sim.buffer(np.zeros(8, np.uint64)) for _ in range(2)]
+        for i, out in enumerate(outs):
+            assert sim.launch("k", out, block=256, dependent=i) == 0, sim.findings
+        starts.append(int(outs[1][0]) - int(outs[0][0]))
+        if attempt == 0:
+            (source,) = tmp_path.glob("*.ptx")
+            source.with_suffix(".machine").write_text(f"machine-code 3\nfunction k {registers}\n")
+    assert (starts[1] < 20000) == beside and starts[0] < 20000
+
+
+def test_a_clusters_arrival_behind_copies_that_have_come_fences_them(tmp_path):
+    """By machine code: what such a fence takes more than an idle one, which the barrier's wake has."""
+    machine = json.loads(H200.read_text())["parameters"]
+    text = (
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, full;"
+        "setp.eq.u32 %p3, %r1, 0;"
+        "@%p3 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; bar.sync 0;",
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra W; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 1024;"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5], 1024, [%r3];",
+        "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W; bar.sync 0;",
+        "mov.u64 %rd2, %clock64; barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"
+        "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; st.global.u64 [%rd1], %rd4;",
+    )
+    took = []
+    for copies in (0, 1):
+        whole = body(
+            text[0], *(text[1:3] if copies else ()), text[3], params=".param .u64 p, .param .u64 q",
+            registers=".shared .align 1024 .b8 tile[1024]; .shared .align 8 .b64 full;",
+        )  # fmt: skip
+        folder = tmp_path / f"{copies}"
+        folder.mkdir()
+        for _ in range(2):
+            sim = Sim(whole, chip="h200", machine_code=str(folder))
+            out = sim.buffer(np.zeros(8, np.uint64))
+            assert sim.launch("k", out, sim.buffer(np.zeros(1024, np.uint8)), grid=2, block=256, cluster=2) == 0
+            for source in folder.glob("*.ptx"):
+                source.with_suffix(".machine").write_text("machine-code 3\nfunction k 32\n")
+        took.append(int(out[0]))
+    more = machine["fence_gpu_copies"]["machine"] - machine["fence_gpu"]["machine"]
+    assert took[1] - took[0] == pytest.approx(more, abs=40)  # of 256 threads, whose arrivals are apart
