@@ -44,7 +44,7 @@ struct async_op {
     bool prompt;        /* takes effect at once, whatever the mode */
     /* With simulated time: when it was issued, and what had led to that. */
     uint64_t issued;
-    uint64_t put_off; /* since its time was set, until then */
+    uint64_t turn; /* at its SM's tensor cores, which may put it off; 0: it waits for none */
     struct path *path;
 };
 

@@ -74,9 +74,10 @@ static void release_all(struct timing *timing) {
         sm->ncompletions = sm->copies = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
+        memset(&sm->mmas, 0, sizeof sm->mmas);
         for (int j = 0; j < SM_PARTS; j++) {
             struct part *part = &sm->part[j];
-            part->issue = part->issued = 0;
+            part->issue = part->issued = part->dispatch = 0;
             part->last = NULL;
             release(&part->mma);
             release(&part->tmem);

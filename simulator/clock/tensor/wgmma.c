@@ -46,9 +46,9 @@ static ticks end_of(const struct queued_mma *mma) {
     return mma->start + mma->length;
 }
 
-static void drop_ended(struct mma_queue *queue, ticks now) {
+static void drop_done(struct mma_queue *queue, ticks now) {
     uint32_t ended = queue->count == MMA_QUEUE ? 1 : 0;
-    while (ended < queue->count && end_of(&queue->mma[ended]) <= now) {
+    while (ended < queue->count && queue->mma[ended].start + queue->mma[ended].done <= now) {
         ended++;
     }
     queue->count -= ended;
@@ -71,7 +71,7 @@ static uint32_t place_of(const struct mma_queue *queue, const void *group, ticks
  * time (beside_mma_cycles, 2 warpgroups).  When it has ended, unless others put it off. */
 static ticks queue_mma(struct sm_time *sm, struct queued_mma mma, ticks now, ticks ready) {
     struct mma_queue *queue = &sm->mmas;
-    drop_ended(queue, now);
+    drop_done(queue, now);
     uint32_t at = place_of(queue, mma.group, ready);
     memmove(queue->mma + at + 1, queue->mma + at, (queue->count - at) * sizeof mma);
     mma.start = later(ready, at > 0 ? end_of(&queue->mma[at - 1]) : sm->tensor.free);
@@ -80,7 +80,6 @@ static ticks queue_mma(struct sm_time *sm, struct queued_mma mma, ticks now, tic
     for (uint32_t i = at + 1; i < queue->count; i++) {
         struct queued_mma *next = &queue->mma[i];
         next->start = later(next->start, end_of(&queue->mma[i - 1]));
-        *next->put_off = next->start + next->done;
     }
     if (mma.start > sm->tensor.free) {
         queue->before = queue->end;
@@ -91,13 +90,23 @@ static ticks queue_mma(struct sm_time *sm, struct queued_mma mma, ticks now, tic
     return mma.start + mma.done;
 }
 
+ticks time_mma_due(const struct timing *timing, const struct cta *cta, uint64_t turn) {
+    const struct mma_queue *queue = &timing->sm[cta->sm].mmas;
+    for (uint32_t i = 0; turn != 0 && i < queue->count; i++) {
+        if (queue->mma[i].turn == turn) {
+            return queue->mma[i].start + queue->mma[i].done;
+        }
+    }
+    return 0;
+}
+
 ticks time_mma_runs(const struct sm_time *sm, ticks at) {
     const struct mma_queue *queue = &sm->mmas;
     return at < queue->before ? queue->before : at >= queue->start ? queue->end : 0;
 }
 
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
-ticks time_wgmma(struct run *run, uint64_t *put_off) {
+ticks time_wgmma(struct run *run, uint64_t *turn) {
     const struct wgmma_fields *form = &run->insn->wgmma;
     struct timing *timing = run->launch->timing;
     uint32_t n = form->n;
@@ -113,7 +122,8 @@ ticks time_wgmma(struct run *run, uint64_t *put_off) {
     timing->tensor_works = true;
     if (a_in_registers && run->launch->reordered) {
         const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
-        struct queued_mma mma = {.put_off = put_off, .group = group, .length = length, .done = sums + latency};
+        *turn = ++sm->mmas.turns;
+        struct queued_mma mma = {.turn = *turn, .group = group, .length = length, .done = sums + latency};
         return queue_mma(sm, mma, timing->issued, timing->issued + chip->wgmma_start);
     }
     ticks start = booked(&sm->tensor, timing->issued, length);

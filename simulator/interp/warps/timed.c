@@ -157,8 +157,9 @@ static void run_island(struct worker *worker, struct island *island, ticks until
             }
             continue;
         }
-        if (event.op->put_off > event.at) {
-            time_operation(timing, event.op, event.op->cta, event.op->put_off, event.stage);
+        ticks due = time_mma_due(timing, event.op->cta, event.op->turn);
+        if (due > event.at) {
+            time_operation(timing, event.op, event.op->cta, due, event.stage);
             continue;
         }
         struct cluster *cluster = event.op->cluster;

@@ -180,7 +180,7 @@ static void mma_poison(struct async_op *op) {
 }
 
 static void mma_timed(struct run *run, struct async_op *op) {
-    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, &op->put_off), ASYNC_DONE);
+    time_operation(run->launch->timing, op, op->cta, time_wgmma(run, &op->turn), ASYNC_DONE);
 }
 
 static const struct async_kind wgmma_kind = {"wgmma",    mma_read,  mma_write, mma_complete,
