@@ -11,6 +11,7 @@
 #include "chip.h"
 #include "machine/machine.h"
 #include "path.h"
+#include "tensor/wgmma.h"
 
 #define SM_PARTS      4             /* HW: sub-partitions of an SM; warp w is in w % 4 */
 #define WINDOW        (128 * TICKS) /* shorter than the shortest way to L2 and than the start of a CTA */
@@ -119,20 +120,6 @@ enum { SHARE_SHARED = SM_PARTS * PART_SHARES, SHARE_TENSOR, SHARES };
 struct sm_slice {
     uint64_t window, launch;
     uint16_t before[SHARES], taken[SHARES]; /* ticks */
-};
-
-/* MMAs with A in registers that have not ended, in the order of their turns; when the last ones run without a
- * pause, and until when those before did. */
-#define MMA_QUEUE 64
-struct mma_queue {
-    struct queued_mma {
-        uint64_t turn;             /* a number of its own */
-        const void *group;         /* its warpgroup's first warp */
-        ticks start, length, done; /* done: from its start until its results are there */
-    } mma[MMA_QUEUE];
-    uint32_t count;
-    uint64_t turns; /* that there have been */
-    ticks before, start, end;
 };
 
 struct sm_time {
@@ -408,13 +395,6 @@ void time_operation(struct timing *timing, struct async_op *op, const struct cta
 /* A copy of the copy engine that starts at the running instruction: when its first byte is asked for.
  * of_memory: not between CTAs, whose copies no fence waits for (measured, H200: remote_copy_bytes_a_cycle). */
 ticks time_copy_start(struct run *run, bool of_memory);
-/* clock/tensor/wgmma.c.  When the MMA's results are there, unless others come before it; turn: what to ask with
- * then, 0 where nothing can put it off. */
-ticks time_wgmma(struct run *run, uint64_t *turn);
-/* When the results of the MMA of that turn are there, as far as is known; 0: it has been, or there is none. */
-ticks time_mma_due(const struct timing *timing, const struct cta *cta, uint64_t turn);
-/* Until when MMAs with A in registers run without a pause that run then; 0 where none does. */
-ticks time_mma_runs(const struct sm_time *sm, ticks at);
 /* clock/tensor/tcgen05.c.  m, n: of the whole MMA; scaled: with block scales. */
 struct tcgen05_shape {
     uint32_t m, n;

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.common.machine_code.ptx import marked
 from tests.simulator.clock.clock_kit import CHIP, H200, SHARED, machine_run, record
 from tests.simulator.sim_kit import Sim, body
 
@@ -113,39 +114,81 @@ def test_loads_of_shared_memory_have_what_mmas_leave_them(tmp_path):
     assert took[1] == pytest.approx(wavefronts * shares, abs=24)
 
 
-@pytest.mark.parametrize(("registers", "beside"), [(128, True), (136, False)])
-def test_a_dependent_ctas_registers_have_to_be_free(tmp_path, registers: int, beside: bool):
-    """A CTA of 256 threads an SM, twice, on one SM of 65536 registers."""
+def test_a_launch_begins_without_the_mmas_of_the_one_that_it_overlaps(tmp_path):
+    """What a launch before has of slots and tensor cores is remembered otherwise (test_overlap.py)."""
+    text = body(
+        START.replace("mov.u64 %rd2", TILE + ZERO + "mov.u64 %rd2"),
+        "griddepcontrol.launch_dependents; ld.param.u64 %rd7, [q]; ld.global.u64 %rd7, [%rd7];"
+        "setp.eq.u64 %p4, %rd7, 0; @%p4 bra COMPUTE; mov.u32 %r12, 0;",
+        f"LOOP: {FENCE} {REGISTERS * 8} {COMMIT} {WAIT} add.u32 %r12, %r12, 1;",
+        "setp.lt.u32 %p5, %r12, 200; @%p5 bra LOOP;",
+        "bra END; COMPUTE: mov.u64 %rd2, %clock64;", WORK * 100, STOP, "st.global.u64 [%rd1], %rd4; END:",
+        registers=ROOM, params=".param .u64 p, .param .u64 q",
+    )  # fmt: skip
     chip = json.loads(H200.read_text())
     chip["parameters"]["sms"]["value"] = 1
     (tmp_path / "one.json").write_text(json.dumps(chip))
-    text = body(
-        "ld.param.u64 %rd1, [p]; griddepcontrol.launch_dependents; mov.u64 %rd2, %globaltimer;"
-        "{L: mov.u64 %rd3, %globaltimer; sub.u64 %rd3, %rd3, %rd2; setp.lt.u64 %p1, %rd3, 20000; @%p1 bra L;}"
-        "st.global.u64 [%rd1], %rd2;"
-    )
-    starts = []
-    for attempt in range(2):
+    took = []
+    for launches in ([1, 0], [1, 0], [0]):
         sim = Sim(text, chip=str(tmp_path / "one.json"), machine_code=str(tmp_path))
-        outs = [sim.buffer(np.zeros(8, np.uint64)) for _ in range(2)]
+        out = sim.buffer(np.zeros(8, np.uint64))
+        for i, multiplies in enumerate(launches):
+            flag = sim.buffer(np.array([multiplies], np.uint64))
+            assert sim.launch("k", out, flag, block=128, dependent=i) == 0, sim.findings
+        took.append(int(out[0]))
+        for source in tmp_path.glob("*.ptx"):
+            said = [
+                record(at.line, at.nth, i, slots=1, before=1, alu=float(at.text == WORK))
+                for i, at in enumerate(marked(text).statements)
+            ]
+            source.with_suffix(".machine").write_text("\n".join(["machine-code 3", "function k 32", *said]) + "\n")
+    assert took[1] == took[2] == pytest.approx(100 * CHIP["alu_interval"], abs=8)
+
+
+SPUN = 20000  # ns that a CTA stays
+SPINS = (
+    "ld.param.u64 %rd1, [p]; griddepcontrol.launch_dependents; mov.u64 %rd2, %globaltimer;"
+    f"{{L: mov.u64 %rd3, %globaltimer; sub.u64 %rd3, %rd3, %rd2; setp.lt.u64 %p1, %rd3, {SPUN}; @%p1 bra L;}}"
+    "mov.u32 %r1, %ctaid.x; mad.wide.u32 %rd1, %r1, 8, %rd1; st.global.u64 [%rd1], %rd2;"
+)
+
+
+@pytest.mark.parametrize(("registers", "beside"), [(128, True), (136, False)])
+@pytest.mark.parametrize("launches", [1, 2])
+def test_a_ctas_registers_have_to_be_free(tmp_path, launches: int, registers: int, beside: bool):
+    """Two CTAs of 256 threads on one SM of 65536 registers, of one launch or the second one of a dependent launch."""
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["sms"]["value"] = 1
+    (tmp_path / "one.json").write_text(json.dumps(chip))
+    apart = []
+    for attempt in range(2):
+        sim = Sim(body(SPINS), chip=str(tmp_path / "one.json"), machine_code=str(tmp_path))
+        outs = [sim.buffer(np.zeros(8, np.uint64)) for _ in range(launches)]
         for i, out in enumerate(outs):
-            assert sim.launch("k", out, block=256, dependent=i) == 0, sim.findings
-        starts.append(int(outs[1][0]) - int(outs[0][0]))
+            assert sim.launch("k", out, block=256, grid=2 // launches, dependent=i) == 0, sim.findings
+        starts = [int(start) for out in outs for start in out[: 2 // launches]]
+        apart.append(starts[1] - starts[0])
         if attempt == 0:
             (source,) = tmp_path.glob("*.ptx")
             source.with_suffix(".machine").write_text(f"machine-code 3\nfunction k {registers}\n")
-    assert (starts[1] < 20000) == beside and starts[0] < 20000
+    assert apart[0] < SPUN, "their number is not known"
+    assert (apart[1] < SPUN) == beside
 
 
-def test_a_clusters_arrival_behind_copies_that_have_come_fences_them(tmp_path):
+@pytest.mark.parametrize("of_memory", [True, False])
+def test_a_clusters_arrival_behind_copies_that_have_come_fences_those_of_memory(tmp_path, of_memory: bool):
     """By machine code: what such a fence takes more than an idle one, which the barrier's wake has."""
     machine = json.loads(H200.read_text())["parameters"]
     text = (
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, full;"
         "setp.eq.u32 %p3, %r1, 0;"
-        "@%p3 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; bar.sync 0;",
+        "@%p3 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; bar.sync 0;"
+        "mov.u32 %r6, %cluster_ctarank; xor.b32 %r6, %r6, 1; add.u32 %r4, %r2, 1024;"
+        "mapa.shared::cluster.u32 %r4, %r4, %r6; mapa.shared::cluster.u32 %r5, %r3, %r6;"
+        "barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;",
         "setp.ne.u32 %p1, %r1, 0; @%p1 bra W; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 1024;"
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5], 1024, [%r3];",
+        f"cp.async.bulk.shared::cluster.{'global' if of_memory else 'shared::cta'}.mbarrier::complete_tx::bytes "
+        f"{'[%r2], [%rd5], 1024, [%r3]' if of_memory else '[%r4], [%r2], 1024, [%r5]'};",
         "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W; bar.sync 0;",
         "mov.u64 %rd2, %clock64; barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"
         "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; st.global.u64 [%rd1], %rd4;",
@@ -154,7 +197,7 @@ def test_a_clusters_arrival_behind_copies_that_have_come_fences_them(tmp_path):
     for copies in (0, 1):
         whole = body(
             text[0], *(text[1:3] if copies else ()), text[3], params=".param .u64 p, .param .u64 q",
-            registers=".shared .align 1024 .b8 tile[1024]; .shared .align 8 .b64 full;",
+            registers=".shared .align 1024 .b8 tile[2048]; .shared .align 8 .b64 full;",
         )  # fmt: skip
         folder = tmp_path / f"{copies}"
         folder.mkdir()
@@ -165,5 +208,5 @@ def test_a_clusters_arrival_behind_copies_that_have_come_fences_them(tmp_path):
             for source in folder.glob("*.ptx"):
                 source.with_suffix(".machine").write_text("machine-code 3\nfunction k 32\n")
         took.append(int(out[0]))
-    more = machine["fence_gpu_copies"]["machine"] - machine["fence_gpu"]["machine"]
+    more = machine["fence_gpu_copies"]["machine"] - machine["fence_gpu"]["machine"] if of_memory else 0
     assert took[1] - took[0] == pytest.approx(more, abs=40)  # of 256 threads, whose arrivals are apart

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.common.markdown import table
-from scripts.evidence.clock.measured.ratios import Ratio
+from scripts.evidence.clock.measured.ratios import FLAGS, Ratio
 
-FLAGS = (
-    "words that one CTA leaves in global memory for others: a release beside copies takes 3,450 cycles, 2,040 here "
-    "(stores_and_word_cycles)"
-)
 UNSEEN = {
     15: (
         "registers left for the next call's first kernel",
