@@ -2,9 +2,9 @@
 MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rates launches \
          meeting/overlap meeting/starts meeting/traffic meeting/hand_over meeting/past_end \
          meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/behind_stores meeting/cold \
-         meeting/cluster_fences \
+         meeting/cluster_fences meeting/fenced_stores \
          roles/rings roles/words roles/helpers roles/first_stage roles/beside_mma roles/warp_mma roles/producers \
-         roles/answers
+         roles/answers roles/cluster_rings
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
 ifneq ($(filter hopper,$(GPU_PARTS)),)
 $(BUILD)/micro: $(MICRO:%=$(BUILD)/micro_objects/card/%.o)

@@ -196,7 +196,9 @@ static const struct group {
               {"warp_mma", warp_mma},
               {"producers", producers},
               {"answers", answers},
-              {"cluster_fences", cluster_fences}};
+              {"cluster_fences", cluster_fences},
+              {"fenced_stores", fenced_stores},
+              {"cluster_rings", cluster_rings}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -112,5 +112,7 @@ void warp_mma(void);
 void producers(void);
 void answers(void);
 void cluster_fences(void);
+void fenced_stores(void);
+void cluster_rings(void);
 
 #endif
