@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "async.h"
+#include "clock/timing.h"
 
 #define SLOT_BYTES   8
 #define MAX_BARRIERS 512              /* of a CTA */
@@ -206,6 +207,9 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
         relaxed_signal(run, b->gathered);
     }
     b->pending -= count;
+    if (run->launch->timing != NULL) {
+        time_arrival(run, b->cta);
+    }
     complete_if_done(run->cluster, b);
     if (last) {
         run->warp->clock->causal[b->clock_index] = b->phase;

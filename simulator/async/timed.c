@@ -12,7 +12,7 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
                           struct request *request, ticks *filled) {
     uint64_t end = 0;
     uint32_t apart = 0;
-    timing->shared = timing->ahead = 0;
+    timing->shared = timing->given = timing->ahead = 0;
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
         uint64_t address;
@@ -33,16 +33,19 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
         *filled += timing->chip.l2_prefetched_rows;
     }
     /* HW (measured, H200: box_shared_ns, box_past_end_ns): several SMs that ask for the same rows at a time are
-     * one to L2; where some lie past the end too, by a chip's file that has something of those. */
-    bool shares = request->past == 0 || timing->chip.past_end_row > 0;
-    request->shared = shares ? timing->shared : 0;
+     * one to L2; where some lie past the end too, by a chip's file that has something of those, which take
+     * something else of it. */
+    bool counts = timing->chip.past_end_row > 0, shares = request->past == 0 || counts;
+    uint64_t past = counts ? request->bytes / box->rows * request->past : 0;
+    request->shared = (shares ? timing->shared : 0) + past;
+    request->given = shares ? timing->given : 0;
     return apart;
 }
 
 static struct request *asked(struct run *run, struct async_op *op, ticks at, uint64_t bytes, bool store) {
     struct request *request = time_request(run->launch->timing);
     request->at = at;
-    request->sm = run->cta->sm;
+    request->sm = run->launch->timing->toucher = run->cta->sm;
     request->bytes = bytes;
     request->store = store;
     request->op = op;
@@ -50,6 +53,19 @@ static struct request *asked(struct run *run, struct async_op *op, ticks at, uin
     request->cta = run->cta;
     request->stage = ASYNC_DONE;
     return request;
+}
+
+/* HW: what goes to several SMs leaves L2 once for each TPC (measured, H200: cluster_ring_cycles, multicast). */
+static uint32_t pairs_of(const struct request *request) {
+    uint32_t pairs = 1;
+    for (uint32_t i = 0; i < request->nothers; i++) {
+        bool another = request->other[i] / SM_PAIR != request->sm / SM_PAIR;
+        for (uint32_t j = 0; j < i; j++) {
+            another = another && request->other[i] / SM_PAIR != request->other[j] / SM_PAIR;
+        }
+        pairs += another;
+    }
+    return pairs;
 }
 
 /* Of a copy by its bytes, less what machine code shows of its issue and its wait. */
@@ -93,6 +109,7 @@ void load_timed(struct run *run, struct async_op *op) {
     } else {
         request->missed = time_touch(timing, load->from, load->bytes, false, &filled);
     }
+    request->given += load->bytes * (pairs_of(request) - 1);
     ticks near = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
     uint64_t own = request->missed < load->bytes ? request->missed : load->bytes;
     ticks far = own > 0 ? far_latency(&timing->chip, own, apart) : 0;

@@ -160,12 +160,17 @@ enum parameter_kind {
     X(l2_behind_own, CYCLES)                                                                                   \
     X(l2_behind_misses, CYCLES)                                                                                \
     X(l2_shared_for, CYCLES)                                                                                   \
+    X(l2_shared_rate, RATE)                                                                                    \
     X(past_end_row, CYCLES)                                                                                    \
     X(past_end_sms, COUNT)                                                                                     \
+    X(past_end_more, CYCLES)                                                                                   \
     X(past_end_most, CYCLES)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
     X(l2_prefetched_rows, CYCLES)                                                                              \
     X(remote_release, CYCLES)                                                                                  \
+    X(remote_arrival, CYCLES)                                                                                  \
+    X(window_arrival, CYCLES)                                                                                  \
+    X(remote_arrival_interval, CYCLES)                                                                         \
     X(l2_store_line_bytes, COUNT)                                                                              \
     X(store_line_bytes, COUNT)                                                                                 \
     X(store_part_bytes, COUNT)                                                                                 \

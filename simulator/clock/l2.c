@@ -74,13 +74,18 @@ static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, 
     /* A chip's file that says nothing of sharing has none: SMs come by turns, so that `now` may be before
      * `asked`. */
     bool shares = timing->chip.l2_shared_for > 0;
+    uint64_t pair = UINT64_C(1) << timing->toucher / SM_PAIR % 64;
     if (store) {
         place->asked = 0;
     } else if (shares && whole && timing->now < place->asked + timing->chip.l2_shared_for) {
-        timing->shared += place->asker != timing->number ? to - from : 0;
+        bool another = place->asker != timing->number;
+        timing->shared += another ? to - from : 0;
+        timing->given += another && (place->pairs & pair) == 0 ? to - from : 0;
+        place->pairs |= pair;
     } else {
         place->asked = timing->now;
         place->asker = timing->number;
+        place->pairs = pair;
     }
     return whole ? 0 : to - from;
 }

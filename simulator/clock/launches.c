@@ -69,7 +69,7 @@ static void release_all(struct timing *timing) {
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
-        sm->stores_out = sm->last_gone = sm->far_until = sm->past_until = 0;
+        sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->past_until = 0;
         memset(sm->completions, 0, sizeof sm->completions);
         sm->ncompletions = sm->copies = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;

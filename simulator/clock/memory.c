@@ -54,14 +54,11 @@ static ticks queue(struct server *server, ticks at, uint64_t rate, uint64_t byte
 static ticks queue_port(struct server *port, const struct request *request, const struct timing *timing) {
     const struct chip *chip = &timing->chip;
     ticks bytes = rate_ticks(chip->sm_load_rate, request->bytes),
-          rows = request->lines * chip->copy_row_interval,
-          past = request->past * timing->past_sms * chip->past_end_row;
-    past = past < chip->past_end_most ? past : chip->past_end_most;
-    return booked(port, request->at, later(bytes, rows) + past) - request->at;
+          rows = request->lines * chip->copy_row_interval;
+    return booked(port, request->at, later(bytes, rows)) - request->at;
 }
 
-/* HW (measured, H200: box_past_end_ns): a box's row past the end holds its SM's port up, the longer the more
- * SMs ask for such rows, up to a number of them and of cycles. */
+/* How many SMs ask for rows past a tensor's end. */
 static void count_past(struct timing *timing) {
     const struct chip *chip = &timing->chip;
     uint32_t count = 0;
@@ -74,7 +71,7 @@ static void count_past(struct timing *timing) {
     for (uint32_t i = 0; i < chip->sms; i++) {
         count += timing->sm[i].past_until > timing->requests[0].at;
     }
-    timing->past_sms = count < chip->past_end_sms ? count : chip->past_end_sms;
+    timing->past_sms = count;
 }
 
 /* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): what L2 has waits behind what its SM has
@@ -142,8 +139,8 @@ void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
-        timing->no_memory |= !time_turns(timing);
         count_past(timing);
+        timing->no_memory |= !time_turns(timing);
     }
     for (uint32_t i = 0; i < timing->nrequests; i++) {
         const struct request *request = &timing->requests[i];
@@ -205,6 +202,7 @@ void time_global(struct run *run, const struct insn *insn) {
     uint64_t seen[LANES];
     struct covered covered[LANES] = {{{0}}}; /* of the lines seen */
     uint32_t count = 0, lines = 0;
+    timing->toucher = run->cta->sm;
     FOR_LANES(rest, footprint->mask) { /* each sector once, whichever lanes it is of */
         uint64_t address = time_placed(timing, footprint->address[LANE(rest)]);
         for (uint64_t at = address / SECTOR; at * SECTOR < address + footprint->bytes; at++) {

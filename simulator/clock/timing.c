@@ -84,7 +84,8 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->read, 0, sizeof time->read);
     time->began = time->next = time->last = time->started = at;
     time->copy_held = time->fenced = time->copies_fenced = 0;
-    time->blocked = time->prepared = false;
+    time->blocked = time->partly = false;
+    time->prepared = 0;
 }
 
 void warp_time_free(struct warp *warp) {

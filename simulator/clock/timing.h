@@ -22,6 +22,7 @@
 #define PLACES        64    /* no less than sm_ctas */
 #define MAX_LAUNCHES  4096  /* that are listed */
 #define SLICES        32768 /* windows that are remembered of what all SMs share: 2 ms */
+#define SM_PAIR       2     /* HW: SMs of a TPC, which share their way to L2 */
 #define COMPLETIONS   64    /* copies that an SM has under way */
 #define READ_BARRIERS 6     /* HW: scoreboard barriers of a warp (sm_70 and later; CuAssembler's notes) */
 #define SM_SLICES     1024  /* of an SM: more than launches overlap */
@@ -89,14 +90,16 @@ struct warp_time {
     ticks *ready;              /* by row of registers */
     ticks *ready_preds;
     uint32_t rows, pred_words;
-    uint8_t *pipe;          /* by row: 1 + the pipe that wrote it */
-    bool blocked, prepared; /* prepared: what stands before the instruction is done */
+    uint8_t *pipe;        /* by row: 1 + the pipe that wrote it */
+    bool blocked, partly; /* partly: it will look again, and one of its splits waits */
     enum wait_kind wait;
     ticks slept;              /* when it began to wait */
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
     ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
     ticks asked;              /* copies that have left the SM by then are waited for */
+    uint32_t prepared;        /* 1 + the instruction that what stands before it is for; 0: none */
+    ticks released;           /* when that is done, but for what the fence waits for */
     uint64_t copies_fenced;   /* of its SM, at its last fence */
     bool fenced_copies;       /* there were some since the fence before */
     bool fence_waits;         /* for those that are under way too */
@@ -140,6 +143,7 @@ struct sm_time {
         ticks sent, done;
     } completions[COMPLETIONS];
     uint64_t ncompletions, copies; /* copies: those that have been issued */
+    ticks arrivals_out;            /* when the last arrival through the cluster's window has left */
     ticks stores_out;              /* when the warps' stores so far have left, at the SM's rate */
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
@@ -163,7 +167,7 @@ struct request {
     ticks at, unloaded; /* when it was asked, and how long it takes on an idle chip */
     uint64_t number;
     uint64_t bytes, missed; /* missed: those that come from, or go to, HBM */
-    uint64_t shared;        /* of a box: those that L2 is giving another at that time */
+    uint64_t shared, given; /* of a box: those that L2 is giving another at that time, and none of its pair */
     uint64_t in_l2;         /* of a warp's store: what L2 takes of it, as bytes; 0: its bytes */
     ticks near, far;        /* how long it waits for L2 and for HBM */
     uint32_t past;          /* of a box: rows past the end */
@@ -216,12 +220,13 @@ struct timing {
     struct common *l2_load, *l2_store, *hbm;
     uint64_t far_bytes; /* asked of HBM, and not served yet */
     uint32_t ahead;     /* lines touched that were in L2 ahead of who asked for them */
-    uint32_t past_sms;  /* SMs that ask for rows past the end about now, as far as they count */
+    uint32_t past_sms;  /* SMs that ask for rows past the end about now */
     ticks hbm_late;     /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
         uint64_t asker;      /* ... which is that request */
+        uint64_t pairs;      /* of SMs that it has been given since, a bit each (of 64, some share one) */
         bool prefetched;     /* and no load has taken it since */
         uint8_t halves;      /* that are there, a bit each */
     } *l2;                   /* by line */
@@ -269,9 +274,11 @@ struct timing {
     uint64_t wavefronts; /* counted before it */
     ticks issued;
     uint32_t generation; /* of the cluster's barrier, before it */
-    bool signals_far;    /* it arrives in another CTA */
+    ticks signalled;     /* its arrival is seen so much later */
     bool no_memory;
-    uint64_t shared;   /* bytes of the touches so far that L2 is giving another */
+    uint64_t shared;   /* bytes of the touches so far that L2 is giving another ... */
+    uint64_t given;    /* ... and those of them that it is giving none of the same pair of SMs */
+    uint32_t toucher;  /* the SM that touches lines now */
     bool tensor_works; /* there was an MMA */
 };
 
@@ -327,8 +334,11 @@ ticks time_operands(const struct warp *warp, const struct split *split);
 /* Before and after it is executed, at a time that time_ready gave. */
 void time_issue(struct run *run, const struct insn *insn);
 void time_executed(struct run *run, const struct insn *insn, enum next next);
-/* An instruction whose guard leaves all lanes out. */
+/* An instruction whose guard leaves all lanes out takes its slot and waits for no more than its place. */
+bool time_left_out(const struct warp *warp, const struct split *split, const struct insn *insn);
 void time_skipped(struct run *run, const struct insn *insn);
+/* The running instruction arrives at an mbarrier of that CTA. */
+void time_arrival(struct run *run, const struct cta *to);
 /* What a clock register shows the running warp. */
 uint64_t time_clock_register(const struct timing *timing, unsigned kind);
 /* When a warp that waited goes on, told at `at`. */
@@ -376,7 +386,7 @@ void time_global(struct run *run, const struct insn *insn);
 /* When a warp's cp.async, which it issues now, has had its turn at the SM's way to memory. */
 ticks time_async_copy(struct run *run, const struct insn *insn, const uint64_t *from, uint32_t mask);
 
-/* ---- words that CTAs share (clock/words.c) ---- */
+/* ---- words that CTAs share (clock/instructions/fences.c) ---- */
 
 /* Whether the instruction, ready then, tells others a word that orders what is before it: its fence begins, and
  * it is ready later. */

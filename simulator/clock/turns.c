@@ -40,7 +40,22 @@ static struct turn pop_turn(struct turns *turns) {
     return first;
 }
 
-/* What a part of a request takes of L2 or HBM; how long it waits for that. */
+/* HW (measured, H200: box_past_end_ns, box_past_end_beside_ns): a box's rows past the end take something of L2
+ * too, and what others ask for waits as well: the more, the more SMs ask for such rows, less for each beyond
+ * some, and no more than so many cycles for all of them together. */
+static ticks past_end(const struct timing *timing, const struct request *request) {
+    const struct chip *chip = &timing->chip;
+    if (request->past == 0 || timing->past_sms == 0) {
+        return 0;
+    }
+    uint64_t sms = timing->past_sms < chip->past_end_sms ? timing->past_sms : chip->past_end_sms;
+    ticks all = request->past * (sms * chip->past_end_row + (timing->past_sms - sms) * chip->past_end_more);
+    return (all < chip->past_end_most ? all : chip->past_end_most) / timing->past_sms;
+}
+
+/* What a part of a request takes of L2 or HBM; how long it waits for that.
+ * HW (measured, H200: box_shared_ns, box_past_end_beside_ns): what L2 is giving another SM as well comes at a
+ * rate of its own, and the SMs of a TPC take it together. */
 static ticks serve_part(struct timing *timing, const struct request *request, bool far, ticks at,
                         uint32_t parts) {
     const struct chip *chip = &timing->chip;
@@ -51,8 +66,11 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
                            from_hbm[request->by_block ? ASKED_BY_BLOCK : request->asker],
                            request->missed / parts);
     }
-    uint64_t bytes = (request->bytes - request->shared) / parts;
-    return time_queued(timing, timing->l2_load, at, from_l2[request->asker], bytes);
+    uint64_t bytes = (request->bytes - request->shared) / parts, given = request->given / parts;
+    ticks length = rate_ticks(from_l2[request->asker], bytes) + past_end(timing, request) / parts;
+    length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
+    length = time_outside(timing, length);
+    return time_common(timing, timing->l2_load, at, length) - length - at;
 }
 
 /* Every request's wait for one of both: the SMs that have parts there take turns. */

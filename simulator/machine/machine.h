@@ -78,7 +78,8 @@ struct split {
     uint32_t depth;
     uint32_t steps;      /* since it was last chosen */
     uint32_t failed_try; /* 1 + pc of the try_wait that said no just now */
-    bool resumed;        /* executing again the instruction it waited in; wait says for what */
+    bool resumed;        /* executing again the instruction it waited in; waited says for what */
+    enum wait_kind waited;
     struct wait wait;
     struct frame stack[MAX_CALL_DEPTH];
 };
@@ -229,6 +230,16 @@ static inline void set_pred(const struct run *run, struct operand operand, uint3
 }
 
 /* An integer operand's lane, whatever its row's width; 32-bit rows zero-extend. */
+/* Those of the lanes that an instruction's guard lets through; preds: of its function. */
+static inline uint32_t guarded_lanes(const uint8_t *preds, const struct insn *insn, uint32_t lanes) {
+    uint32_t bits = UINT32_MAX;
+    if (insn->guard != 0) {
+        memcpy(&bits, preds + insn->guard_off, sizeof bits);
+        bits = insn->guard == 1 ? bits : ~bits;
+    }
+    return lanes & bits;
+}
+
 static inline uint64_t lane_u64(const struct run *run, struct operand operand, int lane) {
     const uint8_t *at = row(run, operand);
     uint64_t wide = 0;

@@ -53,6 +53,18 @@ static void executed_memory(struct run *run, const struct insn *insn) {
     }
 }
 
+/* HW (measured, H200: cluster_ring_cycles): an arrival through the cluster's window goes out of the SM, to its
+ * own CTA too, one lane's after another.  One behind a fence of its own has been on its way meanwhile. */
+void time_arrival(struct run *run, const struct cta *to) {
+    struct timing *timing = run->launch->timing;
+    if (run->insn->timing == FAMILY_MBARRIER_ARRIVE && strstr(run->insn->name, "shared::cluster") != NULL) {
+        struct sm_time *sm = sm_of(run->cta);
+        ticks way = to == run->cta ? timing->chip.window_arrival : timing->chip.remote_arrival;
+        sm->arrivals_out = later(sm->arrivals_out, timing->issued) + timing->chip.remote_arrival_interval;
+        timing->signalled = later(timing->signalled, way + sm->arrivals_out - timing->issued);
+    }
+}
+
 void time_executed(struct run *run, const struct insn *insn, enum next next) {
     struct timing *timing = run->launch->timing;
     struct warp_time *time = run->warp->time;
@@ -84,7 +96,7 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
         wake = later(at, warp->cta->cluster->barrier_over);
         break;
     case WAIT_MBARRIER:
-        wake = at + chip->mbarrier_wake + (timing->signals_far ? chip->remote_signal : 0);
+        wake = at + chip->mbarrier_wake + timing->signalled;
         break;
     default:
         break;
@@ -94,7 +106,7 @@ ticks time_wake(struct timing *timing, struct warp *warp, ticks at) {
     path_wake(timing, warp, wake);
     timeline_wait(timing, warp, wake);
     time->next = wake;
-    time->blocked = false;
+    time->blocked = time->partly = false;
     return wake;
 }
 

@@ -1,26 +1,7 @@
 /* When a warp's instructions issue and when their results are there. */
+#include "fences.h"
 #include "machine_code.h"
 #include "operands.h"
-
-static struct timing *timing_of(const struct warp *warp) {
-    return warp->cta->cluster->launch->timing;
-}
-
-static bool arrival_releases(const struct insn *insn) {
-    return insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
-}
-
-/* What stands before the instruction: the ordering of what the warp did before a release, or a grid.
- * HW: an arrival at the cluster's barrier that releases is a fence in machine code too, and one behind copies
- * takes as long (published: tma2dmcast_throughput, whose rounds end with one; measured, H200:
- * cluster_barrier_behind_copies_cycles).  With cluster_arrive_fences of 2 an idle one is in the barrier's wake.
- */
-static ticks time_before(const struct warp *warp, const struct insn *insn) {
-    const struct chip *chip = &timing_of(warp)->chip;
-    bool behind_copies = sm_of(warp->cta)->copies != warp->time->copies_fenced;
-    bool fences = chip->cluster_arrive_fences > 0 && behind_copies && arrival_releases(insn);
-    return fences || insn->timing == FAMILY_MBARRIER_RELEASE ? chip->fence_gpu : 0;
-}
 
 /* What the chip itself puts between an instruction and one before it. */
 static ticks kept_back(const struct warp *warp, enum clock_family family) {
@@ -34,14 +15,6 @@ static ticks kept_back(const struct warp *warp, enum clock_family family) {
     default:
         return 0;
     }
-}
-
-/* HW (measured, H200: cluster_exchange_cycles): an arrival at the cluster's barrier that releases waits until
- * the stores to other CTAs have come there.  It takes those of its SM. */
-static ticks stores_far(const struct chip *chip, const struct sm_time *sm, const struct insn *insn) {
-    return arrival_releases(insn) && chip->remote_release > 0 && sm->remote.free > 0
-               ? sm->remote.free + chip->remote_release
-               : 0;
 }
 
 /* ptxas orders the instructions of a basic block so that independent ones fill each other's waits, and PTX
@@ -84,31 +57,6 @@ static ticks tensor_turn(const struct warp *warp, const struct insn *insn, const
     return turns && is_wgmma(insn) && insn->wgmma.a_registers != 0 ? sm->tensor.free : 0;
 }
 
-/* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
- * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
- * those that have left the SM when it asks for them, some time after its begin. */
-static void fence_begin(const struct chip *chip, struct warp_time *time, const struct sm_time *sm, ticks at,
-                        bool behind_copies) {
-    time->fenced = at;
-    time->asked = at + chip->fence_gpu_asks;
-    time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
-    time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
-    time->copies_fenced = sm->copies;
-}
-
-static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
-    ticks completed = 0;
-    for (uint32_t i = 0; i < COMPLETIONS; i++) {
-        const struct completion *completion = &sm->completions[i];
-        completed = completion->sent <= time->asked ? later(completed, completion->done) : completed;
-    }
-    bool behind = time->fenced_copies || (time->fence_waits && completed > time->fenced);
-    if (chip->fence_gpu_copies == 0 || !behind) {
-        return time->fenced + chip->fence_gpu;
-    }
-    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
-}
-
 /* By machine code instructions issue in their order, each when the one before lets it, what it waits for is
  * there and its pipes are free: ptxas has put the cycles between them that results take. */
 static ticks machine_ready(const struct machine_code *machine, const struct warp_time *time,
@@ -129,10 +77,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     struct sm_time *sm = sm_of(warp->cta);
     const struct chip *chip = &launch->timing->chip;
     struct warp_time *time = warp->time;
-    ticks ready = time->next;
-    if (time->fenced != 0) {
-        ready = later(ready, fence_over(chip, sm, time));
-    }
+    ticks ready = time_fenced(warp, split, time->next);
     if (split->resumed) {
         return ready;
     }
@@ -159,19 +104,14 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     default:
         ready = later(later(ready, operands), time->started);
     }
+    if (time_left_out(warp, split, insn)) {
+        return time->chosen = later(ready, part->issue);
+    }
     ready = later(ready, later(kept_back(warp, (enum clock_family)insn->timing), tensor_turn(warp, insn, sm)));
-    ready = later(ready, stores_far(chip, sm, insn));
     if (insn->timing == FAMILY_GRID_WAIT && launch->dependent) {
         ready = later(ready, launch->timing->before_end + chip->dependent_release);
     }
-    ticks before = time_before(warp, insn);
-    if (before != 0 && !time->prepared) {
-        time->prepared = true;
-        bool arrives = insn->timing == FAMILY_CLUSTER_ARRIVE;
-        ticks within = arrives && chip->cluster_arrive_fences > 1 ? later(ready, before) - before : ready;
-        fence_begin(chip, time, sm, within, arrives || chip->release_behind_copies > 0);
-        time->next = ready = within + before;
-    }
+    ready = time_before(warp, split, ready);
     ready = later(ready, part->issue);
     if (cost.pipe != PIPES) {
         ticks taken = part->pipe[cost.pipe].free;
@@ -265,8 +205,8 @@ void time_issue(struct run *run, const struct insn *insn) {
     enum clock_family family = (enum clock_family)insn->timing;
     timing->wavefronts = run->worker->counters.shared_wavefronts;
     timing->footprint.mask = timing->footprint.remote = 0;
-    timing->signals_far = false;
-    time->prepared = false;
+    timing->signalled = 0;
+    time->prepared = 0;
     time->fenced = 0;
     path_issue(timing, warp, insn);
     if (family == FAMILY_FREE) {
@@ -344,7 +284,7 @@ void time_issue(struct run *run, const struct insn *insn) {
     case FAMILY_MBARRIER_ARRIVE:
     case FAMILY_MBARRIER_RELEASE:
         time->next = at + chip->mbarrier_arrive_interval;
-        timing->signals_far = family == FAMILY_MBARRIER_RELEASE;
+        timing->signalled = family == FAMILY_MBARRIER_RELEASE ? chip->remote_signal : 0;
         break;
     case FAMILY_MBARRIER_TEST:
         time_results_ready(warp, run->split, insn, at + chip->mbarrier_test_latency, PIPES);
@@ -358,8 +298,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->fence_cta;
         break;
     case FAMILY_FENCE_GPU:
-        fence_begin(chip, time, sm, at, chip->release_behind_copies > 0);
-        time->next = at + chip->fence_gpu;
+        time->next = fence_begin(warp, at, chip->release_behind_copies > 0);
         break;
     case FAMILY_FENCE_ASYNC:
         time->next = at + chip->fence_async;

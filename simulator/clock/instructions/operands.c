@@ -22,6 +22,11 @@ static ticks *operand_ready(const struct warp *warp, const struct split *split, 
                                         : NULL;
 }
 
+bool time_left_out(const struct warp *warp, const struct split *split, const struct insn *insn) {
+    const uint8_t *preds = warp->preds + warp->cta->cluster->launch->pred_base[split->function->index];
+    return guarded_lanes(preds, insn, split->mask) == 0;
+}
+
 ticks time_operands_ready(const struct warp *warp, const struct split *split, const struct insn *insn,
                           uint32_t first, enum pipe pipe) {
     const struct warp_time *time = warp->time;

@@ -81,8 +81,17 @@ static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
         struct cta *cta = &cluster->ctas[i];
         for (uint32_t j = 0; j < cta->nwarps; j++) {
             struct warp *warp = &cta->warps[j];
-            if (warp->time->blocked && warp->nsplits > 0 && warp_next(warp) != NULL) {
-                add_warp(timing, warp, time_wake(timing, warp, at));
+            if (warp->nsplits == 0 || (!warp->time->blocked && !warp->time->partly)) {
+                continue;
+            }
+            const struct split *next = warp_next(warp);
+            if (warp->time->blocked ? next != NULL : next != NULL && next->resumed) {
+                ticks due = warp->time->blocked ? NEVER : warp->time->due;
+                warp->time->wait = next->waited;
+                ticks woken = time_wake(timing, warp, at);
+                if (woken < due) {
+                    add_warp(timing, warp, woken);
+                }
             }
         }
     }
@@ -105,6 +114,18 @@ static bool yields(const struct warp *warp, ticks at) {
     return !warp->cta->cluster->launch->reordered || last->time->chosen <= warp->time->chosen;
 }
 
+/* The warp looks again then; what one of its splits waits for may come before. */
+static void look_again(struct warp *warp, struct timing *timing, ticks at) {
+    for (uint32_t i = 0; !warp->time->partly && i < warp->nsplits; i++) {
+        enum wait_kind kind = warp->splits[i]->wait.kind;
+        if (kind != WAIT_NONE && kind != WAIT_CONVERGE && kind != WAIT_WARP_SYNC) {
+            warp->time->partly = true;
+            warp->time->slept = timing->now;
+        }
+    }
+    add_warp(timing, warp, at);
+}
+
 /* Runs the warp until it waits, ends, or something else of its island comes first. */
 static void run_from(struct warp *warp, struct worker *worker, struct island *island, ticks until) {
     struct timing *timing = worker->launch->timing;
@@ -119,18 +140,21 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
             at = time_ready(warp, split);
         }
         if (at == NEVER) { /* until memory has answered */
-            add_warp(timing, warp, until);
+            look_again(warp, timing, until);
             return;
         }
+        if (split->resumed) { /* not before what it waited for: another split may have been at its turn */
+            at = later(at, timing->now);
+        }
         if (at >= until || (island->count > 0 && island->events[0].at < at) || yields(warp, at)) {
-            add_warp(timing, warp, at);
+            look_again(warp, timing, at);
             return;
         }
         timing->now = at;
         (void)run_warp(warp, worker, 1);
         wake(cluster, timing, at);
         if (island->count > 0 && island->events[0].at <= at) { /* turns of the same time alternate */
-            add_warp(timing, warp, at);
+            look_again(warp, timing, at);
             return;
         }
     }
@@ -152,7 +176,8 @@ static void run_island(struct worker *worker, struct island *island, ticks until
         struct event event = event_take(island);
         timing->now = event.at;
         if (event.warp != NULL) {
-            if (!event.warp->cta->cluster->failed) {
+            if (!event.warp->cta->cluster->failed && event.at == event.warp->time->due) {
+                event.warp->time->partly = false;
                 run_from(event.warp, worker, island, until);
             }
             continue;
@@ -163,7 +188,7 @@ static void run_island(struct worker *worker, struct island *island, ticks until
             continue;
         }
         struct cluster *cluster = event.op->cluster;
-        timing->signals_far = false;
+        timing->signalled = 0;
         path_operation(timing, event.op->path, event.op->kind->name);
         if (event.stage == ASYNC_DONE) {
             timeline_operation(timing, event.op->cta, event.op->kind->name, event.op->issued);

@@ -74,6 +74,7 @@ static bool runnable(struct warp *warp, struct split *split) {
     if (!wait_ready(warp, split)) {
         return false;
     }
+    split->waited = split->wait.kind;
     split->resumed = split->wait.kind != WAIT_CONVERGE && split->wait.kind != WAIT_WARP_SYNC;
     split->wait.kind = WAIT_NONE;
     return true;
@@ -126,9 +127,7 @@ static enum next execute(struct run *run, struct split *split) {
     uint32_t mask = split->mask;
     run->insn = insn;
     if (insn->guard != 0) {
-        uint32_t bits;
-        memcpy(&bits, run->base[BASE_PREDS] + insn->guard_off, sizeof bits);
-        mask &= insn->guard == 1 ? bits : ~bits;
+        mask = guarded_lanes(run->base[BASE_PREDS], insn, mask);
         if (mask == 0) {
             if (run->launch->timing != NULL) {
                 time_skipped(run, insn);

@@ -26,8 +26,22 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     names = {
         chip: set(json.loads((ROOT / f"simulator/clock/chips/{chip}.json").read_text())["parameters"]) for chip in CHIPS
     }
-    of_some = {"l2_shared_for", "l2_prefetched", "remote_release"}
-    of_some |= {"past_end_row", "past_end_sms", "past_end_most", "l2_prefetched_rows"}
+    of_some = {
+        "l2_shared_for",
+        "l2_prefetched",
+        "remote_arrival",
+        "remote_arrival_interval",
+        "remote_release",
+        "window_arrival",
+    }
+    of_some |= {
+        "l2_shared_rate",
+        "past_end_row",
+        "past_end_sms",
+        "past_end_more",
+        "past_end_most",
+        "l2_prefetched_rows",
+    }
     of_some |= {"store_line_bytes", "store_part_bytes", "l2_store_line_bytes"}
     names["b200"].remove("hbm_loaded_shared")  # which it alone has
     of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "warp_mma_hold"}

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import BARRIER, CHIP, H200, span
+from tests.simulator.clock.clock_kit import BARRIER, CHIP, END, H200, INIT, START, copy, span
 from tests.simulator.sim_kit import Sim, body
 
 
@@ -108,6 +108,89 @@ def test_a_signal_to_another_cta_takes_its_way_longer(tmp_path):
     assert waits(own, 1, 82) == waits(own, 1, 282) > 200 * CHIP["imad_latency"]
     assert waits(far, 0, 82) > waits(own, 1, 82) + 82
     assert waits(far, 0, 282) - waits(far, 0, 82) == 200
+
+
+@pytest.mark.parametrize(("parameter", "waiter"), [("remote_arrival", 0), ("window_arrival", 1)])
+def test_an_arrival_through_the_clusters_window_is_seen_its_way_later(chip, parameter: str, waiter: int):
+    """CTA 1 arrives behind a chain, without a fence, at the barrier of CTA 0 or at its own."""
+
+    def waits(way: int) -> int:
+        lines = (
+            "mov.u32 %r3, full; setp.eq.u32 %p1, %r21, 0; @%p1 mbarrier.init.shared.b64 [%r3], 1;"
+            "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+            f"mov.u64 %rd7, %clock64; mapa.shared::cluster.u32 %r4, %r3, {waiter}; setp.eq.u32 %p2, %r20, 1;"
+            "setp.eq.u32 %p3, %r21, 32; and.pred %p4, %p2, %p3; @!%p4 bra LOOK;",
+            "mov.u32 %r5, 3;" + "mul.lo.u32 %r5, %r5, %r5;" * 200,
+            "mbarrier.arrive.shared::cluster.b64 _, [%r4];",
+            f"LOOK: setp.eq.u32 %p5, %r20, {waiter}; and.pred %p6, %p5, %p1; @!%p6 bra DONE;",
+            "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r3], 0; @!%p7 bra TRY; DONE:",
+        )
+        end = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+        timed = chip(**{parameter: way})
+        return max(cycles_of_ctas(*lines, behind=end, registers=BARRIER, block=64, cluster=2, chip=timed))
+
+    assert waits(50) > 200 * CHIP["imad_latency"]
+    assert waits(450) - waits(50) == 400
+
+
+def test_arrivals_through_the_window_leave_one_lane_after_another(chip):
+    """32 lanes arrive at the barrier of the other CTA, whose thread waits for all of them."""
+
+    def waits(interval: int) -> int:
+        lines = (
+            "mov.u32 %r3, full; setp.eq.u32 %p1, %r21, 0; @%p1 mbarrier.init.shared.b64 [%r3], 32;"
+            "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+            "mov.u64 %rd7, %clock64; mapa.shared::cluster.u32 %r4, %r3, 0; setp.eq.u32 %p2, %r20, 1;"
+            "@!%p2 bra LOOK;" + "mov.u32 %r5, 3;" + "mul.lo.u32 %r5, %r5, %r5;" * 100,
+            "mbarrier.arrive.shared::cluster.b64 _, [%r4]; bra DONE;",
+            "LOOK: @!%p1 bra DONE;",
+            "TRY: mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r3], 0; @!%p7 bra TRY; DONE:",
+        )
+        end = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+        timed = chip(remote_arrival_interval=interval)
+        return max(cycles_of_ctas(*lines, behind=end, registers=BARRIER, block=32, cluster=2, chip=timed))
+
+    assert waits(10) - waits(0) == pytest.approx(320, abs=10)
+
+
+def test_an_instruction_whose_guard_leaves_all_lanes_out_waits_for_no_fence():
+    init = "mov.u32 %r5, full; mbarrier.init.shared.b64 [%r5], 99; mapa.shared::cluster.u32 %r6, %r5, 0;"
+    guarded = (
+        "setp.{test}.u32 %p1, %r1, %r1;" + "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];" * 4
+    )
+    taken, left_out = (
+        span(guarded.format(test=test), before=init, registers=BARRIER, block=1) for test in ("eq", "ne")
+    )
+    assert taken > 4 * CHIP["fence_gpu"] > 100 + left_out
+
+
+def test_a_release_that_other_lanes_are_at_holds_none_that_wait_for_a_copy():
+    """Thread 0 waits for one copy after another; the warp's other lanes are at the cluster's barrier, or have ended."""
+
+    def cycles(others: str) -> int:
+        text = body(
+            "ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x;", INIT, START,
+            f"setp.ne.u32 %p3, %r1, 0; @%p3 bra {others};",
+            *(copy(1024 * i, 1024, i % 2, i) for i in range(8)), END,
+            "MEET: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; GONE:",
+            registers=BARRIER, params=".param .u64 p, .param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip="h200")
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 16, np.uint8)), block=32) == 0, sim.findings
+        return int(out[0])
+
+    assert cycles("MEET") == pytest.approx(cycles("GONE"), abs=16)
+
+
+def test_a_fence_of_the_gpu_waits_until_memory_has_answered_the_stores_before_it(chip):
+    store = "st.global.u32 [%rd1+256], %r1;"
+    fence = "fence.acq_rel.gpu;"
+    answered = 2000
+    slow = chip(store_answered=answered)
+    assert span(fence, chip=slow, block=1) < 2 * CHIP["fence_gpu"]
+    assert answered < span(store, fence, chip=slow, block=1) < answered + 200
+    assert span(store, chip=slow, block=1) < CHIP["fence_gpu"]
 
 
 def test_a_wait_that_acquires_of_a_cluster_holds_the_warp_longer_than_one_of_a_cta(chip):

@@ -67,16 +67,27 @@ def test_sms_that_ask_for_a_box_at_a_time_are_one_to_l2(slow_l2):
     assert own < lap(0) < 4 * own, "all the same: one takes L2's time, and the others wait for it"
 
 
-def test_a_row_past_the_end_holds_the_port_up_the_longer_the_more_sms_ask_so_up_to_a_limit(tmp_path):
-    row, most, past, cycles = 10, 3, HEIGHT // 4, 400
-    chip = slow(tmp_path, CTAS, l2_box_rate=4096, past_end_row=row, past_end_sms=most, past_end_most=cycles)
+def test_rows_past_the_end_take_of_l2_the_more_sms_ask_for_such_less_of_each_beyond_some_up_to_a_limit(tmp_path):
+    row, some, further, past, most = 10, 2, 4, HEIGHT // 4, 400
+    of = {"past_end_row": row, "past_end_sms": some, "past_end_more": further, "past_end_most": most}
+    chip = slow(tmp_path, CTAS, l2_box_rate=4096, l2_shared_rate=4096, **of)
 
     def lap(ctas: int, rows: int = HEIGHT) -> float:
         return (boxes(chip, 4, 0, rows, ctas, count=2) - boxes(chip, 2, 0, rows, ctas, count=2)) / 2
 
     for ctas in (1, 2, 3, 4):
+        all_sms = min(past * (min(ctas, some) * row + max(ctas - some, 0) * further), most)
         more = lap(ctas, HEIGHT - past) - lap(ctas)
-        assert more == pytest.approx(min(past * row * min(ctas, most), cycles), abs=40), ctas
+        assert 0.8 * all_sms * (2 - 1 / ctas) - 20 < more < 2 * all_sms + 40, (ctas, "two boxes of each")
+
+
+@pytest.mark.parametrize(("pair", "deliveries"), [(False, 2), (True, 1)])
+def test_sms_of_a_tpc_take_a_box_together_and_others_once_more(tmp_path, pair: bool, deliveries: int):
+    """Two SMs of a TPC or of two copy a box at a time; a delivery to another TPC is as slow as the first is fast."""
+    cycles = 8000
+    chip = slow(tmp_path, CTAS, l2_box_rate=4096, l2_shared_rate=SIZE / cycles, l2_shared_for=4 * cycles)
+    more = boxes(chip, 1, 0, HEIGHT, 2 if pair else 3) - boxes(chip, 1, 0, HEIGHT, 1)
+    assert more == pytest.approx((deliveries - 1) * cycles * 7 / 8, abs=400), "but for the last of its eight parts"
 
 
 def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whatever_order_they_come_in(tmp_path):

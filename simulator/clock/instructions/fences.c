@@ -1,0 +1,117 @@
+/* What a warp waits for where it orders what it did before. */
+#include "fences.h"
+
+#include <string.h>
+
+static struct timing *timing_of(const struct warp *warp) {
+    return warp->cta->cluster->launch->timing;
+}
+
+static const struct insn *insn_of(const struct warp *warp, const struct split *split) {
+    return &warp->cta->cluster->launch->module->code[split->pc];
+}
+
+/* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
+ * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
+ * those that have left the SM when it asks for them, some time after its begin.
+ * HW (measured, H200 and H100: stores_and_word_cycles, fenced_stores_cycles): and until memory has answered the
+ * stores before it, those of its SM. */
+ticks fence_begin(const struct warp *warp, ticks at, bool behind_copies) {
+    const struct chip *chip = &timing_of(warp)->chip;
+    const struct sm_time *sm = sm_of(warp->cta);
+    struct warp_time *time = warp->time;
+    bool stored = chip->store_answered > 0 && sm->stores_out > 0;
+    ticks answered = stored ? sm->stores_out + chip->store_answered : 0;
+    time->fenced = at;
+    time->asked = chip->fence_gpu_asks > 0 ? later(at + chip->fence_gpu_asks, answered) : at;
+    time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
+    time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
+    time->copies_fenced = sm->copies;
+    return later(at + chip->fence_gpu, answered);
+}
+
+static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
+    ticks completed = 0;
+    for (uint32_t i = 0; i < COMPLETIONS; i++) {
+        const struct completion *completion = &sm->completions[i];
+        completed = completion->sent <= time->asked ? later(completed, completion->done) : completed;
+    }
+    bool behind = time->fenced_copies || (time->fence_waits && completed > time->fenced);
+    if (chip->fence_gpu_copies == 0 || !behind) {
+        return time->fenced + chip->fence_gpu;
+    }
+    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
+}
+
+/* A fence before an instruction is of the split that is at it. */
+ticks time_fenced(const struct warp *warp, const struct split *split, ticks ready) {
+    const struct warp_time *time = warp->time;
+    bool own = time->prepared == split->pc + 1;
+    if (time->fenced != 0 && (own || time->prepared == 0)) {
+        ready = later(ready, fence_over(&timing_of(warp)->chip, sm_of(warp->cta), time));
+    }
+    return own ? later(ready, time->released) : ready;
+}
+
+/* Begins a fence before the split's next instruction. */
+static void prepare(const struct warp *warp, const struct split *split, ticks at, bool behind_copies) {
+    warp->time->prepared = split->pc + 1;
+    warp->time->released = fence_begin(warp, at, behind_copies);
+}
+
+/* ---- before a release ---- */
+
+static bool arrival_releases(const struct insn *insn) {
+    return insn->timing == FAMILY_CLUSTER_ARRIVE && strstr(insn->name, ".relaxed") == NULL;
+}
+
+/* HW (measured, H200: cluster_exchange_cycles): an arrival at the cluster's barrier that releases waits until
+ * the stores to other CTAs have come there.  It takes those of its SM. */
+static ticks stores_far(const struct warp *warp) {
+    const struct chip *chip = &timing_of(warp)->chip;
+    ticks free = sm_of(warp->cta)->remote.free;
+    return chip->remote_release > 0 && free > 0 ? free + chip->remote_release : 0;
+}
+
+/* HW: an arrival at the cluster's barrier that releases is a fence in machine code too, and one behind copies
+ * takes as long (published: tma2dmcast_throughput, whose rounds end with one; measured, H200:
+ * cluster_barrier_behind_copies_cycles).  With cluster_arrive_fences of 2 an idle one is in the barrier's wake.
+ */
+ticks time_before(const struct warp *warp, const struct split *split, ticks ready) {
+    const struct chip *chip = &timing_of(warp)->chip;
+    const struct insn *insn = insn_of(warp, split);
+    bool arrives = arrival_releases(insn);
+    if (arrives) {
+        ready = later(ready, stores_far(warp));
+    }
+    bool behind_copies = sm_of(warp->cta)->copies != warp->time->copies_fenced;
+    bool fences = arrives && chip->cluster_arrive_fences > 0 && behind_copies;
+    if ((!fences && insn->timing != FAMILY_MBARRIER_RELEASE) || warp->time->prepared == split->pc + 1) {
+        return ready;
+    }
+    bool idle_in_wake = arrives && chip->cluster_arrive_fences > 1;
+    ticks begins = idle_in_wake ? later(ready, chip->fence_gpu) - chip->fence_gpu : ready;
+    prepare(warp, split, begins, arrives || chip->release_behind_copies > 0);
+    return time_fenced(warp, split, ready);
+}
+
+/* ---- before a word that CTAs share ---- */
+
+/* A store, an addition or an exchange that others may see no sooner than all before it. */
+static bool releases(const struct insn *insn) {
+    bool ordered = strstr(insn->name, ".release") != NULL || strstr(insn->name, ".acq_rel") != NULL;
+    bool far = strstr(insn->name, ".gpu") != NULL || strstr(insn->name, ".sys") != NULL;
+    bool global = insn->space == SP_GLOBAL || insn->space == SP_GENERIC;
+    return insn->timing == FAMILY_MEMORY && ordered && far && global;
+}
+
+/* HW (measured, H200 and H100: stores_and_word_cycles): ptxas puts a fence of the chip before such a word. */
+bool time_word(const struct warp *warp, const struct split *split, ticks ready) {
+    const struct insn *insn = insn_of(warp, split);
+    if (timing_of(warp)->chip.store_answered == 0 || ready == NEVER || split->resumed ||
+        warp->time->prepared == split->pc + 1 || !releases(insn) || time_left_out(warp, split, insn)) {
+        return false;
+    }
+    prepare(warp, split, ready, true);
+    return true;
+}
