@@ -164,8 +164,10 @@ def test_an_instruction_whose_guard_leaves_all_lanes_out_waits_for_no_fence():
     assert taken > 4 * CHIP["fence_gpu"] > 100 + left_out
 
 
-def test_a_release_that_other_lanes_are_at_holds_none_that_wait_for_a_copy():
-    """Thread 0 waits for one copy after another; the warp's other lanes are at the cluster's barrier, or have ended."""
+def test_a_release_that_other_lanes_are_at_holds_none_that_wait_for_a_copy(chip):
+    """Thread 0 waits for one copy after another; the warp's other lanes are at the cluster's barrier, or have ended.
+    A fence takes longer here than a copy."""
+    slow = chip(fence_gpu=5000, fence_gpu_copies=5000)
 
     def cycles(others: str) -> int:
         text = body(
@@ -175,7 +177,7 @@ def test_a_release_that_other_lanes_are_at_holds_none_that_wait_for_a_copy():
             "MEET: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; GONE:",
             registers=BARRIER, params=".param .u64 p, .param .u64 q",
         )  # fmt: skip
-        sim = Sim(text, chip="h200")
+        sim = Sim(text, chip=slow)
         out = sim.buffer(np.zeros(4, np.uint64))
         assert sim.launch("k", out, sim.buffer(np.zeros(1 << 16, np.uint8)), block=32) == 0, sim.findings
         return int(out[0])

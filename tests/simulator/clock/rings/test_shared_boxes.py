@@ -90,6 +90,30 @@ def test_sms_of_a_tpc_take_a_box_together_and_others_once_more(tmp_path, pair: b
     assert more == pytest.approx((deliveries - 1) * cycles * 7 / 8, abs=400), "but for the last of its eight parts"
 
 
+def test_a_multicast_copy_leaves_l2_once_for_each_tpc(tmp_path):
+    """CTA 0 of a cluster copies 4 KB to all of it: two SMs of one TPC, or four of two."""
+    size, cycles = 4096, 8000
+    chip = slow(tmp_path, CTAS, l2_shared_rate=size / cycles)
+
+    def taken(ctas: int) -> int:
+        word = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+        text = body(
+            "ld.param.u64 %rd5, [q];", INIT, "mov.u32 %r7, %ctaid.x; setp.ne.u32 %p1, %r7, 0;"
+            f"mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {size};"
+            "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; { .reg .b16 %m;"
+            f"mov.b16 %m, {(1 << ctas) - 1}; @!%p1 {word} [%r2], [%rd5], {size}, [%r3], %m; }}"
+            "{V: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra V;}"
+            "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+            registers=f".shared .align 128 .b8 tile[{size}]; .shared .align 8 .b64 full;", params=".param .u64 q",
+        )  # fmt: skip
+        sim = Sim(text, chip=chip)
+        assert sim.launch("k", sim.buffer(np.zeros(size, np.uint8)), grid=ctas, block=1, cluster=ctas) == 0
+        assert sim.verdict == "clean", sim.findings
+        return sim.time.kernel_cycles
+
+    assert taken(4) - taken(2) == pytest.approx(cycles * 7 / 8, abs=600), "but for the last of its eight parts"
+
+
 def test_a_chip_whose_file_says_nothing_of_sharing_gives_each_sm_its_box_whatever_order_they_come_in(tmp_path):
     chip = slow(tmp_path, CTAS, without="l2_shared_for")
     for later in (0, 2):
