@@ -178,6 +178,10 @@ enum parameter_kind {
     X(async_copy_line, CYCLES)                                                                                 \
     X(async_copy_cached, CYCLES)                                                                               \
     X(store_answered, CYCLES)                                                                                  \
+    X(dependent_gap_ended, CYCLES)                                                                             \
+    X(fence_gpu_touched, CYCLES)                                                                               \
+    X(fence_shared_stored, CYCLES)                                                                             \
+    X(fence_shared_interval, CYCLES)                                                                           \
     /* by machine code alone */                                                                                \
     X(special_register_latency, CYCLES)                                                                        \
     X(uniform_special_register_latency, CYCLES)                                                                \

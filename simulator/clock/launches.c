@@ -69,9 +69,11 @@ static void release_all(struct timing *timing) {
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
+        sm->stored_here = sm->fence = 0;
         sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->past_until = 0;
         memset(sm->completions, 0, sizeof sm->completions);
-        sm->ncompletions = sm->copies = 0;
+        memset(sm->stored, 0, sizeof sm->stored);
+        sm->ncompletions = sm->copies = sm->touched = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         memset(&sm->mmas, 0, sizeof sm->mmas);
@@ -91,11 +93,19 @@ static void release_all(struct timing *timing) {
     release(&timing->hbm->server);
 }
 
+/* HW (measured, H200 and H100: dependent_start_cycles): a dependent launch comes sooner where the kernel before
+ * ends right behind its trigger. */
+static ticks dependent_from(const struct timing *timing) {
+    const struct chip *chip = &timing->chip;
+    ticks triggered = timing->before_triggered + chip->dependent_gap;
+    ticks ended = timing->before_gone + chip->dependent_gap_ended;
+    return chip->dependent_gap_ended > 0 && ended < triggered ? ended : triggered;
+}
+
 bool time_launch_begin(struct launch *launch) {
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
-    ticks free_at = launch->dependent ? timing->before_triggered + chip->dependent_gap
-                                      : timing->before_end + chip->launch_gap;
+    ticks free_at = launch->dependent ? dependent_from(timing) : timing->before_end + chip->launch_gap;
     timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
     timing->host += chip->host_launch;
     release_all(timing);
@@ -255,8 +265,7 @@ static void take_busy(struct timed_launch *listed, const struct timing *timing) 
             listed->busiest[j] = later(listed->busiest[j], taken[j]);
         }
     }
-    listed->busy[SIM_L2] = listed->busiest[SIM_L2] =
-        timing->l2_load->server.busy + timing->l2_store->server.busy;
+    listed->busy[SIM_L2] = listed->busiest[SIM_L2] = timing->l2_load->server.busy; /* stores too */
     listed->busy[SIM_HBM] = listed->busiest[SIM_HBM] = timing->hbm->server.busy;
 }
 
@@ -287,8 +296,14 @@ void time_warp_end(struct warp *warp, ticks at) {
 
 void time_launch_end(struct launch *launch) {
     struct timing *timing = launch->timing;
+    timing->before_gone = timing->end;
     if (timing->ended > 0) { /* HW: the chip counts them one after another */
         timing->end = later(timing->end, timing->first_end + timing->ended * timing->chip.cta_end_interval);
+    }
+    /* HW (measured, H200: kernel_that_stores_us): a kernel has ended when memory has answered its stores. */
+    for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
+        ticks stored = time_stored(&timing->sm[i], NEVER);
+        timing->end = later(timing->end, stored > 0 ? stored + timing->chip.store_answered : 0);
     }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;

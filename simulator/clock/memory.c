@@ -86,6 +86,28 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     return later(own, all * chip->l2_behind_misses / TICKS);
 }
 
+/* HW (measured, H200: fenced_stores_cycles): what L2 takes of stores it does not give to loads meanwhile. */
+static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
+    ticks length = time_outside(timing, rate_ticks(timing->chip.l2_store_rate, bytes));
+    ticks end = time_common(timing, timing->l2_store, at, length);
+    end = later(end, time_common(timing, timing->l2_load, at, length));
+    timing->l2_store->server.free = end;
+    return end - length - at;
+}
+
+ticks time_stored(const struct sm_time *sm, ticks at) {
+    ticks done = 0;
+    for (uint32_t i = 0; i < COMPLETIONS; i++) {
+        done = sm->stored[i].window <= at / WINDOW ? later(done, sm->stored[i].done) : done;
+    }
+    return done;
+}
+
+static void note_stored(struct sm_time *sm, ticks at, ticks done) {
+    struct stored *stored = &sm->stored[at / WINDOW % COMPLETIONS];
+    *stored = (struct stored){at / WINDOW, stored->window == at / WINDOW ? later(stored->done, done) : done};
+}
+
 static ticks served(struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
     struct sm_time *sm = &timing->sm[request->sm];
@@ -94,7 +116,7 @@ static ticks served(struct timing *timing, const struct request *request) {
     if (request->store) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
-        near = time_queued(timing, timing->l2_store, request->at, chip->l2_store_rate, bytes);
+        near = store_to_l2(timing, request->at, bytes);
         far = request->missed > 0
                   ? time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed)
                   : 0;
@@ -123,6 +145,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         path_queued(request->path, longest, wait);
     }
     if (request->store) {
+        note_stored(sm, request->at, request->at + wait);
         return request->at + wait + request->unloaded;
     }
     ticks done = request->at + wait +
@@ -252,6 +275,7 @@ void time_global(struct run *run, const struct insn *insn) {
         in_l2 = stored_bytes(chip, chip->l2_store_line_bytes, count, covered);
         bytes = stored_bytes(chip, chip->store_line_bytes, count, covered);
     }
+    sm->touched++;
     if (store) {
         sm->stores_out = later(sm->stores_out, timing->issued) + rate_ticks(chip->sm_store_rate, bytes);
     }

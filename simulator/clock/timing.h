@@ -96,6 +96,9 @@ struct warp_time {
     ticks slept;              /* when it began to wait */
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
+    ticks stored;             /* when its stores to shared memory have had their turns */
+    uint64_t touched_fenced;  /* of its SM's, at its last fence */
+    ticks fence_least;        /* when the fence is over if it waits for nothing */
     ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
     ticks asked;              /* copies that have left the SM by then are waited for */
     uint32_t prepared;        /* 1 + the instruction that what stands before it is for; 0: none */
@@ -143,8 +146,15 @@ struct sm_time {
         ticks sent, done;
     } completions[COMPLETIONS];
     uint64_t ncompletions, copies; /* copies: those that have been issued */
+    ticks stored_here;             /* when the stores to its shared memory so far have had their turns */
+    ticks fence;                   /* when its last one for asynchronous operations is over */
+    uint64_t touched;              /* loads and stores of global memory that have been issued */
     ticks arrivals_out;            /* when the last arrival through the cluster's window has left */
     ticks stores_out;              /* when the warps' stores so far have left, at the SM's rate */
+    struct stored {                /* by window, when the stores until then have had their turns */
+        uint64_t window;
+        ticks done;
+    } stored[COMPLETIONS];
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -263,6 +273,7 @@ struct timing {
     ticks host;             /* when the next call of the host can be at the device */
     ticks before_end;       /* of the launch before */
     ticks before_triggered; /* all of its CTAs */
+    ticks before_gone;      /* the last of them, whatever memory has not answered yet */
     ticks kernel;           /* of the launch before, from its first CTA's start to the last one's end */
     ticks begin, first_start, triggered, end; /* of this launch */
     ticks dispatched;                         /* when the next CTA can start */
@@ -379,6 +390,8 @@ void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
 /* How long each load of the window waits for L2 and for HBM: request->near, ->far.  False: no memory. */
 bool time_turns(struct timing *timing);
 struct request *time_request(struct timing *timing);
+/* When the SM's stores until then have had their turns at L2, as far as they have been served. */
+ticks time_stored(const struct sm_time *sm, ticks at);
 /* Serves what has been asked, in the order of time. */
 void time_settle(struct timing *timing);
 /* Global memory of an instruction; a prefetch to L2 is a load that no register waits for. */

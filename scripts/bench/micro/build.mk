@@ -1,8 +1,8 @@
 # The microbenchmarks' program, for the card at hand and, where the simulator runs kernels, for the simulator.
 MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rates launches \
          meeting/overlap meeting/starts meeting/traffic meeting/hand_over meeting/past_end \
-         meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/behind_stores meeting/cold \
-         meeting/cluster_fences meeting/fenced_stores \
+         meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/cold meeting/dependents \
+         fences/behind_stores fences/cluster_fences fences/fenced_stores fences/touched_lines fences/left_units \
          roles/rings roles/words roles/helpers roles/first_stage roles/beside_mma roles/warp_mma roles/producers \
          roles/answers roles/cluster_rings
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP

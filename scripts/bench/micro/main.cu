@@ -198,6 +198,9 @@ static const struct group {
               {"answers", answers},
               {"cluster_fences", cluster_fences},
               {"fenced_stores", fenced_stores},
+              {"touched_lines", touched_lines},
+              {"dependents", dependents},
+              {"left_units", left_units},
               {"cluster_rings", cluster_rings}};
 
 /* micro [GROUP...]: the groups named, or all. */

@@ -113,6 +113,9 @@ void producers(void);
 void answers(void);
 void cluster_fences(void);
 void fenced_stores(void);
+void touched_lines(void);
+void dependents(void);
+void left_units(void);
 void cluster_rings(void);
 
 #endif

@@ -37,6 +37,9 @@ static void executed_memory(struct run *run, const struct insn *insn) {
         ticks length = beside_reads(sm, chip, at, wavefronts * chip->shared_interval);
         length = time_beside(timing, sm, SHARE_SHARED, at, length);
         ticks end = booked(&sm->shared, at, length) + length;
+        if (insn->ndst == 0) {
+            run->warp->time->stored = sm->stored_here = end;
+        }
         time_results_ready(run->warp, run->split, insn, end - chip->shared_interval + chip->shared_latency,
                            PIPES);
     }

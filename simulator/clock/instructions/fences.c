@@ -15,32 +15,40 @@ static const struct insn *insn_of(const struct warp *warp, const struct split *s
  * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
  * those that have left the SM when it asks for them, some time after its begin.
  * HW (measured, H200 and H100: stores_and_word_cycles, fenced_stores_cycles): and until memory has answered the
- * stores before it, those of its SM. */
+ * stores before it, those of its SM.
+ * HW (measured, H200: fence_after_lines_cycles): one behind a load or a store of its SM takes longer than one
+ * behind nothing, however long ago that was answered. */
 ticks fence_begin(const struct warp *warp, ticks at, bool behind_copies) {
     const struct chip *chip = &timing_of(warp)->chip;
     const struct sm_time *sm = sm_of(warp->cta);
     struct warp_time *time = warp->time;
     bool stored = chip->store_answered > 0 && sm->stores_out > 0;
     ticks answered = stored ? sm->stores_out + chip->store_answered : 0;
+    bool touched = sm->touched != time->touched_fenced;
+    time->fence_least = at + chip->fence_gpu + (touched ? chip->fence_gpu_touched : 0);
+    time->touched_fenced = sm->touched;
     time->fenced = at;
-    time->asked = chip->fence_gpu_asks > 0 ? later(at + chip->fence_gpu_asks, answered) : at;
+    time->asked = at + chip->fence_gpu_asks;
     time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
     time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
-    return later(at + chip->fence_gpu, answered);
+    return later(time->fence_least, answered);
 }
 
 static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
-    ticks completed = 0;
+    ticks completed = 0, stored = chip->store_answered > 0 ? time_stored(sm, time->fenced) : 0;
+    ticks least = stored > 0 ? stored + chip->store_answered : 0;
+    ticks asked = chip->fence_gpu_asks > 0 ? later(time->asked, least) : time->asked;
     for (uint32_t i = 0; i < COMPLETIONS; i++) {
         const struct completion *completion = &sm->completions[i];
-        completed = completion->sent <= time->asked ? later(completed, completion->done) : completed;
+        completed = completion->sent <= asked ? later(completed, completion->done) : completed;
     }
     bool behind = time->fenced_copies || (time->fence_waits && completed > time->fenced);
     if (chip->fence_gpu_copies == 0 || !behind) {
-        return time->fenced + chip->fence_gpu;
+        return later(least, time->fence_least);
     }
-    return later(time->fenced + chip->fence_gpu_copies, completed + chip->fence_gpu_completed);
+    least = later(least, time->fenced + chip->fence_gpu_copies);
+    return later(least, completed + chip->fence_gpu_completed);
 }
 
 /* A fence before an instruction is of the split that is at it. */
@@ -57,6 +65,19 @@ ticks time_fenced(const struct warp *warp, const struct split *split, ticks read
 static void prepare(const struct warp *warp, const struct split *split, ticks at, bool behind_copies) {
     warp->time->prepared = split->pc + 1;
     warp->time->released = fence_begin(warp, at, behind_copies);
+}
+
+/* HW (measured, H200: fence_behind_stores_cycles): it is over some time after the SM's stores so far, one such
+ * fence after another. */
+ticks fence_stored(const struct warp *warp, ticks at) {
+    const struct chip *chip = &timing_of(warp)->chip;
+    struct sm_time *sm = sm_of(warp->cta);
+    if (chip->fence_shared_stored == 0) {
+        return at + chip->fence_async_shared;
+    }
+    ticks stored = sm->stored_here > 0 ? sm->stored_here + chip->fence_shared_stored : 0;
+    ticks turn = sm->fence > 0 ? sm->fence + chip->fence_shared_interval : 0;
+    return sm->fence = later(later(at + chip->fence_async_shared, stored), turn);
 }
 
 /* ---- before a release ---- */

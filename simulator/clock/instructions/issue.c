@@ -136,6 +136,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
 /* ---- at the issue ---- */
 
 static void issue_barrier(struct warp *warp, struct sm_time *sm, ticks at, const struct chip *chip) {
+    at = chip->fence_shared_stored > 0 ? later(at, warp->time->stored) : at;
     warp->time->arrived =
         booked(&sm->barrier, at, chip->barrier_arrive_interval) + chip->barrier_arrive_interval;
 }
@@ -304,7 +305,7 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->fence_async;
         break;
     case FAMILY_FENCE_ASYNC_SHARED:
-        time->next = at + chip->fence_async_shared;
+        time->next = fence_stored(warp, at);
         break;
     case FAMILY_COPY:
         time->next = at + chip->copy_issue_interval;

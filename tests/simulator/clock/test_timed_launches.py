@@ -25,15 +25,16 @@ def pair(dependent: int, *, trigger: bool = True, shared: int = 0) -> tuple[int,
 
 
 def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
-    plain = CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["launch_gap"] + CHIP["cta_start"]
+    ended = CHIP["store_answered"] + CHIP["launch_drain"]  # of a kernel that stores at its end
+    plain = ended + CHIP["launch_gap"] + CHIP["cta_start"]
     started, released = pair(0)
     assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
     assert released - started < 20
     started, released = pair(1)
     assert started < -15000  # it began while the first one spun
-    assert released == pytest.approx(CHIP["cta_end"] + CHIP["launch_drain"] + CHIP["dependent_release"], abs=12)
+    assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
     started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
-    assert started == pytest.approx(CHIP["dependent_gap"] + CHIP["cta_start"], abs=12)
+    assert started == pytest.approx(CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
 
 
 def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):

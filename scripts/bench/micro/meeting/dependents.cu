@@ -1,0 +1,97 @@
+/* A dependent launch: from the trigger of the kernel before until its CTAs begin, and from that kernel's end
+ * until they may go on, both by the clock of the SM that the kernel before has run on. */
+#include "micro.cuh"
+
+#define BEFORE_CYCLES 20000 /* until the trigger: longer than the host takes to ask for the next launch */
+#define MAX_SMS       256
+
+struct moments { /* of an SM's clock; 0: there has been none */
+    uint64_t triggered, ended, began, released;
+};
+
+static __device__ __forceinline__ void spin(uint32_t cycles) {
+    for (uint64_t until = clock64_now() + cycles; clock64_now() < until;) {
+    }
+}
+
+static __device__ __forceinline__ uint32_t sm_now(void) {
+    uint32_t sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    return sm;
+}
+
+static __global__ void first_kernel(struct moments *moments, uint32_t after) {
+    spin(BEFORE_CYCLES);
+    uint64_t triggered = clock64_now();
+    griddepcontrol_launch_dependents();
+    spin(after);
+    if (threadIdx.x == 0) {
+        moments[sm_now()].triggered = triggered;
+        moments[sm_now()].ended = clock64_now();
+    }
+}
+
+static __global__ void next_kernel(struct moments *moments) {
+    uint64_t began = clock64_now();
+    griddepcontrol_wait();
+    if (threadIdx.x == 0) {
+        moments[sm_now()].began = began;
+        moments[sm_now()].released = clock64_now();
+    }
+}
+
+static void enqueue(const void *kernel, int ctas, bool dependent, int cluster, int shared_bytes,
+                    void **arguments) {
+    cudaLaunchAttribute attributes[2];
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = dependent;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = (unsigned)cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config;
+    memset(&config, 0, sizeof config);
+    config.gridDim = dim3((unsigned)ctas, 1, 1);
+    config.blockDim = dim3(WARP_LANES, 1, 1);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+    check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
+}
+
+static void measure_dependent(struct moments *moments, int cluster, int shared_bytes, uint32_t after) {
+    double start[LAUNCHES], release[LAUNCHES];
+    void *first[] = {&moments, &after}, *next[] = {&moments};
+    check("cudaFuncSetAttribute",
+          cudaFuncSetAttribute((const void *)next_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 204800));
+    for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
+        struct moments of[MAX_SMS];
+        check("cudaMemset", cudaMemset(moments, 0, sizeof of));
+        enqueue((const void *)first_kernel, 1, false, 1, 0, first);
+        enqueue((const void *)next_kernel, sm_count(), true, cluster, shared_bytes, next);
+        check("cudaMemcpy", cudaMemcpy(of, moments, sizeof of, cudaMemcpyDeviceToHost));
+        for (int sm = 0; i >= 0 && sm < MAX_SMS; sm++) {
+            if (of[sm].triggered != 0) {
+                start[i] = (double)(int64_t)(of[sm].began - of[sm].triggered);
+                release[i] = (double)(int64_t)(of[sm].released - of[sm].ended);
+            }
+        }
+    }
+    char parameters[96];
+    snprintf(parameters, sizeof parameters, "\"cluster\": %d, \"shared_bytes\": %d, \"first_goes_on\": %u",
+             cluster, shared_bytes, after);
+    report("dependent_start_cycles", parameters, median(start, LAUNCHES), "cycles");
+    report("dependent_release_cycles", parameters, median(release, LAUNCHES), "cycles");
+}
+
+void dependents(void) {
+    struct moments *moments;
+    check("cudaMalloc", cudaMalloc((void **)&moments, MAX_SMS * sizeof *moments));
+    for (int cluster = 1; cluster <= 2; cluster++) {
+        for (int shared_bytes = 0; shared_bytes <= 204800; shared_bytes += 204800) {
+            for (uint32_t after = 0; after <= 10000; after = after == 0 ? 1000 : after * 10) {
+                measure_dependent(moments, cluster, shared_bytes, after);
+            }
+        }
+    }
+    check("cudaFree", cudaFree(moments));
+}

@@ -1,0 +1,85 @@
+"""Simulated time of fences: what they wait for, and what a kernel's stores keep waiting when it has ended."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import CHIP, H200, SPIN, STAMP, span
+from tests.simulator.clock.test_who_waits import cycles_of_ctas
+from tests.simulator.sim_kit import Sim, body
+
+FENCE = "fence.acq_rel.gpu;"
+LOAD = "ld.global.cg.u32 %r2, [%rd1+256]; add.u32 %r3, %r2, %r2;"
+SHARED = ".shared .align 16 .b32 kept[64];"
+STORE_HERE = "mov.u32 %r5, kept; st.shared.u32 [%r5], %r5;"
+FENCE_HERE = "fence.proxy.async.shared::cta;"
+
+
+def test_a_fence_behind_what_its_sm_has_touched_takes_longer_and_the_next_one_does_not(chip):
+    touched = 2000
+    slow = chip(fence_gpu_touched=touched)
+    alone = span(FENCE, chip=slow, block=1)
+    behind = span(LOAD, FENCE, chip=slow, block=1)
+    assert alone < 2 * CHIP["fence_gpu"]
+    assert behind - span(LOAD, chip=slow, block=1) == pytest.approx(touched + CHIP["fence_gpu"], abs=20)
+    assert span(LOAD, FENCE, FENCE, chip=slow, block=1) - behind < 2 * CHIP["fence_gpu"]
+
+
+def test_a_fence_waits_for_another_warps_touch_of_memory_too(chip):
+    touched = 2000
+    warps = "mov.u32 %r9, %tid.x; setp.lt.u32 %p8, %r9, 32; @%p8 bra MEET;" + LOAD + "MEET: bar.sync 0;"
+    assert span(warps, FENCE, chip=chip(fence_gpu_touched=touched), block=64) > touched
+
+
+def test_a_fence_for_asynchronous_copies_is_over_some_time_behind_the_stores_to_shared_memory(chip):
+    behind = 3000
+    slow = chip(fence_shared_stored=behind)
+    options = {"registers": SHARED, "block": 1}
+    assert span(FENCE_HERE, chip=slow, **options) < 100
+    assert behind < span(STORE_HERE, FENCE_HERE, chip=slow, **options) < behind + 100
+    assert span(STORE_HERE, FENCE_HERE, **options) < 200
+
+
+def test_such_fences_of_an_sm_are_over_one_after_another(chip):
+    interval = 400
+    options = {"registers": SHARED, "chip": chip(fence_shared_interval=interval)}
+    meet = "bar.sync 0;"
+    one, four = (span(FENCE_HERE, meet, block=32 * warps, **options) for warps in (1, 4))
+    assert four - one == pytest.approx(3 * interval, rel=0.1)
+
+
+def test_a_kernel_has_ended_when_memory_has_answered_its_stores(chip):
+    answered = 9000
+
+    def until_the_next(*lines: str) -> int:
+        text = body(STAMP, SPIN, *lines)
+        sim = Sim(text, chip=chip(store_answered=answered))
+        first, second = (sim.buffer(np.zeros(64, np.uint64)) for _ in range(2))
+        assert sim.launch("k", first, block=1) == 0
+        assert sim.launch("k", second, block=1) == 0
+        return int(second[0]) - int(first[0])
+
+    assert until_the_next("st.global.u32 [%rd1+256], %r1;") - until_the_next() > answered - 1000
+
+
+@pytest.mark.parametrize("gap", [6000, 9000])
+def test_a_dependent_launch_begins_its_gap_behind_the_trigger(chip, gap: int):
+    """The first kernel's trigger is next to its start."""
+    text = body(STAMP, "griddepcontrol.launch_dependents;", SPIN)
+    sim = Sim(text, chip=chip(dependent_gap=gap))
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, block=1) == 0
+    assert sim.launch("k", second, block=1, dependent=1) == 0
+    assert int(second[0]) - int(first[0]) == pytest.approx(gap + CHIP["cta_start"], abs=40)
+
+
+def test_what_l2_takes_of_one_sms_stores_it_does_not_give_to_anothers_loads(chip):
+    """CTA 0 stores lines that take L2 some 1,000 cycles each, CTA 1 loads meanwhile."""
+    slow = chip(l2_store_rate=0.128, sm_store_rate=1024)
+    late = "mul.lo.u32 %r6, %r20, %r20;" * 60 + "add.u32 %r7, %r6, %r6;"
+    path = "setp.eq.u32 %p1, %r20, 0; @!%p1 bra LOADS;" + "st.global.u32 [%rd5+{0}], %r20;" + "bra OVER;"
+    loads = f"LOADS: {late} ld.global.cg.u32 %r2, [%rd5+4096]; add.u32 %r3, %r2, %r7; OVER:"
+    _, beside = cycles_of_ctas(path.format(0), loads, block=1, chip=slow)
+    _, alone = cycles_of_ctas(path.format(0), loads, block=1, chip=str(H200))
+    assert beside - alone > 100
