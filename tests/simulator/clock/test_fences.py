@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.simulator.clock.clock_kit import CHIP, H200, SPIN, STAMP, span
+from tests.simulator.clock.test_clock import report
 from tests.simulator.clock.test_who_waits import cycles_of_ctas
 from tests.simulator.sim_kit import Sim, body
 
@@ -83,3 +84,35 @@ def test_what_l2_takes_of_one_sms_stores_it_does_not_give_to_anothers_loads(chip
     _, beside = cycles_of_ctas(path.format(0), loads, block=1, chip=slow)
     _, alone = cycles_of_ctas(path.format(0), loads, block=1, chip=str(H200))
     assert beside - alone > 100
+
+
+STORE = "st.global.u32 [%rd1+256], %r1;"
+L2_TAKES = 2500  # cycles of a sector at SLOWLY
+SLOWLY = {"l2_store_rate": 32 / L2_TAKES, "store_line_bytes": 0, "l2_store_line_bytes": 0, "store_part_bytes": 32}
+
+
+def test_a_fence_waits_until_l2_has_taken_the_stores_before_it(chip):
+    took = span(STORE, STORE.replace("256", "512"), FENCE, chip=chip(**SLOWLY), block=1)
+    assert took == pytest.approx(L2_TAKES + CHIP["store_answered"], abs=100)  # the second one's turn, and its answer
+
+
+def test_a_fence_does_not_wait_for_stores_that_another_warp_makes_later(chip):
+    takes = 3000
+    late = "mul.lo.u32 %r6, %r9, %r9;" * 150 + STORE + STORE.replace("256", "512") + STORE.replace("256", "1024")
+    path = f"mov.u32 %r9, %tid.x; setp.lt.u32 %p8, %r9, 32; @%p8 bra FIRST; {late} bra OVER; FIRST: {FENCE} OVER:"
+    assert span(path, chip=chip(fence_gpu=takes, **SLOWLY), block=64) == pytest.approx(takes, abs=100)
+
+
+def test_a_named_barrier_waits_for_the_warps_stores_to_shared_memory(chip):
+    interval = 500
+    options = {"registers": SHARED, "chip": chip(shared_interval=interval), "block": 1}
+    assert span(STORE_HERE, **options) < 200
+    assert interval < span(STORE_HERE, "bar.sync 0;", **options) < interval + 100
+
+
+def test_what_l2_takes_of_stores_is_told_once(chip, tmp_path):
+    stores = "".join(f"st.global.u32 [%rd1+{256 + 512 * i}], %r1;" for i in range(8))
+    sim = Sim(body("ld.param.u64 %rd1, [p];", stores), chip=chip(**SLOWLY))
+    assert sim.launch("k", sim.buffer(np.zeros(1 << 10, np.uint64)), block=1) == 0
+    busy = report(sim, tmp_path)["busy"]["L2"]
+    assert busy[0] == pytest.approx(8 * L2_TAKES / sim.time.kernel_cycles, rel=0.02)
