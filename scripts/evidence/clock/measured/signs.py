@@ -20,7 +20,7 @@ UNSEEN = {
     ),
     68: (
         "sectors of A asked of L2 before the wait for the call before",
-        "here the GEMM's producer, which asks for B a stage after the other, is later than A: nobody waits for A",
+        "here the GEMM's producer, which asks for B a stage after the other, is later than A: A has to wait anyway",
     ),
 }
 
