@@ -117,10 +117,10 @@ def worst_rows(rows: dict[str, Row]) -> str:
 
 
 def older_line(rows: dict[str, Row]) -> str:
-    """What has not been run with the chip's file of today."""
+    """What has not been run with the model of today."""
     counts = {group: len([row for row in of(rows, group) if row.older]) for group in SETS}
     named = ", ".join(f"{count} of {len(of(rows, group))} of {group}" for group, count in counts.items() if count)
-    return f"Predicted with an earlier chip file and not run again: {named}." if named else ""
+    return f"Predicted before the model's last change and not run again: {named}." if named else ""
 
 
 def render(rows: dict[str, Row]) -> str:
