@@ -72,7 +72,7 @@ static void release_all(struct timing *timing) {
         sm->stored_here = sm->fence = 0;
         sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->past_until = 0;
         memset(sm->completions, 0, sizeof sm->completions);
-        memset(sm->stored, 0, sizeof sm->stored);
+        memset(sm->taken, 0, sizeof sm->taken);
         sm->ncompletions = sm->copies = sm->touched = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
@@ -302,8 +302,8 @@ void time_launch_end(struct launch *launch) {
     }
     /* HW (measured, H200: kernel_that_stores_us): a kernel has ended when memory has answered its stores. */
     for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
-        ticks stored = time_stored(&timing->sm[i], NEVER);
-        timing->end = later(timing->end, stored > 0 ? stored + timing->chip.store_answered : 0);
+        ticks taken = time_stores_taken(&timing->sm[i], NEVER);
+        timing->end = later(timing->end, taken > 0 ? taken + timing->chip.store_answered : 0);
     }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;

@@ -95,17 +95,17 @@ static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     return end - length - at;
 }
 
-ticks time_stored(const struct sm_time *sm, ticks at) {
+ticks time_stores_taken(const struct sm_time *sm, ticks at) {
     ticks done = 0;
-    for (uint32_t i = 0; i < COMPLETIONS; i++) {
-        done = sm->stored[i].window <= at / WINDOW ? later(done, sm->stored[i].done) : done;
+    for (uint32_t i = 0; i < STORE_WINDOWS; i++) {
+        done = sm->taken[i].window <= at / WINDOW ? later(done, sm->taken[i].done) : done;
     }
     return done;
 }
 
-static void note_stored(struct sm_time *sm, ticks at, ticks done) {
-    struct stored *stored = &sm->stored[at / WINDOW % COMPLETIONS];
-    *stored = (struct stored){at / WINDOW, stored->window == at / WINDOW ? later(stored->done, done) : done};
+static void note_taken(struct sm_time *sm, ticks at, ticks done) {
+    struct stores_taken *of = &sm->taken[at / WINDOW % STORE_WINDOWS];
+    *of = (struct stores_taken){at / WINDOW, of->window == at / WINDOW ? later(of->done, done) : done};
 }
 
 static ticks served(struct timing *timing, const struct request *request) {
@@ -145,7 +145,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         path_queued(request->path, longest, wait);
     }
     if (request->store) {
-        note_stored(sm, request->at, request->at + wait);
+        note_taken(sm, request->at, request->at + wait);
         return request->at + wait + request->unloaded;
     }
     ticks done = request->at + wait +

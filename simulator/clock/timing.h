@@ -24,6 +24,7 @@
 #define SLICES        32768 /* windows that are remembered of what all SMs share: 2 ms */
 #define SM_PAIR       2     /* HW: SMs of a TPC, which share their way to L2 */
 #define COMPLETIONS   64    /* copies that an SM has under way */
+#define STORE_WINDOWS 64    /* in which an SM's stores are remembered, for its fences */
 #define READ_BARRIERS 6     /* HW: scoreboard barriers of a warp (sm_70 and later; CuAssembler's notes) */
 #define SM_SLICES     1024  /* of an SM: more than launches overlap */
 
@@ -151,10 +152,10 @@ struct sm_time {
     uint64_t touched;              /* loads and stores of global memory that have been issued */
     ticks arrivals_out;            /* when the last arrival through the cluster's window has left */
     ticks stores_out;              /* when the warps' stores so far have left, at the SM's rate */
-    struct stored {                /* by window, when the stores until then have had their turns */
+    struct stores_taken {          /* by window, when L2 has taken the stores until then */
         uint64_t window;
         ticks done;
-    } stored[COMPLETIONS];
+    } taken[STORE_WINDOWS];
     /* The warpgroup of the last MMA, the first two that had one, and whether there is a third. */
     const void *tensor_user, *tensor_groups[2];
     bool tensor_three;
@@ -390,8 +391,8 @@ void time_filled(struct timing *timing, uint64_t address, uint64_t bytes);
 /* How long each load of the window waits for L2 and for HBM: request->near, ->far.  False: no memory. */
 bool time_turns(struct timing *timing);
 struct request *time_request(struct timing *timing);
-/* When the SM's stores until then have had their turns at L2, as far as they have been served. */
-ticks time_stored(const struct sm_time *sm, ticks at);
+/* When L2 has taken the SM's stores until then, as far as they have been served. */
+ticks time_stores_taken(const struct sm_time *sm, ticks at);
 /* Serves what has been asked, in the order of time. */
 void time_settle(struct timing *timing);
 /* Global memory of an instruction; a prefetch to L2 is a load that no register waits for. */

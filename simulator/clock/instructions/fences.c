@@ -36,8 +36,8 @@ ticks fence_begin(const struct warp *warp, ticks at, bool behind_copies) {
 }
 
 static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
-    ticks completed = 0, stored = chip->store_answered > 0 ? time_stored(sm, time->fenced) : 0;
-    ticks least = stored > 0 ? stored + chip->store_answered : 0;
+    ticks completed = 0, taken = chip->store_answered > 0 ? time_stores_taken(sm, time->fenced) : 0;
+    ticks least = taken > 0 ? taken + chip->store_answered : 0;
     ticks asked = chip->fence_gpu_asks > 0 ? later(time->asked, least) : time->asked;
     for (uint32_t i = 0; i < COMPLETIONS; i++) {
         const struct completion *completion = &sm->completions[i];
