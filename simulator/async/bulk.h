@@ -59,6 +59,8 @@ extern const struct async_kind load_kind;
 /* With simulated time (async/timed.c). */
 void load_timed(struct run *run, struct async_op *op);
 void store_timed(struct run *run, struct async_op *op);
+void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes);
+void prefetch_box_timed(struct run *run, const struct tensor_box *box);
 /* What is at a global address for an operation whose issuer had the view. */
 void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
                  uint32_t bytes);

@@ -134,3 +134,48 @@ void store_timed(struct run *run, struct async_op *op) {
     request->after = timing->chip.copy_store_latency;
     request->last_stage = ASYNC_DONE;
 }
+
+/* ---- prefetches ---- */
+
+/* HW (measured, H100: bulk_prefetches): lanes ask one after another, and the warp goes on behind the last one.
+ * When this one asks. */
+static ticks lane_asks(struct run *run) {
+    struct timing *timing = run->launch->timing;
+    struct warp_time *time = run->warp->time;
+    ticks from = later(timing->issued, time->lane_asked);
+    time->lane_asked = from + timing->chip.copy_lane_interval;
+    time->next = later(time->next, time->lane_asked);
+    return from;
+}
+
+static void ask_ahead(struct run *run, ticks at, uint64_t missed, enum asker asker) {
+    struct request *request = time_request(run->launch->timing);
+    request->at = at;
+    request->sm = run->cta->sm;
+    request->missed = missed;
+    request->asker = asker;
+    request->unloaded = run->launch->timing->chip.hbm_latency;
+}
+
+void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes) {
+    ticks at = lane_asks(run);
+    uint64_t missed = time_touch_ahead(run->launch->timing, from, bytes);
+    if (missed > 0) {
+        ask_ahead(run, at, missed, ASKED_BY_BLOCK);
+    }
+}
+
+void prefetch_box_timed(struct run *run, const struct tensor_box *box) {
+    ticks at = lane_asks(run);
+    uint64_t missed = 0;
+    for (uint32_t i = 0; i < box->rows; i++) {
+        uint32_t first, bytes;
+        uint64_t address;
+        if (tensor_box_row(box, i, &first, &bytes, &address)) {
+            missed += time_touch_ahead(run->launch->timing, address, bytes);
+        }
+    }
+    if (missed > 0) {
+        ask_ahead(run, at, missed, ASKED_BY_BOX);
+    }
+}

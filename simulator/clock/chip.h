@@ -167,6 +167,7 @@ enum parameter_kind {
     X(past_end_most, CYCLES)                                                                                   \
     X(l2_prefetched, CYCLES)                                                                                   \
     X(l2_prefetched_rows, CYCLES)                                                                              \
+    X(copy_lane_interval, CYCLES)                                                                              \
     X(remote_release, CYCLES)                                                                                  \
     X(remote_arrival, CYCLES)                                                                                  \
     X(window_arrival, CYCLES)                                                                                  \
@@ -180,6 +181,8 @@ enum parameter_kind {
     X(store_answered, CYCLES)                                                                                  \
     X(dependent_gap_ended, CYCLES)                                                                             \
     X(fence_gpu_touched, CYCLES)                                                                               \
+    X(fence_joins, CYCLES)                                                                                     \
+    X(fence_follows, CYCLES)                                                                                   \
     X(fence_shared_stored, CYCLES)                                                                             \
     X(fence_shared_interval, CYCLES)                                                                           \
     /* by machine code alone */                                                                                \

@@ -66,7 +66,8 @@ static uint64_t touch_line(struct timing *timing, uint64_t line, uint64_t from, 
         *filled = later(*filled, place->filled);
         if (place->prefetched) {
             timing->ahead++;
-            *filled = later(*filled, timing->now + timing->chip.l2_prefetched - timing->chip.l2_latency);
+            ticks takes = later(timing->chip.l2_prefetched, timing->chip.l2_latency);
+            *filled = later(*filled, timing->now + takes - timing->chip.l2_latency);
         }
     }
     place->halves |= asked;
@@ -115,6 +116,14 @@ static uint64_t touch_ahead(struct timing *timing, uint64_t line) {
     place->prefetched = true;
     timing->far_bytes += LINE_BYTES;
     return LINE_BYTES;
+}
+
+uint64_t time_touch_ahead(struct timing *timing, uint64_t address, uint64_t bytes) {
+    uint64_t missed = 0, from = time_placed(timing, address);
+    for (uint64_t line = from / LINE_BYTES; line * LINE_BYTES < from + bytes; line++) {
+        missed += touch_ahead(timing, line);
+    }
+    return missed;
 }
 
 uint64_t time_touch(struct timing *timing, uint64_t address, uint64_t bytes, bool store, ticks *filled) {

@@ -77,6 +77,7 @@ static void release_all(struct timing *timing) {
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
         memset(&sm->mmas, 0, sizeof sm->mmas);
+        memset(&sm->fences, 0, sizeof sm->fences);
         for (int j = 0; j < SM_PARTS; j++) {
             struct part *part = &sm->part[j];
             part->issue = part->issued = part->dispatch = 0;

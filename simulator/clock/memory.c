@@ -74,25 +74,28 @@ static void count_past(struct timing *timing) {
     timing->past_sms = count;
 }
 
-/* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): what L2 has waits behind what its SM has
- * asked of HBM before, a copy for all of its turn and a warp's load for a part of it; and for a part of what
- * the other SMs have asked. */
+/* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a part of what all SMs have asked of HBM.
+ */
+static ticks behind_others_misses(const struct timing *timing, const struct request *request) {
+    ticks all = timing->hbm->server.free;
+    return all > request->at ? (all - request->at) * timing->chip.l2_behind_misses / TICKS : 0;
+}
+
+/* HW (measured, H100: the same): what L2 has waits behind what its SM has asked of HBM before, a copy for all
+ * of its turn and a warp's load for a part of it; and for that part of what others have. */
 static ticks behind_misses(const struct timing *timing, const struct request *request) {
     const struct chip *chip = &timing->chip;
-    ticks own = timing->sm[request->sm].far_until, all = timing->hbm->server.free;
+    ticks own = timing->sm[request->sm].far_until;
     own = own > request->at ? own - request->at : 0;
-    all = all > request->at ? all - request->at : 0;
     own = request->asker != ASKED_BY_WARP ? own : own * chip->l2_behind_own / TICKS;
-    return later(own, all * chip->l2_behind_misses / TICKS);
+    return later(own, behind_others_misses(timing, request));
 }
 
 /* HW (measured, H200: fenced_stores_cycles): what L2 takes of stores it does not give to loads meanwhile. */
 static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     ticks length = time_outside(timing, rate_ticks(timing->chip.l2_store_rate, bytes));
-    ticks end = time_common(timing, timing->l2_store, at, length);
-    end = later(end, time_common(timing, timing->l2_load, at, length));
-    timing->l2_store->server.free = end;
-    return end - length - at;
+    ticks alone = time_common(timing, timing->l2_store, at, length);
+    return later(alone, time_common(timing, timing->l2_load, at, length)) - length - at;
 }
 
 ticks time_stores_taken(const struct sm_time *sm, ticks at) {
@@ -113,13 +116,13 @@ static ticks served(struct timing *timing, const struct request *request) {
     struct sm_time *sm = &timing->sm[request->sm];
     enum sim_step longest = SIM_STEP_PORT;
     ticks wait, near = request->near, far = request->far;
-    if (request->store) {
+    if (request->store) { /* HW (measured, H200: lines_read_before): L2 takes it behind others' misses too */
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
         near = store_to_l2(timing, request->at, bytes);
         far = request->missed > 0
                   ? time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed)
-                  : 0;
+                  : behind_others_misses(timing, request);
     } else {
         wait = queue_port(&sm->load_port, request, timing);
         for (uint8_t i = 0; i < request->nothers; i++) {

@@ -93,15 +93,17 @@ struct warp_time {
     uint32_t rows, pred_words;
     uint8_t *pipe;        /* by row: 1 + the pipe that wrote it */
     bool blocked, partly; /* partly: it will look again, and one of its splits waits */
+    bool ahead;           /* of its warpgroup's other warps, at an MMA */
     enum wait_kind wait;
     ticks slept;              /* when it began to wait */
     ticks arrived;            /* at a named barrier: its own turn */
     ticks copy_held;          /* no mbarrier instruction before that */
+    ticks lane_asked;         /* when the last lane of its bulk prefetch has asked */
     ticks stored;             /* when its stores to shared memory have had their turns */
     uint64_t touched_fenced;  /* of its SM's, at its last fence */
-    ticks fence_least;        /* when the fence is over if it waits for nothing */
+    ticks fence_takes;        /* what the fence takes if it waits for nothing */
     ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
-    ticks asked;              /* copies that have left the SM by then are waited for */
+    uint64_t round;           /* of its SM's fences, that it is of */
     uint32_t prepared;        /* 1 + the instruction that what stands before it is for; 0: none */
     ticks released;           /* when that is done, but for what the fence waits for */
     uint64_t copies_fenced;   /* of its SM, at its last fence */
@@ -129,7 +131,15 @@ struct sm_slice {
     uint16_t before[SHARES], taken[SHARES]; /* ticks */
 };
 
+/* The fences of an SM that are under way together, and those that wait for them. */
+struct fence_rounds {
+    uint64_t number;              /* of those under way */
+    ticks began, over, next_over; /* as far as is known */
+    bool waited;                  /* others wait */
+};
+
 struct sm_time {
+    struct fence_rounds fences;
     struct part {
         ticks issue, issued; /* when the slot is free; ticks that it was used */
         ticks dispatch;      /* when, beside an MMA, what computes may issue again */
@@ -379,6 +389,8 @@ uint64_t time_touch_row(struct timing *timing, uint64_t address, uint64_t bytes,
 /* The same of a sector, by its place; TOUCH_AHEAD: of its line, for no register. */
 enum touch { TOUCH_LOAD, TOUCH_STORE, TOUCH_AHEAD };
 uint64_t time_touch_sector(struct timing *timing, uint64_t place, enum touch how, uint64_t block, ticks *later);
+/* The lines of a range come to L2, where they are not: their bytes from HBM. */
+uint64_t time_touch_ahead(struct timing *timing, uint64_t address, uint64_t bytes);
 /* A block's bytes, by the hint in an instruction's name. */
 uint64_t time_fetched(const char *name);
 /* What a load takes more where its lines are not next to each other. */

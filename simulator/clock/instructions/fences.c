@@ -11,6 +11,40 @@ static const struct insn *insn_of(const struct warp *warp, const struct split *s
     return &warp->cta->cluster->launch->module->code[split->pc];
 }
 
+/* HW (measured, H100: fence_rounds): the fences of an SM come in rounds.  One that begins while others
+ * are under way, and not at once with them, waits until they are over, and those that wait are over together.
+ */
+static void take_place(const struct chip *chip, struct sm_time *sm, struct warp_time *time, ticks at) {
+    struct fence_rounds *rounds = &sm->fences;
+    while (at >= rounds->over && rounds->waited) {
+        ticks began = rounds->over - chip->fence_follows;
+        *rounds =
+            (struct fence_rounds){.number = rounds->number + 1, .began = began, .over = rounds->next_over};
+    }
+    if (at >= rounds->over) {
+        *rounds = (struct fence_rounds){.number = rounds->number + 1, .began = at, .over = at};
+    }
+    bool waits = at > rounds->began + chip->fence_joins;
+    time->round = rounds->number + waits;
+    rounds->waited |= waits;
+}
+
+/* When it begins to ask for what it waits for. */
+static ticks in_turn(const struct chip *chip, const struct fence_rounds *rounds, const struct warp_time *time) {
+    ticks turn = time->round > rounds->number    ? rounds->over - chip->fence_follows
+                 : time->round == rounds->number ? rounds->began
+                                                 : 0;
+    return later(time->fenced, turn);
+}
+
+/* The round's, which one of its fences is over then at the earliest. */
+static ticks round_over(struct fence_rounds *rounds, const struct warp_time *time, ticks over) {
+    if (time->round > rounds->number) {
+        return rounds->next_over = later(rounds->next_over, over);
+    }
+    return time->round < rounds->number ? over : (rounds->over = later(rounds->over, over));
+}
+
 /* HW (measured, H200: hand_over_cycles, ring_hand_over_cycles): a fence of more than a CTA takes longer where
  * its SM has issued copies since the warp's last one, whichever warp did, or has some under way.  It waits for
  * those that have left the SM when it asks for them, some time after its begin.
@@ -18,42 +52,55 @@ static const struct insn *insn_of(const struct warp *warp, const struct split *s
  * stores before it, those of its SM.
  * HW (measured, H200: fence_after_lines_cycles): one behind a load or a store of its SM takes longer than one
  * behind nothing, however long ago that was answered. */
-ticks fence_begin(const struct warp *warp, ticks at, bool behind_copies) {
+ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_copies) {
     const struct chip *chip = &timing_of(warp)->chip;
-    const struct sm_time *sm = sm_of(warp->cta);
+    struct sm_time *sm = sm_of(warp->cta);
     struct warp_time *time = warp->time;
     bool stored = chip->store_answered > 0 && sm->stores_out > 0;
     ticks answered = stored ? sm->stores_out + chip->store_answered : 0;
     bool touched = sm->touched != time->touched_fenced;
-    time->fence_least = at + chip->fence_gpu + (touched ? chip->fence_gpu_touched : 0);
+    time->fence_takes = takes + (touched ? chip->fence_gpu_touched : 0);
     time->touched_fenced = sm->touched;
     time->fenced = at;
-    time->asked = at + chip->fence_gpu_asks;
     time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
     time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
-    return later(time->fence_least, answered);
+    ticks least = later(at + time->fence_takes, answered);
+    if (chip->fence_follows > 0) {
+        take_place(chip, sm, time, at);
+        least = round_over(&sm->fences, time, least);
+    }
+    return least;
 }
 
-static ticks fence_over(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
+static ticks over_alone(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
     ticks completed = 0, taken = chip->store_answered > 0 ? time_stores_taken(sm, time->fenced) : 0;
     ticks least = taken > 0 ? taken + chip->store_answered : 0;
-    ticks asked = chip->fence_gpu_asks > 0 ? later(time->asked, least) : time->asked;
+    ticks asked = time->fenced + chip->fence_gpu_asks;
+    asked = chip->fence_gpu_asks > 0 ? later(asked, least) : asked;
     for (uint32_t i = 0; i < COMPLETIONS; i++) {
         const struct completion *completion = &sm->completions[i];
         completed = completion->sent <= asked ? later(completed, completion->done) : completed;
     }
     bool behind = time->fenced_copies || (time->fence_waits && completed > time->fenced);
     if (chip->fence_gpu_copies == 0 || !behind) {
-        return later(least, time->fence_least);
+        return later(least, time->fenced + time->fence_takes);
     }
     least = later(least, time->fenced + chip->fence_gpu_copies);
     return later(least, completed + chip->fence_gpu_completed);
 }
 
+static ticks fence_over(const struct chip *chip, struct sm_time *sm, struct warp_time *time) {
+    if (chip->fence_follows == 0) {
+        return over_alone(chip, sm, time);
+    }
+    time->fenced = in_turn(chip, &sm->fences, time);
+    return round_over(&sm->fences, time, over_alone(chip, sm, time));
+}
+
 /* A fence before an instruction is of the split that is at it. */
 ticks time_fenced(const struct warp *warp, const struct split *split, ticks ready) {
-    const struct warp_time *time = warp->time;
+    struct warp_time *time = warp->time;
     bool own = time->prepared == split->pc + 1;
     if (time->fenced != 0 && (own || time->prepared == 0)) {
         ready = later(ready, fence_over(&timing_of(warp)->chip, sm_of(warp->cta), time));
@@ -64,7 +111,7 @@ ticks time_fenced(const struct warp *warp, const struct split *split, ticks read
 /* Begins a fence before the split's next instruction. */
 static void prepare(const struct warp *warp, const struct split *split, ticks at, bool behind_copies) {
     warp->time->prepared = split->pc + 1;
-    warp->time->released = fence_begin(warp, at, behind_copies);
+    warp->time->released = fence_begin(warp, at, timing_of(warp)->chip.fence_gpu, behind_copies);
 }
 
 /* HW (measured, H200: fence_behind_stores_cycles): it is over some time after the SM's stores so far, one such

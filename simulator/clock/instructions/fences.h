@@ -6,7 +6,7 @@
 
 /* The warp's fence begins then; when it is over, but for the copies that it waits for.  behind_copies: whether
  * it waits for any. */
-ticks fence_begin(const struct warp *warp, ticks at, bool behind_copies);
+ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_copies);
 /* Until when a fence that begins then orders the warp's stores to shared memory for asynchronous operations. */
 ticks fence_stored(const struct warp *warp, ticks at);
 /* When the split's next instruction may go on behind the warp's fence, ready otherwise. */

@@ -77,6 +77,9 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     struct sm_time *sm = sm_of(warp->cta);
     const struct chip *chip = &launch->timing->chip;
     struct warp_time *time = warp->time;
+    if (time->ahead) {
+        return NEVER;
+    }
     ticks ready = time_fenced(warp, split, time->next);
     if (split->resumed) {
         return ready;
@@ -301,10 +304,10 @@ void time_issue(struct run *run, const struct insn *insn) {
         time->next = at + chip->fence_cta;
         break;
     case FAMILY_FENCE_GPU:
-        time->next = fence_begin(warp, at, chip->release_behind_copies > 0);
+        time->next = fence_begin(warp, at, chip->fence_gpu, chip->release_behind_copies > 0);
         break;
     case FAMILY_FENCE_ASYNC:
-        time->next = at + chip->fence_async;
+        time->next = fence_begin(warp, at, chip->fence_async, chip->release_behind_copies > 0);
         break;
     case FAMILY_FENCE_ASYNC_SHARED:
         time->next = fence_stored(warp, at);

@@ -105,6 +105,28 @@ ticks time_mma_runs(const struct sm_time *sm, ticks at) {
     return at < queue->before ? queue->before : at >= queue->start ? queue->end : 0;
 }
 
+void time_mma_ahead(struct run *run) {
+    run->warp->time->ahead = true;
+}
+
+/* HW (measured, H100: late_warps): the warps of a warpgroup leave an MMA together, when the last one has
+ * issued it. */
+static void meet(struct run *run) {
+    struct timing *timing = run->launch->timing;
+    ticks next = run->warp->time->next;
+    uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
+    for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
+        struct warp *warp = &run->cta->warps[i];
+        if (warp->time->ahead) {
+            warp->time->ahead = false;
+            warp->time->next = later(warp->time->next, next);
+            warp->time->due = warp->time->next;
+            event_add(timing, island_of(timing, run->cta),
+                      (struct event){.at = warp->time->next, .warp = warp});
+        }
+    }
+}
+
 /* HW (measured, H200): m64nNk16 in N / 2 cycles, and in no less than its operands take from shared memory. */
 ticks time_wgmma(struct run *run, uint64_t *turn) {
     const struct wgmma_fields *form = &run->insn->wgmma;
@@ -120,6 +142,7 @@ ticks time_wgmma(struct run *run, uint64_t *turn) {
     struct sm_time *sm = sm_of(run->cta);
     length = time_beside(timing, sm, SHARE_TENSOR, timing->issued, length);
     timing->tensor_works = true;
+    meet(run);
     if (a_in_registers && run->launch->reordered) {
         const void *group = &run->cta->warps[run->warp->index / SM_PARTS * SM_PARTS];
         *turn = ++sm->mmas.turns;

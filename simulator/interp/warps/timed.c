@@ -135,6 +135,10 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (split == NULL) {
             break;
         }
+        if (warp->time->ahead) { /* the last of its warpgroup wakes it */
+            warp->time->due = NEVER;
+            return;
+        }
         ticks at = time_ready(warp, split);
         if (time_word(warp, split, at)) {
             at = time_ready(warp, split);

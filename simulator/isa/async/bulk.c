@@ -4,13 +4,6 @@
 #include "decode.h"
 #include "ptx/ir.h"
 
-enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask) {
-    (void)run;
-    (void)insn;
-    (void)mask;
-    return NEXT;
-}
-
 /* op[] in this order: destination, source, size, barrier, multicast mask; a store's: ..., size, byte mask. */
 enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK, O_BYTES = O_BARRIER };
 
@@ -113,6 +106,29 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
     return NEXT;
 }
 
+/* op[]: source, size.  Nothing but for the clock: L2 is asked for what memory has of it. */
+enum { O_AHEAD, O_AHEAD_SIZE };
+
+static enum next exec_bulk_prefetch(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        int lane = LANE(rest);
+        uint64_t from = address_of(run, insn, O_AHEAD, lane);
+        uint32_t bytes = lane_u32(run, insn->op[O_AHEAD_SIZE], lane);
+        if (!right_size(run, bytes, lane)) {
+            return FAIL;
+        }
+        if (from % 16 != 0) {
+            return sim_report(run, SIM_ERROR, "misaligned", lane,
+                              "the source %#llx of a bulk prefetch is not aligned to 16 bytes",
+                              (unsigned long long)from);
+        }
+        if (run->launch->timing != NULL) {
+            prefetch_timed(run, from, bytes);
+        }
+    }
+    return NEXT;
+}
+
 static enum next exec_wait_group(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)mask;
     return groups_wait(run, (enum group_family)insn->group.family, insn->group.pending, insn->group.read);
@@ -153,8 +169,16 @@ void decode_bulk(struct decoder *d, bool reduces) {
         return;
     }
     if (mod(d, "prefetch")) {
-        d->nmods = 0;
-        insn->fn = exec_cp_nothing;
+        bool hinted = mod_of(d, COUNTED(hints)) >= 0;
+        if (!mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
+            decode_fail(d, "a prefetch is of global memory to L2");
+        }
+        int64_t *offsets = take_offsets(d);
+        insn->bulk.offsets = offsets;
+        need_operands(d, 2, 2 + hinted);
+        emit_offset_address(d, &d->op[0], offsets);
+        emit(d, src(d, &d->op[1], T_U32));
+        insn->fn = exec_bulk_prefetch;
         return;
     }
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;

@@ -15,7 +15,6 @@ int decode_reduction(struct decoder *d);
 /* What the copies with a tensor map do. */
 enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask);
 enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask);
-/* For what only advises caches. */
-enum next exec_cp_nothing(struct run *run, const struct insn *insn, uint32_t mask);
+enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

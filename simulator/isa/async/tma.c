@@ -166,6 +166,20 @@ enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t ma
     return run->cluster->failed ? FAIL : NEXT;
 }
 
+/* Nothing but for the clock: L2 is asked for what memory has of it. */
+enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_t mask) {
+    FOR_LANES(rest, mask) {
+        struct tensor_box box;
+        if (!read_box(run, insn, LANE(rest), false, &box)) {
+            return FAIL;
+        }
+        if (run->launch->timing != NULL) {
+            prefetch_box_timed(run, &box);
+        }
+    }
+    return NEXT;
+}
+
 enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);

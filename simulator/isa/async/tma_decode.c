@@ -22,6 +22,10 @@ static void emit_coordinates(struct decoder *d, const struct pop *tensor, int wa
     }
 }
 
+static int extras_of(int mode, int rank) {
+    return mode == M_IM2COL ? rank - 2 : mode == M_IM2COL_W ? 2 : 0;
+}
+
 static void emit_extras(struct decoder *d, const struct pop *info, int wanted) {
     uint32_t count;
     const struct pop *list = elements(info, &count);
@@ -91,14 +95,35 @@ static void decode_load(struct decoder *d, int coordinates, int extras, bool mul
     d->insn->fn = exec_tensor_load;
 }
 
+static void decode_ahead(struct decoder *d, int rank, const uint8_t *places) {
+    int named = mod_of(d, COUNTED(modes)), mode = named < 0 ? M_TILE : named;
+    bool hinted = mod(d, "L2::cache_hint");
+    if (rank == 0 || !mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
+        decode_fail(d, "a prefetch is of a tensor's box to L2");
+    }
+    check_mode(d, mode, rank, false, SP_GLOBAL);
+    d->insn->tensor_copy.rank = (uint8_t)rank;
+    d->insn->tensor_copy.mode = places[mode];
+    int64_t *offsets = take_offsets(d);
+    int extras = extras_of(mode, rank), operands = 1 + (extras > 0);
+    d->insn->tensor_copy.offsets = offsets;
+    need_operands(d, operands, operands + hinted);
+    emit_offset_address(d, &d->op[0], offsets); /* in the place of a load's shared memory */
+    emit_offset_address(d, &d->op[0], offsets);
+    emit_coordinates(d, &d->op[0], places[mode] == TENSOR_ROWS ? 1 + ROWS_AT_ONCE : rank);
+    if (extras > 0) {
+        emit_extras(d, &d->op[1], extras);
+    }
+    d->insn->fn = exec_tensor_prefetch;
+}
+
 void decode_bulk_tensor(struct decoder *d, bool reduces) {
     static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d"};
     static const uint8_t places[] = {TENSOR_TILE,     TENSOR_ROWS,     TENSOR_ROWS,  TENSOR_IM2COL,
                                      TENSOR_IM2COL_W, TENSOR_IM2COL_W, TENSOR_IM2COL};
     struct insn *insn = d->insn;
     if (mod(d, "prefetch")) {
-        d->nmods = 0;
-        insn->fn = exec_cp_nothing;
+        decode_ahead(d, mod_of(d, COUNTED(ranks)) + 1, places);
         return;
     }
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;
@@ -126,10 +151,6 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
     if (group) {
         decode_store(d, coordinates, hinted);
     } else {
-        decode_load(d, coordinates,
-                    mode == M_IM2COL     ? rank - 2
-                    : mode == M_IM2COL_W ? 2
-                                         : 0,
-                    multicast, hinted);
+        decode_load(d, coordinates, extras_of(mode, rank), multicast, hinted);
     }
 }

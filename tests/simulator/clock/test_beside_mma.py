@@ -210,3 +210,20 @@ def test_a_clusters_arrival_behind_copies_that_have_come_fences_those_of_memory(
         took.append(int(out[0]))
     more = machine["fence_gpu_copies"]["machine"] - machine["fence_gpu"]["machine"] if of_memory else 0
     assert took[1] - took[0] == pytest.approx(more, abs=40)  # of 256 threads, whose arrivals are apart
+
+
+@pytest.mark.parametrize("mma", [REGISTERS, FROM_SHARED], ids=["registers", "shared"])
+def test_a_warp_leaves_an_mma_when_the_last_one_of_its_warpgroup_is_there(tmp_path, mma: str):
+    count = 400
+    late = "setp.lt.u32 %p2, %r1, 96; @%p2 bra THERE;" + WORK * count + "THERE:"
+    behind = "mov.u32 %r12, 5;"
+    at_once = left(tmp_path / "at_once", *stored(FENCE, mma, behind))[0]
+    apart = left(tmp_path / "apart", *stored(late, FENCE, mma, behind))[0]
+    assert apart - at_once == pytest.approx(count, abs=20)
+
+
+def test_a_warpgroup_does_not_wait_for_the_warps_of_another(tmp_path):
+    late = "setp.lt.u32 %p2, %r1, 128; @%p2 bra THERE;" + WORK * 100 + "THERE:"
+    lines = stored(late, FENCE, REGISTERS, "mov.u32 %r12, 5;")
+    first, second = left(tmp_path / "two", *lines, groups=2, stalls={WORK: 4})
+    assert first < 100 and second > 400

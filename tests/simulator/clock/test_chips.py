@@ -50,6 +50,7 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some |= {"operand_read", "operand_read_more", "wgmma_start", "sm_registers"}
     of_some |= {"wgmma_dispatch", "dependent_gap_ended"}
     of_some |= {"fence_gpu_touched", "fence_shared_stored", "fence_shared_interval"}
+    of_some |= {"fence_joins", "fence_follows", "copy_lane_interval"}
     of_some |= {"acquire_cluster", "cluster_arrive_alone", "copy_latency_less", "fence_gpu_asks"}
     assert len(CHIPS) >= 3 and all(found - of_some == names["h200"] - of_some for found in names.values()), names
     assert all(found & of_some in (set(), of_some) for found in names.values())

@@ -14,14 +14,6 @@ UNSEEN = {
     ),
     22: ("idle SMs take the ends of other tiles' K and leave sums and flags in global memory", FLAGS),
     31: ("idle SMs dequantize A while the others multiply, and leave flags in global memory", FLAGS),
-    67: (
-        "first bytes asked of L2 while the call before ends, and stages filled as soon as they are read",
-        "supposed: it fills stages by cp.async sooner after they are read, and that is too fast here, as in 78 and 79",
-    ),
-    68: (
-        "sectors of A asked of L2 before the wait for the call before",
-        "here the GEMM's producer, which asks for B a stage after the other, is later than A: A has to wait anyway",
-    ),
 }
 
 

@@ -1,0 +1,66 @@
+"""Simulated time of fences that begin while others of their SM are under way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulator.clock.clock_kit import CHIP
+from tests.simulator.sim_kit import Sim, body
+
+FENCE = "fence.acq_rel.gpu;"
+TAKES, JOINS, FOLLOWS = 3000, 50, 400
+
+
+def ends(chip: str, apart: int, *lines: str, warps: int) -> list[int]:
+    """When each warp is behind `lines`, which it begins `apart` cycles after the one before; %p2: it is the first."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.eq.u32 %p2, %r2, 0;",
+        f"mul.wide.u32 %rd5, %r2, {apart}; bar.sync 0; mov.u64 %rd2, %clock64; add.u64 %rd6, %rd5, %rd2;",
+        "WAIT: mov.u64 %rd3, %clock64; setp.lt.u64 %p1, %rd3, %rd6; @%p1 bra WAIT;",
+        *lines,
+        "mov.u64 %rd4, %clock64; sub.u64 %rd4, %rd4, %rd2; mul.wide.u32 %rd7, %r2, 8; add.u64 %rd7, %rd7, %rd1;",
+        "bar.sync 0; and.b32 %r3, %r1, 31; setp.eq.u32 %p3, %r3, 0; @%p3 st.global.u64 [%rd7], %rd4;",
+    )
+    sim = Sim(text, chip=chip)
+    out = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", out, block=32 * warps) == 0, sim.findings
+    return out[:warps].astype(int).tolist()
+
+
+@pytest.fixture
+def slow(chip) -> str:
+    return chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS)
+
+
+def test_a_fence_that_begins_while_another_is_under_way_waits_for_it_and_those_that_wait_are_over_together(slow):
+    first, second, third = ends(slow, 800, FENCE, warps=3)
+    assert first == pytest.approx(TAKES, abs=60)
+    assert second == pytest.approx(first - FOLLOWS + TAKES, abs=60) and third == pytest.approx(second, abs=20)
+
+
+def test_fences_that_begin_at_once_are_over_at_once(slow):
+    taken = ends(slow, JOINS // 4, FENCE, warps=3)
+    assert taken == pytest.approx([TAKES] * 3, abs=80) and max(taken) - min(taken) < 20
+
+
+def test_fences_that_begin_when_the_one_before_is_over_wait_for_none(slow):
+    assert ends(slow, TAKES + 200, FENCE, warps=3) == pytest.approx([TAKES, 2 * TAKES + 200, 3 * TAKES + 400], abs=80)
+
+
+def test_each_round_of_fences_follows_the_one_before(slow):
+    """The third begins in the second one's time and the fourth in the third one's."""
+    rounds = [TAKES + i * (TAKES - FOLLOWS) for i in range(4)]
+    assert ends(slow, 2000, FENCE, warps=4) == pytest.approx(rounds, abs=100)
+
+
+def test_without_such_a_parameter_each_fence_is_over_by_itself(chip):
+    alone = chip(fence_gpu=TAKES, fence_follows=0)
+    assert ends(alone, 800, FENCE, warps=3) == pytest.approx([TAKES, TAKES + 800, TAKES + 1600], abs=60)
+
+
+def test_a_fence_for_asynchronous_copies_from_memory_waits_for_those_under_way_too(slow):
+    mixed = f"@%p2 bra GPU; fence.proxy.async; bra OVER; GPU: {FENCE} OVER:"
+    first, second = ends(slow, 800, mixed, warps=2)
+    assert first == pytest.approx(TAKES, abs=60)
+    assert second == pytest.approx(first - min(FOLLOWS, TAKES) + CHIP["fence_async"], abs=80)
