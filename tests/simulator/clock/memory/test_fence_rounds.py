@@ -64,3 +64,27 @@ def test_a_fence_for_asynchronous_copies_from_memory_waits_for_those_under_way_t
     first, second = ends(slow, 800, mixed, warps=2)
     assert first == pytest.approx(TAKES, abs=60)
     assert second == pytest.approx(first - min(FOLLOWS, TAKES) + CHIP["fence_async"], abs=80)
+
+
+def test_fences_that_begin_apart_by_more_than_what_counts_as_at_once_are_two_rounds(slow):
+    first, second = ends(slow, JOINS + JOINS // 2, FENCE, warps=2)
+    assert second - first == pytest.approx(TAKES - FOLLOWS, abs=40)
+
+
+def test_a_launch_begins_without_the_fences_of_the_one_that_it_overlaps(chip):
+    """The first one triggers and fences over and over; the second one, on the same SM, fences once."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd7, [q]; ld.global.u64 %rd7, [%rd7];"
+        "griddepcontrol.launch_dependents; setp.eq.u64 %p4, %rd7, 0; @%p4 bra ONCE;",
+        FENCE * 20,
+        "bra END; ONCE: mov.u64 %rd2, %clock64;",
+        FENCE,
+        "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; st.global.u64 [%rd1], %rd4; END:",
+        params=".param .u64 p, .param .u64 q",
+    )
+    sim = Sim(text, chip=chip(sms=1, fence_gpu=TAKES, fence_gpu_touched=0, fence_follows=FOLLOWS))
+    out = sim.buffer(np.zeros(8, np.uint64))
+    for i, fences in enumerate([1, 0]):
+        flag = sim.buffer(np.array([fences], np.uint64))
+        assert sim.launch("k", out, flag, block=1, dependent=i) == 0, sim.findings
+    assert int(out[0]) == pytest.approx(TAKES, abs=60)
