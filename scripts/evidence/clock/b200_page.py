@@ -117,10 +117,10 @@ def worst_rows(rows: dict[str, Row]) -> str:
 
 
 def older_line(rows: dict[str, Row]) -> str:
-    """What has not been run with the model of today."""
+    """What has not been run with the model of today, as a line more; empty where all has."""
     counts = {group: len([row for row in of(rows, group) if row.older]) for group in SETS}
     named = ", ".join(f"{count} of {len(of(rows, group))} of {group}" for group, count in counts.items() if count)
-    return f"Predicted before the model's last change and not run again: {named}." if named else ""
+    return f"\nPredicted before the model's last change and not run again: {named}." if named else ""
 
 
 def render(rows: dict[str, Row]) -> str:
@@ -155,8 +155,7 @@ validate. The ladder's programs and times are {LADDER_SOURCE}'s.
 {chr(10).join(lines)}
 
 Mean of all: {everything:.1f} %.
-The aim is that of the median, of the ring and the ladder that of the mean.
-{older_line(rows)}
+The aim is that of the median, of the ring and the ladder that of the mean.{older_line(rows)}
 
 ## The ten worst rows, and the worst of each other set
 
