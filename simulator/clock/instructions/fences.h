@@ -4,8 +4,8 @@
 
 #include "clock/timing.h"
 
-/* The warp's fence begins then; when it is over, but for the copies that it waits for.  takes: where it waits for
- * nothing; behind_copies: whether it waits for any. */
+/* The warp's fence begins then; when it is over, but for the copies that it waits for.  takes: where it waits
+ * for nothing; behind_copies: whether it waits for any. */
 ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_copies);
 /* Until when a fence that begins then orders the warp's stores to shared memory for asynchronous operations. */
 ticks fence_stored(const struct warp *warp, ticks at);

@@ -114,8 +114,9 @@ static enum next exec_bulk_prefetch(struct run *run, const struct insn *insn, ui
         int lane = LANE(rest);
         uint64_t from = address_of(run, insn, O_AHEAD, lane);
         uint32_t bytes = lane_u32(run, insn->op[O_AHEAD_SIZE], lane);
-        if (!right_size(run, bytes, lane)) {
-            return FAIL;
+        if (bytes % 16 != 0) { /* L2 has room for more than a copy's destination */
+            return sim_report(run, SIM_ERROR, "copy-size", lane,
+                              "a bulk prefetch of %u bytes; expected a multiple of 16", bytes);
         }
         if (from % 16 != 0) {
             return sim_report(run, SIM_ERROR, "misaligned", lane,

@@ -92,12 +92,18 @@ def test_a_form_that_is_none_is_refused(form: str):
         Sim(body(form)).launch("k", block=1)
 
 
-@pytest.mark.parametrize(("ask", "said"), [(ASK.format(24), "multiple of 16"), (ASK.format(0), "multiple of 16")])
-def test_a_bulk_prefetch_of_a_wrong_size_is_told(ask: str, said: str):
-    text = body("ld.param.u64 %rd9, [p];", ask)
-    sim = Sim(text)
+@pytest.mark.parametrize("size", [8, 24])
+def test_a_bulk_prefetch_of_a_wrong_size_is_told(size: int):
+    sim = Sim(body("ld.param.u64 %rd9, [p];", ASK.format(size)))
     assert sim.launch("k", sim.buffer(np.zeros(64, np.uint8)), block=1) != 0
-    assert said in str(sim.findings)
+    assert f"a bulk prefetch of {size} bytes; expected a multiple of 16" in str(sim.findings)
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_a_bulk_prefetch_may_be_of_nothing_and_of_more_than_shared_memory_holds(size: int):
+    sim = Sim(body("ld.param.u64 %rd9, [p];", ASK.format(size)))
+    assert sim.launch("k", sim.buffer(np.zeros(1 << 20, np.uint8)), block=1) == 0
+    assert sim.verdict == "clean", sim.findings
 
 
 def test_a_misaligned_bulk_prefetch_is_told():
