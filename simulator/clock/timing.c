@@ -84,7 +84,7 @@ void warp_time_start(struct warp *warp, ticks at) {
     memset(time->read, 0, sizeof time->read);
     time->began = time->next = time->last = time->started = at;
     time->copy_held = time->fenced = time->copies_fenced = time->lane_asked = 0;
-    time->blocked = time->partly = time->ahead = false;
+    time->blocked = time->partly = time->early = false;
     time->prepared = 0;
 }
 

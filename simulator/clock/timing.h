@@ -93,7 +93,7 @@ struct warp_time {
     uint32_t rows, pred_words;
     uint8_t *pipe;        /* by row: 1 + the pipe that wrote it */
     bool blocked, partly; /* partly: it will look again, and one of its splits waits */
-    bool ahead;           /* of its warpgroup's other warps, at an MMA */
+    bool early;           /* at an MMA that others of its warpgroup have not reached */
     enum wait_kind wait;
     ticks slept;              /* when it began to wait */
     ticks arrived;            /* at a named barrier: its own turn */

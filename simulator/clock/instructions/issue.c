@@ -77,7 +77,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     struct sm_time *sm = sm_of(warp->cta);
     const struct chip *chip = &launch->timing->chip;
     struct warp_time *time = warp->time;
-    if (time->ahead) {
+    if (time->early) {
         return NEVER;
     }
     ticks ready = time_fenced(warp, split, time->next);

@@ -105,8 +105,8 @@ ticks time_mma_runs(const struct sm_time *sm, ticks at) {
     return at < queue->before ? queue->before : at >= queue->start ? queue->end : 0;
 }
 
-void time_mma_ahead(struct run *run) {
-    run->warp->time->ahead = true;
+void time_mma_early(struct run *run) {
+    run->warp->time->early = true;
 }
 
 /* HW (measured, H100: late_warps): the warps of a warpgroup leave an MMA together, when the last one has
@@ -117,8 +117,8 @@ static void meet(struct run *run) {
     uint32_t first = run->warp->index / SM_PARTS * SM_PARTS;
     for (uint32_t i = first; i < first + SM_PARTS && i < run->cta->nwarps; i++) {
         struct warp *warp = &run->cta->warps[i];
-        if (warp->time->ahead) {
-            warp->time->ahead = false;
+        if (warp->time->early) {
+            warp->time->early = false;
             warp->time->next = later(warp->time->next, next);
             warp->time->due = warp->time->next;
             event_add(timing, island_of(timing, run->cta),

@@ -24,7 +24,7 @@ struct mma_queue {
 };
 
 /* The warp has issued an MMA that others of its warpgroup have not reached. */
-void time_mma_ahead(struct run *run);
+void time_mma_early(struct run *run);
 /* When the MMA's results are there, unless others come before it; turn: what to ask with
  * then, 0 where nothing can put it off. */
 ticks time_wgmma(struct run *run, uint64_t *turn);

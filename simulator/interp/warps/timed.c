@@ -135,7 +135,7 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (split == NULL) {
             break;
         }
-        if (warp->time->ahead) { /* the last of its warpgroup wakes it */
+        if (warp->time->early) { /* the last of its warpgroup wakes it */
             warp->time->due = NEVER;
             return;
         }

@@ -107,13 +107,13 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
 }
 
 /* op[]: source, size.  Nothing but for the clock: L2 is asked for what memory has of it. */
-enum { O_AHEAD, O_AHEAD_SIZE };
+enum { O_PREFETCH, O_PREFETCH_SIZE };
 
 static enum next exec_bulk_prefetch(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
-        uint64_t from = address_of(run, insn, O_AHEAD, lane);
-        uint32_t bytes = lane_u32(run, insn->op[O_AHEAD_SIZE], lane);
+        uint64_t from = address_of(run, insn, O_PREFETCH, lane);
+        uint32_t bytes = lane_u32(run, insn->op[O_PREFETCH_SIZE], lane);
         if (bytes % 16 != 0) { /* L2 has room for more than a copy's destination */
             return sim_report(run, SIM_ERROR, "copy-size", lane,
                               "a bulk prefetch of %u bytes; expected a multiple of 16", bytes);

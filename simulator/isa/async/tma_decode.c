@@ -95,7 +95,7 @@ static void decode_load(struct decoder *d, int coordinates, int extras, bool mul
     d->insn->fn = exec_tensor_load;
 }
 
-static void decode_ahead(struct decoder *d, int rank, const uint8_t *places) {
+static void decode_tensor_prefetch(struct decoder *d, int rank, const uint8_t *places) {
     int named = mod_of(d, COUNTED(modes)), mode = named < 0 ? M_TILE : named;
     bool hinted = mod(d, "L2::cache_hint");
     if (rank == 0 || !mod(d, "L2") || mod_space(d, SP_GENERIC) != SP_GLOBAL) {
@@ -123,7 +123,7 @@ void decode_bulk_tensor(struct decoder *d, bool reduces) {
                                      TENSOR_IM2COL_W, TENSOR_IM2COL_W, TENSOR_IM2COL};
     struct insn *insn = d->insn;
     if (mod(d, "prefetch")) {
-        decode_ahead(d, mod_of(d, COUNTED(ranks)) + 1, places);
+        decode_tensor_prefetch(d, mod_of(d, COUNTED(ranks)) + 1, places);
         return;
     }
     int reduction = reduces ? decode_reduction(d) : REDUCE_NONE;

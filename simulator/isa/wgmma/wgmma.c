@@ -383,7 +383,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
             insn->wgmma.n / 2; /* HW: m64nNk16 (32 bytes of K) in N / 2 cycles */
         async_issue(run, op);
     } else if (run->launch->timing != NULL) {
-        time_mma_ahead(run);
+        time_mma_early(run);
     }
     return NEXT;
 }
