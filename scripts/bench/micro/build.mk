@@ -3,6 +3,7 @@ MICRO := main alu shared_memory tensor synchronisation clusters copies copy_rate
          meeting/overlap meeting/starts meeting/traffic meeting/hand_over meeting/past_end \
          meeting/pages meeting/last_stores meeting/prefetches meeting/fresh meeting/cold meeting/dependents \
          fences/behind_stores fences/cluster_fences fences/fenced_stores fences/touched_lines fences/left_units \
+         fences/rounds roles/late_warps roles/stores_beside_mma \
          roles/rings roles/words roles/helpers roles/first_stage roles/beside_mma roles/warp_mma roles/producers \
          roles/answers roles/cluster_rings
 MICRO_FLAGS := -std=c++17 -O2 -lineinfo -Werror all-warnings -MMD -MP
@@ -32,7 +33,7 @@ $(BUILD)/micro_timed: $(MICRO:%=$(MICRO_ONCE)/%.o) $(BUILD)/libcudart_sim.a
 $(MICRO_ONCE)/%: scripts/bench/micro/%
 	@mkdir -p $(@D)
 	$(Q)sed 's/^\(#define LAUNCHES \) *[0-9]*/\1 1/; s/^\(#define WARM_UP_LAUNCHES \).*/\1 1/; s/^\(#define MAX_SECONDS \).*/\1 100000/; $(FEWER)$(if $(filter %/overlap.cu,$<),$(FEWER_LAPS))' $< > $@
-$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/micro.cuh $(FLAGS_STAMP)
+$(MICRO_ONCE)/%.o: $(MICRO_ONCE)/%.cu $(MICRO_ONCE)/micro.cuh $(MICRO_ONCE)/fences/traffic.cuh $(FLAGS_STAMP)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) $(MICRO_FLAGS) -I $(MICRO_ONCE) -gencode=arch=compute_90a,code=compute_90a --no-compress -MF $(@:.o=.d) -c -o $@ $<
 -include $(MICRO:%=$(BUILD)/micro_objects/card/%.d) $(MICRO:%=$(BUILD)/micro_objects/sim/%.d)

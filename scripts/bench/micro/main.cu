@@ -201,7 +201,10 @@ static const struct group {
               {"touched_lines", touched_lines},
               {"dependents", dependents},
               {"left_units", left_units},
-              {"cluster_rings", cluster_rings}};
+              {"cluster_rings", cluster_rings},
+              {"rounds", rounds},
+              {"late_warps", late_warps},
+              {"stores_beside_mma", stores_beside_mma}};
 
 /* micro [GROUP...]: the groups named, or all. */
 int main(int count, char **arguments) {

@@ -116,6 +116,9 @@ void fenced_stores(void);
 void touched_lines(void);
 void dependents(void);
 void left_units(void);
+void rounds(void);
+void late_warps(void);
+void stores_beside_mma(void);
 void cluster_rings(void);
 
 #endif

@@ -1,12 +1,8 @@
 /* A fence of the whole GPU by several warps at once, behind their stores, before a barrier: how partial sums
  * are left for other CTAs.  In an idle chip and beside copies of every SM. */
-#include "micro.cuh"
+#include "traffic.cuh"
 
 #define TURNS      32
-#define SLOT_BYTES 8192
-#define MAX_SLOTS  16
-#define FAR_BYTES  ((size_t)1 << 30)  /* from HBM: each byte once, nearly */
-#define NEAR_BYTES ((size_t)16 << 20) /* stays in L2 */
 #define MAX_WARPS  12
 #define MAX_STORES 16
 #define VECTOR     16 /* bytes a lane stores at a time */
@@ -15,33 +11,9 @@
 #define TURN_BARS  1 /* of the warps that store */
 
 struct fenced_plan {
-    const unsigned char *source;
+    struct ring_traffic traffic;
     unsigned char *sums;
-    uint64_t source_bytes; /* a power of two */
-    uint32_t slots;        /* copies in flight */
 };
-
-/* One thread: a ring of copies until the other warps have had their turns. */
-static __device__ __forceinline__ void copy_meanwhile(const struct fenced_plan &plan, uint32_t memory,
-                                                      uint32_t full, const volatile uint32_t *over) {
-    uint64_t at = (uint64_t)blockIdx.x * SLOT_BYTES, step = (uint64_t)gridDim.x * SLOT_BYTES;
-    uint32_t asked = 0, seen = 0;
-    while (seen < asked || *over == 0) {
-        bool more = *over == 0;
-        if (asked - seen == plan.slots || !more) {
-            wait_parity({full + seen % plan.slots * 8}, seen / plan.slots & 1);
-            seen++;
-        }
-        if (more) {
-            uint32_t slot = asked % plan.slots;
-            mbarrier_arrive_expect_tx({full + slot * 8}, SLOT_BYTES);
-            cp_async_bulk(memory + slot * SLOT_BYTES, plan.source + (at & (plan.source_bytes - 1)), SLOT_BYTES,
-                          {full + slot * 8});
-            at += step;
-            asked++;
-        }
-    }
-}
 
 template <int stores> static __global__ void fenced_stores_kernel(uint64_t *span, struct fenced_plan plan) {
     extern __shared__ __align__(128) unsigned char memory[];
@@ -57,8 +29,8 @@ template <int stores> static __global__ void fenced_stores_kernel(uint64_t *span
     }
     __syncthreads();
     if (threadIdx.x < WARP_LANES) {
-        if (threadIdx.x == 0 && plan.slots > 0) {
-            copy_meanwhile(plan, cvta_to_shared(memory), full, &over);
+        if (threadIdx.x == 0 && plan.traffic.slots > 0) {
+            copy_meanwhile(plan.traffic, cvta_to_shared(memory), full, &over);
         }
         return;
     }
@@ -90,8 +62,8 @@ template <int stores>
 static void measure_fenced(const struct fenced_plan &memory, int warps, int ctas, uint32_t slots, bool near) {
     uint64_t *span = results(2);
     struct fenced_plan plan = memory;
-    plan.slots = slots;
-    plan.source_bytes = near ? NEAR_BYTES : FAR_BYTES;
+    plan.traffic.slots = slots;
+    plan.traffic.bytes = near ? NEAR_BYTES : FAR_BYTES;
     void *arguments[] = {&span, &plan};
     double cycles = measured_span((const void *)fenced_stores_kernel<stores>,
                                   {ctas, WARP_LANES * (1 + warps), 1, MAX_SLOTS * SLOT_BYTES}, arguments, span);
@@ -122,7 +94,7 @@ void fenced_stores(void) {
     check("cudaMalloc", cudaMalloc((void **)&source, FAR_BYTES));
     check("cudaMemset", cudaMemset(source, 0, FAR_BYTES));
     check("cudaMalloc", cudaMalloc((void **)&memory.sums, (size_t)sm_count() * CTA_BYTES));
-    memory.source = source;
+    memory.traffic.source = source;
     measure_warps<0>(memory);
     measure_warps<1>(memory);
     measure_warps<4>(memory);

@@ -38,8 +38,8 @@ static __global__ void touched_kernel(uint64_t *span, uint32_t *words, uint32_t 
             asm volatile("fence.acq_rel.gpu;" ::: "memory");
             all += clock64_now() - start;
         }
+        __syncthreads(); /* or the other warp touches again beside the fence */
     }
-    __syncthreads();
     if (threadIdx.x == WARP_LANES) {
         note_span(span, 0, all);
     }

@@ -4,6 +4,7 @@
 
 #define BEFORE_CYCLES 20000 /* until the trigger: longer than the host takes to ask for the next launch */
 #define MAX_SMS       256
+#define MAX_VECTORS   16 /* of a lane */
 
 struct moments { /* of an SM's clock; 0: there has been none */
     uint64_t triggered, ended, began, released;
@@ -20,11 +21,15 @@ static __device__ __forceinline__ uint32_t sm_now(void) {
     return sm;
 }
 
-static __global__ void first_kernel(struct moments *moments, uint32_t after) {
+/* Its lanes store so many vectors before its last word. */
+static __global__ void first_kernel(struct moments *moments, uint4 *out, uint32_t after, uint32_t vectors) {
     spin(BEFORE_CYCLES);
     uint64_t triggered = clock64_now();
     griddepcontrol_launch_dependents();
     spin(after);
+    for (uint32_t i = 0; i < vectors; i++) {
+        out[i * WARP_LANES + threadIdx.x] = make_uint4(i, i, i, i);
+    }
     if (threadIdx.x == 0) {
         moments[sm_now()].triggered = triggered;
         moments[sm_now()].ended = clock64_now();
@@ -58,9 +63,10 @@ static void enqueue(const void *kernel, int ctas, bool dependent, int cluster, i
     check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
 }
 
-static void measure_dependent(struct moments *moments, int cluster, int shared_bytes, uint32_t after) {
+static void measure_dependent(struct moments *moments, uint4 *out, int cluster, int shared_bytes, uint32_t after,
+                              uint32_t vectors) {
     double start[LAUNCHES], release[LAUNCHES];
-    void *first[] = {&moments, &after}, *next[] = {&moments};
+    void *first[] = {&moments, &out, &after, &vectors}, *next[] = {&moments};
     check("cudaFuncSetAttribute",
           cudaFuncSetAttribute((const void *)next_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 204800));
     for (int i = -WARM_UP_LAUNCHES; i < LAUNCHES; i++) {
@@ -76,22 +82,33 @@ static void measure_dependent(struct moments *moments, int cluster, int shared_b
             }
         }
     }
-    char parameters[96];
-    snprintf(parameters, sizeof parameters, "\"cluster\": %d, \"shared_bytes\": %d, \"first_goes_on\": %u",
-             cluster, shared_bytes, after);
-    report("dependent_start_cycles", parameters, median(start, LAUNCHES), "cycles");
+    char parameters[128], stores[32] = "";
+    if (vectors != 0) {
+        snprintf(stores, sizeof stores, ", \"first_stores\": %u", vectors);
+    }
+    snprintf(parameters, sizeof parameters, "\"cluster\": %d, \"shared_bytes\": %d, \"first_goes_on\": %u%s",
+             cluster, shared_bytes, after, stores);
+    if (vectors == 0) {
+        report("dependent_start_cycles", parameters, median(start, LAUNCHES), "cycles");
+    }
     report("dependent_release_cycles", parameters, median(release, LAUNCHES), "cycles");
 }
 
 void dependents(void) {
     struct moments *moments;
+    uint4 *out;
     check("cudaMalloc", cudaMalloc((void **)&moments, MAX_SMS * sizeof *moments));
+    check("cudaMalloc", cudaMalloc((void **)&out, MAX_VECTORS * WARP_LANES * sizeof *out));
     for (int cluster = 1; cluster <= 2; cluster++) {
         for (int shared_bytes = 0; shared_bytes <= 204800; shared_bytes += 204800) {
             for (uint32_t after = 0; after <= 10000; after = after == 0 ? 1000 : after * 10) {
-                measure_dependent(moments, cluster, shared_bytes, after);
+                measure_dependent(moments, out, cluster, shared_bytes, after, 0);
             }
         }
+        for (uint32_t vectors = 1; vectors <= MAX_VECTORS; vectors *= 4) {
+            measure_dependent(moments, out, cluster, 0, 10000, vectors);
+        }
     }
+    check("cudaFree", cudaFree(out));
     check("cudaFree", cudaFree(moments));
 }
