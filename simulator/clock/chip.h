@@ -159,6 +159,10 @@ enum parameter_kind {
     X(hbm_loaded_shared, COUNT)                                                                                \
     X(l2_behind_own, CYCLES)                                                                                   \
     X(l2_behind_misses, CYCLES)                                                                                \
+    X(l2_store_beside, CYCLES)                                                                                 \
+    X(l2_store_behind, CYCLES)                                                                                 \
+    X(l2_store_behind_misses, CYCLES)                                                                          \
+    X(shared_store_interval, CYCLES)                                                                           \
     X(l2_shared_for, CYCLES)                                                                                   \
     X(l2_shared_rate, RATE)                                                                                    \
     X(past_end_row, CYCLES)                                                                                    \

@@ -92,6 +92,7 @@ static void release_all(struct timing *timing) {
     release(&timing->l2_load->server);
     release(&timing->l2_store->server);
     release(&timing->hbm->server);
+    timing->l2_loads_until = 0;
 }
 
 /* HW (measured, H200 and H100: dependent_start_cycles): a dependent launch comes sooner where the kernel before

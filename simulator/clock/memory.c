@@ -76,9 +76,17 @@ static void count_past(struct timing *timing) {
 
 /* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a part of what all SMs have asked of HBM.
  */
-static ticks behind_others_misses(const struct timing *timing, const struct request *request) {
+static ticks behind_others_misses(const struct timing *timing, const struct request *request, ticks part) {
     ticks all = timing->hbm->server.free;
-    return all > request->at ? (all - request->at) * timing->chip.l2_behind_misses / TICKS : 0;
+    return all > request->at ? (all - request->at) * part / TICKS : 0;
+}
+
+/* HW (measured, H200: h200_fence_rounds): and a store that has left its SM waits for parts of its own. */
+static ticks behind_others_loads(const struct timing *timing, const struct request *request) {
+    const struct chip *chip = &timing->chip;
+    ticks near = timing->l2_loads_until > request->at ? timing->l2_loads_until - request->at : 0;
+    ticks far = behind_others_misses(timing, request, chip->l2_store_behind_misses);
+    return later(near * chip->l2_store_behind / TICKS, far);
 }
 
 /* HW (measured, H100: the same): what L2 has waits behind what its SM has asked of HBM before, a copy for all
@@ -88,14 +96,20 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     ticks own = timing->sm[request->sm].far_until;
     own = own > request->at ? own - request->at : 0;
     own = request->asker != ASKED_BY_WARP ? own : own * chip->l2_behind_own / TICKS;
-    return later(own, behind_others_misses(timing, request));
+    return later(own, behind_others_misses(timing, request, chip->l2_behind_misses));
 }
 
-/* HW (measured, H200: fenced_stores_cycles): what L2 takes of stores it does not give to loads meanwhile. */
+/* HW (measured, H200: fenced_stores_cycles, h200_fence_rounds): what L2 takes of stores it does not give to
+ * loads meanwhile, and beside them it takes stores more slowly. */
 static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
-    ticks length = time_outside(timing, rate_ticks(timing->chip.l2_store_rate, bytes));
-    ticks alone = time_common(timing, timing->l2_store, at, length);
-    return later(alone, time_common(timing, timing->l2_load, at, length)) - length - at;
+    const struct chip *chip = &timing->chip;
+    ticks length = time_outside(timing, rate_ticks(chip->l2_store_rate, bytes)), alone = length;
+    if (chip->l2_store_beside > 0 && timing->l2_loads_until > at) {
+        length = length * chip->l2_store_beside / TICKS;
+    }
+    ticks end = time_common(timing, timing->l2_store, at, length);
+    ticks behind = time_common(timing, timing->l2_load, at, alone);
+    return (chip->l2_store_beside > 0 ? end : later(end, behind)) - length - at;
 }
 
 ticks time_stores_taken(const struct sm_time *sm, ticks at) {
@@ -120,9 +134,10 @@ static ticks served(struct timing *timing, const struct request *request) {
         wait = queue(&sm->store_port, request->at, chip->sm_store_rate, request->bytes);
         uint64_t bytes = request->in_l2 > 0 ? request->in_l2 : request->bytes;
         near = store_to_l2(timing, request->at, bytes);
-        far = request->missed > 0
-                  ? time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed)
-                  : behind_others_misses(timing, request);
+        far = wait + behind_others_loads(timing, request);
+        if (request->missed > 0) {
+            far = later(far, time_queued(timing, timing->hbm, request->at, chip->hbm_rate, request->missed));
+        }
     } else {
         wait = queue_port(&sm->load_port, request, timing);
         for (uint8_t i = 0; i < request->nothers; i++) {

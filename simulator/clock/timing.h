@@ -95,14 +95,15 @@ struct warp_time {
     bool blocked, partly; /* partly: it will look again, and one of its splits waits */
     bool early;           /* at an MMA that others of its warpgroup have not reached */
     enum wait_kind wait;
-    ticks slept;              /* when it began to wait */
-    ticks arrived;            /* at a named barrier: its own turn */
-    ticks copy_held;          /* no mbarrier instruction before that */
-    ticks lane_asked;         /* when the last lane of its bulk prefetch has asked */
-    ticks stored;             /* when its stores to shared memory have had their turns */
-    uint64_t touched_fenced;  /* of its SM's, at its last fence */
-    ticks fence_takes;        /* what the fence takes if it waits for nothing */
-    ticks fenced;             /* when the fence before the next instruction began; 0: there is none */
+    ticks slept;             /* when it began to wait */
+    ticks arrived;           /* at a named barrier: its own turn */
+    ticks copy_held;         /* no mbarrier instruction before that */
+    ticks lane_asked;        /* when the last lane of its bulk prefetch has asked */
+    ticks stored;            /* when its stores to shared memory have had their turns */
+    uint64_t touched_fenced; /* of its SM's, at its last fence */
+    ticks fence_takes;       /* what the fence takes if it waits for nothing */
+    ticks fenced;            /* when the fence before the next instruction has its turn; 0: there is none */
+    ticks fence_began;
     uint64_t round;           /* of its SM's fences, that it is of */
     uint32_t prepared;        /* 1 + the instruction that what stands before it is for; 0: none */
     ticks released;           /* when that is done, but for what the fence waits for */
@@ -135,7 +136,12 @@ struct sm_slice {
 struct fence_rounds {
     uint64_t number;              /* of those under way */
     ticks began, over, next_over; /* as far as is known */
-    bool waited;                  /* others wait */
+    /* Of the SM, what was before its first one, and before the last of those that wait. */
+    struct before_fence {
+        uint64_t touched, copies;
+    } behind, next_behind;
+    uint32_t parts; /* sub-partitions that have one, a bit each */
+    bool waited;    /* others wait */
 };
 
 struct sm_time {
@@ -239,10 +245,11 @@ struct timing {
     struct allocation found; /* of the address before, as it was at the launch's begin */
     struct sm_time *sm;
     struct common *l2_load, *l2_store, *hbm;
-    uint64_t far_bytes; /* asked of HBM, and not served yet */
-    uint32_t ahead;     /* lines touched that were in L2 ahead of who asked for them */
-    uint32_t past_sms;  /* SMs that ask for rows past the end about now */
-    ticks hbm_late;     /* what a request of this window takes longer than on an idle chip, but for queues */
+    ticks l2_loads_until; /* when L2 has given what has been asked of it */
+    uint64_t far_bytes;   /* asked of HBM, and not served yet */
+    uint32_t ahead;       /* lines touched that were in L2 ahead of who asked for them */
+    uint32_t past_sms;    /* SMs that ask for rows past the end about now */
+    ticks hbm_late;       /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
@@ -357,6 +364,8 @@ ticks time_operands(const struct warp *warp, const struct split *split);
 void time_issue(struct run *run, const struct insn *insn);
 void time_executed(struct run *run, const struct insn *insn, enum next next);
 /* An instruction whose guard leaves all lanes out takes its slot and waits for no more than its place. */
+/* Whether the split's next instruction stores to global memory. */
+bool time_stores(const struct warp *warp, const struct split *split);
 bool time_left_out(const struct warp *warp, const struct split *split, const struct insn *insn);
 void time_skipped(struct run *run, const struct insn *insn);
 /* The running instruction arrives at an mbarrier of that CTA. */

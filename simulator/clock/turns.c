@@ -70,7 +70,9 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
     ticks length = rate_ticks(from_l2[request->asker], bytes) + past_end(timing, request) / parts;
     length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
     length = time_outside(timing, length);
-    return time_common(timing, timing->l2_load, at, length) - length - at;
+    ticks end = time_common(timing, timing->l2_load, at, length);
+    timing->l2_loads_until = later(timing->l2_loads_until, end);
+    return end - length - at;
 }
 
 /* Every request's wait for one of both: the SMs that have parts there take turns. */

@@ -34,7 +34,9 @@ static void executed_memory(struct run *run, const struct insn *insn) {
         ticks done = time_remote(run, footprint->remote);
         time_results_ready(run->warp, run->split, insn, done, PIPES);
     } else if (wavefronts > 0) {
-        ticks length = beside_reads(sm, chip, at, wavefronts * chip->shared_interval);
+        bool slower = insn->ndst == 0 && chip->shared_store_interval > 0;
+        ticks interval = slower ? chip->shared_store_interval : chip->shared_interval;
+        ticks length = beside_reads(sm, chip, at, wavefronts * interval);
         length = time_beside(timing, sm, SHARE_SHARED, at, length);
         ticks end = booked(&sm->shared, at, length) + length;
         if (insn->ndst == 0) {

@@ -11,22 +11,34 @@ static const struct insn *insn_of(const struct warp *warp, const struct split *s
     return &warp->cta->cluster->launch->module->code[split->pc];
 }
 
-/* HW (measured, H100: fence_rounds): the fences of an SM come in rounds.  One that begins while others
- * are under way, and not at once with them, waits until they are over, and those that wait are over together.
- */
-static void take_place(const struct chip *chip, struct sm_time *sm, struct warp_time *time, ticks at) {
+/* HW (measured, H200: fence_rounds): the fences of an SM come in rounds.  One that begins while others
+ * are under way waits until they are over, but for those of other sub-partitions that begin at once with them,
+ * and those that wait are over together. */
+static void take_place(const struct chip *chip, const struct warp *warp, ticks at) {
+    struct sm_time *sm = sm_of(warp->cta);
+    struct warp_time *time = warp->time;
     struct fence_rounds *rounds = &sm->fences;
+    const struct before_fence behind = {sm->touched, sm->copies};
+    uint32_t part = 1u << warp->index % SM_PARTS;
     while (at >= rounds->over && rounds->waited) {
-        ticks began = rounds->over - chip->fence_follows;
-        *rounds =
-            (struct fence_rounds){.number = rounds->number + 1, .began = began, .over = rounds->next_over};
+        *rounds = (struct fence_rounds){.number = rounds->number + 1,
+                                        .began = rounds->over - chip->fence_follows,
+                                        .over = rounds->next_over,
+                                        .behind = rounds->next_behind};
     }
     if (at >= rounds->over) {
-        *rounds = (struct fence_rounds){.number = rounds->number + 1, .began = at, .over = at};
+        *rounds =
+            (struct fence_rounds){.number = rounds->number + 1, .began = at, .over = at, .behind = behind};
     }
-    bool waits = at > rounds->began + chip->fence_joins;
+    bool waits = at > rounds->began + chip->fence_joins || (rounds->parts & part) != 0;
     time->round = rounds->number + waits;
     rounds->waited |= waits;
+    rounds->parts |= part;
+    if (waits) { /* what the round under way is behind, it need not be behind again */
+        time->touched_fenced = later(time->touched_fenced, rounds->behind.touched);
+        time->copies_fenced = later(time->copies_fenced, rounds->behind.copies);
+        rounds->next_behind = behind;
+    }
 }
 
 /* When it begins to ask for what it waits for. */
@@ -58,16 +70,18 @@ ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_co
     struct warp_time *time = warp->time;
     bool stored = chip->store_answered > 0 && sm->stores_out > 0;
     ticks answered = stored ? sm->stores_out + chip->store_answered : 0;
+    if (chip->fence_follows > 0) {
+        take_place(chip, warp, at);
+    }
     bool touched = sm->touched != time->touched_fenced;
     time->fence_takes = takes + (touched ? chip->fence_gpu_touched : 0);
     time->touched_fenced = sm->touched;
-    time->fenced = at;
+    time->fenced = time->fence_began = at;
     time->fence_waits = behind_copies && chip->fence_gpu_asks > 0;
     time->fenced_copies = behind_copies && sm->copies != time->copies_fenced;
     time->copies_fenced = sm->copies;
     ticks least = later(at + time->fence_takes, answered);
     if (chip->fence_follows > 0) {
-        take_place(chip, sm, time, at);
         least = round_over(&sm->fences, time, least);
     }
     return least;
@@ -76,7 +90,7 @@ ticks fence_begin(const struct warp *warp, ticks at, ticks takes, bool behind_co
 static ticks over_alone(const struct chip *chip, const struct sm_time *sm, const struct warp_time *time) {
     ticks completed = 0, taken = chip->store_answered > 0 ? time_stores_taken(sm, time->fenced) : 0;
     ticks least = taken > 0 ? taken + chip->store_answered : 0;
-    ticks asked = time->fenced + chip->fence_gpu_asks;
+    ticks asked = time->fence_began + chip->fence_gpu_asks;
     asked = chip->fence_gpu_asks > 0 ? later(asked, least) : asked;
     for (uint32_t i = 0; i < COMPLETIONS; i++) {
         const struct completion *completion = &sm->completions[i];

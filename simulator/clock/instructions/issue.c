@@ -71,6 +71,12 @@ static ticks machine_ready(const struct machine_code *machine, const struct warp
     return ready;
 }
 
+bool time_stores(const struct warp *warp, const struct split *split) {
+    const struct insn *insn = &warp->cta->cluster->launch->module->code[split->pc];
+    return insn->timing == FAMILY_MEMORY && insn->ndst == 0 &&
+           (insn->space == SP_GLOBAL || insn->space == SP_GENERIC);
+}
+
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
@@ -124,7 +130,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     } else if (insn->timing == FAMILY_MEMORY) {
         ticks taken = sm->shared.free;
         ready = later(ready, taken > chip->memory_queue ? taken - chip->memory_queue : 0);
-        if (insn->ndst == 0 && (insn->space == SP_GLOBAL || insn->space == SP_GENERIC)) {
+        if (time_stores(warp, split)) {
             ticks out = later(sm->stores_out, launch->timing->l2_store->server.free);
             ready = later(ready, out > chip->store_queue ? out - chip->store_queue : 0);
         }

@@ -98,7 +98,7 @@ static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
 }
 
 /* HW: of the warps of a sub-partition, the one that issued last goes on as long as it can. */
-static bool yields(const struct warp *warp, ticks at) {
+static bool yields(struct warp *warp, ticks at) {
     const struct sm_time *sm = sm_of(warp->cta);
     struct warp *last = sm->part[warp->index % SM_PARTS].last;
     if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || last->time->next > at ||
@@ -108,6 +108,9 @@ static bool yields(const struct warp *warp, ticks at) {
     }
     const struct split *split = warp_next(last);
     if (split == NULL || time_operands(last, split) > at || time_ready(last, split) > at) {
+        return false;
+    }
+    if (time_stores(last, split) && time_stores(warp, warp_next(warp))) { /* each store has its turn */
         return false;
     }
     /* By machine code the one that could go first, where an MMA keeps both from issuing: see issue_beside. */
@@ -150,7 +153,8 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (split->resumed) { /* not before what it waited for: another split may have been at its turn */
             at = later(at, timing->now);
         }
-        if (at >= until || (island->count > 0 && island->events[0].at < at) || yields(warp, at)) {
+        bool later = at > timing->now && time_stores(warp, split); /* others may be at their turn first */
+        if (at >= until || (island->count > 0 && island->events[0].at < at + later) || yields(warp, at)) {
             look_again(warp, timing, at);
             return;
         }

@@ -45,7 +45,16 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some |= {"store_line_bytes", "store_part_bytes", "l2_store_line_bytes"}
     names["b200"].remove("hbm_loaded_shared")  # which it alone has
     of_some |= {"async_copy_line", "async_copy_cached", "store_answered", "warp_mma_hold"}
-    of_some |= {"l2_behind_own", "l2_behind_misses", "rows_latency_l2", "rows_latency_hbm"}
+    of_some |= {
+        "l2_behind_own",
+        "l2_behind_misses",
+        "l2_store_beside",
+        "l2_store_behind",
+        "l2_store_behind_misses",
+        "shared_store_interval",
+        "rows_latency_l2",
+        "rows_latency_hbm",
+    }
     of_some |= {"special_register_latency", "uniform_special_register_latency", "constant_latency"}
     of_some |= {"operand_read", "operand_read_more", "wgmma_start", "sm_registers"}
     of_some |= {"wgmma_dispatch", "dependent_gap_ended"}

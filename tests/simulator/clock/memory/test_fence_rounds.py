@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import CHIP
+from tests.simulator.clock.clock_kit import BARRIER, CHIP
 from tests.simulator.sim_kit import Sim, body
 
 FENCE = "fence.acq_rel.gpu;"
 TAKES, JOINS, FOLLOWS = 3000, 50, 400
 
 
-def ends(chip: str, apart: int, *lines: str, warps: int) -> list[int]:
+def ends(chip: str, apart: int, *lines: str, warps: int, registers: str = "") -> list[int]:
     """When each warp is behind `lines`, which it begins `apart` cycles after the one before; %p2: it is the first."""
     text = body(
         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.eq.u32 %p2, %r2, 0;",
@@ -21,9 +21,10 @@ def ends(chip: str, apart: int, *lines: str, warps: int) -> list[int]:
         *lines,
         "mov.u64 %rd4, %clock64; sub.u64 %rd4, %rd4, %rd2; mul.wide.u32 %rd7, %r2, 8; add.u64 %rd7, %rd7, %rd1;",
         "bar.sync 0; and.b32 %r3, %r1, 31; setp.eq.u32 %p3, %r3, 0; @%p3 st.global.u64 [%rd7], %rd4;",
+        registers=registers,
     )
     sim = Sim(text, chip=chip)
-    out = sim.buffer(np.zeros(64, np.uint64))
+    out = sim.buffer(np.zeros(512, np.uint64))
     assert sim.launch("k", out, block=32 * warps) == 0, sim.findings
     return out[:warps].astype(int).tolist()
 
@@ -88,3 +89,55 @@ def test_a_launch_begins_without_the_fences_of_the_one_that_it_overlaps(chip):
         flag = sim.buffer(np.array([fences], np.uint64))
         assert sim.launch("k", out, flag, block=1, dependent=i) == 0, sim.findings
     assert int(out[0]) == pytest.approx(TAKES, abs=60)
+
+
+def test_a_round_has_one_fence_of_each_sub_partition(slow):
+    """Two of six warps are of others' sub-partitions: they wait, though they begin at once with them."""
+    taken = sorted(ends(slow, 0, FENCE, warps=6))
+    assert taken[:4] == pytest.approx([TAKES] * 4, abs=80)
+    assert taken[4:] == pytest.approx([TAKES + TAKES - FOLLOWS] * 2, abs=80)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_the_round_before_was_behind_a_fence_is_not_behind_again(chip, again: bool):
+    """A line that its SM has touched: before both rounds, or again between the first one's begin and the second's."""
+    touched = 900
+    slow = chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS, fence_gpu_touched=touched)
+    load = "ld.global.cg.u32 %r4, [%rd1+256]; add.u32 %r5, %r4, %r4; bar.sync 0; mov.u64 %rd2, %clock64;"
+    spin = "mul.lo.u32 %r5, %r5, %r5;" * 100
+    late = f"setp.lt.u32 %p4, %r2, 4; @%p4 bra FENCE; {spin} ld.global.cg.u32 %r4, [%rd1+256]; FENCE:"
+    taken = sorted(ends(slow, 0, load, *([late] if again else []), FENCE, warps=5))
+    assert taken[:4] == pytest.approx([touched + TAKES] * 4, abs=100)
+    assert taken[4] == pytest.approx(touched + 2 * TAKES - FOLLOWS + again * touched, abs=100)
+
+
+def test_the_round_after_that_is_behind_what_the_one_before_it_was_not(chip):
+    """Warp 1 touches a line after the first round's begin; warp 2 fences in the second round, behind nothing new."""
+    touched = 900
+    slow = chip(fence_gpu=TAKES, fence_joins=JOINS, fence_follows=FOLLOWS, fence_gpu_touched=touched)
+    load = "setp.ne.u32 %p4, %r2, 1; @%p4 bra FENCE; ld.global.cg.u32 %r4, [%rd1+256]; FENCE:"
+    first, second, third = ends(slow, 2000, load, FENCE, warps=3)
+    assert first == pytest.approx(TAKES, abs=60)
+    assert second - first == pytest.approx(TAKES + touched - FOLLOWS, abs=60)
+    assert third - second == pytest.approx(TAKES - FOLLOWS, abs=60)
+
+
+def test_a_fence_that_waits_for_its_round_asks_for_copies_at_its_own_begin(chip):
+    """Warp 2 asks for a copy that takes long, after warp 1's fence has begun and before its round."""
+    slow = chip(
+        fence_gpu=TAKES,
+        fence_joins=JOINS,
+        fence_follows=FOLLOWS,
+        fence_gpu_asks=1,
+        copy_latency_hbm=[[16, 30000], [65536, 30000]],
+    )
+    copy = (
+        "setp.ne.u32 %p4, %r2, 2; @%p4 bra FENCE; and.b32 %r4, %r1, 31; setp.ne.u32 %p5, %r4, 0; @%p5 bra OVER;"
+        "mov.u32 %r5, tile; mov.u32 %r6, full; mbarrier.init.shared.b64 [%r6], 1;"
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r6], 1024; add.u64 %rd6, %rd1, 1024;"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd6], 1024, [%r6];"
+        "{W: mbarrier.try_wait.parity.shared.b64 %p6, [%r6], 0; @!%p6 bra W;} bra OVER;"
+        f"FENCE: {FENCE} OVER:"
+    )
+    first, second, _ = ends(slow, 800, copy, warps=3, registers=BARRIER)
+    assert second - first == pytest.approx(TAKES - FOLLOWS, abs=100)

@@ -105,7 +105,7 @@ def test_a_fence_does_not_wait_for_stores_that_another_warp_makes_later(chip):
 
 def test_a_named_barrier_waits_for_the_warps_stores_to_shared_memory(chip):
     interval = 500
-    options = {"registers": SHARED, "chip": chip(shared_interval=interval), "block": 1}
+    options = {"registers": SHARED, "chip": chip(shared_store_interval=interval), "block": 1}
     assert span(STORE_HERE, **options) < 200
     assert interval < span(STORE_HERE, "bar.sync 0;", **options) < interval + 100
 
@@ -116,30 +116,3 @@ def test_what_l2_takes_of_stores_is_told_once(chip, tmp_path):
     assert sim.launch("k", sim.buffer(np.zeros(1 << 10, np.uint64)), block=1) == 0
     busy = report(sim, tmp_path)["busy"]["L2"]
     assert busy[0] == pytest.approx(8 * L2_TAKES / sim.time.kernel_cycles, rel=0.02)
-
-
-def test_a_store_is_not_kept_in_its_sm_by_what_l2_gives_another(chip):
-    """CTA 1 loads what takes L2 5,000 cycles; the stores of CTA 0 are issued meanwhile, and a fence waits."""
-    slow = chip(l2_warp_rate=32 / 1000, l2_behind_misses=0)
-    loads = "".join(f"ld.global.cg.u32 %r{2 + i}, [%rd5+{4096 + 4096 * i}];" for i in range(3))
-    stores = "mul.lo.u32 %r6, %r20, %r20;" * 60 + "".join(f"st.global.u32 [%rd5+{512 * i}], %r6;" for i in range(8))
-
-    def first(*behind: str) -> int:
-        path = f"setp.eq.u32 %p1, %r20, 0; @%p1 bra STORES; {loads} bra OVER; STORES: {stores} {''.join(behind)} OVER:"
-        return cycles_of_ctas(path, block=1, chip=slow)[0]
-
-    assert first() < 600
-    assert first(FENCE) > 2000
-
-
-@pytest.mark.parametrize("share", [0, 1])
-def test_memory_answers_a_store_behind_a_share_of_what_others_have_asked_of_it(chip, share: int):
-    """CTA 0 has the line, and stores to it again when what CTA 1 has asked of HBM has 2,000 to 4,000 cycles to go."""
-    turn, spin = 4000, "mul.lo.u32 %r6, %r6, %r6;"
-    slow = chip(hbm_warp_rate=64 / turn, l2_behind_misses=share, l2_behind_own=0)
-    store = f"st.global.u32 [%rd5], %r6; {FENCE}"
-    load = f"mov.u32 %r6, %r20; {spin * 800} ld.global.cg.u32 %r2, [%rd5+8192]; bra OVER;"
-    again = f"{spin * 600} mov.u64 %rd7, %clock64; {store}"
-    path = f"setp.eq.u32 %p1, %r20, 0; @%p1 bra STORES; {load} STORES: mov.u32 %r6, %r20; {store} {again} OVER:"
-    took = cycles_of_ctas(path, block=1, chip=slow)[0]
-    assert share * turn / 2 < took - CHIP["store_answered"] < share * turn + 200
