@@ -100,7 +100,8 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
 }
 
 /* HW (measured, H200: fenced_stores_cycles, h200_fence_rounds): what L2 takes of stores it does not give to
- * loads meanwhile, and beside them it takes stores more slowly. */
+ * loads meanwhile, and beside them it takes stores more slowly.  A chip's file that says nothing of the latter
+ * has stores behind all loads that have been asked for. */
 static ticks store_to_l2(struct timing *timing, ticks at, uint64_t bytes) {
     const struct chip *chip = &timing->chip;
     ticks length = time_outside(timing, rate_ticks(chip->l2_store_rate, bytes)), alone = length;

@@ -153,8 +153,9 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (split->resumed) { /* not before what it waited for: another split may have been at its turn */
             at = later(at, timing->now);
         }
-        bool later = at > timing->now && time_stores(warp, split); /* others may be at their turn first */
-        if (at >= until || (island->count > 0 && island->events[0].at < at + later) || yields(warp, at)) {
+        /* A store that waits for its way out does so behind those that have waited longer. */
+        bool behind = at > timing->now && time_stores(warp, split);
+        if (at >= until || (island->count > 0 && island->events[0].at < at + behind) || yields(warp, at)) {
             look_again(warp, timing, at);
             return;
         }

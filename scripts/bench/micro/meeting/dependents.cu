@@ -63,8 +63,8 @@ static void enqueue(const void *kernel, int ctas, bool dependent, int cluster, i
     check("launch", cudaLaunchKernelExC(&config, kernel, arguments));
 }
 
-static void measure_dependent(struct moments *moments, uint4 *out, int cluster, int shared_bytes, uint32_t after,
-                              uint32_t vectors) {
+static void measure_dependent(struct moments *moments, uint4 *out, int cluster, int shared_bytes,
+                              uint32_t after, uint32_t vectors) {
     double start[LAUNCHES], release[LAUNCHES];
     void *first[] = {&moments, &out, &after, &vectors}, *next[] = {&moments};
     check("cudaFuncSetAttribute",
