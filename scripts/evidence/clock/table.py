@@ -114,7 +114,27 @@ REASONS = (
         "stores wait on their way in a longer queue than here; when they have come is met",
     ),
     ("cluster_exchange", "", "all clusters at a time send at 17 bytes a cycle, one alone at 20.8; one figure here"),
-    ("kernel_that_stores", "", "a kernel's end, which waits for its stores, is not in the model"),
+    ("answer_cycles", "", "one address more for a lane takes 11 cycles more, which is not in the model"),
+    (
+        "hand_over",
+        "mbarrier.arrive.release.cluster",
+        "such an arrival waits less than a fence of the chip on the card (3,280 and 8,380 cycles); one figure here",
+    ),
+    (
+        "word_round_trip",
+        "from L2",
+        "a load is served by L2 behind all copies that have been asked for here, as stores were",
+    ),
+    (
+        "fence_rounds",
+        "stores 1",
+        "supposed: copies asked for at the fence's begin; behind a store here when that is answered",
+    ),
+    (
+        "dependent_release",
+        "",
+        "a kernel's end waits for its stores as a fence does here; a dependent one goes on sooner on the card",
+    ),
     ("load_rate", "HBM", "what HBM's load adds to its latency is one law here"),
 )
 
