@@ -137,8 +137,8 @@ void store_timed(struct run *run, struct async_op *op) {
 
 /* ---- prefetches ---- */
 
-/* HW (measured, H100: bulk_prefetches): lanes ask one after another, and the warp goes on behind the last one.
- * When this one asks. */
+/* HW (measured, H200: bulk_prefetch_cycles): lanes ask one after another, and the warp goes on behind the last
+ * one. When this one asks. */
 static ticks lane_asks(struct run *run) {
     struct timing *timing = run->launch->timing;
     struct warp_time *time = run->warp->time;

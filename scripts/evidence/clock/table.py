@@ -118,12 +118,12 @@ REASONS = (
     (
         "hand_over",
         "mbarrier.arrive.release.cluster",
-        "such an arrival waits less than a fence of the chip on the card (3,280 and 8,380 cycles); one figure here",
+        "such an arrival waits less than a fence of the chip on the card; one figure here",
     ),
     (
         "word_round_trip",
         "from L2",
-        "a load is served by L2 behind all copies that have been asked for here, as stores were",
+        "supposed: copies that wait for L2 do not keep a load waiting as they do here",
     ),
     (
         "fence_rounds",

@@ -109,8 +109,8 @@ void time_mma_early(struct run *run) {
     run->warp->time->early = true;
 }
 
-/* HW (measured, H100: late_warps): the warps of a warpgroup leave an MMA together, when the last one has
- * issued it. */
+/* HW (measured, H200: wgmma_late_warp_first_cycles): the warps of a warpgroup leave an MMA together, when the
+ * last one has issued it. */
 static void meet(struct run *run) {
     struct timing *timing = run->launch->timing;
     ticks next = run->warp->time->next;

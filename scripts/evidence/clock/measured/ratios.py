@@ -28,10 +28,7 @@ FENCED = (
     "stores to shared memory, fenced, before a barrier, in each stage: 115 to 140 cycles of MEMBAR and FENCE by warp "
     "states, half of it here"
 )
-FENCE = (
-    "fences in each stage: which warps of three warpgroups go on together is not as on the card (9 % short, 19 before "
-    "fences came in rounds)"
-)
+FENCE = "fences in each stage: its base is 9 % short, 19 before fences came in rounds; what is left is not known"
 TWO_STAGES = (
     "a ring of two stages: six copies beside consumers take a producer 587 cycles a stage by warp states, 422 without"
 )
