@@ -32,6 +32,25 @@ def test_warps_take_turns_on_the_way_out_of_their_sm(chip):
     assert max(ends) == pytest.approx((warps * stores - 1) * TURN, rel=0.05)
 
 
+@pytest.mark.parametrize("chain", [2, 6])
+def test_warps_that_compute_between_their_stores_take_turns_too(chain: int):
+    """Eight warps store 512 bytes sixteen times each, at the H200's rate: who comes back last waits for the others."""
+    warps, stores, turn = 8, 16, 512 / CHIP["sm_store_rate"]
+    spin = "mul.lo.u32 %r4, %r4, %r4;" * chain
+    text = body(
+        "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mul.wide.u32 %rd5, %r1, 16;"
+        "mov.u32 %r4, %r1; add.u64 %rd5, %rd5, %rd1; bar.sync 0; mov.u64 %rd2, %clock64;",
+        *(f"{spin} st.global.v4.u32 [%rd5+{4096 * (1 + i)}], {{%r4, %r1, %r1, %r1}};" for i in range(stores)),
+        "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; mul.wide.u32 %rd6, %r2, 8; add.u64 %rd6, %rd6, %rd1;"
+        "and.b32 %r3, %r1, 31; setp.eq.u32 %p1, %r3, 0; @%p1 st.global.u64 [%rd6], %rd4;",
+    )
+    sim = Sim(text, chip="h200")
+    out = sim.buffer(np.zeros(1 << 14, np.uint64))
+    assert sim.launch("k", out, block=32 * warps) == 0, sim.findings
+    ends = out[:warps].astype(int)
+    assert max(ends) - min(ends) < 2 * warps * turn
+
+
 def test_a_store_to_shared_memory_takes_what_it_takes_of_a_wavefront(chip):
     interval = 300
 
