@@ -221,9 +221,9 @@ def tile_rows(data: dict[str, Any]) -> str:
     return table(["us behind other calls (simulated)", *(shape.replace("x", " ") for shape in predicted)], body)
 
 
-def older_text() -> str:
-    """Which public kernels' times are of older parameters."""
-    older = {row["kernel"]: None for row in public()["rows"] if row.get("older")}
+def older_text(rows: list[dict[str, Any]] | None = None) -> str:
+    """Which public kernels' times, of these rows or of all, are of older parameters."""
+    older = {row["kernel"]: None for row in rows or public()["rows"] if row.get("older")}
     if not older:
         return ""
     return (

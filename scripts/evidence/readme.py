@@ -18,7 +18,7 @@ from typing import Any
 from reference.problems import PROBLEMS
 from scripts.bench import sweep_report
 from scripts.common.markdown import table
-from scripts.cost_model.clock import error_text, grouped_rows, older_text, public_rows
+from scripts.cost_model.clock import error_text, grouped, grouped_rows, older_text, public_rows
 from scripts.cost_model.clock import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,7 +156,7 @@ def clock(data: dict[str, Any]) -> str:
 
 def group_clock(data: dict[str, Any]) -> str:
     """The grouped kernels' simulated times on a B200's clock, and how far off they may be."""
-    return f"{error_text(data)}\n\n{grouped_rows()}"
+    return f"{error_text(data)}{older_text(grouped())}\n\n{grouped_rows()}"
 
 
 def interval(hits: int, of: int) -> tuple[float, float]:

@@ -166,9 +166,7 @@ enum parameter_kind {
     X(l2_shared_for, CYCLES)                                                                                   \
     X(l2_shared_rate, RATE)                                                                                    \
     X(past_end_row, CYCLES)                                                                                    \
-    X(past_end_sms, COUNT)                                                                                     \
-    X(past_end_more, CYCLES)                                                                                   \
-    X(past_end_most, CYCLES)                                                                                   \
+    X(past_end_half, COUNT)                                                                                    \
     X(l2_prefetched, CYCLES)                                                                                   \
     X(l2_prefetched_rows, CYCLES)                                                                              \
     X(copy_lane_interval, CYCLES)                                                                              \

@@ -70,7 +70,7 @@ static void release_all(struct timing *timing) {
             release(of_sm[j]);
         }
         sm->stored_here = sm->fence = 0;
-        sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->past_until = 0;
+        sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->far_answered = 0;
         memset(sm->completions, 0, sizeof sm->completions);
         memset(sm->taken, 0, sizeof sm->taken);
         sm->ncompletions = sm->copies = sm->touched = 0;
@@ -93,6 +93,7 @@ static void release_all(struct timing *timing) {
     release(&timing->l2_store->server);
     release(&timing->hbm->server);
     timing->l2_loads_until = 0;
+    memset(&timing->past_end, 0, sizeof timing->past_end);
 }
 
 /* HW (measured, H200 and H100: dependent_start_cycles): a dependent launch comes sooner where the kernel before

@@ -4,7 +4,6 @@
 #include "timing.h"
 
 #define LINE_SECTORS (LINE_BYTES / SECTOR)
-#define PAST_FOR     1024 /* cycles: about what a box of such rows is on its way */
 
 static bool l1_hit(struct sm_time *sm, uint64_t line) {
     uint64_t *tag = &sm->l1[line % sm->l1_lines];
@@ -58,22 +57,6 @@ static ticks queue_port(struct server *port, const struct request *request, cons
     return booked(port, request->at, later(bytes, rows)) - request->at;
 }
 
-/* How many SMs ask for rows past a tensor's end. */
-static void count_past(struct timing *timing) {
-    const struct chip *chip = &timing->chip;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < timing->nrequests; i++) {
-        const struct request *request = &timing->requests[i];
-        if (request->past > 0) {
-            timing->sm[request->sm].past_until = request->at + PAST_FOR * TICKS;
-        }
-    }
-    for (uint32_t i = 0; i < chip->sms; i++) {
-        count += timing->sm[i].past_until > timing->requests[0].at;
-    }
-    timing->past_sms = count;
-}
-
 /* HW (measured, H100: first_stage_cycles, word_round_trip_cycles): a part of what all SMs have asked of HBM.
  */
 static ticks behind_others_misses(const struct timing *timing, const struct request *request, ticks part) {
@@ -97,6 +80,18 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     own = own > request->at ? own - request->at : 0;
     own = request->asker != ASKED_BY_WARP ? own : own * chip->l2_behind_own / TICKS;
     return later(own, behind_others_misses(timing, request, chip->l2_behind_misses));
+}
+
+/* HW (measured, H200: first_stage_cycles, b and six stages): a copy of what L2 has is not there before what its
+ * SM has asked of HBM before. */
+static ticks behind_answers(struct timing *timing, const struct request *request, ticks done) {
+    ticks *answered = &timing->sm[request->sm].far_answered;
+    if (request->missed > 0) {
+        *answered = later(*answered, done);
+    } else if (timing->chip.l2_behind_own > 0) {
+        done = later(done, *answered);
+    }
+    return done;
 }
 
 /* HW (measured, H200: fenced_stores_cycles, h200_fence_rounds): what L2 takes of stores it does not give to
@@ -147,6 +142,7 @@ static ticks served(struct timing *timing, const struct request *request) {
         }
         if (request->missed > 0) {
             sm->far_until = later(sm->far_until, request->at + far);
+            far = later(far, time_outside(timing, timing->hbm_late));
         } else if (chip->l2_behind_own > 0) {
             far = behind_misses(timing, request);
         }
@@ -167,9 +163,9 @@ static ticks served(struct timing *timing, const struct request *request) {
         note_taken(sm, request->at, request->at + wait);
         return request->at + wait + request->unloaded;
     }
-    ticks done = request->at + wait +
-                 time_outside(timing, request->unloaded + (request->missed > 0 ? timing->hbm_late : 0));
+    ticks done = request->at + wait + time_outside(timing, request->unloaded);
     if (request->op != NULL) {
+        done = behind_answers(timing, request, done);
         /* What waits for HBM has left the SM, and by fence_gpu_asks' rows what waits for L2. */
         ticks queued = chip->fence_gpu_asks > 0 ? port : later(port, near);
         sm->completions[sm->ncompletions++ % COMPLETIONS] = (struct completion){request->at + queued, done};
@@ -181,7 +177,6 @@ void time_settle(struct timing *timing) {
     qsort(timing->requests, timing->nrequests, sizeof *timing->requests, by_time);
     if (timing->nrequests > 0) {
         timing->hbm_late = time_loaded(timing, timing->requests[0].at);
-        count_past(timing);
         timing->no_memory |= !time_turns(timing);
     }
     for (uint32_t i = 0; i < timing->nrequests; i++) {

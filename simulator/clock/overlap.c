@@ -39,7 +39,8 @@ ticks time_queued(const struct timing *timing, struct common *common, ticks at, 
 }
 
 /* HW: latency grows long before HBM is full, since banks and channels are not used evenly; with a power of the
- * load, the third on an H200 (measured: load_rate), the first on a B200 (published: tma2d_throughput). */
+ * load, the third on an H200 (measured: load_rate), the first on a B200 (published: tma2d_throughput).  It is a
+ * queue, and not one more behind that for HBM's rate (measured, H200: box_rate, first_stage_cycles). */
 ticks time_loaded(const struct timing *timing, ticks at) {
     uint64_t window = at / WINDOW, first = window < LOAD_WINDOWS ? 0 : window - LOAD_WINDOWS;
     ticks busy = 0, all = LOAD_WINDOWS * WINDOW;

@@ -155,7 +155,7 @@ struct sm_time {
     struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier;
     struct sm_slice *slices; /* SM_SLICES */
     uint64_t turn;           /* the bytes after which its last part has its turn */
-    ticks past_until;        /* what it has asked for past a tensor's end counts for others */
+    ticks far_answered;      /* when what its copies have asked of HBM is there */
     ticks far_until;         /* when what it has asked of HBM has had its turn */
     ticks last_gone;         /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
@@ -248,8 +248,11 @@ struct timing {
     ticks l2_loads_until; /* when L2 has given what has been asked of it */
     uint64_t far_bytes;   /* asked of HBM, and not served yet */
     uint32_t ahead;       /* lines touched that were in L2 ahead of who asked for them */
-    uint32_t past_sms;    /* SMs that ask for rows past the end about now */
-    ticks hbm_late;       /* what a request of this window takes longer than on an idle chip, but for queues */
+    struct past_end {     /* rows past a tensor's end that wait for L2: how many at a time, and until when */
+        uint64_t rows;    /* TICKS of each */
+        ticks at, until;
+    } past_end;
+    ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */

@@ -40,17 +40,21 @@ static struct turn pop_turn(struct turns *turns) {
     return first;
 }
 
-/* HW (measured, H200: box_past_end_ns, box_past_end_beside_ns): a box's rows past the end take something of L2
- * too, and what others ask for waits as well: the more, the more SMs ask for such rows, less for each beyond
- * some, and no more than so many cycles for all of them together. */
-static ticks past_end(const struct timing *timing, const struct request *request) {
+/* HW (measured, H200: h200_fence_rounds, boxes_past_end): a box's rows past the end take something of L2 too,
+ * and what others ask for waits as well; the less for a row, the more of them wait.  rows: TICKS of each. */
+static ticks past_end(struct timing *timing, uint64_t rows, ticks at) {
     const struct chip *chip = &timing->chip;
-    if (request->past == 0 || timing->past_sms == 0) {
-        return 0;
+    struct past_end *past = &timing->past_end;
+    uint64_t half = chip->past_end_half * TICKS;
+    if (half == 0) {
+        return rows * chip->past_end_row / TICKS;
     }
-    uint64_t sms = timing->past_sms < chip->past_end_sms ? timing->past_sms : chip->past_end_sms;
-    ticks all = request->past * (sms * chip->past_end_row + (timing->past_sms - sms) * chip->past_end_more);
-    return (all < chip->past_end_most ? all : chip->past_end_most) / timing->past_sms;
+    if (at > past->at) { /* as many of them are left as there is of their time */
+        past->rows = at < past->until ? past->rows * (past->until - at) / (past->until - past->at) : 0;
+        past->at = at;
+    }
+    past->rows += rows;
+    return rows * chip->past_end_row * half / (half + past->rows) / TICKS;
 }
 
 /* What a part of a request takes of L2 or HBM; how long it waits for that.
@@ -67,11 +71,14 @@ static ticks serve_part(struct timing *timing, const struct request *request, bo
                            request->missed / parts);
     }
     uint64_t bytes = (request->bytes - request->shared) / parts, given = request->given / parts;
-    ticks length = rate_ticks(from_l2[request->asker], bytes) + past_end(timing, request) / parts;
+    ticks length = rate_ticks(from_l2[request->asker], bytes);
+    uint64_t past = request->past * TICKS / parts;
+    length += past > 0 ? past_end(timing, past, at) : 0;
     length += chip->l2_shared_rate > 0 ? rate_ticks(chip->l2_shared_rate, given) : 0;
     length = time_outside(timing, length);
     ticks end = time_common(timing, timing->l2_load, at, length);
     timing->l2_loads_until = later(timing->l2_loads_until, end);
+    timing->past_end.until = past > 0 ? end : timing->past_end.until;
     return end - length - at;
 }
 

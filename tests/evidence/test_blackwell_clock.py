@@ -76,7 +76,8 @@ def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_fi
     assert [row["case"] for row in found] == [
         "8 groups x 4096 x 7168", "8 groups x 7168 x 2048", "2 groups x 3072 x 4096", "2 groups x 4096 x 1536",
     ]  # fmt: skip
-    assert not any(row.get("older") for row in found)
+    older = [row.get("older", False) for row in found]
+    assert all(older) or not any(older), "ours and theirs are of one run"
     text = readme.group_clock(json.loads(clock.RESULT.read_text()))
     assert text.startswith("**Simulated, not measured.**")
     lines = {line.split(" | ")[0]: line for line in text.splitlines()}
@@ -95,6 +96,17 @@ def test_the_grouped_benchmarks_stand_beside_a_public_kernel_on_the_same_chip_fi
     critical = clock.grouped_critical().splitlines()
     assert len(critical) == 8 and critical[1].startswith("- 8 groups x 4096 x 7168: gau-nernst v6b: ")
     assert clock.grouped_rows() in clock.render(json.loads(clock.RESULT.read_text()))
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_the_grouped_benchmarks_of_an_earlier_chip_file_are_said_to_be_of_one(tmp_path, monkeypatch, older: bool):
+    found = json.loads(clock.PUBLIC.read_text())
+    found["rows"] = [row | {"older": older and row["problem"] == "grouped"} for row in found["rows"]]
+    told = tmp_path / "public.json"
+    told.write_text(json.dumps(found))
+    monkeypatch.setattr(clock, "PUBLIC", told)
+    text = readme.group_clock(json.loads(clock.RESULT.read_text()))
+    assert ("Of an earlier chip file, theirs and ours beside them alike: gau-nernst v6b;" in text) == older
 
 
 def test_an_error_is_told_of_rows_that_validate_alone():

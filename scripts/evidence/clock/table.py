@@ -266,8 +266,7 @@ time is that of a call behind others with inputs of their own, from the end of t
 more call costs, a round of 24 calls against one of 8, which leaves out what a round costs once. The clock goes by
 the machine code that ptxas makes of the kernels ([how](../README.md#simulated-time)). Parameters were chosen
 on the microbenchmarks alone, some of them on an [H100's](../../scripts/bench/micro/h100.json), whose SMs are an
-H200's; no kernel has been used to choose one, but for which of two cards' rows of boxes past a tensor's end stay
-(below).{older_rows(rows)}{missing(rows)}
+H200's; no kernel has been used to choose one.{older_rows(rows)}{missing(rows)}
 
 | set | rows | median error, % | mean, % | largest, % | within {NEAR} % | within {FAR} % |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |

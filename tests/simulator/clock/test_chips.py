@@ -37,9 +37,7 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some |= {
         "l2_shared_rate",
         "past_end_row",
-        "past_end_sms",
-        "past_end_more",
-        "past_end_most",
+        "past_end_half",
         "l2_prefetched_rows",
     }
     of_some |= {"store_line_bytes", "store_part_bytes", "l2_store_line_bytes"}

@@ -13,10 +13,6 @@ UNSEEN = {
         "registers are counted: A's kernel has a place sooner here, which the card does not show",
     ),
     22: ("idle SMs take the ends of other tiles' K and leave sums and flags in global memory", FLAGS),
-    68: (
-        "sectors of A asked of L2 before the wait for the call before",
-        "here the GEMM's producer, which asks for B a stage after the other, is later than A: A has to wait anyway",
-    ),
 }
 
 

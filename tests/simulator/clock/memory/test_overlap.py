@@ -80,9 +80,9 @@ def test_the_latency_of_memory_grows_with_the_cube_of_its_load(chip):
 
 @pytest.mark.parametrize(("power", "longer"), [(0, 400), (1, 100), (2, 25), (3, 6.25)])
 def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, power: int, longer: float):
-    """HBM gives 4 KB in 256 cycles; each copy is asked for some 800 after the one before, so that one of them lies
-    in the 1,024 cycles whose load counts: a quarter."""
-    laps, size = 12, 4096
+    """HBM gives 512 bytes in 256 cycles; each copy is asked for some 800 after the one before, so that one of them
+    lies in the 1,024 cycles whose load counts: a quarter."""
+    laps, size = 12, 512
     text = body(
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q];", INIT,
         *(copy(i * size, size, i % 2, i) + ("mov.u64 %rd7, %clock64;" if i == 3 else "") for i in range(laps)),
@@ -91,11 +91,48 @@ def test_a_copy_under_a_quarter_of_the_load_takes_what_its_power_leaves(chip, po
     latencies = {name: [[16, 680], [size, 680]] for name in ("copy_latency_l2", "copy_latency_hbm")}
 
     def lap(grown: float) -> float:
-        path = chip(hbm_rate=16, hbm_loaded=grown, hbm_loaded_power=power, **latencies)
+        path = chip(hbm_rate=2, hbm_loaded=grown, hbm_loaded_power=power, **latencies)
         ((start, end),) = spans(text, path, 0, np.zeros(laps * size, np.uint8), block=1)
         return (end - start) / (laps - 4)
 
     assert lap(400) - lap(0) == pytest.approx(longer, abs=2)
+
+
+@pytest.mark.parametrize("grown", [0, 400, 3000])
+def test_what_latency_grows_by_is_no_more_than_a_queue_that_is_there(chip, grown: int):
+    """A copy's eight parts wait for seven turns of 128 cycles, or for what latency has grown by, whatever the load."""
+    size, rate = 16384, 16
+    text = body(STAMP, INIT, copy(0, size, 0, 0), DONE, registers=BARRIER, params=PARAMETERS)
+
+    def cycles(grown: int) -> int:
+        path = chip(hbm_rate=rate, hbm_loaded=grown, hbm_loaded_power=0)
+        ((start, end),) = spans(text, path, 0, np.zeros(size, np.uint8), block=1)
+        return end - start
+
+    queue = size / rate * 7 / 8
+    assert cycles(grown) - cycles(0) == pytest.approx(max(grown - queue, 0), abs=2)
+
+
+@pytest.mark.parametrize("middle", [512, 16384])
+def test_a_launch_waits_for_no_answers_that_the_one_before_waits_for(chip, middle: int):
+    """Of three dependent launches the first and the last copy the same 512 bytes; the middle one's 16 KB take 9,000
+    cycles from HBM, and end behind the last launch's copy, on the same SM."""
+    text = body(
+        STAMP, INIT, "ld.global.u32 %r9, [%rd5]; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r9;"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5], %r9, [%r3];", EARLY,
+        "{W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;}", DONE, registers=BARRIER,
+        params=PARAMETERS,
+    )  # fmt: skip
+    path = chip(sms=1, processing_cluster_sms=1, copy_latency_hbm=[[16, 700], [512, 700], [16384, 9000]])
+    sim = Sim(text, chip=path)
+    small, other = (sim.buffer(np.full(4096, size, np.uint32)) for size in (512, middle))
+    ends = []
+    for number, q in enumerate((small, other, small)):
+        out = sim.buffer(np.zeros(4, np.uint64))
+        assert sim.launch("k", out, q, dependent=number > 0, block=1) == 0, sim.findings
+        ends.append((int(out[0]), int(out[1])))
+    (_, first), (_, second), (start, last) = ends
+    assert last - start < 1500 and (last < second) == (middle > 512), (first, second, last)
 
 
 def asked_by_warps(path: str, step: int, count: int, before: str = "") -> int:

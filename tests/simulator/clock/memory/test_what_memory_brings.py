@@ -91,35 +91,63 @@ def test_copies_of_several_sms_take_turns_at_memory(chip):
     assert first(4) - first(1) > 0.7 * 3 * size / rate
 
 
-def test_a_copy_of_what_l2_has_waits_for_the_turn_of_what_its_sm_has_asked_of_memory(chip):
-    size, rate = 16384, 16
-    ask = (
-        "mbarrier.arrive.expect_tx.shared.b64 _, [{b}], {size}; "
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5+{at}], {size}, [{b}];"
-    )
-    wait = "{W{n}: mbarrier.try_wait.parity.shared.b64 %p2, [{b}], {parity}; @!%p2 bra W{n};}"
+ASK = (
+    "mbarrier.arrive.expect_tx.shared.b64 _, [{b}], {size}; "
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd5+{at}], {size}, [{b}];"
+)
+WAIT = "{W{n}: mbarrier.try_wait.parity.shared.b64 %p2, [{b}], {parity}; @!%p2 bra W{n};}"
 
-    def said(text: str, **words: str | int) -> str:
-        for word, value in words.items():
-            text = text.replace("{" + word + "}", str(value))
-        return text
 
-    def second_copy(far: bool) -> int:
-        """Cycles of a copy that L2 has; behind one of HBM of the same thread, or not."""
-        near = said(ask, b="%r3", at=0, size=1024)
-        between = said(ask, b="%r4", at=65536, size=size) if far else ""
-        lines = (
-            "ld.param.u64 %rd5, [q];", INIT, "add.u32 %r4, %r3, 8; mbarrier.init.shared.b64 [%r4], 1;", START,
-            near, said(wait, b="%r3", parity=0, n=0), between, "mov.u64 %rd2, %clock64;",
-            near, said(wait, b="%r3", parity=1, n=1), END, said(wait, b="%r4", parity=0, n=2) if far else "",
-        )  # fmt: skip
-        text = body(*lines, registers=BARRIER.replace("full;", "full[2];"), params=PARAMETERS)
-        sim = Sim(text, chip=chip(hbm_rate=rate, hbm_loaded=0))
-        out = sim.buffer(np.zeros(4, np.uint64))
-        assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), block=1) == 0, sim.findings
-        return int(out[0])
+def said(text: str, **words: str | int) -> str:
+    """The text with its words in."""
+    for word, value in words.items():
+        text = text.replace("{" + word + "}", str(value))
+    return text
 
-    assert 0.6 * size / rate < second_copy(far=True) - second_copy(far=False) < 1.1 * size / rate
+
+def copied_again(chip: str, far: str, load: bool = False, sizes: tuple[int, ...] = (16384,)) -> int:
+    """Cycles of a copy that L2 has, or a load; its thread asks for copies from HBM "before" it, "behind" it or not."""
+    near = said(ASK, b="%r3", at=0, size=1024)
+    other = "".join(said(ASK, b="%r10", at=65536 * (1 + i), size=size) for i, size in enumerate(sizes))
+    again = LOAD.replace("{at}", "0") if load else near
+    lines = (
+        "ld.param.u64 %rd5, [q]; mov.u32 %r5, 0;", INIT,
+        f"add.u32 %r10, %r3, 8; mbarrier.init.shared.b64 [%r10], {len(sizes)};",
+        START, near, said(WAIT, b="%r3", parity=0, n=0), other if far == "before" else "", "mov.u64 %rd2, %clock64;",
+        again, other if far == "behind" else "", "" if load else said(WAIT, b="%r3", parity=1, n=1), END,
+        said(WAIT, b="%r10", parity=0, n=2) if far else "",
+    )  # fmt: skip
+    text = body(*lines, registers=BARRIER.replace("full;", "full[2];"), params=PARAMETERS)
+    sim = Sim(text, chip=chip)
+    out = sim.buffer(np.zeros(4, np.uint64))
+    assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), block=1) == 0, sim.findings
+    return int(out[0])
+
+
+def test_a_copy_of_what_l2_has_is_not_there_before_what_its_sm_has_asked_of_memory(chip):
+    """16 KB take 1,024 cycles of HBM and 5,000 of latency."""
+    slow = chip(hbm_rate=16, hbm_loaded=0, copy_latency_hbm=[[16, 5000], [65536, 5000]])
+    assert copied_again(slow, "before") == pytest.approx(6024, abs=150)
+    assert copied_again(slow, "behind") == pytest.approx(copied_again(slow, ""), abs=100)
+
+
+def test_a_copy_of_what_l2_has_waits_for_the_latest_answer(chip):
+    """16 KB take 5,000 cycles of latency, and 512 bytes behind them 700."""
+    slow = chip(hbm_rate=1600, hbm_loaded=0, copy_latency_hbm=[[16, 700], [512, 700], [16384, 5000]])
+    both, one = (copied_again(slow, "before", sizes=sizes) for sizes in ((16384, 512), (16384,)))
+    assert one - 250 < both <= one, "its thread asks for 512 bytes more before it asks for the copy"
+
+
+def test_a_chip_whose_file_says_nothing_of_that_has_the_copy_at_once(chip):
+    slow = chip(l2_behind_own=0, l2_behind_misses=0, hbm_rate=16, hbm_loaded=0)
+    way = 16384 / CHIP["sm_load_rate"]  # into its SM
+    assert copied_again(slow, "before") - copied_again(slow, "") == pytest.approx(way, abs=20)
+
+
+def test_a_load_of_what_l2_has_waits_for_a_part_of_the_turn_of_what_its_sm_has_asked_of_memory_alone(chip):
+    slow = chip(hbm_rate=16, hbm_loaded=0, copy_latency_hbm=[[16, 5000], [65536, 5000]])
+    more = copied_again(slow, "before", load=True) - copied_again(slow, "", load=True)
+    assert more == pytest.approx(CHIP["l2_behind_own"] * 1024, rel=0.25)
 
 
 def test_nothing_else_is_issued_beside_mma_sync(chip):
