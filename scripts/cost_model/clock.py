@@ -223,7 +223,7 @@ def tile_rows(data: dict[str, Any]) -> str:
 
 def older_text(rows: list[dict[str, Any]] | None = None) -> str:
     """Which public kernels' times, of these rows or of all, are of older parameters."""
-    older = {row["kernel"]: None for row in rows or public()["rows"] if row.get("older")}
+    older = {row["kernel"]: None for row in (public()["rows"] if rows is None else rows) if row.get("older")}
     if not older:
         return ""
     return (

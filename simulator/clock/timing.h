@@ -252,7 +252,7 @@ struct timing {
         uint64_t rows;    /* TICKS of each */
         ticks at, until;
     } past_end;
-    ticks hbm_late; /* what a request of this window takes longer than on an idle chip, but for queues */
+    ticks hbm_late; /* what a request of this window waits for HBM at the least, by its load */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */

@@ -138,7 +138,7 @@ def test_a_copy_of_what_l2_has_waits_for_the_latest_answer(chip):
     assert one - 250 < both <= one, "its thread asks for 512 bytes more before it asks for the copy"
 
 
-def test_a_chip_whose_file_says_nothing_of_that_has_the_copy_at_once(chip):
+def test_a_chip_without_hits_behind_misses_has_the_copy_at_once(chip):
     slow = chip(l2_behind_own=0, l2_behind_misses=0, hbm_rate=16, hbm_loaded=0)
     way = 16384 / CHIP["sm_load_rate"]  # into its SM
     assert copied_again(slow, "before") - copied_again(slow, "") == pytest.approx(way, abs=20)
