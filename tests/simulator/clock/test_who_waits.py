@@ -56,6 +56,26 @@ def test_a_line_that_comes_late_under_load_comes_as_late_for_the_next(tmp_path, 
     assert first - second == pytest.approx(sooner + 100, abs=30)
 
 
+def test_a_line_that_waits_for_its_turn_comes_as_late_for_the_next_and_no_later(tmp_path):
+    """CTA 0 asks for a line whose turn takes 3,200 cycles, 600 cycles later for another one, and CTA 1 some 100
+    cycles later for that, too; HBM's latency is 400 cycles longer at any load, less than the wait for that turn."""
+    turn = 3200
+    chip = json.loads(H200.read_text())
+    of = {"hbm_loaded": 400, "hbm_loaded_power": 0, "l2_behind_own": 0, "l2_behind_misses": 0}
+    of |= {"hbm_warp_rate": 64 / turn}
+    chip["parameters"] |= {name: chip["parameters"][name] | {"value": value} for name, value in of.items()}
+    chip["parameters"]["hbm_loaded_shared"] = {"value": 1, "unit": "count", "source": "assumed"}
+    path = tmp_path / "chip.json"
+    path.write_text(json.dumps(chip))
+    spin = "mul.lo.u32 %r5, %r5, %r5;"
+    first = "mov.u32 %r5, %r20; setp.eq.u32 %p1, %r20, 0; @%p1 ld.global.cg.u32 %r6, [%rd5+8192];" + spin * 150
+    chain = first + "@%p1 bra ASK;" + spin * 25
+    ask = "ASK: mov.u64 %rd7, %clock64; ld.global.cg.u32 %r2, [%rd5]; add.u32 %r3, %r2, %r2;"
+    one, other = cycles_of_ctas(chain, ask, block=1, chip=str(path))
+    assert one == pytest.approx(CHIP["hbm_latency"] + turn - 600, abs=60)
+    assert one - other == pytest.approx(100, abs=30)
+
+
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_what_l2_has_waits_for_a_share_of_the_turn_of_what_another_sm_has_asked_of_memory(tmp_path, share: float):
     """Both CTAs have a line; then CTA 0 asks for another one, whose turn takes 3,200 cycles, and CTA 1 some 250
