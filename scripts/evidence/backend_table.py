@@ -241,15 +241,15 @@ def main(arguments: list[str]) -> int:
     rows = json.loads(backend.results.read_text()) if backend.results.is_file() else []
     begin = time.monotonic()
     with ThreadPoolExecutor(options.workers) as pool:
-        todo = list(runs(backend, options.sets, configs, options.modes))
-        for row in pool.map(lambda run: execute(backend, run, library), todo):
+        wanted = list(runs(backend, options.sets, configs, options.modes))
+        for row in pool.map(lambda run: execute(backend, run, library), wanted):
             key = [row[name] for name in ("set", "config", "mode")]
             rows = [old for old in rows if [old[name] for name in ("set", "config", "mode")] != key]
             rows = sorted([*rows, row], key=lambda each: order(backend, each))
             backend.results.write_text(json.dumps(rows, indent=1) + "\n")
             print(*key, f"{row['right']}/{row['problems']}", row["verdict"], *row["wrong"], row["seconds"], flush=True)
     backend.table.write_text(render(backend, rows))
-    print(f"{len(todo)} runs in {time.monotonic() - begin:.0f} s")
+    print(f"{len(wanted)} runs in {time.monotonic() - begin:.0f} s")
     return int(any(row["right"] < row["problems"] or row["verdict"] != "clean" for row in rows))
 
 
