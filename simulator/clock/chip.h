@@ -180,7 +180,9 @@ enum parameter_kind {
     X(warp_mma_hold, CYCLES)                                                                                   \
     X(async_copy_line, CYCLES)                                                                                 \
     X(async_copy_cached, CYCLES)                                                                               \
+    X(load_line, CYCLES)                                                                                       \
     X(store_answered, CYCLES)                                                                                  \
+    X(dependent_gap_alone, CYCLES)                                                                             \
     X(dependent_gap_ended, CYCLES)                                                                             \
     X(fence_gpu_touched, CYCLES)                                                                               \
     X(fence_joins, CYCLES)                                                                                     \
@@ -199,7 +201,11 @@ enum parameter_kind {
     X(acquire_cluster, CYCLES)                                                                                 \
     X(sm_registers, COUNT)                                                                                     \
     X(wgmma_start, CYCLES)                                                                                     \
-    X(wgmma_dispatch, CYCLES)
+    X(wgmma_dispatch, CYCLES)                                                                                  \
+    X(wgmma_reads_ahead, CYCLES)                                                                               \
+    X(parameter_line, CYCLES)                                                                                  \
+    X(parameters_l2, CYCLES)                                                                                   \
+    X(parameters_hbm, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

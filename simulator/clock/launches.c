@@ -3,7 +3,8 @@
 
 #include "timing.h"
 
-#define REGISTER_UNIT 8 /* of a thread */
+#define REGISTER_UNIT 8  /* of a thread */
+#define INPUTS        24 /* in rotation, of a round of calls */
 
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -57,15 +58,21 @@ static void release(struct server *server) {
     server->free = server->busy = 0;
 }
 
+static uint32_t ctas_of_cluster(const struct launch *launch) {
+    return launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+}
+
 /* A launch is run to its end before the next one begins, so that a dependent one, which starts earlier than
  * that, would find all that the one before has booked.  Each launch finds the chip free: what two that overlap
  * take from each other is not seen. */
 static void release_all(struct timing *timing) {
+    timing->streamed_before = timing->streamed;
+    timing->streamed = timing->hbm->server.busy;
     for (uint64_t i = 0; i < timing->chip.sms; i++) {
         struct sm_time *sm = &timing->sm[i];
-        struct server *const of_sm[] = {&sm->shared,     &sm->lsu,         &sm->async_copies,
-                                        &sm->tensor,     &sm->copy_engine, &sm->load_port,
-                                        &sm->store_port, &sm->remote,      &sm->barrier};
+        struct server *const of_sm[] = {&sm->shared,      &sm->lsu,       &sm->async_copies, &sm->tensor,
+                                        &sm->copy_engine, &sm->load_port, &sm->store_port,   &sm->remote,
+                                        &sm->barrier,     &sm->load_lines};
         for (size_t j = 0; j < sizeof of_sm / sizeof *of_sm; j++) {
             release(of_sm[j]);
         }
@@ -76,6 +83,7 @@ static void release_all(struct timing *timing) {
         sm->ncompletions = sm->copies = sm->touched = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
+        sm->reads_ahead = sm->parameters = 0;
         memset(&sm->mmas, 0, sizeof sm->mmas);
         memset(&sm->fences, 0, sizeof sm->fences);
         for (int j = 0; j < SM_PARTS; j++) {
@@ -97,21 +105,33 @@ static void release_all(struct timing *timing) {
 }
 
 /* HW (measured, H200 and H100: dependent_start_cycles): a dependent launch comes sooner where the kernel before
- * ends right behind its trigger. */
-static ticks dependent_from(const struct timing *timing) {
+ * ends right behind its trigger, and later without clusters. */
+static ticks dependent_from(const struct launch *launch) {
+    const struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
-    ticks triggered = timing->before_triggered + chip->dependent_gap;
+    bool alone = ctas_of_cluster(launch) == 1 && chip->dependent_gap_alone > 0;
+    ticks triggered = timing->before_triggered + (alone ? chip->dependent_gap_alone : chip->dependent_gap);
     ticks ended = timing->before_gone + chip->dependent_gap_ended;
     return chip->dependent_gap_ended > 0 && ended < triggered ? ended : triggered;
+}
+
+/* HW (measured, H200: h200_launch_parameters): a launch's parameters come from HBM where more has been read
+ * from it than L2 holds since their place was last in use.  That is so of calls with INPUTS that are used in
+ * turn, as eval and rounds have. */
+static bool parameters_far(const struct timing *timing) {
+    const struct chip *chip = &timing->chip;
+    return later(timing->streamed, timing->streamed_before) >
+           rate_ticks(chip->hbm_rate, chip->l2_bytes / INPUTS);
 }
 
 bool time_launch_begin(struct launch *launch) {
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
-    ticks free_at = launch->dependent ? dependent_from(timing) : timing->before_end + chip->launch_gap;
+    ticks free_at = launch->dependent ? dependent_from(launch) : timing->before_end + chip->launch_gap;
     timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
     timing->host += chip->host_launch;
     release_all(timing);
+    timing->parameters_far = parameters_far(timing);
     timing->found.bytes = 0;
     memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
@@ -130,7 +150,7 @@ bool time_launch_begin(struct launch *launch) {
         sm->ntenants = sm->nolder = kept;
         memset(sm->l1, 0, sm->l1_lines * sizeof *sm->l1);
     }
-    return make_islands(launch, launch->cluster[0] * launch->cluster[1] * launch->cluster[2]);
+    return make_islands(launch, ctas_of_cluster(launch));
 }
 
 /* Whether one more CTA of this launch fits beside those of the launch before that are still there. */
@@ -279,7 +299,7 @@ static void list(const struct launch *launch) {
         timing->running.start = timing->first_start;
         timing->running.end = timing->end;
         timing->running.alone = timing->end - later(timing->first_start, timing->before_end);
-        timing->running.ctas = launch->ncluster * launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+        timing->running.ctas = launch->ncluster * ctas_of_cluster(launch);
         take_busy(&timing->running, timing);
         timing->launch[timing->launches] = timing->running;
     }

@@ -276,11 +276,14 @@ void time_global(struct run *run, const struct insn *insn) {
         }
     }
     (void)sm->l1_lines;
+    /* HW (measured, H200: h200_scattered_loads): an SM takes a warp's load line by line. */
+    ticks turn =
+        store || ahead ? timing->issued : booked(&sm->load_lines, timing->issued, count * chip->load_line);
     if (lines == 0) { /* all of it in L1 */
         for (uint32_t i = 0; i < insn->ndst; i++) {
             if (insn->op[i].base == BASE_REGS) {
                 run->warp->time->ready[run->launch->reg_base[run->split->function->index] / ROW32 +
-                                       insn->op[i].off / ROW32] = timing->issued + chip->l1_latency;
+                                       insn->op[i].off / ROW32] = turn + chip->l1_latency;
             }
         }
         return;
@@ -294,7 +297,7 @@ void time_global(struct run *run, const struct insn *insn) {
         sm->stores_out = later(sm->stores_out, timing->issued) + rate_ticks(chip->sm_store_rate, bytes);
     }
     struct request *request = time_request(timing);
-    request->at = timing->issued;
+    request->at = turn;
     request->sm = run->cta->sm;
     request->bytes = ahead ? 0 : bytes; /* what stays in L2 takes nothing of the SM's port */
     request->missed = missed;

@@ -152,8 +152,11 @@ struct sm_time {
         struct warp *last;   /* that issued */
         struct server pipe[PIPES], mma, tmem;
     } part[SM_PARTS];
-    struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier;
+    struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier,
+        load_lines;
     struct sm_slice *slices; /* SM_SLICES */
+    ticks reads_ahead;       /* of shared memory, that running MMAs have read of B */
+    uint64_t parameters;     /* lines of the launch's that it has, a bit each */
     uint64_t turn;           /* the bytes after which its last part has its turn */
     ticks far_answered;      /* when what its copies have asked of HBM is there */
     ticks far_until;         /* when what it has asked of HBM has had its turn */
@@ -252,7 +255,9 @@ struct timing {
         uint64_t rows;    /* TICKS of each */
         ticks at, until;
     } past_end;
-    ticks hbm_late; /* what a request of this window waits for HBM at the least, by its load */
+    ticks streamed, streamed_before; /* what the last two launches took of HBM */
+    bool parameters_far;             /* this one's are no longer in L2 */
+    ticks hbm_late;                  /* what a request of this window waits for HBM at the least, by its load */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */

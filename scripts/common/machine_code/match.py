@@ -61,6 +61,7 @@ class Charge:
     after: float = 0  # cycles until the next; of a block's last
     reads: int = NO_BARRIER
     waits: int = 0
+    parameters: int = 0  # lines of the launch's that it reads, a bit each
     asked: list[int] = field(default_factory=_never)  # cycles since the last of each ANSWERED that it waits for
     pipes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PIPES, 0.0))
 
@@ -296,6 +297,7 @@ class _Pending:
     slots: int = 0
     cycles: int = 0
     waits: int = 0
+    parameters: int = 0
     asked: list[int] = field(default_factory=_never)
     pipes: Counter[str] = field(default_factory=Counter)
 
@@ -303,6 +305,7 @@ class _Pending:
         """One more."""
         self.slots += 1
         self.waits |= item.waits
+        self.parameters |= item.parameters
         self.asked = list(map(min, self.asked, asked))
         if pipe := pipe_of(item):
             self.pipes[pipe] += 1
@@ -312,6 +315,7 @@ class _Pending:
         charge.slots += self.slots * share
         charge.before += self.cycles * share
         charge.waits |= self.waits
+        charge.parameters |= self.parameters
         charge.asked = list(map(min, charge.asked, self.asked))
         charge.reads = item.reads if item.reads != NO_BARRIER else charge.reads
         for pipe, count in self.pipes.items():
@@ -366,7 +370,7 @@ def lines(module: Module, code: dict[str, list[Instruction]], registers: dict[st
 
     registers: of a thread, by function.
     """
-    yield "machine-code 3"
+    yield "machine-code 4"
     for function in module.functions:
         if function.name not in code:
             continue
@@ -377,4 +381,4 @@ def lines(module: Module, code: dict[str, list[Instruction]], registers: dict[st
             scaled = " ".join(str(round(number * SCALE)) for number in numbers)
             reads = charge.reads if charge.reads != NO_BARRIER else -1
             asked = " ".join(map(str, charge.asked))
-            yield f"{where.line} {where.nth} {charge.order} {scaled} {reads} {charge.waits} {asked}"
+            yield f"{where.line} {where.nth} {charge.order} {scaled} {reads} {charge.waits} {asked} {charge.parameters}"

@@ -16,6 +16,10 @@ ATTRIBUTE = re.compile(r"\s+/\*[0-9a-f]+\*/\s+\.word\s+0x([0-9a-f]{8})")
 SECOND_WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/")
 TARGET = re.compile(r"`\((\.L_\w+)\)")
 NO_BARRIER = 7
+CONSTANT = re.compile(r"c\[0x0\]\[0x([0-9a-f]+)\]")
+# HW: constants lie in lines of 64 bytes (measured: h200_launch_parameters); a launch's parameters from 0x210 on with
+# sm_90 and from 0x380 on with sm_100 (nvdisasm), and below them what the launch itself is, at hand already.
+CONSTANT_LINE, FIRST_LINE, LINES = 64, 8, 32
 # HW: of the second word of an instruction of sm_70 and later, bits 41 to 62: the cycles until the next may issue,
 # whether the warp gives way, the barriers that its result and its operands open, and those that it waits for
 # (published: CuAssembler's notes on control codes).
@@ -50,6 +54,16 @@ class Instruction:
         """Where it branches to."""
         found = TARGET.search(self.text)
         return found[1] if found and self.name in ("BRA", "BRX", "BRXU", "JMP", "CALL") else None
+
+    @property
+    def parameters(self) -> int:
+        """The lines of a launch's parameters that it reads, a bit each, of LDC in the upper half.
+
+        LDC fetches them by a way of its own. Of many lines the last bit of a half stands for the rest.
+        """
+        found = {int(at, 16) // CONSTANT_LINE - FIRST_LINE for at in CONSTANT.findall(self.text)}
+        lines = sum(1 << line for line in {min(line, LINES - 1) for line in found if line >= 0})
+        return lines << LINES if self.name == "LDC" else lines
 
     @property
     def ends_block(self) -> bool:

@@ -6,6 +6,7 @@ void time_skipped(struct run *run, const struct insn *insn) {
     struct timing *timing = run->launch->timing;
     struct part *part = &sm_of(run->cta)->part[run->warp->index % SM_PARTS];
     const struct machine_code *machine = machine_code_of(run->launch->module, run->split->pc);
+    sm_of(run->cta)->parameters |= machine != NULL ? machine->parameters : 0;
     if (insn->timing != FAMILY_FREE) {
         ticks slots = machine != NULL ? machine->slots : timing->chip.issue_interval;
         part->issue = timing->now + slots;
@@ -16,11 +17,18 @@ void time_skipped(struct run *run, const struct insn *insn) {
     }
 }
 
-/* MMAs that run read their part of B meanwhile. */
-static ticks beside_reads(const struct sm_time *sm, const struct chip *chip, ticks at, ticks length) {
-    return time_mma_runs(sm, at) > at
-               ? length * chip->wgmma_column / (chip->wgmma_column - chip->wgmma_read_column)
-               : length;
+/* MMAs that run read their part of B meanwhile, some of it ahead: so much comes between. */
+static ticks beside_reads(struct sm_time *sm, const struct chip *chip, ticks at, ticks length) {
+    if (time_mma_runs(sm, at) <= at) {
+        return length;
+    }
+    ticks start = later(at, sm->shared.free), spare = chip->wgmma_column - chip->wgmma_read_column;
+    ticks more = (start - sm->shared.free) * spare / chip->wgmma_column;
+    sm->reads_ahead =
+        sm->reads_ahead + more < chip->wgmma_reads_ahead ? sm->reads_ahead + more : chip->wgmma_reads_ahead;
+    ticks between = length < sm->reads_ahead ? length : sm->reads_ahead;
+    sm->reads_ahead -= between;
+    return between + (length - between) * chip->wgmma_column / spare;
 }
 
 static void executed_memory(struct run *run, const struct insn *insn) {

@@ -77,6 +77,25 @@ bool time_stores(const struct warp *warp, const struct split *split) {
            (insn->space == SP_GLOBAL || insn->space == SP_GENERIC);
 }
 
+/* HW (measured, H200: beside_mma_cycles by the profiler): uniform instructions come between. */
+static bool only_uniform(const struct machine_code *machine, const struct insn *insn) {
+    return machine->beside == 0 && insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG;
+}
+
+/* HW (measured, H200: h200_launch_parameters): each SM fetches a launch's parameters anew, a line at a time.
+ */
+static ticks wait_for_parameters(const struct timing *timing, const struct sm_time *sm,
+                                 const struct machine_code *machine) {
+    const struct chip *chip = &timing->chip;
+    uint64_t missing = machine->parameters & ~sm->parameters;
+    if (missing == 0) {
+        return 0;
+    }
+    ticks more = ((uint32_t)__builtin_popcountll(missing) - 1) * chip->parameter_line;
+    ticks first = timing->parameters_far ? chip->parameters_hbm : chip->parameters_l2;
+    return more + (sm->parameters == 0 ? first : chip->parameter_line);
+}
+
 ticks time_ready(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     const struct insn *insn = &launch->module->code[split->pc];
@@ -104,6 +123,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     switch (order) {
     case ORDER_MACHINE:
         ready = machine_ready(machine, time, part, ready, operands);
+        ready += wait_for_parameters(launch->timing, sm, machine);
         break;
     case ORDER_FREE:
         break;
@@ -139,7 +159,7 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
         ready = later(ready, sm->lsu.free - chip->memory_queue);
     }
     time->chosen = ready;
-    return machine != NULL ? later(ready, part->dispatch) : ready;
+    return machine != NULL && !only_uniform(machine, insn) ? later(ready, part->dispatch) : ready;
 }
 
 /* ---- at the issue ---- */
@@ -166,8 +186,8 @@ static ticks registers_more(const struct insn *insn) {
 }
 
 /* HW (measured, H200: warp states of consumer_lap_cycles and beside_mma_cycles, by the profiler): while an MMA
- * with A in registers runs, its sub-partitions issue an instruction that computes every fourth cycle, whichever
- * warp's; beside one with A in shared memory they issue as always. */
+ * with A in registers runs, its sub-partitions issue an instruction that computes every four cycles at the
+ * most, whichever warp's; beside one with A in shared memory they issue as always. */
 static void issue_beside(const struct sm_time *sm, struct part *part, ticks at, ticks beside, ticks interval) {
     ticks end = time_mma_runs(sm, at), start = sm->mmas.start;
     ticks free = at - (at >= start ? (at - start) % interval : 0) + beside;
@@ -194,6 +214,7 @@ static void issue_machine(struct run *run, const struct insn *insn, const struct
     if (machine->beside != 0) {
         issue_beside(sm, part, at, machine->beside, timing->chip.wgmma_dispatch);
     }
+    sm->parameters |= machine->parameters;
     if (machine->opens != 0) {
         time->read[machine->opens - 1] =
             at + timing->chip.operand_read + registers_more(insn) * timing->chip.operand_read_more;

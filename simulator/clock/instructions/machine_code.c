@@ -12,7 +12,7 @@
 #define HASH_PRIME 0x100000001b3u
 #define PATH_ROOM  4096
 #define LINE_ROOM  4096
-#define FIRST_LINE "machine-code 3\n"
+#define FIRST_LINE "machine-code 4\n"
 
 static uint64_t hash_of(const char *text, size_t bytes) {
     uint64_t hash = HASH_START;
@@ -98,11 +98,12 @@ static bool read_line(struct reader *reader, const char *text) {
         begin_function(reader, name, registers);
         return true;
     }
-    uint64_t order, of[COLUMNS];
+    uint64_t order, parameters, of[COLUMNS];
     int opens;
-    if (sscanf(text, "%u %u %lu %lu %lu %lu %lu %lu %lu %lu %lu %lu %d %u %u %u %u", &line, &nth, &order,
+    if (sscanf(text, "%u %u %lu %lu %lu %lu %lu %lu %lu %lu %lu %lu %d %u %u %u %u %lu", &line, &nth, &order,
                &of[SLOTS], &of[BEFORE], &of[AFTER], &of[ALU], &of[FMA], &of[HALF], &of[IMAD], &of[IMAD_WIDE],
-               &of[SPECIAL], &opens, &waits, &asked[0], &asked[1], &asked[2]) != 5 + COLUMNS + ANSWERS ||
+               &of[SPECIAL], &opens, &waits, &asked[0], &asked[1], &asked[2],
+               &parameters) != 6 + COLUMNS + ANSWERS ||
         nth == 0 || opens >= READ_BARRIERS || waits >= 1u << READ_BARRIERS) {
         return false;
     }
@@ -123,6 +124,7 @@ static bool read_line(struct reader *reader, const char *text) {
                               charge(of[IMAD], chip->imad_interval) +
                               charge(of[IMAD_WIDE], chip->imad_wide_interval),
                  [PIPE_SPECIAL] = charge(of[SPECIAL], chip->special_interval)},
+        .parameters = parameters,
         .beside = charge(computes, chip->wgmma_dispatch),
         .opens = (uint8_t)(opens + 1),
         .waits = (uint8_t)waits};

@@ -12,6 +12,7 @@ struct machine_code {
     ticks slots;         /* of issue: its own, and those of what stands before it and belongs to no other */
     ticks before, after; /* from the issue of the one before; until the next one's, of a block's last */
     ticks pipe[PIPES];   /* how long it takes each */
+    uint64_t parameters; /* lines of the launch's that it reads, a bit each */
     ticks beside;  /* how long it keeps what computes from issuing, while an MMA with A in registers runs */
     uint8_t opens; /* 1 + the barrier that opens when its operands have been read; 0: none */
     uint8_t waits; /* for barriers, a bit each */

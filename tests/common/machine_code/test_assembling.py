@@ -169,6 +169,22 @@ def test_since_when_an_instruction_waits_for_an_answer_is_told_by_who_gives_it()
     assert found[0].asked == [match.NEVER, 5, 3]
 
 
+def test_lines_of_a_launchs_parameters_are_told_by_where_they_lie_and_who_reads_them():
+    found = charged(
+        instruction(-1, "LDC R1, c[0x0][0x28]"),  # which is not of the parameters
+        instruction(0, "ULDC.64 UR4, c[0x0][0x210]"),
+        instruction(0, "IADD3 R1, R2, c[0x0][0x23c], RZ"),
+        instruction(1, "LDC.64 R2, c[0x0][0x280]", label=".L_x_1"),
+        instruction(1, "IADD3 R1, R1, c[0x0][0x7fc], R2"),
+        instruction(2, "ISETP.LT P0, R1, c[0x0][0x1200]"),
+        instruction(4, "@P0 BRA `(.L_x_1)"),
+        instruction(5, "EXIT"),
+    )
+    assert found[0].parameters == 0b1
+    assert found[1].parameters == 1 << 32 + 2 | 1 << 23
+    assert found[2].parameters == 1 << 31, "the last bit has all that lie further"
+
+
 ANOTHER = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd2], %r2, [%r1];"
 TWO_COPIES = COPY.replace("    ret;", f"    {ANOTHER}\n    ret;")
 
@@ -238,7 +254,7 @@ def test_all_of_a_kernel_is_charged_and_no_more(tmp_path: Path):
     subprocess.run([nvcc(), "-arch=compute_90a", "-ptx", "-o", tmp_path / "k.ptx", tmp_path / "k.cu"], check=True)
     text = (tmp_path / "k.ptx").read_text()
     lines = assembled(text)
-    assert lines[0] == "machine-code 3" and re.fullmatch(r"function _Z1kPfi [1-9]\d*", lines[1])
+    assert lines[0] == "machine-code 4" and re.fullmatch(r"function _Z1kPfi [1-9]\d*", lines[1])
     products = [number for number in ours_of(lines, text) if number]
     assert len(products) > 1, "nvcc unrolls it as well"
     assert sum(products) == 100 * len(products), "one a PTX instruction, however often ptxas wrote it"
@@ -265,5 +281,5 @@ def test_a_run_is_made_again_until_all_of_it_went_by_machine_code(tmp_path: Path
 
     assert by_machine_code(run, tmp_path) == 3 and len(set(runs)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.machine", "a.ptx", "b.machine", "b.ptx"]
-    assert (tmp_path / "a.machine").read_text().startswith("machine-code 3\nfunction k ")
+    assert (tmp_path / "a.machine").read_text().startswith("machine-code 4\nfunction k ")
     assert assemble_left(tmp_path) == 0

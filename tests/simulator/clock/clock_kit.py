@@ -81,17 +81,19 @@ ANSWERS = ("special_register_latency", "uniform_special_register_latency", "cons
 NO_ANSWER = (999,) * len(ANSWERS)
 
 
-def record(line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked=NO_ANSWER, **charges) -> str:
+def record(
+    line: int, nth: int, order: int, opens: int = -1, waits: int = 0, asked=NO_ANSWER, parameters: int = 0, **charges
+) -> str:
     """A line of the file; charges in instructions and cycles."""
     numbers = " ".join(str(round(charges.get(name, 0) * HUNDRED)) for name in COLUMNS)
-    return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))}"
+    return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))} {parameters}"
 
 
 def machine_run(text: str, folder: Path, say, registers: int = 32, **launch) -> np.ndarray:
     """What a launch leaves where `say` gives the record of a statement by its place; None: it has none."""
     module = marked(text)
     said = [say(i, statement) for i, statement in enumerate(module.statements)]
-    lines = ["machine-code 3", f"function k {registers}", *filter(None, said)]
+    lines = ["machine-code 4", f"function k {registers}", *filter(None, said)]
     launch = {"block": 32} | launch
     sim = Sim(text, chip="h200", machine_code=str(folder))
     out = sim.buffer(np.zeros(64, np.uint64))

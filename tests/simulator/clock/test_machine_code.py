@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.simulator.clock.clock_kit import ANSWERS, CHIP, END, NO_ANSWER, START, machine_run, record
+from scripts.common.machine_code.ptx import marked
+from tests.simulator.clock.clock_kit import ANSWERS, CHIP, END, H200, NO_ANSWER, START, machine_run, record
 from tests.simulator.sim_kit import Sim, body
 
 BAD_ARGUMENT = 1  # enum sim_status
@@ -63,6 +65,87 @@ def test_an_answer_that_was_just_asked_for_is_waited_for(place, latency, tmp_pat
     assert takes("a_while_ago", 5) - late == CHIP[latency] - 5
 
 
+ADDS = [f"add.u32 %r{i}, %r1, {i};" for i in range(10, 14)]
+
+
+def parameters_read(folder: Path, *lines: int, block: int = 32) -> np.ndarray:
+    """Cycles of each warp for adds that read these lines of the launch's parameters."""
+    text = body(
+        START, *ADDS, "mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2; shr.u32 %r9, %r1, 5;",
+        "mad.wide.u32 %rd5, %r9, 8, %rd1; st.global.u64 [%rd5], %rd4;",
+    )  # fmt: skip
+
+    def say(place: int, statement) -> str:
+        own = {"parameters": lines[ADDS.index(statement.text)]} if statement.text in ADDS[: len(lines)] else {}
+        return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+
+    folder.mkdir()
+    return machine_run(text, folder, say, block=block)[: block // 32].astype(int)
+
+
+def test_an_sm_fetches_each_line_of_a_launchs_parameters_once(tmp_path):
+    none = parameters_read(tmp_path / "none")[0]
+    first = parameters_read(tmp_path / "first", 1)[0] - none
+    assert first == CHIP["parameters_l2"]
+    assert parameters_read(tmp_path / "again", 1, 1, 1)[0] - none == first
+    assert parameters_read(tmp_path / "another", 1, 2)[0] - none == first + CHIP["parameter_line"]
+    assert parameters_read(tmp_path / "together", 0b111)[0] - none == first + 2 * CHIP["parameter_line"]
+    assert parameters_read(tmp_path / "other_way", 1, 1 << 32)[0] - none == first + CHIP["parameter_line"]
+    warps = parameters_read(tmp_path / "warps", 1, 2, block=128) - none
+    assert all(warps <= first + CHIP["parameter_line"] + 8), "they wait for the same line"
+
+
+def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_one(tmp_path):
+    """As where a predicate that is never true stands before it in a loop."""
+    skipped = "@%p7 " + ADDS[0]
+    text = body(START, "setp.ne.u32 %p7, 0, 0;", *[skipped] * 6, END)
+
+    def span(folder: str, parameters: int) -> int:
+        def say(place: int, statement) -> str:
+            own = {"parameters": parameters} if statement.text == skipped else {}
+            return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+
+        (tmp_path / folder).mkdir()
+        return int(machine_run(text, tmp_path / folder, say)[0])
+
+    assert span("some", 1) - span("none", 0) == CHIP["parameters_l2"]
+
+
+@pytest.mark.parametrize(("bytes_read", "far"), [(1 << 14, False), (1 << 18, True)])
+def test_parameters_come_from_hbm_behind_launches_that_read_much_of_it(tmp_path, bytes_read: int, far: bool):
+    """With an L2 of 24 times 64 KB: the first of four launches reads so much that the others find there."""
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["l2_bytes"]["value"] = 24 << 16
+    (tmp_path / "small.json").write_text(json.dumps(chip))
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; mov.u32 %r2, 0;",
+        "mad.wide.u32 %rd5, %r1, 16, %rd5; L: ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd5];",
+        "add.u64 %rd5, %rd5, 512; add.u32 %r2, %r2, 512;",
+        f"setp.lt.u32 %p1, %r2, {bytes_read}; @%p1 bra L; mov.u64 %rd2, %clock64;", ADDS[0], END,
+        params=".param .u64 p, .param .u64 q",
+    )  # fmt: skip
+
+    def spans(parameters: int) -> list[int]:
+        said = [
+            record(at.line, at.nth, i, slots=1, before=1, parameters=parameters if at.text == ADDS[0] else 0)
+            for i, at in enumerate(marked(text).statements)
+        ]
+        for source in tmp_path.glob("*.ptx"):
+            source.with_suffix(".machine").write_text("\n".join(["machine-code 4", "function k 32", *said]) + "\n")
+        sim = Sim(text, chip=str(tmp_path / "small.json"), machine_code=str(tmp_path))
+        out, data = sim.buffer(np.zeros(4, np.uint64)), sim.buffer(np.zeros(1 << 18, np.uint8))
+        took = []
+        for _ in range(4):
+            assert sim.launch("k", out, data, block=32) == 0, sim.findings
+            took.append(int(out[0]))
+        return took
+
+    spans(0)  # which leaves the text
+    more = np.subtract(spans(1), spans(0))
+    near, from_hbm = CHIP["parameters_l2"], CHIP["parameters_hbm"]
+    assert more == pytest.approx([near, *([from_hbm if far else near] * 2), near], abs=12)
+
+
 def test_an_instruction_waits_until_the_operands_of_a_store_have_been_read(tmp_path):
     lines = ["st.global.u32 [%rd1+128], %r1;", "add.u32 %r9, %r1, 1;"]
 
@@ -114,10 +197,10 @@ def test_what_machine_code_has_not_takes_no_time_and_a_branch_that_it_has_not_is
 @pytest.mark.parametrize(
     "wrong",
     [
-        "machine-code 2",
-        "machine-code 3\nfunction k",
-        "machine-code 3\nfunction k 32\n1 1 1 1",
-        "machine-code 3\nfunction k 32\n9999 1 1 1 1 1 1 1 1 1 1 1 -1 0 999 999 999",
+        "machine-code 3",
+        "machine-code 4\nfunction k",
+        "machine-code 4\nfunction k 32\n1 1 1 1",
+        "machine-code 4\nfunction k 32\n9999 1 1 1 1 1 1 1 1 1 1 1 -1 0 999 999 999 0",
     ],
 )
 def test_a_file_that_is_not_of_the_module_is_refused_in_words(tmp_path, wrong: str):

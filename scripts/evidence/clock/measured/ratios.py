@@ -13,8 +13,9 @@ from scripts.evidence.clock.row import Row
 MOVED = 2.0  # percent: a round's sign counts that moved more
 AIM = 4.0  # percent: of a round's error
 ONCE = (
-    "tiles of 64 rows are short by what a call costs once: by stamps a CTA's first copy is asked for 630 cycles later, "
-    "and its first stage is full 490 later still; instructions and constants that have to be fetched behind the loop"
+    "its base's three warpgroups take 1,647 cycles a stage, 1,571 on the card, where instructions of alternating pipes "
+    "issue sooner; its candidate is short by what a call costs once: by stamps a CTA's first stage is full 490 cycles "
+    "later, and instructions have to be fetched behind the loop"
 )
 FLAGS = (
     "words and sums in global memory that one CTA leaves for others: behind 64 KB of them a fence is over 2,570 cycles "

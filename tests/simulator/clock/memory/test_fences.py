@@ -64,15 +64,16 @@ def test_a_kernel_has_ended_when_memory_has_answered_its_stores(chip):
     assert until_the_next("st.global.u32 [%rd1+256], %r1;") - until_the_next() > answered - 1000
 
 
-@pytest.mark.parametrize("gap", [6000, 9000])
-def test_a_dependent_launch_begins_its_gap_behind_the_trigger(chip, gap: int):
-    """The first kernel's trigger is next to its start."""
+@pytest.mark.parametrize(("cluster", "gap"), [(1, "dependent_gap_alone"), (2, "dependent_gap")])
+@pytest.mark.parametrize("cycles", [6000, 9000])
+def test_a_dependent_launch_begins_its_gap_behind_the_trigger(chip, cluster: int, gap: str, cycles: int):
+    """The first kernel's trigger is next to its start; clusters have a gap of their own."""
     text = body(STAMP, "griddepcontrol.launch_dependents;", SPIN)
-    sim = Sim(text, chip=chip(dependent_gap=gap))
+    sim = Sim(text, chip=chip(**{gap: cycles}))
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, block=1) == 0
-    assert sim.launch("k", second, block=1, dependent=1) == 0
-    assert int(second[0]) - int(first[0]) == pytest.approx(gap + CHIP["cta_start"], abs=40)
+    assert sim.launch("k", second, block=1, grid=cluster, cluster=cluster, dependent=1) == 0
+    assert int(second[0]) - int(first[0]) == pytest.approx(cycles + CHIP["cta_start"], abs=40)
 
 
 def test_what_l2_takes_of_one_sms_stores_it_does_not_give_to_anothers_loads(chip):

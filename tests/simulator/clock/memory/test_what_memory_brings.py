@@ -65,6 +65,21 @@ def test_a_load_of_rows_far_apart_takes_longer_from_l2_and_from_memory():
     assert load(2048, again=True) - load(4, again=True) == pytest.approx(near, rel=0.2)
 
 
+@pytest.mark.parametrize("apart", [16, 128])
+def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int):
+    """From L1, by 8 warps: of 32 lanes of 16 bytes, in four lines or in one each."""
+    lanes = LANES.format(apart=apart)
+    bring = "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5]; xor.b32 %r5, %r6, %r9; bar.sync 0;"
+    loads = "".join(f"ld.global.v4.u32 {{%r{i}, %r{i + 1}, %r{i + 2}, %r{i + 3}}}, [%rd5];" for i in range(10, 42, 4))
+    use = "xor.b32 %r5, %r41, %r10; bar.sync 0;"
+    took = cycles(loads + use, before=lanes + bring, threads=256)
+    lines = 8 * 8 * apart * 32 // 128  # of as many warps, as many loads
+    if apart == 128:
+        assert took == pytest.approx(lines * CHIP["load_line"] + CHIP["l1_latency"], rel=0.1)
+    else:
+        assert lines * CHIP["load_line"] <= took < 1000
+
+
 def test_rows_of_any_pitch_fall_into_all_sets_of_l2(chip):
     """A sixteenth of 64 KB would hold 32 of the 64 lines."""
     path = chip(l2_bytes=65536)
