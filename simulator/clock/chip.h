@@ -184,6 +184,8 @@ enum parameter_kind {
     X(store_answered, CYCLES)                                                                                  \
     X(dependent_gap_alone, CYCLES)                                                                             \
     X(dependent_gap_ended, CYCLES)                                                                             \
+    X(cta_count_interval, CYCLES)                                                                              \
+    X(fence_mbarrier_init, CYCLES)                                                                             \
     X(fence_gpu_touched, CYCLES)                                                                               \
     X(fence_joins, CYCLES)                                                                                     \
     X(fence_follows, CYCLES)                                                                                   \
@@ -205,7 +207,8 @@ enum parameter_kind {
     X(wgmma_reads_ahead, CYCLES)                                                                               \
     X(parameter_line, CYCLES)                                                                                  \
     X(parameters_l2, CYCLES)                                                                                   \
-    X(parameters_hbm, CYCLES)
+    X(parameters_hbm, CYCLES)                                                                                  \
+    X(parameters_late, CYCLES)
 
 /* Unloaded cycles of a whole copy by its bytes, from L2 and from HBM: points of a line, rising. */
 #define CHIP_CURVES(X)                                                                                         \

@@ -66,8 +66,6 @@ static uint32_t ctas_of_cluster(const struct launch *launch) {
  * that, would find all that the one before has booked.  Each launch finds the chip free: what two that overlap
  * take from each other is not seen. */
 static void release_all(struct timing *timing) {
-    timing->streamed_before = timing->streamed;
-    timing->streamed = timing->hbm->server.busy;
     for (uint64_t i = 0; i < timing->chip.sms; i++) {
         struct sm_time *sm = &timing->sm[i];
         struct server *const of_sm[] = {&sm->shared,      &sm->lsu,       &sm->async_copies, &sm->tensor,
@@ -83,7 +81,7 @@ static void release_all(struct timing *timing) {
         sm->ncompletions = sm->copies = sm->touched = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
-        sm->reads_ahead = sm->parameters = 0;
+        sm->parameters = sm->parameters_from = 0;
         memset(&sm->mmas, 0, sizeof sm->mmas);
         memset(&sm->fences, 0, sizeof sm->fences);
         for (int j = 0; j < SM_PARTS; j++) {
@@ -118,8 +116,10 @@ static ticks dependent_from(const struct launch *launch) {
 /* HW (measured, H200: h200_launch_parameters): a launch's parameters come from HBM where more has been read
  * from it than L2 holds since their place was last in use.  That is so of calls with INPUTS that are used in
  * turn, as eval and rounds have. */
-static bool parameters_far(const struct timing *timing) {
+static bool parameters_far(struct timing *timing) {
     const struct chip *chip = &timing->chip;
+    timing->streamed_before = timing->streamed;
+    timing->streamed = timing->hbm->server.busy;
     return later(timing->streamed, timing->streamed_before) >
            rate_ticks(chip->hbm_rate, chip->l2_bytes / INPUTS);
 }
@@ -130,14 +130,17 @@ bool time_launch_begin(struct launch *launch) {
     ticks free_at = launch->dependent ? dependent_from(launch) : timing->before_end + chip->launch_gap;
     timing->begin = later(timing->host, timing->launches == 0 ? 0 : free_at);
     timing->host += chip->host_launch;
+    timing->parameters_far = parameters_far(timing); /* before what HBM has done is forgotten */
     release_all(timing);
-    timing->parameters_far = parameters_far(timing);
     timing->found.bytes = 0;
     memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
     timing->first_start = timing->first_end = NEVER;
     timing->ended = 0;
     timing->triggered = timing->end = timing->begin;
+    timing->ntriggered = 0;
+    timing->counted = 0;
+    timing->replaced = NEVER;
     timing->room = room_of(launch);
     for (uint32_t i = 0; i < chip->sms; i++) { /* who has gone by now is in no one's way */
         struct sm_time *sm = &timing->sm[i];
@@ -161,21 +164,39 @@ static bool fits(const struct launch *launch, const struct island *island, const
     uint64_t threads = count * launch->warps * LANES, registers = count * registers_of(launch);
     for (uint32_t i = 0; i < sm->nolder; i++) {
         if (sm->tenants[i].until > at) {
-            /* HW (measured, H200: kernel_pair_us, before_wait): what is L1 and what shared memory changes on an
-             * idle SM only. */
-            if (chip->sm_split_fixed != 0 &&
-                sm->tenants[i].shared_bytes < SHARED_RESERVED + launch->shared_bytes) {
-                return false;
-            }
             shared += sm->tenants[i].shared_bytes;
             threads += sm->tenants[i].threads;
             registers += sm->tenants[i].registers;
             ctas++;
         }
     }
+    /* HW (measured, H200: kernel_pair_us, before_wait, h200_launch_ends): what is L1 and what shared memory
+     * changes on an idle SM only. */
+    if (chip->sm_split_fixed != 0 && ctas > count && shared > sm->split) {
+        return false;
+    }
     return count == 1 && ctas == 1 ? true
                                    : shared <= chip->sm_shared_bytes && threads <= chip->sm_threads &&
                                          ctas <= chip->sm_ctas && registers <= chip->sm_registers;
+}
+
+/* HW (CUDA C++ Programming Guide, Compute Capability 9.0): what an SM can give shared memory, in KB. */
+static const uint64_t splits[] = {0, 8, 16, 32, 64, 100, 132, 164, 196, 228};
+
+/* An SM that is idle gives shared memory what as many CTAs of this launch take as it holds. */
+static void split_for(const struct launch *launch, const struct island *island, struct sm_time *sm, ticks at) {
+    for (uint32_t i = 0; i < sm->nolder; i++) {
+        if (sm->tenants[i].until > at) {
+            return;
+        }
+    }
+    uint64_t wanted = launch->timing->room * (SHARED_RESERVED + launch->shared_bytes);
+    for (uint32_t i = 0; island->resident == 0 && i < sizeof splits / sizeof *splits; i++) {
+        sm->split = splits[i] * 1024;
+        if (sm->split >= wanted) {
+            break;
+        }
+    }
 }
 
 static ticks earliest(const struct launch *launch, const struct island *island, ticks from) {
@@ -226,12 +247,21 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
     struct island *chosen = &timing->islands[*island];
     timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval +
                          (chosen->sms > 1 ? chip->cluster_start_interval : 0);
+    for (uint32_t i = 0; i < chosen->sms; i++) {
+        split_for(launch, chosen, &timing->sm[chosen->first_sm + i], best);
+    }
     chosen->resident++;
     chosen->started++;
     *start = best + chip->cta_start;
     chosen->next_start = best + chip->sm_start_interval;
     timing->first_start = *start < timing->first_start ? *start : timing->first_start;
     return true;
+}
+
+/* HW (measured, H200: launch_in_a_row_us, 1056 CTAs): what starts CTAs counts those that end as well, and a
+ * place is free when it has.  Where an SM holds one alone the way to the next one hides that. */
+static bool count_starts(const struct timing *timing) {
+    return timing->room > 1 && timing->chip.cta_count_interval > 0;
 }
 
 /* The SM keeps who leaves latest, as far as it has room: those are in the way of a dependent launch. */
@@ -263,7 +293,8 @@ void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) 
         timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : at);
     }
     island->resident--;
-    island->gone[island->ended++ % PLACES] = gone;
+    timing->counted = later(timing->counted, gone) + cluster->nctas * timing->chip.cta_count_interval;
+    island->gone[island->ended++ % PLACES] = count_starts(timing) ? timing->counted : gone;
     timing->end = later(timing->end, gone);
     timing->first_end = gone < timing->first_end ? gone : timing->first_end;
     timing->ended += cluster->nctas;
@@ -319,18 +350,25 @@ void time_warp_end(struct warp *warp, ticks at) {
 
 void time_launch_end(struct launch *launch) {
     struct timing *timing = launch->timing;
-    timing->before_gone = timing->end;
     if (timing->ended > 0) { /* HW: the chip counts them one after another */
         timing->end = later(timing->end, timing->first_end + timing->ended * timing->chip.cta_end_interval);
     }
-    /* HW (measured, H200: kernel_that_stores_us): a kernel has ended when memory has answered its stores. */
+    ticks counted = timing->begin + timing->ended * timing->chip.cta_count_interval;
+    if (count_starts(timing) && timing->ended > (uint64_t)timing->room * timing->nislands) {
+        counted = later(counted, timing->counted);
+    }
+    timing->end = timing->before_gone = later(timing->end, counted);
+    timing->triggered = later(timing->triggered, counted);
+    ticks drained = timing->end + timing->chip.launch_drain;
+    /* HW (measured, H200: h200_launch_ends): a kernel has ended when memory has answered its stores; what else
+     * its end takes goes on meanwhile. */
     for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
         ticks taken = time_stores_taken(&timing->sm[i], NEVER);
         timing->end = later(timing->end, taken > 0 ? taken + timing->chip.store_answered : 0);
     }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
-    timing->end = later(timing->end, timing->before_end) + timing->chip.launch_drain;
+    timing->end = later(later(timing->end, drained), timing->before_end);
     timing->before_end = timing->end;
     timing->before_triggered = timing->triggered;
     timing->launches++;
@@ -338,7 +376,10 @@ void time_launch_end(struct launch *launch) {
 
 void time_triggered(struct run *run) {
     if (run->cta->triggered == 0) {
-        run->cta->triggered = run->launch->timing->issued;
+        struct timing *timing = run->launch->timing;
+        run->cta->triggered = timing->issued;
+        bool all = ++timing->ntriggered == run->launch->ncluster * ctas_of_cluster(run->launch);
+        timing->replaced = all ? timing->issued + timing->chip.dependent_gap : NEVER; /* supposed: by one */
     }
 }
 

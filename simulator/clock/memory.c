@@ -82,15 +82,14 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     return later(own, behind_others_misses(timing, request, chip->l2_behind_misses));
 }
 
-/* HW (measured, H200: first_stage_cycles, b and six stages): a copy of what L2 has is not there before what its
- * SM has asked of HBM before. */
+/* HW (measured, H200: first_stage_cycles, b and six stages): a copy of what L2 has is not there before the
+ * copies that its SM has asked for before, where those wait for HBM, or for lines on their way from it. */
 static ticks behind_answers(struct timing *timing, const struct request *request, ticks done) {
     ticks *answered = &timing->sm[request->sm].far_answered;
-    if (request->missed > 0) {
-        *answered = later(*answered, done);
-    } else if (timing->chip.l2_behind_own > 0) {
+    if (request->missed == 0 && timing->chip.l2_behind_own > 0) {
         done = later(done, *answered);
     }
+    *answered = later(*answered, done);
     return done;
 }
 

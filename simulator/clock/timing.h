@@ -157,6 +157,8 @@ struct sm_time {
     struct sm_slice *slices; /* SM_SLICES */
     ticks reads_ahead;       /* of shared memory, that running MMAs have read of B */
     uint64_t parameters;     /* lines of the launch's that it has, a bit each */
+    ticks parameters_from;   /* when the first of them is there */
+    uint64_t split;          /* bytes of it that are shared memory for now */
     uint64_t turn;           /* the bytes after which its last part has its turn */
     ticks far_answered;      /* when what its copies have asked of HBM is there */
     ticks far_until;         /* when what it has asked of HBM has had its turn */
@@ -305,7 +307,10 @@ struct timing {
     ticks dispatched;                         /* when the next CTA can start */
     ticks first_end;                          /* of a CTA of this launch */
     uint64_t ended;                           /* CTAs */
-    uint32_t room;                            /* clusters an island holds */
+    uint64_t ntriggered;                      /* CTAs */
+    ticks counted;                            /* when all CTAs that have ended have been counted */
+    ticks replaced; /* when a dependent launch's parameters take the place of its own */
+    uint32_t room;  /* clusters an island holds */
     /* of the instruction that is running */
     struct footprint footprint;
     uint64_t wavefronts; /* counted before it */

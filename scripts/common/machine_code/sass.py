@@ -17,9 +17,10 @@ SECOND_WORD = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/")
 TARGET = re.compile(r"`\((\.L_\w+)\)")
 NO_BARRIER = 7
 CONSTANT = re.compile(r"c\[0x0\]\[0x([0-9a-f]+)\]")
-# HW: constants lie in lines of 64 bytes (measured: h200_launch_parameters); a launch's parameters from 0x210 on with
-# sm_90 and from 0x380 on with sm_100 (nvdisasm), and below them what the launch itself is, at hand already.
-CONSTANT_LINE, FIRST_LINE, LINES = 64, 8, 32
+# HW: constants lie in lines of 64 bytes, and of 32 for LDC (measured: h200_launch_parameters, h200_launch_ends); a
+# launch's parameters from 0x210 on with sm_90 and from 0x380 on with sm_100 (nvdisasm), and below them what the launch
+# itself is, at hand already but for the grid's sizes, which lie in the first 32 bytes.
+FIRST_PARAMETER, CONSTANT_LINE, LDC_LINE, LINES = 0x200, 64, 32, 32
 # HW: of the second word of an instruction of sm_70 and later, bits 41 to 62: the cycles until the next may issue,
 # whether the warp gives way, the barriers that its result and its operands open, and those that it waits for
 # (published: CuAssembler's notes on control codes).
@@ -57,13 +58,18 @@ class Instruction:
 
     @property
     def parameters(self) -> int:
-        """The lines of a launch's parameters that it reads, a bit each, of LDC in the upper half.
+        """The lines of a launch's constants that it reads, a bit each, of LDC in the upper half.
 
-        LDC fetches them by a way of its own. Of many lines the last bit of a half stands for the rest.
+        LDC fetches them by a way of its own, shorter ones, and the grid's sizes too, which are its first. Of many
+        lines the last bit of a half stands for the rest.
         """
-        found = {int(at, 16) // CONSTANT_LINE - FIRST_LINE for at in CONSTANT.findall(self.text)}
-        lines = sum(1 << line for line in {min(line, LINES - 1) for line in found if line >= 0})
-        return lines << LINES if self.name == "LDC" else lines
+        found = {int(at, 16) for at in CONSTANT.findall(self.text)}
+        ldc = self.name == "LDC"
+        line = LDC_LINE if ldc else CONSTANT_LINE
+        lines = {(at - FIRST_PARAMETER) // line + ldc for at in found if at >= FIRST_PARAMETER}
+        sizes = {0 for at in found if ldc and at < LDC_LINE}
+        mask = sum(1 << line for line in {min(line, LINES - 1) for line in lines | sizes})
+        return mask << LINES if ldc else mask
 
     @property
     def ends_block(self) -> bool:

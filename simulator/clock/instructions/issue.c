@@ -82,18 +82,25 @@ static bool only_uniform(const struct machine_code *machine, const struct insn *
     return machine->beside == 0 && insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG;
 }
 
-/* HW (measured, H200: h200_launch_parameters): each SM fetches a launch's parameters anew, a line at a time.
- */
-static ticks wait_for_parameters(const struct timing *timing, const struct sm_time *sm,
-                                 const struct machine_code *machine) {
+/* HW (measured, H200: h200_launch_parameters, h200_launch_ends): each SM fetches a launch's parameters anew, a
+ * line at a time, when a warp comes to what reads them; who comes before the first is there waits for it, and
+ * what is first read when a dependent launch has begun takes longer. */
+static ticks wait_for_parameters(const struct timing *timing, struct sm_time *sm,
+                                 const struct machine_code *machine, ticks come) {
     const struct chip *chip = &timing->chip;
     uint64_t missing = machine->parameters & ~sm->parameters;
-    if (missing == 0) {
-        return 0;
+    if (machine->parameters == 0 || (missing == 0 && sm->parameters_from <= come)) {
+        return come;
     }
-    ticks more = ((uint32_t)__builtin_popcountll(missing) - 1) * chip->parameter_line;
-    ticks first = timing->parameters_far ? chip->parameters_hbm : chip->parameters_l2;
-    return more + (sm->parameters == 0 ? first : chip->parameter_line);
+    if (missing != 0 && chip->parameters_late > 0 && come >= timing->replaced) {
+        return come + chip->parameters_late;
+    }
+    ticks first = come + (timing->parameters_far ? chip->parameters_hbm : chip->parameters_l2);
+    if (sm->parameters_from == 0 || first < sm->parameters_from) {
+        sm->parameters_from = first;
+    }
+    uint32_t more = (uint32_t)__builtin_popcountll(missing) - (missing != 0 && sm->parameters == 0);
+    return later(come, sm->parameters_from) + more * chip->parameter_line;
 }
 
 ticks time_ready(const struct warp *warp, const struct split *split) {
@@ -122,8 +129,9 @@ ticks time_ready(const struct warp *warp, const struct split *split) {
     enum order order = machine != NULL ? ORDER_MACHINE : order_of((enum clock_family)insn->timing);
     switch (order) {
     case ORDER_MACHINE:
-        ready = machine_ready(machine, time, part, ready, operands);
-        ready += wait_for_parameters(launch->timing, sm, machine);
+        ready =
+            later(machine_ready(machine, time, part, ready, operands),
+                  wait_for_parameters(launch->timing, sm, machine, later(ready, time->last + machine->before)));
         break;
     case ORDER_FREE:
         break;
@@ -328,7 +336,9 @@ void time_issue(struct run *run, const struct insn *insn) {
                          : time->next;
         break;
     case FAMILY_FENCE_CTA:
-        time->next = at + chip->fence_cta;
+        time->next = at + (strstr(insn->name, "mbarrier_init") != NULL && chip->fence_mbarrier_init > 0
+                               ? chip->fence_mbarrier_init
+                               : chip->fence_cta);
         break;
     case FAMILY_FENCE_GPU:
         time->next = fence_begin(warp, at, chip->fence_gpu, chip->release_behind_copies > 0);

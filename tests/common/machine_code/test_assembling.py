@@ -181,8 +181,18 @@ def test_lines_of_a_launchs_parameters_are_told_by_where_they_lie_and_who_reads_
         instruction(5, "EXIT"),
     )
     assert found[0].parameters == 0b1
-    assert found[1].parameters == 1 << 32 + 2 | 1 << 23
+    assert found[1].parameters == 1 << 32 + 5 | 1 << 23, "of 32 bytes for LDC, behind that of the grid's sizes"
     assert found[2].parameters == 1 << 31, "the last bit has all that lie further"
+
+
+def test_the_grids_sizes_are_a_line_that_ldc_fetches():
+    found = charged(
+        instruction(0, "LDC R0, c[0x0][0xc]"),
+        instruction(1, "IADD3 R1, R2, c[0x0][0xc], RZ"),
+        instruction(2, "EXIT"),
+    )
+    assert found[0].parameters == 1 << 32
+    assert found[1].parameters == 0
 
 
 ANOTHER = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd2], %r2, [%r1];"

@@ -89,19 +89,19 @@ def record(
     return f"{line} {nth} {order} {numbers} {opens} {waits} {' '.join(map(str, asked))} {parameters}"
 
 
-def machine_run(text: str, folder: Path, say, registers: int = 32, **launch) -> np.ndarray:
+def machine_run(text: str, folder: Path, say, registers: int = 32, chip: str = "h200", **launch) -> np.ndarray:
     """What a launch leaves where `say` gives the record of a statement by its place; None: it has none."""
     module = marked(text)
     said = [say(i, statement) for i, statement in enumerate(module.statements)]
     lines = ["machine-code 4", f"function k {registers}", *filter(None, said)]
     launch = {"block": 32} | launch
-    sim = Sim(text, chip="h200", machine_code=str(folder))
+    sim = Sim(text, chip=chip, machine_code=str(folder))
     out = sim.buffer(np.zeros(64, np.uint64))
     assert sim.launch("k", out, **launch) == 0, sim.findings
     (left,) = folder.glob("*.ptx")
     assert left.read_text() == text
     left.with_suffix(".machine").write_text("\n".join(lines) + "\n")
-    sim = Sim(text, chip="h200", machine_code=str(folder))
+    sim = Sim(text, chip=chip, machine_code=str(folder))
     out = sim.buffer(np.zeros(64, np.uint64))
     assert sim.launch("k", out, **launch) == 0, sim.findings
     return out

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts.common.machine_code.ptx import marked
-from tests.simulator.clock.clock_kit import ANSWERS, CHIP, END, H200, NO_ANSWER, START, machine_run, record
+from tests.simulator.clock.clock_kit import ANSWERS, CHIP, END, H200, NO_ANSWER, SPIN, START, machine_run, record
 from tests.simulator.sim_kit import Sim, body
 
 BAD_ARGUMENT = 1  # enum sim_status
@@ -93,6 +93,64 @@ def test_an_sm_fetches_each_line_of_a_launchs_parameters_once(tmp_path):
     assert parameters_read(tmp_path / "other_way", 1, 1 << 32)[0] - none == first + CHIP["parameter_line"]
     warps = parameters_read(tmp_path / "warps", 1, 2, block=128) - none
     assert all(warps <= first + CHIP["parameter_line"] + 8), "they wait for the same line"
+
+
+def test_parameters_are_asked_for_when_a_warp_comes_to_them_whatever_others_do(tmp_path):
+    """Warps 0 and 4 share a pipe, which the first one has two cycles of three."""
+    work, reads = "xor.b32 %r20, %r20, 5;", ADDS[0]
+    text = body(
+        START, "shr.u32 %r9, %r1, 5; setp.ne.u32 %p1, %r9, 4; @%p1 bra OTHERS;", reads, "bra.uni END;",
+        "OTHERS:", work * 600, "END: mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2;",
+        "mad.wide.u32 %rd5, %r9, 8, %rd1; st.global.u64 [%rd5], %rd4;",
+    )  # fmt: skip
+
+    def say(place: int, statement) -> str:
+        own = {work: {"alu": 1, "before": 3}, reads: {"alu": 1, "parameters": 1}}.get(statement.text, {})
+        return record(statement.line, statement.nth, place, **({"slots": 1, "before": 1} | own))
+
+    took = machine_run(text, tmp_path, say, block=160).astype(int)
+    assert took[0] >= 600 * 3
+    assert took[4] == pytest.approx(CHIP["parameters_l2"], abs=30)
+
+
+def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path):
+    """Warp 1 comes 500 cycles behind warp 0, to another line of a launch whose first one takes 2,000."""
+    chip = json.loads(H200.read_text())
+    chip["parameters"]["parameters_l2"]["value"] = 2000
+    (tmp_path / "slow.json").write_text(json.dumps(chip))
+    work, reads = "xor.b32 %r20, %r20, 5;", ADDS[:2]
+    text = body(
+        START, "shr.u32 %r9, %r1, 5; setp.ne.u32 %p1, %r9, 0; @%p1 bra OTHER;", reads[0], "bra.uni END;",
+        "OTHER:", work * 50, reads[1], "END: mov.u64 %rd3, %clock64; sub.u64 %rd4, %rd3, %rd2;",
+        "mad.wide.u32 %rd5, %r9, 8, %rd1; st.global.u64 [%rd5], %rd4;",
+    )  # fmt: skip
+
+    def say(place: int, statement) -> str:
+        own = {work: {"before": 10}, reads[0]: {"parameters": 1}, reads[1]: {"parameters": 2}}.get(statement.text, {})
+        return record(statement.line, statement.nth, place, **({"slots": 1, "before": 1} | own))
+
+    folder = tmp_path / "code"
+    folder.mkdir()
+    took = machine_run(text, folder, say, chip=str(tmp_path / "slow.json"), block=64).astype(int)
+    assert took[0] == pytest.approx(2000, abs=30)
+    assert took[1] == pytest.approx(2000 + CHIP["parameter_line"], abs=30)
+
+
+@pytest.mark.parametrize(("lets_go", "latency"), [(True, "parameters_late"), (False, "parameters_l2")])
+def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_longer(tmp_path, lets_go, latency):
+    text = body(
+        START, "griddepcontrol.launch_dependents;" if lets_go else "", SPIN, "mov.u64 %rd2, %clock64;", ADDS[0], END
+    )
+
+    def span(folder: str, parameters: int) -> int:
+        def say(place: int, statement) -> str:
+            own = {"parameters": parameters} if statement.text == ADDS[0] else {}
+            return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+
+        (tmp_path / folder).mkdir()
+        return int(machine_run(text, tmp_path / folder, say)[0])
+
+    assert span("some", 1) - span("none", 0) == CHIP[latency]
 
 
 def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_one(tmp_path):

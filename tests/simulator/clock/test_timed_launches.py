@@ -11,13 +11,13 @@ from tests.simulator.clock.clock_kit import CHIP, DONE, H200, SMALL, SPIN, STAMP
 from tests.simulator.sim_kit import Sim, body
 
 
-def pair(dependent: int, *, trigger: bool = True, shared: int = 0) -> tuple[int, int]:
+def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "h200") -> tuple[int, int]:
     """Starts of the second of two kernels that take 20,000 cycles, and the end of its wait, after the first's end."""
     early = "griddepcontrol.launch_dependents;" if trigger else ""
     text = body(
         STAMP, early, "griddepcontrol.wait;", "mov.u64 %rd7, %clock64; st.global.u64 [%rd1+16], %rd7;", SPIN, DONE
     )
-    sim = Sim(text, chip="h200")
+    sim = Sim(text, chip=chip)
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, block=1, shared=shared) == 0
     assert sim.launch("k", second, block=1, shared=shared, dependent=dependent) == 0
@@ -25,7 +25,7 @@ def pair(dependent: int, *, trigger: bool = True, shared: int = 0) -> tuple[int,
 
 
 def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
-    ended = CHIP["store_answered"] + CHIP["launch_drain"]  # of a kernel that stores at its end
+    ended = max(CHIP["store_answered"], CHIP["cta_end"] + CHIP["launch_drain"])  # of a kernel that stores at its end
     plain = ended + CHIP["launch_gap"] + CHIP["cta_start"]
     started, released = pair(0)
     assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
@@ -35,6 +35,42 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
     started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
     assert started == pytest.approx(CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A file of the chip with other values."""
+
+    def write(**values: float) -> str:
+        chip = json.loads(H200.read_text())
+        for name, value in values.items():
+            chip["parameters"][name]["value"] = value
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps(chip))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(("drain", "answered"), [(2000, 500), (2000, 2500), (0, 2500)])
+def test_what_a_kernels_end_takes_goes_on_while_memory_answers_its_stores(changed, drain: int, answered: int):
+    _, released = pair(1, chip=changed(launch_drain=drain, store_answered=answered))
+    ended = max(answered, CHIP["cta_end"] + drain)
+    assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
+
+
+@pytest.mark.parametrize(("before", "waits"), [(0, True), (100 * 1024, False)])
+def test_the_split_that_a_kernel_of_shared_memory_leaves_behind_serves_another_beside_one_of_none(
+    changed, before: int, waits: bool
+):
+    """Three launches on one SM, each let go by the one before: of `before`, of none and of 100 KB."""
+    chip = changed(sms=1, processing_cluster_sms=1)
+    sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", SPIN, DONE), chip=chip)
+    out = [sim.buffer(np.zeros(4, np.uint64)) for _ in range(3)]
+    for stamps, shared, dependent in zip(out, (before, 0, 100 * 1024), (0, 1, 1), strict=True):
+        assert sim.launch("k", stamps, block=32, shared=shared, dependent=dependent) == 0
+    behind_the_second = int(out[2][0]) - int(out[1][1])
+    assert (behind_the_second > 0) == waits
 
 
 def test_ctas_beyond_the_chips_room_start_when_one_ends(small_chip):
@@ -85,5 +121,28 @@ def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
     room = 200 * 1024  # one an SM: the next comes into the place of one that is gone
     after = CHIP["cta_end"] + CHIP["cta_start"]
     assert cycles(2, 1, room) - cycles(1, 1, room) == pytest.approx(after, abs=4)
-    assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_end_interval"], abs=2)
+    assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_start_interval"], abs=2)
+    assert cycles(8, 1, sm_end_interval=500) - cycles(1, 1) == pytest.approx(7 * 500, abs=2)
     assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
+
+
+def test_what_starts_ctas_counts_them_as_they_end(changed):
+    def cycles(ctas: int, interval: int) -> float:
+        sim = Sim(body(""), chip=changed(cta_count_interval=interval))
+        assert sim.launch("k", 0, grid=ctas, block=32) == 0
+        return sim.time.kernel_cycles
+
+    assert cycles(4, 1000) == pytest.approx(4 * 1000 - CHIP["cta_start"], abs=2)
+    assert cycles(4, 1) < 1000
+
+
+@pytest.mark.parametrize(("ctas", "counted"), [(64, True), (32, False)])
+def test_a_place_that_several_ctas_have_in_turn_is_free_when_the_one_before_has_been_counted(
+    changed, ctas: int, counted: bool
+):
+    """On one SM that holds 32 of them; the last of the first 32 would have been gone long before."""
+    chip = changed(sms=1, processing_cluster_sms=1, cta_count_interval=500)
+    sim = Sim(body(""), chip=chip)
+    assert sim.launch("k", 0, grid=ctas, block=32) == 0
+    from_first_end = sim.time.kernel_cycles - ctas * 500
+    assert (from_first_end > 0) == counted

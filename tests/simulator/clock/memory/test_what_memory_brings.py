@@ -66,18 +66,42 @@ def test_a_load_of_rows_far_apart_takes_longer_from_l2_and_from_memory():
 
 
 @pytest.mark.parametrize("apart", [16, 128])
-def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int):
-    """From L1, by 8 warps: of 32 lanes of 16 bytes, in four lines or in one each."""
+@pytest.mark.parametrize(("hint", "latency"), [("", "l1_latency"), (".cg", "l2_latency")])
+def test_an_sm_takes_a_cycle_for_each_line_of_a_load(apart: int, hint: str, latency: str):
+    """From L1 and from L2, by 8 warps: of 32 lanes of 16 bytes, in four lines or in one each."""
     lanes = LANES.format(apart=apart)
     bring = "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5]; xor.b32 %r5, %r6, %r9; bar.sync 0;"
-    loads = "".join(f"ld.global.v4.u32 {{%r{i}, %r{i + 1}, %r{i + 2}, %r{i + 3}}}, [%rd5];" for i in range(10, 42, 4))
+    load = f"ld.global{hint}.v4.u32 {{{{%r{{0}}, %r{{1}}, %r{{2}}, %r{{3}}}}}}, [%rd5];"
+    loads = "".join(load.format(*range(i, i + 4)) for i in range(10, 42, 4))
     use = "xor.b32 %r5, %r41, %r10; bar.sync 0;"
     took = cycles(loads + use, before=lanes + bring, threads=256)
     lines = 8 * 8 * apart * 32 // 128  # of as many warps, as many loads
     if apart == 128:
-        assert took == pytest.approx(lines * CHIP["load_line"] + CHIP["l1_latency"], rel=0.1)
+        assert took == pytest.approx(lines * CHIP["load_line"] + CHIP[latency], rel=0.1)
     else:
         assert lines * CHIP["load_line"] <= took < 1000
+
+
+def test_a_launch_begins_without_the_lines_of_the_one_that_it_overlaps(chip):
+    """On one SM: the first of two launches asks for lines until long after the second one has begun."""
+    text = body(
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd5, [q]; mov.u32 %r1, %tid.x; griddepcontrol.launch_dependents;",
+        "ld.param.u64 %rd7, [r]; setp.eq.u64 %p1, %rd7, 0;", LANES.format(apart=128), "@%p1 bra ONE;",
+        "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5];" * 900, "bra.uni OVER; ONE: mov.u64 %rd2, %clock64;",
+        "ld.global.v4.u32 {%r6, %r7, %r8, %r9}, [%rd5]; xor.b32 %r5, %r6, %r9;", END, "OVER:",
+        params=".param .u64 p, .param .u64 q, .param .u64 r",
+    )  # fmt: skip
+    took = []
+    for first in (False, True):
+        sim = Sim(text, chip=chip(sms=1, processing_cluster_sms=1))
+        out, data = sim.buffer(np.zeros(4, np.uint64)), sim.buffer(np.zeros(1 << 14, np.uint8))
+        if first:
+            assert sim.launch("k", out, data, 1, block=32) == 0, sim.findings
+        else:  # which brings the same lines to L2
+            assert sim.launch("k", out, data, 0, block=32) == 0, sim.findings
+        assert sim.launch("k", out, data, 0, block=32, dependent=first) == 0, sim.findings
+        took.append(int(out[0]))
+    assert took[1] <= took[0] + 50
 
 
 def test_rows_of_any_pitch_fall_into_all_sets_of_l2(chip):
@@ -151,6 +175,27 @@ def test_a_copy_of_what_l2_has_waits_for_the_latest_answer(chip):
     slow = chip(hbm_rate=1600, hbm_loaded=0, copy_latency_hbm=[[16, 700], [512, 700], [16384, 5000]])
     both, one = (copied_again(slow, "before", sizes=sizes) for sizes in ((16384, 512), (16384,)))
     assert one - 250 < both <= one, "its thread asks for 512 bytes more before it asks for the copy"
+
+
+def test_a_copy_of_what_l2_has_waits_for_lines_that_its_sm_did_not_ask_for_first(chip):
+    """CTA 1 asks for them some 200 cycles after CTA 0, which has them after 5,000."""
+    slow = chip(hbm_loaded=0, hbm_latency=5000, copy_latency_hbm=[[16, 5000], [65536, 5000]])
+    near, other = said(ASK, b="%r3", at=0, size=1024), said(ASK, b="%r10", at=65536, size=1024)
+    text = body(
+        "ld.param.u64 %rd5, [q]; mov.u32 %r5, 0;", INIT, "add.u32 %r10, %r3, 8; mbarrier.init.shared.b64 [%r10], 1;",
+        START, near, said(WAIT, b="%r3", parity=0, n=0),
+        "mov.u32 %r20, %ctaid.x; setp.eq.u32 %p1, %r20, 0; @%p1 bra ASK;", "mul.lo.u32 %r9, %r9, %r9;" * 50, "ASK:",
+        other, "mov.u64 %rd2, %clock64;", near, said(WAIT, b="%r3", parity=1, n=1),
+        "mov.u64 %rd3, %clock64; sub.u64 %rd3, %rd3, %rd2; mul.wide.u32 %rd6, %r20, 8; add.u64 %rd1, %rd1, %rd6;",
+        "st.global.u64 [%rd1], %rd3;", said(WAIT, b="%r10", parity=0, n=2),
+        registers=BARRIER.replace("full;", "full[2];"), params=PARAMETERS,
+    )  # fmt: skip
+    sim = Sim(text, chip=slow)
+    out = sim.buffer(np.zeros(4, np.uint64))
+    assert sim.launch("k", out, sim.buffer(np.zeros(1 << 19, np.uint8)), block=1, grid=2) == 0, sim.findings
+    asked_first, behind = out[:2].astype(int)
+    assert asked_first == pytest.approx(5000, abs=150)
+    assert behind == pytest.approx(5000 - 200, abs=150)
 
 
 def test_a_chip_without_hits_behind_misses_has_the_copy_at_once(chip):

@@ -11,6 +11,7 @@ INIT = "mbarrier.init.shared.b64 [bar], 1000;"
 COSTS = {
     "membar.cta;": "fence_cta",
     "fence.acq_rel.cta;": "fence_cta",
+    "fence.mbarrier_init.release.cluster;": "fence_mbarrier_init",
     "membar.gl;": "fence_gpu",
     "membar.sys;": "fence_gpu",
     "fence.sc.gpu;": "fence_gpu",
