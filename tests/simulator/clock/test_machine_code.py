@@ -153,6 +153,26 @@ def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_l
     assert span("some", 1) - span("none", 0) == CHIP[latency]
 
 
+def test_a_dependent_launch_begins_when_all_ctas_have_let_it_go(tmp_path):
+    """CTA 0 reads some 10,000 cycles behind its own word, and before that of CTA 1."""
+    short = SPIN.replace("20000", "10000")
+    text = body(
+        START, "mov.u32 %r9, %ctaid.x; setp.ne.u32 %p3, %r9, 0; @%p3 bra LATE;",
+        "griddepcontrol.launch_dependents;", short, "mov.u64 %rd2, %clock64;", ADDS[0], "bra.uni END; LATE:", SPIN,
+        "griddepcontrol.launch_dependents; END:", END,
+    )  # fmt: skip
+
+    def span(folder: str, parameters: int) -> int:
+        def say(place: int, statement) -> str:
+            own = {"parameters": parameters} if statement.text == ADDS[0] else {}
+            return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+
+        (tmp_path / folder).mkdir()
+        return int(machine_run(text, tmp_path / folder, say, grid=2)[0])
+
+    assert span("some", 1) - span("none", 0) == CHIP["parameters_l2"]
+
+
 def test_a_line_that_an_instruction_without_a_lane_reads_is_there_for_the_next_one(tmp_path):
     """As where a predicate that is never true stands before it in a loop."""
     skipped = "@%p7 " + ADDS[0]

@@ -59,15 +59,16 @@ def test_what_a_kernels_end_takes_goes_on_while_memory_answers_its_stores(change
     assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
 
 
-@pytest.mark.parametrize(("before", "waits"), [(0, True), (100 * 1024, False)])
+@pytest.mark.parametrize(("before", "last", "waits"), [(0, 100, True), (100, 100, False), (100, 210, False)])
 def test_the_split_that_a_kernel_of_shared_memory_leaves_behind_serves_another_beside_one_of_none(
-    changed, before: int, waits: bool
+    changed, before: int, last: int, waits: bool
 ):
-    """Three launches on one SM, each let go by the one before: of `before`, of none and of 100 KB."""
+    """Three launches on one SM, each let go by the one before: of `before` KB, of none and of `last`; two of 100 KB
+    take 202 of the 228 that the SM then has."""
     chip = changed(sms=1, processing_cluster_sms=1)
     sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", SPIN, DONE), chip=chip)
     out = [sim.buffer(np.zeros(4, np.uint64)) for _ in range(3)]
-    for stamps, shared, dependent in zip(out, (before, 0, 100 * 1024), (0, 1, 1), strict=True):
+    for stamps, shared, dependent in zip(out, (before * 1024, 0, last * 1024), (0, 1, 1), strict=True):
         assert sim.launch("k", stamps, block=32, shared=shared, dependent=dependent) == 0
     behind_the_second = int(out[2][0]) - int(out[1][1])
     assert (behind_the_second > 0) == waits
@@ -134,6 +135,26 @@ def test_what_starts_ctas_counts_them_as_they_end(changed):
 
     assert cycles(4, 1000) == pytest.approx(4 * 1000 - CHIP["cta_start"], abs=2)
     assert cycles(4, 1) < 1000
+
+
+def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(changed):
+    sim = Sim(body(STAMP, "griddepcontrol.wait;"), chip=changed(cta_count_interval=4000))
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, grid=4, block=1) == 0
+    assert sim.launch("k", second, block=1, dependent=1) == 0
+    assert int(second[0]) - int(first[0]) == pytest.approx(4 * 4000 + CHIP["dependent_gap_ended"], abs=100)
+
+
+def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(changed):
+    """On one SM that holds 32 of them."""
+    stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd6, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd6;"
+    text = body(stamp, "mov.u64 %rd2, %clock64; st.global.u64 [%rd1], %rd2;")
+    sim = Sim(text, chip=changed(sms=1, processing_cluster_sms=1, cta_count_interval=500))
+    starts = sim.buffer(np.zeros(64, np.uint64))
+    assert sim.launch("k", starts, grid=64, block=1) == 0
+    since = starts.astype(int) - int(starts[0])
+    assert since[31] == pytest.approx(31 * CHIP["sm_start_interval"], abs=40)
+    assert since[63] > 32 * 500
 
 
 @pytest.mark.parametrize(("ctas", "counted"), [(64, True), (32, False)])
