@@ -80,18 +80,6 @@ def test_what_computes_nothing_comes_between_and_holds_nothing_up(tmp_path):
     assert took <= CHIP["wgmma_start"]
 
 
-def test_what_computes_nothing_does_not_wait_for_another_warp_that_does(tmp_path):
-    """Slots without a pipe by warpgroup 1, beside the MMAs and the work of warpgroup 0."""
-    other, count = "mov.u32 %r12, 5;", 300
-    lines = stored(
-        "setp.ge.u32 %p5, %r1, 128; @%p5 bra ONE;", FENCE, REGISTERS * 24, COMMIT, WORK * 150, "bra.uni END; ONE:",
-        other * count, "END:",
-    )  # fmt: skip
-    works, moves = left(tmp_path / "both", *lines, groups=2, alu=1)
-    assert works > 150 * CHIP["wgmma_dispatch"] * 0.9
-    assert moves < count * 1.5
-
-
 def test_mmas_with_registers_leave_their_warp_at_once_and_run_one_after_another(tmp_path):
     issued = [left(tmp_path / f"{n}", *stored(FENCE, REGISTERS * n, COMMIT))[0] for n in (1, 9)]
     assert issued[1] - issued[0] == pytest.approx(8, abs=1)
