@@ -113,11 +113,8 @@ def test_parameters_are_asked_for_when_a_warp_comes_to_them_whatever_others_do(t
     assert took[4] == pytest.approx(CHIP["parameters_l2"], abs=30)
 
 
-def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path):
+def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path, chip):
     """Warp 1 comes 500 cycles behind warp 0, to another line of a launch whose first one takes 2,000."""
-    chip = json.loads(H200.read_text())
-    chip["parameters"]["parameters_l2"]["value"] = 2000
-    (tmp_path / "slow.json").write_text(json.dumps(chip))
     work, reads = "xor.b32 %r20, %r20, 5;", ADDS[:2]
     text = body(
         START, "shr.u32 %r9, %r1, 5; setp.ne.u32 %p1, %r9, 0; @%p1 bra OTHER;", reads[0], "bra.uni END;",
@@ -131,7 +128,7 @@ def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path)
 
     folder = tmp_path / "code"
     folder.mkdir()
-    took = machine_run(text, folder, say, chip=str(tmp_path / "slow.json"), block=64).astype(int)
+    took = machine_run(text, folder, say, chip=chip(parameters_l2=2000), block=64).astype(int)
     assert took[0] == pytest.approx(2000, abs=30)
     assert took[1] == pytest.approx(2000 + CHIP["parameter_line"], abs=30)
 

@@ -37,36 +37,21 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started == pytest.approx(CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
 
 
-@pytest.fixture
-def changed(tmp_path):
-    """A file of the chip with other values."""
-
-    def write(**values: float) -> str:
-        chip = json.loads(H200.read_text())
-        for name, value in values.items():
-            chip["parameters"][name]["value"] = value
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        path.write_text(json.dumps(chip))
-        return str(path)
-
-    return write
-
-
 @pytest.mark.parametrize(("drain", "answered"), [(2000, 500), (2000, 2500), (0, 2500)])
-def test_what_a_kernels_end_takes_goes_on_while_memory_answers_its_stores(changed, drain: int, answered: int):
-    _, released = pair(1, chip=changed(launch_drain=drain, store_answered=answered))
+def test_what_a_kernels_end_takes_goes_on_while_memory_answers_its_stores(chip, drain: int, answered: int):
+    _, released = pair(1, chip=chip(launch_drain=drain, store_answered=answered))
     ended = max(answered, CHIP["cta_end"] + drain)
     assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
 
 
 @pytest.mark.parametrize(("before", "last", "waits"), [(0, 100, True), (100, 100, False), (100, 210, False)])
 def test_the_split_that_a_kernel_of_shared_memory_leaves_behind_serves_another_beside_one_of_none(
-    changed, before: int, last: int, waits: bool
+    chip, before: int, last: int, waits: bool
 ):
     """Three launches on one SM, each let go by the one before: of `before` KB, of none and of `last`; two of 100 KB
     take 202 of the 228 that the SM then has."""
-    chip = changed(sms=1, processing_cluster_sms=1)
-    sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", SPIN, DONE), chip=chip)
+    one = chip(sms=1, processing_cluster_sms=1)
+    sim = Sim(body(STAMP, "griddepcontrol.launch_dependents;", SPIN, DONE), chip=one)
     out = [sim.buffer(np.zeros(4, np.uint64)) for _ in range(3)]
     for stamps, shared, dependent in zip(out, (before * 1024, 0, last * 1024), (0, 1, 1), strict=True):
         assert sim.launch("k", stamps, block=32, shared=shared, dependent=dependent) == 0
@@ -127,9 +112,9 @@ def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
     assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
 
 
-def test_what_starts_ctas_counts_them_as_they_end(changed):
+def test_what_starts_ctas_counts_them_as_they_end(chip):
     def cycles(ctas: int, interval: int) -> float:
-        sim = Sim(body(""), chip=changed(cta_count_interval=interval))
+        sim = Sim(body(""), chip=chip(cta_count_interval=interval))
         assert sim.launch("k", 0, grid=ctas, block=32) == 0
         return sim.time.kernel_cycles
 
@@ -137,19 +122,19 @@ def test_what_starts_ctas_counts_them_as_they_end(changed):
     assert cycles(4, 1) < 1000
 
 
-def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(changed):
-    sim = Sim(body(STAMP, "griddepcontrol.wait;"), chip=changed(cta_count_interval=4000))
+def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(chip):
+    sim = Sim(body(STAMP, "griddepcontrol.wait;"), chip=chip(cta_count_interval=4000))
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, grid=4, block=1) == 0
     assert sim.launch("k", second, block=1, dependent=1) == 0
     assert int(second[0]) - int(first[0]) == pytest.approx(4 * 4000 + CHIP["dependent_gap_ended"], abs=100)
 
 
-def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(changed):
+def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(chip):
     """On one SM that holds 32 of them."""
     stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd6, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd6;"
     text = body(stamp, "mov.u64 %rd2, %clock64; st.global.u64 [%rd1], %rd2;")
-    sim = Sim(text, chip=changed(sms=1, processing_cluster_sms=1, cta_count_interval=500))
+    sim = Sim(text, chip=chip(sms=1, processing_cluster_sms=1, cta_count_interval=500))
     starts = sim.buffer(np.zeros(64, np.uint64))
     assert sim.launch("k", starts, grid=64, block=1) == 0
     since = starts.astype(int) - int(starts[0])
@@ -159,11 +144,10 @@ def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(changed
 
 @pytest.mark.parametrize(("ctas", "counted"), [(64, True), (32, False)])
 def test_a_place_that_several_ctas_have_in_turn_is_free_when_the_one_before_has_been_counted(
-    changed, ctas: int, counted: bool
+    chip, ctas: int, counted: bool
 ):
     """On one SM that holds 32 of them; the last of the first 32 would have been gone long before."""
-    chip = changed(sms=1, processing_cluster_sms=1, cta_count_interval=500)
-    sim = Sim(body(""), chip=chip)
+    sim = Sim(body(""), chip=chip(sms=1, processing_cluster_sms=1, cta_count_interval=500))
     assert sim.launch("k", 0, grid=ctas, block=32) == 0
     from_first_end = sim.time.kernel_cycles - ctas * 500
     assert (from_first_end > 0) == counted
