@@ -185,6 +185,11 @@ enum parameter_kind {
     X(dependent_gap_alone, CYCLES)                                                                             \
     X(dependent_gap_ended, CYCLES)                                                                             \
     X(cta_count_interval, CYCLES)                                                                              \
+    X(trigger_ahead, CYCLES)                                                                                   \
+    X(launch_flush, CYCLES)                                                                                    \
+    X(cluster_start, CYCLES)                                                                                   \
+    X(cluster_start_one, CYCLES)                                                                               \
+    X(warp_start_interval, CYCLES)                                                                             \
     X(fence_mbarrier_init, CYCLES)                                                                             \
     X(fence_gpu_touched, CYCLES)                                                                               \
     X(fence_joins, CYCLES)                                                                                     \

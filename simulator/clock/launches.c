@@ -81,7 +81,7 @@ static void release_all(struct timing *timing) {
         sm->ncompletions = sm->copies = sm->touched = 0;
         sm->tensor_user = sm->tensor_groups[0] = sm->tensor_groups[1] = NULL;
         sm->tensor_three = false;
-        sm->parameters = sm->parameters_from = 0;
+        sm->parameters = sm->parameters_from = sm->parameters_kept = 0;
         memset(&sm->mmas, 0, sizeof sm->mmas);
         memset(&sm->fences, 0, sizeof sm->fences);
         for (int j = 0; j < SM_PARTS; j++) {
@@ -102,12 +102,12 @@ static void release_all(struct timing *timing) {
     memset(&timing->past_end, 0, sizeof timing->past_end);
 }
 
-/* HW (measured, H200 and H100: dependent_start_cycles): a dependent launch comes sooner where the kernel before
- * ends right behind its trigger, and later without clusters. */
+/* HW (measured, H200 and H100: dependent_start_cycles, h200_cta_counts): a dependent launch comes sooner where
+ * the kernel before ends right behind its trigger, and without clusters. */
 static ticks dependent_from(const struct launch *launch) {
     const struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
-    bool alone = ctas_of_cluster(launch) == 1 && chip->dependent_gap_alone > 0;
+    bool alone = !launch->clustered && chip->dependent_gap_alone > 0;
     ticks triggered = timing->before_triggered + (alone ? chip->dependent_gap_alone : chip->dependent_gap);
     ticks ended = timing->before_gone + chip->dependent_gap_ended;
     return chip->dependent_gap_ended > 0 && ended < triggered ? ended : triggered;
@@ -139,7 +139,7 @@ bool time_launch_begin(struct launch *launch) {
     timing->ended = 0;
     timing->triggered = timing->end = timing->begin;
     timing->ntriggered = 0;
-    timing->counted = 0;
+    timing->counted = timing->counted_with_ends = 0;
     timing->replaced = NEVER;
     timing->room = room_of(launch);
     for (uint32_t i = 0; i < chip->sms; i++) { /* who has gone by now is in no one's way */
@@ -219,6 +219,16 @@ static ticks earliest(const struct launch *launch, const struct island *island, 
     return at;
 }
 
+/* CTAs that the first SM of a cluster's place holds at that time, of this launch and of those before. */
+static uint32_t held(const struct launch *launch, const struct island *island, ticks at) {
+    const struct sm_time *sm = &launch->timing->sm[island->first_sm];
+    uint32_t count = island->resident;
+    for (uint32_t i = 0; i < sm->nolder; i++) {
+        count += sm->tenants[i].until > at;
+    }
+    return count;
+}
+
 /* When there is a place for one more: an SM's CTAs go in the order of their ends. */
 static ticks freed(const struct island *island, uint32_t room) {
     return island->started < room ? 0 : island->gone[(island->started - room) % PLACES];
@@ -228,6 +238,7 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
     ticks best = NEVER;
+    uint32_t least_held = 0;
     for (uint32_t i = 0; i < timing->nislands; i++) {
         const struct island *candidate = &timing->islands[i];
         if (candidate->resident >= timing->room) {
@@ -236,8 +247,10 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
         ticks at =
             earliest(launch, candidate,
                      later(timing->dispatched, later(freed(candidate, timing->room), candidate->next_start)));
-        if (at < best || (at == best && candidate->resident < timing->islands[*island].resident)) {
+        uint32_t holds = held(launch, candidate, at);
+        if (at < best || (at == best && holds < least_held)) {
             best = at;
+            least_held = holds;
             *island = i;
         }
     }
@@ -246,22 +259,27 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
     }
     struct island *chosen = &timing->islands[*island];
     timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval +
-                         (chosen->sms > 1 ? chip->cluster_start_interval : 0);
+                         (launch->clustered ? chip->cluster_start_interval : 0) +
+                         (launch->clustered && chosen->sms == 1 ? chip->cluster_start_one : 0);
     for (uint32_t i = 0; i < chosen->sms; i++) {
         split_for(launch, chosen, &timing->sm[chosen->first_sm + i], best);
     }
     chosen->resident++;
     chosen->started++;
-    *start = best + chip->cta_start;
-    chosen->next_start = best + chip->sm_start_interval;
+    *start = best + chip->cta_start + (launch->clustered ? chip->cluster_start : 0);
+    chosen->next_start = best + chip->sm_start_interval + (launch->warps - 1) * chip->warp_start_interval;
     timing->first_start = *start < timing->first_start ? *start : timing->first_start;
     return true;
 }
 
-/* HW (measured, H200: launch_in_a_row_us, 1056 CTAs): what starts CTAs counts those that end as well, and a
- * place is free when it has.  Where an SM holds one alone the way to the next one hides that. */
-static bool count_starts(const struct timing *timing) {
-    return timing->room > 1 && timing->chip.cta_count_interval > 0;
+/* HW (measured, H200: h200_cta_counts): what starts CTAs hears of each one's trigger and of its end, one after
+ * another. */
+static ticks count(struct timing *timing, ticks at) {
+    if (timing->chip.cta_count_interval == 0) {
+        return at;
+    }
+    timing->counted = later(timing->counted, at) + timing->chip.cta_count_interval;
+    return timing->counted;
 }
 
 /* The SM keeps who leaves latest, as far as it has room: those are in the way of a dependent launch. */
@@ -281,7 +299,14 @@ static void remember(struct sm_time *sm, struct tenant tenant) {
 void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) {
     struct timing *timing = launch->timing;
     struct island *island = &timing->islands[cluster->island];
-    ticks gone = at + timing->chip.cta_end;
+    ticks counted = at;
+    for (uint32_t i = 0; i < cluster->nctas; i++) {
+        counted = count(timing, at);
+    }
+    if (at < timing->counted_with_ends) { /* HW: it does not wait for triggers that came before it */
+        timing->counted_with_ends = counted;
+    }
+    ticks gone = counted + timing->chip.cta_end;
     for (uint32_t i = 0; i < cluster->nctas; i++) { /* HW: an SM takes its CTAs down one after another */
         gone = later(gone, timing->sm[cluster->ctas[i].sm].last_gone + timing->chip.sm_end_interval);
     }
@@ -290,11 +315,10 @@ void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) 
         timing->sm[cta->sm].last_gone = gone;
         remember(&timing->sm[cta->sm], (struct tenant){gone, SHARED_RESERVED + launch->shared_bytes,
                                                        launch->warps * LANES, registers_of(launch)});
-        timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : at);
+        timing->triggered = later(timing->triggered, cta->triggered != 0 ? cta->triggered : counted);
     }
     island->resident--;
-    timing->counted = later(timing->counted, gone) + cluster->nctas * timing->chip.cta_count_interval;
-    island->gone[island->ended++ % PLACES] = count_starts(timing) ? timing->counted : gone;
+    island->gone[island->ended++ % PLACES] = gone;
     timing->end = later(timing->end, gone);
     timing->first_end = gone < timing->first_end ? gone : timing->first_end;
     timing->ended += cluster->nctas;
@@ -353,18 +377,16 @@ void time_launch_end(struct launch *launch) {
     if (timing->ended > 0) { /* HW: the chip counts them one after another */
         timing->end = later(timing->end, timing->first_end + timing->ended * timing->chip.cta_end_interval);
     }
-    ticks counted = timing->begin + timing->ended * timing->chip.cta_count_interval;
-    if (count_starts(timing) && timing->ended > (uint64_t)timing->room * timing->nislands) {
-        counted = later(counted, timing->counted);
+    if (timing->counted_with_ends > timing->chip.trigger_ahead) {
+        timing->triggered = later(timing->triggered, timing->counted_with_ends - timing->chip.trigger_ahead);
     }
-    timing->end = timing->before_gone = later(timing->end, counted);
-    timing->triggered = later(timing->triggered, counted);
-    ticks drained = timing->end + timing->chip.launch_drain;
-    /* HW (measured, H200: h200_launch_ends): a kernel has ended when memory has answered its stores; what else
-     * its end takes goes on meanwhile. */
+    timing->before_gone = timing->end;
+    ticks drained = timing->end + timing->chip.launch_drain, stored = 0;
     for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
-        ticks taken = time_stores_taken(&timing->sm[i], NEVER);
-        timing->end = later(timing->end, taken > 0 ? taken + timing->chip.store_answered : 0);
+        stored = later(stored, time_stores_taken(&timing->sm[i], NEVER));
+    }
+    if (stored > 0) { /* HW (measured, H200: h200_cta_counts): however long ago that was */
+        drained = later(drained, stored) + timing->chip.launch_flush;
     }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
@@ -378,8 +400,10 @@ void time_triggered(struct run *run) {
     if (run->cta->triggered == 0) {
         struct timing *timing = run->launch->timing;
         run->cta->triggered = timing->issued;
+        ticks counted = timing->counted_with_ends = count(timing, timing->issued);
+        timing->triggered = later(timing->triggered, counted);
         bool all = ++timing->ntriggered == run->launch->ncluster * ctas_of_cluster(run->launch);
-        timing->replaced = all ? timing->issued + timing->chip.dependent_gap : NEVER; /* supposed: by one */
+        timing->replaced = all ? counted + timing->chip.dependent_gap : NEVER; /* supposed: by one */
     }
 }
 

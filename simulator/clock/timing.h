@@ -154,15 +154,16 @@ struct sm_time {
     } part[SM_PARTS];
     struct server shared, lsu, async_copies, tensor, copy_engine, load_port, store_port, remote, barrier,
         load_lines;
-    struct sm_slice *slices; /* SM_SLICES */
-    ticks reads_ahead;       /* of shared memory, that running MMAs have read of B */
-    uint64_t parameters;     /* lines of the launch's that it has, a bit each */
-    ticks parameters_from;   /* when the first of them is there */
-    uint64_t split;          /* bytes of it that are shared memory for now */
-    uint64_t turn;           /* the bytes after which its last part has its turn */
-    ticks far_answered;      /* when what its copies have asked of HBM is there */
-    ticks far_until;         /* when what it has asked of HBM has had its turn */
-    ticks last_gone;         /* of its CTAs of this launch */
+    struct sm_slice *slices;  /* SM_SLICES */
+    ticks reads_ahead;        /* of shared memory, that running MMAs have read of B */
+    uint64_t parameters;      /* lines of the launch's that it has, a bit each */
+    uint64_t parameters_kept; /* of them, those that it had before a dependent launch began */
+    ticks parameters_from;    /* when the first of them is there */
+    uint64_t split;           /* bytes of it that are shared memory for now */
+    uint64_t turn;            /* the bytes after which its last part has its turn */
+    ticks far_answered;       /* when what its copies have asked of HBM is there */
+    ticks far_until;          /* when what it has asked of HBM has had its turn */
+    ticks last_gone;          /* of its CTAs of this launch */
     /* Of its last copies from memory: when they had left the SM, and when they were there. */
     struct completion {
         ticks sent, done;
@@ -308,9 +309,10 @@ struct timing {
     ticks first_end;                          /* of a CTA of this launch */
     uint64_t ended;                           /* CTAs */
     uint64_t ntriggered;                      /* CTAs */
-    ticks counted;                            /* when all CTAs that have ended have been counted */
-    ticks replaced; /* when a dependent launch's parameters take the place of its own */
-    uint32_t room;  /* clusters an island holds */
+    ticks counted;           /* when the last of its CTAs' triggers and ends so far has been heard of */
+    ticks counted_with_ends; /* the same, as long as triggers that came before it have not */
+    ticks replaced;          /* when a dependent launch's parameters take the place of its own */
+    uint32_t room;           /* clusters an island holds */
     /* of the instruction that is running */
     struct footprint footprint;
     uint64_t wavefronts; /* counted before it */

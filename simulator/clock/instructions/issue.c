@@ -82,9 +82,22 @@ static bool only_uniform(const struct machine_code *machine, const struct insn *
     return machine->beside == 0 && insn->timing >= FAMILY_ALU && insn->timing <= FAMILY_LONG;
 }
 
+#define PARAMETER_LINES                                                                                        \
+    32 /* of 64 bytes, and behind them as many of 32 of LDC, the grid's sizes first (sass.py) */
+
+/* Of lines that `had` has of either way, those of the other too. */
+static uint64_t parameters_near(uint64_t had) {
+    uint64_t near = had;
+    for (uint32_t i = 0; 2 * i + 2 < PARAMETER_LINES; i++) {
+        uint64_t line = (uint64_t)1 << i | (uint64_t)3 << (PARAMETER_LINES + 1 + 2 * i);
+        near |= (had & line) != 0 ? line : 0;
+    }
+    return near;
+}
+
 /* HW (measured, H200: h200_launch_parameters, h200_launch_ends): each SM fetches a launch's parameters anew, a
  * line at a time, when a warp comes to what reads them; who comes before the first is there waits for it, and
- * what is first read when a dependent launch has begun takes longer. */
+ * what neither way had read before a dependent launch began takes longer. */
 static ticks wait_for_parameters(const struct timing *timing, struct sm_time *sm,
                                  const struct machine_code *machine, ticks come) {
     const struct chip *chip = &timing->chip;
@@ -92,7 +105,8 @@ static ticks wait_for_parameters(const struct timing *timing, struct sm_time *sm
     if (machine->parameters == 0 || (missing == 0 && sm->parameters_from <= come)) {
         return come;
     }
-    if (missing != 0 && chip->parameters_late > 0 && come >= timing->replaced) {
+    bool late = missing != 0 && chip->parameters_late > 0 && come >= timing->replaced;
+    if (late && (missing & ~parameters_near(sm->parameters_kept)) != 0) {
         return come + chip->parameters_late;
     }
     ticks first = come + (timing->parameters_far ? chip->parameters_hbm : chip->parameters_l2);
@@ -223,6 +237,7 @@ static void issue_machine(struct run *run, const struct insn *insn, const struct
         issue_beside(sm, part, at, machine->beside, timing->chip.wgmma_dispatch);
     }
     sm->parameters |= machine->parameters;
+    sm->parameters_kept |= at < timing->replaced ? machine->parameters : 0;
     if (machine->opens != 0) {
         time->read[machine->opens - 1] =
             at + timing->chip.operand_read + registers_more(insn) * timing->chip.operand_read_more;

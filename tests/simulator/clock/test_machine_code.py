@@ -65,6 +65,8 @@ def test_an_answer_that_was_just_asked_for_is_waited_for(place, latency, tmp_pat
     assert takes("a_while_ago", 5) - late == CHIP[latency] - 5
 
 
+LETS_GO = "griddepcontrol.launch_dependents;"
+PARAMETER_LINES = 32  # behind them LDC's, the grid's sizes first
 ADDS = [f"add.u32 %r{i}, %r1, {i};" for i in range(10, 14)]
 
 
@@ -133,19 +135,29 @@ def test_a_warp_that_comes_before_the_first_line_is_there_waits_for_it(tmp_path,
     assert took[1] == pytest.approx(2000 + CHIP["parameter_line"], abs=30)
 
 
-@pytest.mark.parametrize(("lets_go", "latency"), [(True, "parameters_late"), (False, "parameters_l2")])
-def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_longer(tmp_path, lets_go, latency):
-    text = body(
-        START, "griddepcontrol.launch_dependents;" if lets_go else "", SPIN, "mov.u64 %rd2, %clock64;", ADDS[0], END
-    )
+@pytest.mark.parametrize(
+    ("early", "then", "late", "counted", "latency"),
+    [
+        ("", "", LETS_GO, 1, "parameters_l2"),
+        (LETS_GO, "", "", 1, "parameters_late"),
+        (LETS_GO, "", "", 50000, "parameters_l2"),
+        (ADDS[1] + LETS_GO, "", "", 1, "parameter_line"),
+        (LETS_GO, ADDS[1], "", 1, "parameters_late"),
+    ],
+)
+def test_parameters_that_are_first_read_when_a_dependent_launch_has_begun_take_longer(
+    tmp_path, chip, early, then, late, counted, latency
+):
+    """Unless the other way had read their line before that; it begins when the trigger has been counted."""
+    text = body(START, early, SPIN, then, "mov.u64 %rd2, %clock64;", ADDS[0], late, END)
 
     def span(folder: str, parameters: int) -> int:
         def say(place: int, statement) -> str:
-            own = {"parameters": parameters} if statement.text == ADDS[0] else {}
-            return record(statement.line, statement.nth, place, slots=1, before=1, **own)
+            asks = {ADDS[0]: parameters, ADDS[1]: 1 << PARAMETER_LINES + 1}.get(statement.text, 0)
+            return record(statement.line, statement.nth, place, slots=1, before=1, parameters=asks)
 
         (tmp_path / folder).mkdir()
-        return int(machine_run(text, tmp_path / folder, say)[0])
+        return int(machine_run(text, tmp_path / folder, say, chip=chip(cta_count_interval=counted))[0])
 
     assert span("some", 1) - span("none", 0) == CHIP[latency]
 

@@ -10,6 +10,8 @@ import pytest
 from tests.simulator.clock.clock_kit import CHIP, DONE, H200, SMALL, SPIN, STAMP
 from tests.simulator.sim_kit import Sim, body
 
+LETS_GO = "griddepcontrol.launch_dependents;"
+
 
 def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "h200") -> tuple[int, int]:
     """Starts of the second of two kernels that take 20,000 cycles, and the end of its wait, after the first's end."""
@@ -25,7 +27,8 @@ def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "
 
 
 def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
-    ended = max(CHIP["store_answered"], CHIP["cta_end"] + CHIP["launch_drain"])  # of a kernel that stores at its end
+    counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
+    ended = counted + CHIP["launch_drain"] + CHIP["launch_flush"]  # of a kernel that stores
     plain = ended + CHIP["launch_gap"] + CHIP["cta_start"]
     started, released = pair(0)
     assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
@@ -34,14 +37,26 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started < -15000  # it began while the first one spun
     assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
     started, _ = pair(1, trigger=False)  # a kernel that never says so lets them start at its end
-    assert started == pytest.approx(CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
+    assert started == pytest.approx(counted + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
 
 
-@pytest.mark.parametrize(("drain", "answered"), [(2000, 500), (2000, 2500), (0, 2500)])
-def test_what_a_kernels_end_takes_goes_on_while_memory_answers_its_stores(chip, drain: int, answered: int):
-    _, released = pair(1, chip=chip(launch_drain=drain, store_answered=answered))
-    ended = max(answered, CHIP["cta_end"] + drain)
-    assert released == pytest.approx(ended + CHIP["dependent_release"], abs=12)
+@pytest.mark.parametrize(("stores", "more"), [("", 0), ("st.global.u64 [%rd1], %rd2;", 3000)])
+def test_a_kernel_that_has_stored_ends_so_much_later_however_long_ago_that_was(chip, stores: str, more: int):
+    text = body(
+        "ld.param.u64 %rd1, [p]; setp.ne.u64 %p2, %rd1, 0; @%p2 bra NEXT;", "ld.param.u64 %rd1, [q];", stores,
+        LETS_GO, SPIN, "bra.uni END;",
+        "NEXT: griddepcontrol.wait; mov.u64 %rd7, %clock64; st.global.u64 [%rd1], %rd7; END:",
+        params=".param .u64 p, .param .u64 q",
+    )  # fmt: skip
+
+    def released(flush: int) -> int:
+        sim = Sim(text, chip=chip(launch_flush=flush))
+        out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1, np.uint64))
+        assert sim.launch("k", 0, elsewhere, block=1) == 0
+        assert sim.launch("k", out, elsewhere, block=1, dependent=1) == 0
+        return int(out[0])
+
+    assert released(3000) - released(0) == more
 
 
 @pytest.mark.parametrize(("before", "last", "waits"), [(0, 100, True), (100, 100, False), (100, 210, False)])
@@ -92,34 +107,79 @@ def test_clusters_lie_in_one_processing_cluster_each(tmp_path, ctas, at_once):
     assert cycles(at_once + 1) == pytest.approx(2 * wave, rel=0.1)
 
 
-def test_an_sm_takes_its_ctas_down_in_turn_and_the_chip_counts_them(tmp_path):
-    chip = json.loads(H200.read_text())
-    path = tmp_path / "chip.json"
-
-    def cycles(ctas: int, sms: int, shared: int = 0, **parameters: float) -> float:
-        for name, value in {"sms": sms, "processing_cluster_sms": sms, **parameters}.items():
-            chip["parameters"][name]["value"] = value
-        path.write_text(json.dumps(chip))
-        sim = Sim(body(""), chip=str(path))
-        assert sim.launch("k", 0, grid=ctas, block=32, shared=shared) == 0
+def test_an_sm_starts_its_ctas_in_turn_and_takes_them_down_so(chip):
+    def cycles(ctas: int, sms: int, block: int = 32, shared: int = 0, **parameters: float) -> float:
+        sim = Sim(body(""), chip=chip(sms=sms, processing_cluster_sms=sms, **parameters))
+        assert sim.launch("k", 0, grid=ctas, block=block, shared=shared) == 0
         return sim.time.kernel_cycles
 
     room = 200 * 1024  # one an SM: the next comes into the place of one that is gone
-    after = CHIP["cta_end"] + CHIP["cta_start"]
-    assert cycles(2, 1, room) - cycles(1, 1, room) == pytest.approx(after, abs=4)
+    after = CHIP["cta_count_interval"] + CHIP["cta_end"] + CHIP["cta_start"]
+    assert cycles(2, 1, shared=room) - cycles(1, 1, shared=room) == pytest.approx(after, abs=4)
     assert cycles(8, 1) - cycles(1, 1) == pytest.approx(7 * CHIP["sm_start_interval"], abs=2)
-    assert cycles(8, 1, sm_end_interval=500) - cycles(1, 1) == pytest.approx(7 * 500, abs=2)
-    assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(3 * 1000, abs=2)
+    wider = CHIP["sm_start_interval"] + 7 * CHIP["warp_start_interval"]
+    assert cycles(8, 1, block=256) - cycles(1, 1, block=256) == pytest.approx(7 * wider, abs=2)
+    apart = cycles(8, 1, sm_end_interval=500) - cycles(1, 1, sm_end_interval=500)
+    assert apart == pytest.approx(7 * 500, abs=2)
+    assert cycles(4, 4, cta_end_interval=1000) - cycles(1, 4) == pytest.approx(4 * 1000, abs=CHIP["cta_start"])
 
 
-def test_what_starts_ctas_counts_them_as_they_end(chip):
-    def cycles(ctas: int, interval: int) -> float:
+def starts(path: str, ctas: int, **launch) -> list[int]:
+    """When each CTA of a kernel that goes on for 20,000 cycles begins."""
+    stamp = "mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd8, %r9, 8; ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd8;"
+    sim = Sim(body("mov.u64 %rd2, %clock64;", stamp, "st.global.u64 [%rd1], %rd2;", SPIN), chip=path)
+    out = sim.buffer(np.zeros(ctas, np.uint64))
+    assert sim.launch("k", out, grid=ctas, **launch) == 0
+    return [int(start) for start in out]
+
+
+def test_clusters_start_one_after_another_and_those_of_one_cta_more_slowly(chip):
+    values = {"sms": 8, "processing_cluster_sms": 8, "cta_start_interval": 0, "cluster_start": 300}
+    values |= {"cluster_start_interval": 40, "cluster_start_one": 25}
+    path, room = chip(**values), {"block": 32, "shared": 200 * 1024}
+    alone, ones, pairs = starts(path, 8, **room), starts(path, 8, cluster=1, **room), starts(path, 8, cluster=2, **room)
+    assert alone == [alone[0]] * 8
+    assert [start - alone[0] for start in ones] == [300 + 65 * i for i in range(8)]
+    assert [start - alone[0] for start in pairs] == [300 + 40 * (i // 2) for i in range(8)]
+
+
+def test_a_dependent_launch_begins_on_sms_that_hold_least(chip):
+    """The kernel before has one CTA, on the first of four SMs, where one of clusters of one comes last."""
+    path = chip(cta_start_interval=0, cluster_start_interval=500)
+    text = body(
+        "mov.u64 %rd2, %clock64; griddepcontrol.launch_dependents; mov.u32 %r9, %smid; mul.wide.u32 %rd8, %r9, 8;",
+        "ld.param.u64 %rd1, [p]; add.u64 %rd1, %rd1, %rd8; st.global.u64 [%rd1], %rd2;", SPIN,
+    )  # fmt: skip
+    sim = Sim(text, chip=path)
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, block=32) == 0
+    assert sim.launch("k", second, grid=4, block=32, cluster=1, dependent=1) == 0
+    assert first[0] > 0 and int(second[0]) == max(map(int, second))
+
+
+def test_what_starts_ctas_hears_of_their_ends_one_after_another(chip):
+    def cycles(ctas: int, interval: int, cluster: int = 0) -> float:
         sim = Sim(body(""), chip=chip(cta_count_interval=interval))
-        assert sim.launch("k", 0, grid=ctas, block=32) == 0
+        assert sim.launch("k", 0, grid=ctas, block=32, cluster=cluster) == 0
         return sim.time.kernel_cycles
 
-    assert cycles(4, 1000) == pytest.approx(4 * 1000 - CHIP["cta_start"], abs=2)
+    assert cycles(4, 1000) - cycles(1, 1000) == pytest.approx(3 * 1000, abs=2)
+    assert cycles(4, 1000, cluster=2) - cycles(2, 1000, cluster=2) == pytest.approx(2 * 1000, abs=2)
     assert cycles(4, 1) < 1000
+
+
+@pytest.mark.parametrize(
+    ("interval", "ahead", "goes_on", "messages"), [(2000, 0, 20000, 4), (3000, 0, 1000, 8), (3000, 20000, 1000, 4)]
+)
+def test_a_dependent_launch_comes_when_the_triggers_before_have_been_counted(chip, interval, ahead, goes_on, messages):
+    """Those of four CTAs; ends that come meanwhile are not behind them all, but for a part of the chip's own."""
+    path = chip(cta_count_interval=interval, trigger_ahead=ahead, dependent_gap_ended=9000)
+    sim = Sim(body(STAMP, LETS_GO, SPIN.replace("20000", str(goes_on))), chip=path)
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, grid=4, block=1) == 0
+    assert sim.launch("k", second, block=1, dependent=1) == 0
+    waited = messages * interval + CHIP["dependent_gap_alone"] + CHIP["cta_start"]
+    assert int(second[0]) - int(first[0]) == pytest.approx(waited, abs=100)
 
 
 def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(chip):
@@ -127,7 +187,8 @@ def test_a_dependent_launch_comes_when_the_ctas_before_have_been_counted(chip):
     first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
     assert sim.launch("k", first, grid=4, block=1) == 0
     assert sim.launch("k", second, block=1, dependent=1) == 0
-    assert int(second[0]) - int(first[0]) == pytest.approx(4 * 4000 + CHIP["dependent_gap_ended"], abs=100)
+    after = CHIP["cta_end"] + CHIP["dependent_gap_ended"] + CHIP["cta_start"]
+    assert int(second[0]) - int(first[0]) == pytest.approx(4 * 4000 + after, abs=100)
 
 
 def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(chip):
@@ -139,15 +200,4 @@ def test_a_cta_begins_in_a_place_when_the_one_before_it_has_been_counted(chip):
     assert sim.launch("k", starts, grid=64, block=1) == 0
     since = starts.astype(int) - int(starts[0])
     assert since[31] == pytest.approx(31 * CHIP["sm_start_interval"], abs=40)
-    assert since[63] > 32 * 500
-
-
-@pytest.mark.parametrize(("ctas", "counted"), [(64, True), (32, False)])
-def test_a_place_that_several_ctas_have_in_turn_is_free_when_the_one_before_has_been_counted(
-    chip, ctas: int, counted: bool
-):
-    """On one SM that holds 32 of them; the last of the first 32 would have been gone long before."""
-    sim = Sim(body(""), chip=chip(sms=1, processing_cluster_sms=1, cta_count_interval=500))
-    assert sim.launch("k", 0, grid=ctas, block=32) == 0
-    from_first_end = sim.time.kernel_cycles - ctas * 500
-    assert (from_first_end > 0) == counted
+    assert since[63] == pytest.approx(32 * 500, abs=400)
