@@ -187,6 +187,9 @@ enum parameter_kind {
     X(cta_count_interval, CYCLES)                                                                              \
     X(trigger_ahead, CYCLES)                                                                                   \
     X(launch_flush, CYCLES)                                                                                    \
+    X(launch_flush_alone, CYCLES)                                                                              \
+    X(sm_flush_interval, CYCLES)                                                                               \
+    X(store_part_seen, CYCLES)                                                                                 \
     X(cluster_start, CYCLES)                                                                                   \
     X(cluster_start_one, CYCLES)                                                                               \
     X(warp_start_interval, CYCLES)                                                                             \

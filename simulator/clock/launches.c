@@ -3,8 +3,7 @@
 
 #include "timing.h"
 
-#define REGISTER_UNIT 8  /* of a thread */
-#define INPUTS        24 /* in rotation, of a round of calls */
+#define REGISTER_UNIT 8 /* of a thread */
 
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -76,6 +75,7 @@ static void release_all(struct timing *timing) {
         }
         sm->stored_here = sm->fence = 0;
         sm->arrivals_out = sm->stores_out = sm->last_gone = sm->far_until = sm->far_answered = 0;
+        sm->parts_seen = 0;
         memset(sm->completions, 0, sizeof sm->completions);
         memset(sm->taken, 0, sizeof sm->taken);
         sm->ncompletions = sm->copies = sm->touched = 0;
@@ -113,15 +113,11 @@ static ticks dependent_from(const struct launch *launch) {
     return chip->dependent_gap_ended > 0 && ended < triggered ? ended : triggered;
 }
 
-/* HW (measured, H200: h200_launch_parameters): a launch's parameters come from HBM where more has been read
- * from it than L2 holds since their place was last in use.  That is so of calls with INPUTS that are used in
- * turn, as eval and rounds have. */
+/* HW (measured, H100 and H200: h100_launch_parameters, h200_call_starts): a launch's parameters come from HBM
+ * where the launch before has read more from it than L2 holds, and in no other calls. */
 static bool parameters_far(struct timing *timing) {
     const struct chip *chip = &timing->chip;
-    timing->streamed_before = timing->streamed;
-    timing->streamed = timing->hbm->server.busy;
-    return later(timing->streamed, timing->streamed_before) >
-           rate_ticks(chip->hbm_rate, chip->l2_bytes / INPUTS);
+    return timing->hbm->server.busy > rate_ticks(chip->hbm_rate, chip->l2_bytes);
 }
 
 bool time_launch_begin(struct launch *launch) {
@@ -136,6 +132,7 @@ bool time_launch_begin(struct launch *launch) {
     memset(&timing->running, 0, sizeof timing->running);
     timing->dispatched = timing->begin;
     timing->first_start = timing->first_end = NEVER;
+    timing->last_end = 0;
     timing->ended = 0;
     timing->triggered = timing->end = timing->begin;
     timing->ntriggered = 0;
@@ -234,6 +231,11 @@ static ticks freed(const struct island *island, uint32_t room) {
     return island->started < room ? 0 : island->gone[(island->started - room) % PLACES];
 }
 
+/* Whether what starts CTAs has messages of ends to hear then. */
+static bool counts_at(const struct timing *timing, ticks at) {
+    return at < timing->counted || (at >= timing->before_ending && at < timing->before_counted);
+}
+
 bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *start) {
     struct timing *timing = launch->timing;
     const struct chip *chip = &timing->chip;
@@ -258,7 +260,8 @@ bool time_place(struct launch *launch, ticks before, uint32_t *island, ticks *st
         return false;
     }
     struct island *chosen = &timing->islands[*island];
-    timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval +
+    ticks heard = launch->clustered && counts_at(timing, best) ? chosen->sms * chip->cta_count_interval : 0;
+    timing->dispatched = later(timing->dispatched, best) + chosen->sms * chip->cta_start_interval + heard +
                          (launch->clustered ? chip->cluster_start_interval : 0) +
                          (launch->clustered && chosen->sms == 1 ? chip->cluster_start_one : 0);
     for (uint32_t i = 0; i < chosen->sms; i++) {
@@ -299,6 +302,7 @@ static void remember(struct sm_time *sm, struct tenant tenant) {
 void time_cluster_end(struct launch *launch, struct cluster *cluster, ticks at) {
     struct timing *timing = launch->timing;
     struct island *island = &timing->islands[cluster->island];
+    timing->last_end = later(timing->last_end, at);
     ticks counted = at;
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         counted = count(timing, at);
@@ -372,6 +376,13 @@ void time_warp_end(struct warp *warp, ticks at) {
     }
 }
 
+/* HW (measured, H200: h200_call_starts): behind its last CTA's end a launch's SMs are asked, one after another,
+ * to have their stores seen, while that end is still being heard of. */
+static ticks asked_to_flush(const struct timing *timing) {
+    uint64_t sms = timing->ended < timing->chip.sms ? timing->ended : timing->chip.sms;
+    return sms * timing->chip.sm_flush_interval;
+}
+
 void time_launch_end(struct launch *launch) {
     struct timing *timing = launch->timing;
     if (timing->ended > 0) { /* HW: the chip counts them one after another */
@@ -384,15 +395,20 @@ void time_launch_end(struct launch *launch) {
     ticks drained = timing->end + timing->chip.launch_drain, stored = 0;
     for (uint64_t i = 0; timing->chip.store_answered > 0 && i < timing->chip.sms; i++) {
         stored = later(stored, time_stores_taken(&timing->sm[i], NEVER));
+        stored = later(stored, timing->sm[i].parts_seen);
     }
     if (stored > 0) { /* HW (measured, H200: h200_cta_counts): however long ago that was */
-        drained = later(drained, stored) + timing->chip.launch_flush;
+        ticks seen = later(timing->last_end + timing->chip.launch_drain, stored) + asked_to_flush(timing);
+        drained = later(drained, seen) +
+                  (launch->dependent ? timing->chip.launch_flush : timing->chip.launch_flush_alone);
     }
     list(launch);
     timing->kernel = timing->first_start == NEVER ? 0 : timing->end - timing->first_start;
     timing->end = later(later(timing->end, drained), timing->before_end);
     timing->before_end = timing->end;
     timing->before_triggered = timing->triggered;
+    timing->before_ending = timing->first_end;
+    timing->before_counted = timing->counted;
     timing->launches++;
 }
 

@@ -82,11 +82,12 @@ static ticks behind_misses(const struct timing *timing, const struct request *re
     return later(own, behind_others_misses(timing, request, chip->l2_behind_misses));
 }
 
-/* HW (measured, H200: first_stage_cycles, b and six stages): a copy of what L2 has is not there before the
- * copies that its SM has asked for before, where those wait for HBM, or for lines on their way from it. */
+/* HW (measured, H200: first_stage_cycles, b and six stages): a box or a bulk copy of what L2 has is not there
+ * before the copies that its SM has asked for before, where those wait for HBM, or for lines on their way from
+ * it.  A warp's cp.async does not wait so (h200_call_starts, orders). */
 static ticks behind_answers(struct timing *timing, const struct request *request, ticks done) {
     ticks *answered = &timing->sm[request->sm].far_answered;
-    if (request->missed == 0 && timing->chip.l2_behind_own > 0) {
+    if (request->missed == 0 && request->asker != ASKED_BY_WARP && timing->chip.l2_behind_own > 0) {
         done = later(done, *answered);
     }
     *answered = later(*answered, done);
@@ -160,6 +161,9 @@ static ticks served(struct timing *timing, const struct request *request) {
     }
     if (request->store) {
         note_taken(sm, request->at, request->at + wait);
+        if (request->parts) {
+            sm->parts_seen = later(sm->parts_seen, request->at + wait + chip->store_part_seen);
+        }
         return request->at + wait + request->unloaded;
     }
     ticks done = request->at + wait + time_outside(timing, request->unloaded);
@@ -218,6 +222,16 @@ static uint64_t stored_bytes(const struct chip *chip, uint64_t line, uint32_t li
         }
     }
     return bytes;
+}
+
+static bool writes_parts(uint32_t lines, const struct covered *covered) {
+    for (uint32_t i = 0; i < lines * LINE_SECTORS; i++) {
+        uint32_t written = covered[i / LINE_SECTORS].bytes[i % LINE_SECTORS];
+        if (written != 0 && written != UINT32_MAX) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void time_global(struct run *run, const struct insn *insn) {
@@ -301,6 +315,7 @@ void time_global(struct run *run, const struct insn *insn) {
     request->bytes = ahead ? 0 : bytes; /* what stays in L2 takes nothing of the SM's port */
     request->missed = missed;
     request->store = store;
+    request->parts = store && chip->store_part_seen > 0 && writes_parts(count, covered);
     request->in_l2 = in_l2;
     request->asker = ASKED_BY_WARP;
     request->by_block = block == WIDEST_BLOCK;

@@ -161,6 +161,7 @@ struct sm_time {
     ticks parameters_from;    /* when the first of them is there */
     uint64_t split;           /* bytes of it that are shared memory for now */
     uint64_t turn;            /* the bytes after which its last part has its turn */
+    ticks parts_seen;         /* when its stores of parts of sectors are */
     ticks far_answered;       /* when what its copies have asked of HBM is there */
     ticks far_until;          /* when what it has asked of HBM has had its turn */
     ticks last_gone;          /* of its CTAs of this launch */
@@ -205,7 +206,7 @@ struct request {
     ticks near, far;        /* how long it waits for L2 and for HBM */
     uint32_t past;          /* of a box: rows past the end */
     uint32_t sm;
-    bool store;
+    bool store, parts;           /* parts: of a warp's store: there are sectors that it writes in part */
     uint8_t nothers;             /* other SMs that a load goes to (multicast) ... */
     uint16_t other[MAX_CLUSTER]; /* ... and which */
     enum asker asker;            /* of a load */
@@ -258,9 +259,8 @@ struct timing {
         uint64_t rows;    /* TICKS of each */
         ticks at, until;
     } past_end;
-    ticks streamed, streamed_before; /* what the last two launches took of HBM */
-    bool parameters_far;             /* this one's are no longer in L2 */
-    ticks hbm_late;                  /* what a request of this window waits for HBM at the least, by its load */
+    bool parameters_far; /* this one's are no longer in L2 */
+    ticks hbm_late;      /* what a request of this window waits for HBM at the least, by its load */
     struct line {
         uint64_t tag;
         ticks filled, asked; /* asked: by whom L2 is giving it to, ... */
@@ -303,10 +303,12 @@ struct timing {
     ticks before_end;       /* of the launch before */
     ticks before_triggered; /* all of its CTAs */
     ticks before_gone;      /* the last of them, whatever memory has not answered yet */
+    ticks before_ending;    /* from the first of their ends ... */
+    ticks before_counted;   /* ... until all have been heard of */
     ticks kernel;           /* of the launch before, from its first CTA's start to the last one's end */
     ticks begin, first_start, triggered, end; /* of this launch */
     ticks dispatched;                         /* when the next CTA can start */
-    ticks first_end;                          /* of a CTA of this launch */
+    ticks first_end, last_end;                /* of a CTA of this launch */
     uint64_t ended;                           /* CTAs */
     uint64_t ntriggered;                      /* CTAs */
     ticks counted;           /* when the last of its CTAs' triggers and ends so far has been heard of */

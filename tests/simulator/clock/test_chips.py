@@ -57,7 +57,8 @@ def test_the_chips_files_have_the_same_parameters_but_for_mechanisms_that_few_ha
     of_some |= {"operand_read", "operand_read_more", "wgmma_start", "sm_registers"}
     of_some |= {"wgmma_dispatch", "wgmma_reads_ahead", "dependent_gap_ended", "dependent_gap_alone"}
     of_some |= {"load_line", "parameter_line", "parameters_l2", "parameters_hbm", "parameters_late"}
-    of_some |= {"cta_count_interval", "trigger_ahead", "launch_flush", "fence_mbarrier_init"}
+    of_some |= {"cta_count_interval", "trigger_ahead", "launch_flush", "launch_flush_alone", "fence_mbarrier_init"}
+    of_some |= {"sm_flush_interval", "store_part_seen"}
     of_some |= {"cluster_start", "cluster_start_one", "warp_start_interval"}
     of_some |= {"fence_gpu_touched", "fence_shared_stored", "fence_shared_interval"}
     of_some |= {"fence_joins", "fence_follows", "copy_lane_interval"}

@@ -28,7 +28,7 @@ def pair(dependent: int, *, trigger: bool = True, shared: int = 0, chip: str = "
 
 def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     counted = CHIP["cta_count_interval"] + CHIP["cta_end"]
-    ended = counted + CHIP["launch_drain"] + CHIP["launch_flush"]  # of a kernel that stores
+    ended = counted + CHIP["launch_drain"] + CHIP["launch_flush_alone"]  # of a kernel that stores
     plain = ended + CHIP["launch_gap"] + CHIP["cta_start"]
     started, released = pair(0)
     assert started == pytest.approx(plain, abs=12)  # and the stores around the stamps
@@ -40,23 +40,76 @@ def test_two_launches_wait_for_each_other_and_dependent_ones_start_before():
     assert started == pytest.approx(counted + CHIP["dependent_gap_ended"] + CHIP["cta_start"], abs=12)
 
 
-@pytest.mark.parametrize(("stores", "more"), [("", 0), ("st.global.u64 [%rd1], %rd2;", 3000)])
-def test_a_kernel_that_has_stored_ends_so_much_later_however_long_ago_that_was(chip, stores: str, more: int):
-    text = body(
-        "ld.param.u64 %rd1, [p]; setp.ne.u64 %p2, %rd1, 0; @%p2 bra NEXT;", "ld.param.u64 %rd1, [q];", stores,
-        LETS_GO, SPIN, "bra.uni END;",
-        "NEXT: griddepcontrol.wait; mov.u64 %rd7, %clock64; st.global.u64 [%rd1], %rd7; END:",
-        params=".param .u64 p, .param .u64 q",
-    )  # fmt: skip
+# The first launch's CTAs, a lane of each, store at q, go on and end, the second's say when they have waited.
+THEN_WAITS = "NEXT: griddepcontrol.wait; mov.u64 %rd7, %clock64; st.global.u64 [%rd1], %rd7; END:"
+FIRST = "ld.param.u64 %rd1, [p]; setp.ne.u64 %p2, %rd1, 0; @%p2 bra NEXT; ld.param.u64 %rd1, [q];"
+STORED = "st.global.u64 [%rd1], %rd2;"
 
-    def released(flush: int) -> int:
+
+def released(path: str, *lines: str, dependent: int = 0, **first) -> int:
+    """When a dependent launch goes on behind one of those lines, or behind two of which the last has stored nothing."""
+    sim = Sim(body(FIRST, *lines, "bra.uni END;", THEN_WAITS, params=".param .u64 p, .param .u64 q"), chip=path)
+    out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1 << 10, np.uint64))
+    assert sim.launch("k", 0, elsewhere, dependent=dependent, **{"block": 1, **first}) == 0
+    assert sim.launch("k", out, elsewhere, block=1, dependent=1) == 0
+    return int(out[0])
+
+
+@pytest.mark.parametrize("dependent", [0, 1])
+@pytest.mark.parametrize(("stores", "more"), [("", 0), (STORED, 3000)])
+def test_a_kernel_that_has_stored_ends_so_much_later_however_long_ago_that_was(chip, stores, more, dependent: int):
+    """By a figure of its own where it is a dependent launch."""
+    figures = ("launch_flush_alone", "launch_flush")
+    ends = [released(chip(**{figures[dependent]: flush}), stores, LETS_GO, SPIN, dependent=dependent)
+            for flush in (0, 3000)]  # fmt: skip
+    assert ends[1] - ends[0] == more
+    other = [released(chip(**{figures[1 - dependent]: flush}), stores, LETS_GO, SPIN, dependent=dependent)
+             for flush in (0, 3000)]  # fmt: skip
+    assert other[0] == other[1]
+
+
+@pytest.mark.parametrize(("stores", "sms"), [("", 0), (STORED, 4)])
+def test_a_launchs_sms_are_asked_one_after_another_to_have_their_stores_seen(chip, stores: str, sms: int):
+    """Four SMs, of which eight CTAs take two each."""
+    room = {"grid": 8, "block": 32, "shared": 100 * 1024}
+    at = [released(chip(sm_flush_interval=interval), stores, LETS_GO, SPIN, **room) for interval in (2000, 3000)]
+    assert at[1] - at[0] == sms * 1000
+
+
+def test_the_sms_are_asked_while_ends_are_still_being_heard_of(chip):
+    """Four that come together take 1,000 cycles each, and 500 each to ask."""
+
+    def at(interval: int) -> int:
+        path = chip(sm_flush_interval=interval, cta_count_interval=1000, trigger_ahead=0)
+        return released(path, STORED, LETS_GO, SPIN, grid=4, block=32)
+
+    assert at(500) == at(0)
+    assert at(3000) - at(0) == pytest.approx(4 * 2000, abs=50)
+
+
+def test_stores_of_parts_of_sectors_are_seen_later_than_whole_ones_and_not_long_behind_them(chip):
+    parts = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd8, %r1, {apart}, %rd1; st.global.u32 [%rd8], %r1;"
+
+    def later(apart: int, *behind: str) -> int:
+        lines = [LETS_GO, parts.format(apart=apart), *behind]
+        slow, quick = (released(chip(store_part_seen=seen), *lines, block=32) for seen in (15000, 10000))
+        return slow - quick
+
+    assert (later(4), later(32), later(32, SPIN)) == (0, 5000, 0)
+
+
+def test_a_kernel_that_stores_nothing_does_not_wait_for_stores_of_the_one_before(chip):
+    def at(flush: int) -> int:
+        text = body(FIRST, "setp.eq.u64 %p1, %rd1, 0; @%p1 bra QUIET;", STORED, "QUIET:", LETS_GO, SPIN, "bra.uni END;",
+                    THEN_WAITS, params=".param .u64 p, .param .u64 q")  # fmt: skip
         sim = Sim(text, chip=chip(launch_flush=flush))
         out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1, np.uint64))
         assert sim.launch("k", 0, elsewhere, block=1) == 0
+        assert sim.launch("k", 0, 0, block=1, dependent=1) == 0
         assert sim.launch("k", out, elsewhere, block=1, dependent=1) == 0
         return int(out[0])
 
-    assert released(3000) - released(0) == more
+    assert at(3000) == at(0)
 
 
 @pytest.mark.parametrize(("before", "last", "waits"), [(0, 100, True), (100, 100, False), (100, 210, False)])
@@ -141,6 +194,39 @@ def test_clusters_start_one_after_another_and_those_of_one_cta_more_slowly(chip)
     assert alone == [alone[0]] * 8
     assert [start - alone[0] for start in ones] == [300 + 65 * i for i in range(8)]
     assert [start - alone[0] for start in pairs] == [300 + 40 * (i // 2) for i in range(8)]
+
+
+# Each CTA leaves when it began, lets the next launch go and goes on for 20,000 cycles.
+BEGINS = (
+    "mov.u64 %rd2, %clock64; mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd8, %r9, 8; ld.param.u64 %rd1, [p];"
+    "add.u64 %rd1, %rd1, %rd8; st.global.u64 [%rd1], %rd2;"
+)
+WHOLE_SMS = {"block": 32, "shared": 200 * 1024}
+
+
+@pytest.mark.parametrize(
+    ("sms", "cluster", "interval", "apart"),
+    [(4, 2, 1, 4000), (4, 2, 300, 4000 + 2 * 300), (4, 0, 300, 3 * 300), (8, 2, 300, 4000)],
+)
+def test_starts_of_clusters_and_messages_of_ends_take_turns(chip, sms: int, cluster: int, interval: int, apart: int):
+    """Two clusters of two behind four CTAs that end together; CTAs alone do not wait so, nor who finds free SMs."""
+    values = {"sms": sms, "processing_cluster_sms": sms, "cta_count_interval": interval}
+    sim = Sim(body(BEGINS, LETS_GO, SPIN), chip=chip(cluster_start_interval=4000, cta_start_interval=0, **values))
+    first, second = (sim.buffer(np.zeros(4, np.uint64)) for _ in range(2))
+    assert sim.launch("k", first, grid=4, **WHOLE_SMS) == 0
+    assert sim.launch("k", second, grid=4, dependent=1, cluster=cluster, **WHOLE_SMS) == 0
+    assert int(second.max()) - int(second.min()) == pytest.approx(apart, abs=50)
+
+
+def test_so_do_starts_of_clusters_and_messages_of_their_own_launch(chip):
+    """Four clusters on two places: the first two begin 400 cycles apart, and the others behind them."""
+    path = chip(cluster_start_interval=400, cta_start_interval=0, cta_count_interval=1000)
+    sim = Sim(body(BEGINS, SPIN), chip=path)
+    begins = sim.buffer(np.zeros(8, np.uint64))
+    assert sim.launch("k", begins, grid=8, cluster=2, **WHOLE_SMS) == 0
+    at = np.sort(begins.astype(int))
+    assert at[2] - at[0] == 400
+    assert at[6] - at[4] == pytest.approx(400 + 2 * 1000, abs=50)
 
 
 def test_a_dependent_launch_begins_on_sms_that_hold_least(chip):

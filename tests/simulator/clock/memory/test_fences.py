@@ -52,7 +52,7 @@ def test_such_fences_of_an_sm_are_over_one_after_another(chip):
 
 def test_a_kernel_has_not_ended_before_l2_has_taken_its_stores(chip):
     def until_the_next(*lines: str) -> int:
-        sim = Sim(body(STAMP, SPIN, *lines), chip=chip(**SLOWLY))
+        sim = Sim(body(STAMP, SPIN, *lines), chip=chip(store_part_seen=0, **SLOWLY))
         first, second = (sim.buffer(np.zeros(256, np.uint64)) for _ in range(2))
         assert sim.launch("k", first, block=1) == 0
         assert sim.launch("k", second, block=1) == 0

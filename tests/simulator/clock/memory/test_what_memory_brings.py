@@ -144,16 +144,17 @@ def said(text: str, **words: str | int) -> str:
     return text
 
 
-def copied_again(chip: str, far: str, load: bool = False, sizes: tuple[int, ...] = (16384,)) -> int:
-    """Cycles of a copy that L2 has, or a load; its thread asks for copies from HBM "before" it, "behind" it or not."""
+def copied_again(chip: str, far: str, by_warp: str = "", sizes: tuple[int, ...] = (16384,)) -> int:
+    """Cycles of a bulk copy that L2 has, or of what the warp itself asks for; its thread asks for copies from HBM
+    "before" it, "behind" it or not."""
     near = said(ASK, b="%r3", at=0, size=1024)
     other = "".join(said(ASK, b="%r10", at=65536 * (1 + i), size=size) for i, size in enumerate(sizes))
-    again = LOAD.replace("{at}", "0") if load else near
+    again = said(by_warp, at=0, hint="") or near
     lines = (
         "ld.param.u64 %rd5, [q]; mov.u32 %r5, 0;", INIT,
         f"add.u32 %r10, %r3, 8; mbarrier.init.shared.b64 [%r10], {len(sizes)};",
         START, near, said(WAIT, b="%r3", parity=0, n=0), other if far == "before" else "", "mov.u64 %rd2, %clock64;",
-        again, other if far == "behind" else "", "" if load else said(WAIT, b="%r3", parity=1, n=1), END,
+        again, other if far == "behind" else "", "" if by_warp else said(WAIT, b="%r3", parity=1, n=1), END,
         said(WAIT, b="%r10", parity=0, n=2) if far else "",
     )  # fmt: skip
     text = body(*lines, registers=BARRIER.replace("full;", "full[2];"), params=PARAMETERS)
@@ -204,9 +205,10 @@ def test_a_chip_without_hits_behind_misses_has_the_copy_at_once(chip):
     assert copied_again(slow, "before") - copied_again(slow, "") == pytest.approx(way, abs=20)
 
 
-def test_a_load_of_what_l2_has_waits_for_a_part_of_the_turn_of_what_its_sm_has_asked_of_memory_alone(chip):
+@pytest.mark.parametrize("one", [LOAD, COPY], ids=["ld", "cp.async"])
+def test_a_load_of_what_l2_has_waits_for_a_part_of_the_turn_of_what_its_sm_has_asked_of_memory_alone(chip, one: str):
     slow = chip(hbm_rate=16, hbm_loaded=0, copy_latency_hbm=[[16, 5000], [65536, 5000]])
-    more = copied_again(slow, "before", load=True) - copied_again(slow, "", load=True)
+    more = copied_again(slow, "before", by_warp=one) - copied_again(slow, "", by_warp=one)
     assert more == pytest.approx(CHIP["l2_behind_own"] * 1024, rel=0.25)
 
 
