@@ -47,7 +47,7 @@ STORED = "st.global.u64 [%rd1], %rd2;"
 
 
 def released(path: str, *lines: str, dependent: int = 0, **first) -> int:
-    """When a dependent launch goes on behind one of those lines, or behind two of which the last has stored nothing."""
+    """When a dependent launch goes on behind one whose CTAs run those lines."""
     sim = Sim(body(FIRST, *lines, "bra.uni END;", THEN_WAITS, params=".param .u64 p, .param .u64 q"), chip=path)
     out, elsewhere = sim.buffer(np.zeros(1, np.uint64)), sim.buffer(np.zeros(1 << 10, np.uint64))
     assert sim.launch("k", 0, elsewhere, dependent=dependent, **{"block": 1, **first}) == 0
