@@ -98,6 +98,18 @@ def test_stores_of_parts_of_sectors_are_seen_later_than_whole_ones_and_not_long_
     assert (later(4), later(32), later(32, SPIN)) == (0, 5000, 0)
 
 
+def test_a_store_of_parts_of_sectors_is_seen_so_long_behind_its_turn_at_l2(chip):
+    """Whose length the first store's rows take before the second's have theirs."""
+    store = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, 32; add.u64 %rd8, %rd1, %rd8; st.global.u32 [%rd8], %r1;"
+
+    def at(rate: float, *lines: str) -> int:
+        return released(chip(store_part_seen=20000, l2_store_rate=rate), LETS_GO, *lines, block=32)
+
+    quick, slow = (at(rate, store, store) - at(rate, store) for rate in (1e6, 0.5))
+    assert quick < 100
+    assert 1000 < slow - quick < 10000
+
+
 def test_a_kernel_that_stores_nothing_does_not_wait_for_stores_of_the_one_before(chip):
     def at(flush: int) -> int:
         text = body(FIRST, "setp.eq.u64 %p1, %rd1, 0; @%p1 bra QUIET;", STORED, "QUIET:", LETS_GO, SPIN, "bra.uni END;",
