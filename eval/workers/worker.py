@@ -344,5 +344,8 @@ def main(setup: Setup, end: socket.socket, lifeline: Connection) -> None:
 
 
 def _tell(channel: Channel, failure: str) -> None:
+    with contextlib.suppress(Exception):  # who hears of the failure ends this process at once
+        sys.stdout.flush()
+        sys.stderr.flush()
     with contextlib.suppress(OSError):
         channel.send({"fail": shortened(failure.encode(errors="backslashreplace").decode())})

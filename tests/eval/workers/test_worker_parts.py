@@ -207,6 +207,34 @@ def test_a_submission_runs_by_itself_with_what_the_leaderboard_gives_it(tmp_path
     assert "and an error" in result.printed
 
 
+SLOW_TO_FLUSH = """
+import sys, time
+
+class Slow:
+    def __init__(self, to):
+        self.to, self.kept = to, ""
+    def write(self, text):
+        self.kept += text
+    def flush(self):
+        time.sleep(0.5)
+        self.to.write(self.kept)
+        self.to.flush()
+        self.kept = ""
+
+sys.stdout = Slow(sys.stdout)
+print("all of it")
+raise ValueError("told")
+"""
+
+
+def test_what_a_submission_printed_is_there_when_its_failure_is_told(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(SLOW_TO_FLUSH)
+    result = supervisor.run_test(path, CASE, CPU, Limits(answer_s=60))
+    assert result.error.startswith("import failed: ValueError: told")
+    assert "all of it" in result.printed
+
+
 def test_a_worker_that_ends_is_told_with_its_last_five_lines(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text("import os\nfor i in range(9):\n    print(f'line {i}', flush=True)\nos._exit(7)\n")
