@@ -125,7 +125,7 @@ SIMULATOR_AREAS: dict[str, Area] = {
         wider=SIMULATOR_TESTS,
     ),
     "sim-clock": Area(
-        ("simulator/clock/**/*.[ch]", "simulator/async/timed.c", "simulator/interp/warps/timed.c"),
+        ("simulator/clock/**/*.[ch]", "simulator/async/copy_times.c", "simulator/interp/warps/timed_scheduler.c"),
         (
             "simulator/clock/test_*.py",
             "simulator/clock/memory/test_*.py",

@@ -141,7 +141,7 @@ void group_finish(struct warp *warp, enum group_family family, uint32_t group);
 uint32_t group_current(const struct warp *warp, enum group_family family);
 void groups_at_end(struct run *run);
 
-/* ---- global memory (async/global.c) ---- */
+/* ---- global memory (async/global_access.c) ---- */
 
 /* Notes an access of global memory and checks it against those of other launches; flags: ACCESS_WRITE,
  * ACCESS_ATOMIC.  Before the access itself. */

@@ -56,7 +56,7 @@ bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t
 /* Stamps the destination for the checks. */
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
-/* With simulated time (async/timed.c). */
+/* With simulated time (async/copy_times.c). */
 void load_timed(struct run *run, struct async_op *op);
 void store_timed(struct run *run, struct async_op *op);
 void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes);

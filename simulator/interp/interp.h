@@ -20,7 +20,7 @@ void cluster_start(struct cluster *cluster, uint64_t number);
 /* Runs until the cluster has ended, can only poll for what another one may write, or gives way. */
 enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE, CLUSTER_GIVES_WAY };
 enum cluster_state run_cluster(struct cluster *cluster);
-/* The whole launch with simulated time, on this thread (timed.c). */
+/* The whole launch with simulated time, on this thread (timed_scheduler.c). */
 void run_timed(struct worker *worker);
 uint32_t timed_room(const struct launch *launch); /* clusters at a time, at most */
 /* The lanes that the warp executes next; NULL: all wait. */
@@ -30,7 +30,7 @@ void report_deadlock(struct cluster *cluster);
 bool cluster_live(const struct cluster *cluster);
 /* Ends what is in flight, with the checks of a kernel's end. */
 void cluster_finish(struct cluster *cluster);
-void shrinking_free(struct shrinking *shrinking);                          /* shrunk.c */
+void shrinking_free(struct shrinking *shrinking);                          /* delay_text.c */
 bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
 /* Whether insn touches a register that a pending wgmma or tcgen05.ld reads or writes: reports it. */
 enum next pending_registers(struct run *run, const struct insn *insn);

@@ -6,8 +6,8 @@
 #include "clock/timing.h"
 #include "hazard/hazard.h"
 #include "interp/interp.h"
-#include "isa/tcgen05/tcgen05.h"
-#include "isa/wgmma/wgmma.h"
+#include "isa/tcgen05/tcgen05_interp.h"
+#include "isa/wgmma/warpgroup.h"
 
 #define TRAP_PATTERN 0xb5 /* what no thread has written reads as this: negative and far from plausible */
 

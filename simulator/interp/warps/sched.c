@@ -4,7 +4,7 @@
 
 #include "async/async.h"
 #include "interp/interp.h"
-#include "isa/tcgen05/tcgen05.h"
+#include "isa/tcgen05/tcgen05_interp.h"
 #include "machine/schedule.h"
 
 #define QUANTUM            4096  /* instructions of a warp's turn */

@@ -2,7 +2,7 @@
  * cluster that has not started, unless all of them fit the chip at once: then, as on a card, all have started.
  * The answer of 16 bytes is of our own form: whether it is one, and the first CTA's place in x, y and z. */
 #include "async/bulk.h"
-#include "decode.h"
+#include "async_decode.h"
 
 enum { ANSWER_BYTES = 16 };
 struct answer {

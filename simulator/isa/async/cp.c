@@ -1,8 +1,8 @@
 /* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
 #include "async/bulk.h"
 #include "async/groups.h"
+#include "async_decode.h"
 #include "clock/timing.h"
-#include "decode.h"
 
 /* ---- cp.async: op: destination, source, [bytes of the source] ---- */
 

@@ -3,7 +3,7 @@
  * not modelled. */
 #include "async/map_change.h"
 #include "async/tensor_map.h"
-#include "decode.h"
+#include "async_decode.h"
 
 enum {
     F_ADDRESS,

@@ -2,7 +2,7 @@
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async/map_change.h"
-#include "decode.h"
+#include "async_decode.h"
 
 /* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates, what im2col adds. */
 enum { O_SHARED, O_MAP, O_BARRIER };

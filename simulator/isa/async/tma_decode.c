@@ -1,7 +1,7 @@
 /* The forms of cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, and which chips have them (PTX ISA, Data
  * Movement: cp.async.bulk.tensor). */
 #include "async/bulk.h"
-#include "decode.h"
+#include "async_decode.h"
 #include "ptx/ir.h"
 
 enum { M_TILE, M_GATHER4, M_SCATTER4, M_IM2COL, M_IM2COL_W, M_IM2COL_W_128, M_IM2COL_NO_OFFSETS };

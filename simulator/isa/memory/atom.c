@@ -1,9 +1,9 @@
 /* Atomics (PTX ISA: atom, red).  Every address is a host address, so the host's atomics serve all spaces. */
 #include <math.h>
 
-#include "access.h"
 #include "async/async.h"
 #include "isa/opcodes.h"
+#include "load_store.h"
 #include "machine/machine.h"
 #include "ptx/ir.h"
 #include "tensorcore/half.h"

@@ -1,4 +1,4 @@
-# Fuzz targets.  FUZZER=libfuzzer links them with clang's libFuzzer; otherwise driver.c runs them, from a seed.
+# Fuzz targets.  FUZZER=libfuzzer links them with clang's libFuzzer; otherwise fuzz_driver.c runs them, from a seed.
 # They take the objects themselves: an instrumented program starts without preloading.
 
 FUZZER ?=
@@ -8,14 +8,14 @@ endif
 FUZZ_TARGETS := $(addprefix $(BUILD)/,abi_fuzz ptx_fuzz descriptors_fuzz $(if $(filter hopper blackwell,$(GPU_PARTS)),fatbin_fuzz))
 ABI_FUZZ_OBJS := $(addprefix $(BUILD)/tests/submission/c/,abi_fuzz.o abi_fuzz_grouped.o)
 FUZZ_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/simulator/fuzz/*.c)) $(ABI_FUZZ_OBJS)
-FUZZ_DRIVER := $(if $(FUZZER),,$(BUILD)/tests/simulator/fuzz/driver.o)
-$(BUILD)/tests/simulator/fuzz/fatbin.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
+FUZZ_DRIVER := $(if $(FUZZER),,$(BUILD)/tests/simulator/fuzz/fuzz_driver.o)
+$(BUILD)/tests/simulator/fuzz/fatbin_target.o: override CPPFLAGS += -isystem $(CUDA_TOP)/include
 
 fuzz_objs = $(BUILD)/tests/simulator/fuzz/$(1).o
 $(BUILD)/abi_fuzz: $(ABI_FUZZ_OBJS) $(OBJS)
-$(BUILD)/ptx_fuzz: $(call fuzz_objs,ptx) $(call fuzz_objs,grammar) $(SIM_OBJS)
-$(BUILD)/descriptors_fuzz: $(call fuzz_objs,descriptors) $(call fuzz_objs,forms) $(SIM_OBJS)
-$(BUILD)/fatbin_fuzz: $(call fuzz_objs,fatbin) $(filter-out %/registry.o %/fatbin.o,$(CUDART_OBJS)) $(SIM_OBJS)
+$(BUILD)/ptx_fuzz: $(call fuzz_objs,ptx_target) $(call fuzz_objs,grammar) $(SIM_OBJS)
+$(BUILD)/descriptors_fuzz: $(call fuzz_objs,descriptors_target) $(call fuzz_objs,forms) $(SIM_OBJS)
+$(BUILD)/fatbin_fuzz: $(call fuzz_objs,fatbin_target) $(filter-out %/registry.o %/fatbin.o,$(CUDART_OBJS)) $(SIM_OBJS)
 $(FUZZ_TARGETS): $(FUZZ_DRIVER)
 	$(call step,LINK,$@)
 	$(Q)$(CC) $(filter-out -shared -Wl%,$(LDFLAGS)) $(if $(FUZZER),-fsanitize=fuzzer) -o $@ $^ $(LDLIBS) -lpthread

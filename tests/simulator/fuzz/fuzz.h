@@ -1,4 +1,4 @@
-/* A fuzz target: libFuzzer's interface, which driver.c also runs where there is no libFuzzer. */
+/* A fuzz target: libFuzzer's interface, which fuzz_driver.c also runs where there is no libFuzzer. */
 #ifndef FUZZ_H
 #define FUZZ_H
 

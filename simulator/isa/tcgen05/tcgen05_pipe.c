@@ -1,7 +1,7 @@
 /* What all operations of a thread's tensor pipe have in common: whose they are, and what the checks are told of
  * them.  A thread's operations are performed in the order of issue, which the pipelined pairs ask for; what
  * else it must not rely on is left to the checks. */
-#include "pipe.h"
+#include "tcgen05_pipe.h"
 
 /* The CTAs of an operation: the issuing one, or its pair with the even one first. */
 static int group_ctas(struct run *run, int cta_group, struct cta *ctas[2]) {

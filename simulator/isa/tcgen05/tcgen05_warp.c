@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "clock/timing.h"
-#include "state.h"
+#include "tcgen05_state.h"
 
 /* ---- alloc, dealloc, relinquish_alloc_permit ---- */
 

@@ -5,7 +5,7 @@
  * with the mbarrier of its tcgen05.commit, of a warp's ld and st with what the warp signals after wait and
  * fence::before_thread_sync.  Having acquired it is enough once fence::after_thread_sync has followed (PTX ISA,
  * "Memory Consistency Model for 5th generation of TensorCore operations"). */
-#include "state.h"
+#include "tcgen05_state.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* The tcgen05 mnemonics: PTX ISA "TensorCore 5th Generation Family Instructions". */
 #include "isa/opcodes.h"
-#include "state.h"
+#include "tcgen05_state.h"
 
 static struct tensor_form *new_form(struct decoder *d) {
     struct tensor_form *form = parse_take(d->parser, sizeof *form);

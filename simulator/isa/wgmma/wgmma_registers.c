@@ -1,6 +1,6 @@
 /* Registers that a pending wgmma accumulates into or reads. */
 #include "async/groups.h"
-#include "wgmma.h"
+#include "warpgroup.h"
 
 uint32_t wgmma_registers_used(const struct insn *insn) {
     return (uint32_t)insn->ndst + insn->wgmma.a_registers;

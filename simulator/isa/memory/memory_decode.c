@@ -1,7 +1,7 @@
 /* The forms of ld and st, and what only advises caches (prefetch, createpolicy). */
-#include "access.h"
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
+#include "load_store.h"
 #include "machine/machine.h"
 
 static void decode_access(struct decoder *d, bool write) {

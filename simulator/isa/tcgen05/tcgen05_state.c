@@ -1,5 +1,5 @@
 /* A CTA's tensor state: made at its first tcgen05 instruction, cleared for each CTA that runs in its place. */
-#include "state.h"
+#include "tcgen05_state.h"
 
 #include <stdlib.h>
 

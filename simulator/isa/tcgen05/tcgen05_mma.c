@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "clock/timing.h"
-#include "pipe.h"
+#include "tcgen05_pipe.h"
 
 struct mma_op {
     struct tc_mma mma;

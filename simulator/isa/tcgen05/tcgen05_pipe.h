@@ -2,7 +2,7 @@
 #ifndef SIM_ISA_TCGEN05_PIPE_H
 #define SIM_ISA_TCGEN05_PIPE_H
 
-#include "state.h"
+#include "tcgen05_state.h"
 
 /* The CTAs of an operation, the issuing one or its pair with the even one first, and how many; false after a
  * report. */

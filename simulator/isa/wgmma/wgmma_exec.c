@@ -1,6 +1,6 @@
 /* wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions).  The four warps of a warpgroup meet in one
  * operation, which starts when all of them have issued it; a warpgroup's operations run in order. */
-#include "wgmma.h"
+#include "warpgroup.h"
 
 #include <stdio.h>
 #include <stdlib.h>

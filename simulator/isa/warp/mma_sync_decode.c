@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "isa/opcodes.h"
-#include "mma.h"
+#include "mma_sync.h"
 #include "tensorcore/mma/sparse.h"
 
 static int emit_list(struct decoder *d, int at, bool write) {

@@ -1,5 +1,5 @@
 /* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
-#include "access.h"
+#include "load_store.h"
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 /* mma.sync and mma.sp (PTX ISA, Warp Level Matrix Instructions: mma), with and without block scales. */
-#include "mma.h"
+#include "mma_sync.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "clock/timing.h"
-#include "pipe.h"
+#include "tcgen05_pipe.h"
 
 /* ---- cp ---- */
 

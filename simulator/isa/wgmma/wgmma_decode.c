@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "isa/opcodes.h"
-#include "wgmma.h"
+#include "warpgroup.h"
 
 static bool parse_shape(struct decoder *d, int *n, int *k) {
     for (int i = 0; i < d->nmods; i++) {

@@ -1,7 +1,7 @@
 /* The cp.async.bulk instructions. */
 #include "async/bulk.h"
 #include "async/groups.h"
-#include "decode.h"
+#include "async_decode.h"
 #include "ptx/ir.h"
 
 /* op[] in this order: destination, source, size, barrier, multicast mask; a store's: ..., size, byte mask. */

@@ -1,7 +1,7 @@
 /* Registers that belong to asynchronous operations until those have been waited for: wgmma's, tcgen05.ld's. */
 #include "interp/interp.h"
-#include "isa/tcgen05/tcgen05.h"
-#include "isa/wgmma/wgmma.h"
+#include "isa/tcgen05/tcgen05_interp.h"
+#include "isa/wgmma/warpgroup.h"
 
 enum next pending_registers(struct run *run, const struct insn *insn) {
     for (uint32_t i = 0; i < insn->nop; i++) {

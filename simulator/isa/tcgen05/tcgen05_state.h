@@ -3,7 +3,7 @@
 #define SIM_ISA_TCGEN05_STATE_H
 
 #include "async/async.h"
-#include "tcgen05.h"
+#include "tcgen05_interp.h"
 #include "tensorcore/tcgen05.h"
 
 /* Uses of tensor memory, as far as a later one may conflict. */
@@ -71,7 +71,7 @@ struct tensor_warp *tensor_warp(struct run *run);
 /* Reports a refusal: incomplete for what is not modelled, else an error.  Returns FAIL. */
 enum next tensor_refuse(struct run *run, const char *kind, const struct tc_why *why);
 
-/* ---- hazards (shadow.c) ---- */
+/* ---- hazards (tmem_hazards.c) ---- */
 
 /* Makes the stream's indices; false (reported) where the checks have no room. */
 bool stream_open(struct run *run, struct stream *stream, bool fenced);
