@@ -163,7 +163,7 @@ def _bytes(expected: _Expected) -> int:
     return math.prod(expected.shape) * expected.dtype.itemsize
 
 
-# --- the dual GEMM: what stands above, the grouped GEMM's shim shares (group_gemm.py, scripts/release/bundle.py)
+# --- the dual GEMM: what stands above, the grouped GEMM's shim shares (group_submission.py, scripts/release/bundle.py)
 
 # struct custom_kernel_args of custom_kernel.h: struct_bytes, backend, device, scale_layout; m, n, k, l;
 # a, b1, b2, sfa, sfb1, sfb2, c, queue.  A bytes object is a fresh struct in each call, so threads share none.

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import torch
 
-from . import group_gemm, submission
+from . import group_submission, submission
 
 NAMESPACE = "nvfp4_gemm"
 _INPUTS = "Tensor a, Tensor b1, Tensor b2, Tensor sfa, Tensor sfb1, Tensor sfb2"
@@ -141,7 +141,7 @@ def _register() -> torch.library.Library | None:
 
 
 _library = _register()
-submission._current_queue = group_gemm._current_queue = current_queue
+submission._current_queue = group_submission._current_queue = current_queue
 
 
 def dual_gemm(

@@ -38,7 +38,7 @@ from scripts.bench import provenance
 from scripts.bench.baselines import BASELINES, CUDA_BASELINES, Call, baseline
 from scripts.bench.dual.comparison import Problem, check, load_shim, ours, wanted
 from scripts.bench.groups import comparison as grouped
-from submission import group_gemm
+from submission import group_submission
 from submission.submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ KINDS = {
         24, ",",
     ),
     "group_gemm": Kind(
-        lambda: group_gemm.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
+        lambda: group_submission.custom_kernel, grouped.load_shim, grouped.Problem, grouped.wanted, grouped.ours,
         grouped.baseline, grouped.check, grouped.BASELINES, "groups/comparison.py", tuple(grouped.BASELINES),
         grouped.INPUTS, ";",
     ),

@@ -21,7 +21,7 @@ import torch
 from eval.hardware import chip
 from eval.output.report import print_table
 from scripts.release.bundle import has_compiler, make_bundle
-from scripts.release.targets import TARGETS
+from scripts.release.bundle_targets import TARGETS
 
 LIMIT_S = 300.0
 

@@ -23,7 +23,7 @@ from eval.hardware import chip
 from reference import group_reference
 from reference.problems import DEFAULT, PROBLEMS
 from reference.reference import generate_input
-from submission import group_gemm
+from submission import group_submission
 from submission import submission as packaged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ class _Kept:
 def measure(repeats: int, problem: str = DEFAULT.name) -> dict[str, float]:
     """Medians in us of interleaved samples: whole calls, the C work in them, and the differences."""
     grouped = problem == "group_gemm"
-    ours = group_gemm if grouped else packaged
+    ours = group_submission if grouped else packaged
     data: Any = generate_input(1, 1, 64, 1, 1111, device="cpu")
     if grouped:
         data = group_reference.generate_input((1,) * GROUPS, (1,) * GROUPS, (64,) * GROUPS, GROUPS, 1111, device="cpu")

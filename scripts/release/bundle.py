@@ -22,8 +22,7 @@ from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.interface import Problem
 from scripts.common.toolchain import BUILD
 from scripts.release import bundle_loader
-from scripts.release.lint import Finding, lint
-from scripts.release.targets import (
+from scripts.release.bundle_targets import (
     LINK_FLAGS,
     TARGETS,
     BundleError,
@@ -32,12 +31,13 @@ from scripts.release.targets import (
     plan,
     runs,
 )
+from scripts.release.lint import Finding, lint
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = DEFAULT.submission
 SHARED_END = "# --- the dual GEMM:"  # of that shim: above it is what the other problems' shims take from it
 LOADER = "scripts/release/bundle_loader.py"
-OWN = ("scripts/release/bundle.py", "scripts/release/targets.py", LOADER)  # what a bundle hangs on beside submission/
+OWN = ("scripts/release/bundle.py", "scripts/release/bundle_targets.py", LOADER)  # what else shapes a bundle
 SEAM = "_library_path"  # the function of the shim that the loader's replaces
 CONSTANTS_BEGIN, CONSTANTS_END = "# --- constants of the target: begin", "# --- constants of the target: end"
 COMPILE_LIMIT_S = 120  # the leaderboard's

@@ -1,7 +1,7 @@
-/* The grouped GEMM of a call's Python objects, for the shim group_gemm.py: reading forty tensors takes Python
- * itself five times as long.  The library knows neither Python nor torch: the shim tells it which functions it
- * may call, all of Python's stable ABI and of torch's stable C interface, and where in a tensor's object, which
- * the shim has looked at, torch's own tensor lies. */
+/* The grouped GEMM of a call's Python objects, for the shim group_submission.py: reading forty tensors takes
+ * Python itself five times as long.  The library knows neither Python nor torch: the shim tells it which
+ * functions it may call, all of Python's stable ABI and of torch's stable C interface, and where in a tensor's
+ * object, which the shim has looked at, torch's own tensor lies. */
 #ifndef CORE_PYTHON_GROUPS_H
 #define CORE_PYTHON_GROUPS_H
 

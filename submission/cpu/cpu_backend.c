@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extended.h"
-#include "kernels.h"
-#include "machine.h"
+#include "cpu_machine.h"
+#include "extended_epilogue.h"
+#include "kernel_set.h"
 
 enum {
     CACHE_LINE_BYTES = 64,

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernel_set.h"
 
 /* (8 + mantissa) * 2^(exponent - 10), or mantissa * 2^-9 for the subnormals (OCP OFP8 v1.0, e4m3). */
 #define E4M3(exponent, mantissa)                                                                               \

@@ -13,7 +13,7 @@ from reference.problems.group_gemm import GroupGemm
 from scripts.bench import compare
 from scripts.bench.groups import checks as check_groups
 from scripts.bench.groups import comparison as grouped
-from submission.group_gemm import custom_kernel
+from submission.group_submission import custom_kernel
 
 SHAPE = ("5,0,3", 64, 128)
 

@@ -272,14 +272,14 @@ def test_the_host_bench_of_groups_keeps_what_a_call_packed(monkeypatch):
         call(argument)
         return costs[order[(len(called) - 1) % len(order)]]
 
-    native = host.group_gemm._call_python is not None
+    native = host.group_submission._call_python is not None
     order = ["shim", "package", "library", "ctypes", *(["packing"] if native else [])]
     monkeypatch.setattr(host, "sample_us", sample_us)
     found = host.measure(2, "group_gemm")
     more = {"packing_us": 6.0} if native else {}
     assert found == {"work_us": 3.0, "ctypes_us": 1.0, "shim_us": 2.0, "package_us": 3.0, **more}
     assert len(called) == 2 * len(order) and called[2][1] is called[3][1]
-    assert called[1][0] is host.group_gemm.custom_kernel
+    assert called[1][0] is host.group_submission.custom_kernel
     if native:
         assert called[4][0].__globals__["_call_python"] is None
         assert called[0][0].__globals__ is not called[4][0].__globals__

@@ -70,7 +70,7 @@ def test_a_file_is_of_one_problem_which_may_be_given(tmp_path):
     assert command.parse_arguments(["test", str(path), "--problem", "group_gemm"]).problem is PROBLEM
     path.write_text(LINE)
     options = command.parse_arguments(["test", str(path)])
-    assert options.problem is PROBLEM and options.submission.name == "group_gemm.py"
+    assert options.problem is PROBLEM and options.submission.name == "group_submission.py"
 
 
 def test_each_problem_has_its_own_files_and_text(root, monkeypatch):

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from reference import extended, nvfp4, operands, reference
+from reference import extended_reference as extended
+from reference import nvfp4, operands, reference
 from reference.reference import (
     Oracle,
     check_against_oracle,

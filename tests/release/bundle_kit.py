@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from reference.problems import DEFAULT
-from scripts.release import bundle_loader, targets
-from scripts.release.targets import LINK_FLAGS, collect_sources
+from scripts.release import bundle_loader, bundle_targets
+from scripts.release.bundle_targets import LINK_FLAGS, collect_sources
 
 TORCH = """
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def copying_compiler(path: Path, library: Path, before: str = "") -> str:
 
 def configure(monkeypatch, target, problem=DEFAULT):
     """The loader as it stands in the target's bundle of a problem."""
-    plan = targets.plan(target, problem)
+    plan = bundle_targets.plan(target, problem)
     monkeypatch.setattr(bundle_loader, "_SOURCES", collect_sources(target, problem=problem))
     monkeypatch.setattr(bundle_loader, "_C_FLAGS", plan.c_flags)
     monkeypatch.setattr(bundle_loader, "_LINK_FLAGS", LINK_FLAGS)

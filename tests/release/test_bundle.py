@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from reference.reference import generate_input
-from scripts.release import bundle, targets
+from scripts.release import bundle, bundle_targets
 from scripts.release.bundle import has_compiler, lint, locate, make_bundle
-from scripts.release.targets import TARGETS, BundleError, collect_sources
+from scripts.release.bundle_targets import TARGETS, BundleError, collect_sources
 from tests.release.bundle_kit import compiler
 
 TINY = "m: 40; n: 72; k: 64; l: 2; seed: 7\n"
@@ -100,7 +100,7 @@ def test_the_target_fits_the_machine(checkout, monkeypatch, capability, nvcc, wa
 def test_flags_are_the_makefiles(root):
     makefile = (root / "Makefile").read_text()
     optional = [flag for _, flags, _ in TARGETS["cpu"].optional for flag in flags]
-    for flag in (*targets.C_FLAGS, *targets.LINK_FLAGS, *optional):
+    for flag in (*bundle_targets.C_FLAGS, *bundle_targets.LINK_FLAGS, *optional):
         assert re.search(rf"(?<!\S){re.escape(flag)}(?!\S)", makefile), flag
     for name, folder in (("h200", "hopper"), ("b200", "blackwell"), ("geforce", "geforce")):
         build = root / "submission" / folder / "build.mk"

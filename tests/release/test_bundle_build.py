@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from reference.problems import DEFAULT, PROBLEMS
-from scripts.release import bundle, bundle_loader, targets
+from scripts.release import bundle, bundle_loader, bundle_targets
 from scripts.release.bundle import has_compiler, make_bundle
-from scripts.release.targets import LINK_FLAGS, TARGETS, BundleError, collect_sources
+from scripts.release.bundle_targets import LINK_FLAGS, TARGETS, BundleError, collect_sources
 from tests.release.bundle_kit import configure, macros
 
 FOLDERS = {"b200": ("blackwell",), "h200": ("hopper",), "geforce": ("geforce",), "cpu": ()}
@@ -148,7 +148,7 @@ def test_a_bundle_names_its_gpu_and_holds_its_constants(target, gpu):
     names = ("_C_FLAGS", "_LINK_FLAGS", "_NVCC_FLAGS", "_OPTIONAL")
     held = {name: [line for line in lines if line.startswith((f"{name} =", f"{name}:"))] for name in names}
     assert {name: len(found) for name, found in held.items()} == dict.fromkeys(names, 1)
-    plan = targets.plan(target)
+    plan = bundle_targets.plan(target)
     values = {name: eval(found[0].partition(" = ")[2]) for name, found in held.items()}
     optional = {end: (flags, macro) for end, flags, macro in plan.optional}
     assert values == dict(zip(names, (plan.c_flags, LINK_FLAGS, plan.nvcc_flags, optional), strict=True))

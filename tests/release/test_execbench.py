@@ -130,7 +130,7 @@ def test_every_source_is_there_and_compiles_as_the_board_compiles_it(tmp_path):
     inner = {path for path in files if path.endswith((".c", ".cu")) and "/" in path}
     assert {files[path].split('"')[1] for path in top if path != "binding.cu"} == inner
     flags = solution["spec"]["compile_options"]["cflags"]
-    for name in ("core_custom_kernel.c", "cpu_extended.c"):
+    for name in ("core_custom_kernel.c", "cpu_extended_epilogue.c"):
         done = subprocess.run(
             ["g++", "-fPIC", "-std=c++20", *flags, "-fsyntax-only", name], cwd=tmp_path, capture_output=True, text=True
         )

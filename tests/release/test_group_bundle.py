@@ -13,7 +13,7 @@ from reference.problems import DEFAULT, PROBLEMS
 from reference.problems.group_gemm import PROBLEM
 from scripts.release import bundle
 from scripts.release.bundle import SHIM, lint, make_bundle, runs
-from scripts.release.targets import TARGETS, BundleError
+from scripts.release.bundle_targets import TARGETS, BundleError
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 
-from reference import extended, nvfp4
+from reference import extended_reference as extended
+from reference import nvfp4
 from submission import dual_gemm, gated_gemm, plain_gemm
 
 SHAPES = (

@@ -11,7 +11,7 @@ import torch
 from eval.cases import read_cases
 from reference.group_reference import check_against_oracle, check_implementation, generate_input
 from reference.problems.group_gemm import PROBLEM, GroupGemm
-from submission.group_gemm import custom_kernel
+from submission.group_submission import custom_kernel
 
 ROOT = Path(__file__).resolve().parents[3]
 REPEATS = 300

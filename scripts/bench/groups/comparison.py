@@ -86,7 +86,9 @@ def load_shim(library: str, checkout: Path) -> Callable[[Any], Any]:
     before = os.environ.get("NVFP4_LIBRARY")
     os.environ["NVFP4_LIBRARY"] = library
     try:
-        return importlib.import_module(f"{package.__name__}.group_gemm").custom_kernel
+        renamed = (checkout / "submission" / "group_submission.py").is_file()  # group_gemm.py in older checkouts
+        shim = "group_submission" if renamed else "group_gemm"
+        return importlib.import_module(f"{package.__name__}.{shim}").custom_kernel
     finally:
         if before is None:
             del os.environ["NVFP4_LIBRARY"]

@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 
 from scripts.release.bundle import describe_commit
-from scripts.release.targets import BundleError, collect_sources, plan
+from scripts.release.bundle_targets import BundleError, collect_sources, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUT = ROOT / "build" / "sol-execbench"
@@ -52,7 +52,7 @@ def definition() -> dict[str, object]:
         "custom_inputs_entrypoint": "generate_inputs",
         "inputs": inputs,
         "outputs": {"c": {"shape": ["M", "N"], "dtype": "float16"}},
-        "reference": (folder / "reference.py").read_text(encoding="utf-8"),
+        "reference": (folder / "sol_reference.py").read_text(encoding="utf-8"),
     }
 
 

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 
 #define E4M3_TO_HALF_SHIFT 7      /* e4m3 bits there are the value times 2^-8 as fp16, subnormals included */
 #define E4M3_OF_HALF       256.0f /* which this undoes */
@@ -41,7 +41,7 @@ static inline void prefetch_rows(const uint8_t *first, int64_t row_bytes) {
     }
 }
 
-/* kernels.h, struct kernels. */
+/* kernel_set.h, struct kernels. */
 void avx512_epilogue(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,
                      int cols);
 void avx512_epilogue_plain(const struct accumulators *accumulators, uint16_t *c, int64_t c_stride, int rows,

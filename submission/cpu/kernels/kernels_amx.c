@@ -8,7 +8,7 @@
 #include <unistd.h>
 #endif
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 #include "avx512.h"
 #include "tiles.h"
 

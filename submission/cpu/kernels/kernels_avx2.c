@@ -2,7 +2,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 #include "../silu.h"
 
 enum { HALVES = 2, LANES = PANEL_COLS / HALVES }; /* a panel is two vectors wide */

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 #include "../silu.h"
 #include "avx512.h"
 

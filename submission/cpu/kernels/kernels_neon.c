@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 
 enum { COLUMNS = 4 }; /* of a vector of fp32 */
 

@@ -1,5 +1,5 @@
 /* The kernels in portable C; also the fallback for what the SIMD ones leave out. */
-#include "../kernels.h"
+#include "../kernel_set.h"
 #include "../rounding.h"
 #include "../silu.h"
 

@@ -15,7 +15,7 @@
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
-#include "../kernels.h"
+#include "../kernel_set.h"
 
 enum {
     BF16_TILE_ROWS = 16,                         /* of A */
@@ -27,7 +27,7 @@ enum {
     BF16_CHUNK_STEPS = CHUNK_GROUPS / BF16_STEP_GROUPS,
     BF16_ROW_BYTES = BF16_STEP_K * 2, /* of every tile */
     BF16_LEAST_ROWS = 8, /* measured: 2 cores of a Xeon, 4096 x 7168 (shark_tank/recorded/cpu_amx.json) */
-    BF16_PANELS = 8, /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
+    BF16_PANELS = 8,     /* at a time: a chunk of A comes once for all of them, which stay in a 2 MB L2 cache */
 };
 
 /* A's values are packed times the first, B's times the second, which products undo: B's are then fp16's bits

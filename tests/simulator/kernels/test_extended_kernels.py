@@ -16,7 +16,7 @@ LAP_OF_K = {"hopper": 11 * 128, "blackwell": 11 * 256}  # more stages than a rin
 PROGRAM = """
 import json, os, sys
 import torch
-from reference.extended import Extension
+from reference.extended_reference import Extension
 from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
 variable, wrong = os.environ["TILE_VARIABLE"], []
 joint_variable = "NVFP4_GROUPED_CONFIG" if "BLACKWELL" in variable else variable

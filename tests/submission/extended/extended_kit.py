@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from reference import extended, nvfp4
-from reference.extended import NVFP4, Extension
+from reference import extended_reference as extended
+from reference import nvfp4
+from reference.extended_reference import NVFP4, Extension
 from submission import gated_gemm, plain_gemm
 
 FP16_LARGEST = 65504.0

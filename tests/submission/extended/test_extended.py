@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference import extended
-from reference.extended import BF16, FP16, NVFP4, Extension
+from reference import extended_reference as extended
+from reference.extended_reference import BF16, FP16, NVFP4, Extension
 from submission import dual_gemm, gated_gemm, plain_gemm
 from tests.submission.cpu_kit import ISAS
 from tests.submission.extended.extended_kit import call, exact_case, random_case, wrong_bits, wrong_values
@@ -183,7 +183,7 @@ def test_a_wrong_tensor_is_named():
 
 
 def test_an_older_library_is_told_apart(monkeypatch):
-    from submission import extended as shim
+    from submission import extended_operator as shim
 
     monkeypatch.setattr(shim, "_call", shim._lacking)
     with pytest.raises(RuntimeError, match=r"expected ABI version 1\.4"):

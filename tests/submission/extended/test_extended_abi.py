@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from reference import extended, nvfp4
-from reference.extended import Extension
+from reference import extended_reference as extended
+from reference import nvfp4
+from reference.extended_reference import Extension
 from tests.submission.cpu_kit import ARGUMENT, NULL_POINTER, OK, UNAVAILABLE, UNSUPPORTED, Args, fenced
 from tests.submission.extended.extended_kit import random_case, wrong_values
 

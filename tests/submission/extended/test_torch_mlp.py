@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import submission
-from reference import extended
+from reference import extended_reference as extended
 
 
 @pytest.fixture(scope="module")

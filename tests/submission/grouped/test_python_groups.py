@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from submission import group_gemm as shim
+from submission import group_submission as shim
 from tests.submission.grouped.test_group_shim import Int, Tensor, changed, problem
 
 pytestmark = pytest.mark.skipif(shim._call_python is None, reason="this torch's tensors are read by the shim")

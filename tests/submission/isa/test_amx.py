@@ -20,7 +20,7 @@ from tests.submission.cpu_kit import (
     runs_here,
 )
 
-CPU = ("cpu_backend.c", "machine.c", "kernels/kernels_portable.c", "pack.c", "kernels/tiles_amx.c")
+CPU = ("cpu_backend.c", "cpu_machine.c", "kernels/kernels_portable.c", "pack.c", "kernels/tiles_amx.c")
 FLAGS = ("-std=c11", "-O1", "-D_GNU_SOURCE", "-ffp-contract=off", "-pthread")
 
 

@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "cpu_machine.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels.h"
+#include "kernel_set.h"
 
 enum { MACHINE_MOST_THREADS = 256 };
 

@@ -24,7 +24,7 @@ CPU = ("submission/cpu/**/*.[ch]",)
 # On a GPU's machine the portable part alone stands in for tensors in host memory.
 CPU_PORTABLE = tuple(
     f"submission/cpu/{name}"
-    for name in ("cpu_backend.c", "extended.c", "kernels/kernels_portable.c", "machine.c", "pack.c", "*.h")
+    for name in ("cpu_backend.c", "cpu_machine.c", "extended_epilogue.c", "kernels/kernels_portable.c", "pack.c", "*.h")
 )
 
 

@@ -2,7 +2,7 @@
 #ifndef CPU_EXTENDED_H
 #define CPU_EXTENDED_H
 
-#include "kernels.h"
+#include "kernel_set.h"
 
 /* Columns of C in a panel: of a plain product those of both halves. */
 int64_t extended_panel_cols(const struct extension *extension);

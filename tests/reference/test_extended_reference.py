@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference import extended, nvfp4
-from reference.extended import Extension
+from reference import extended_reference as extended
+from reference import nvfp4
+from reference.extended_reference import Extension
 
 E2M1 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
 E4M3 = [

@@ -1,4 +1,4 @@
-#include "extended.h"
+#include "extended_epilogue.h"
 
 #include "rounding.h"
 #include "silu.h"
