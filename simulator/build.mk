@@ -53,20 +53,25 @@ $(SIM_CORE): submission/core/custom_kernel.c simulator/build.mk $(FLAGS_STAMP)
 	  -Dcustom_kernel_extended=custom_kernel_extended_on_device $(CFLAGS) -MMD -MP -c -o $@ $<
 sim_arch = $(if $(findstring blackwell,$(1)),100a,$(if $(findstring geforce,$(1)),120a,90a))
 # Their PTX is kept: it is what tests change, and what other checkers read.
-$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: submission/%/kernels.cu simulator/build.mk $(FLAGS_STAMP)
+$(foreach part,$(GPU_PARTS),$(eval $(BUILD)/simulator/kernels/$(part).o: submission/$(part)/$(part)_kernels.cu))
+$(SIM_KERNELS): $(BUILD)/simulator/kernels/%.o: simulator/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)/$*
-	$(call step,NVCC,$<)
+	$(call step,NVCC,submission/$*/$*_kernels.cu)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
-	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
-	$(Q)find $(@D)/$* -type f ! -name kernels.ptx -delete
+	  --keep --keep-dir $(@D)/$* -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ \
+	  submission/$*/$*_kernels.cu
+	$(Q)mv $(@D)/$*/$*_kernels.ptx $(@D)/$*/kernels.ptx && find $(@D)/$* -type f ! -name kernels.ptx -delete
 $(SIM_KERNELS:.o=/kernels.ptx): %/kernels.ptx: %.o
-SIM_EXTENDED := $(patsubst submission/%/extended/extended_kernels.cu,$(BUILD)/simulator/kernels/extended/%.o,\
-                  $(wildcard $(GPU_PARTS:%=submission/%/extended/extended_kernels.cu)))
-$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: submission/%/extended/extended_kernels.cu $(FLAGS_STAMP)
+EXTENDED_PARTS := $(foreach part,$(GPU_PARTS),$(if $(wildcard submission/$(part)/extended/*.cu),$(part)))
+SIM_EXTENDED := $(EXTENDED_PARTS:%=$(BUILD)/simulator/kernels/extended/%.o)
+$(foreach part,$(EXTENDED_PARTS),\
+  $(eval $(BUILD)/simulator/kernels/extended/$(part).o: submission/$(part)/extended/$(part)_extended_kernels.cu))
+$(SIM_EXTENDED): $(BUILD)/simulator/kernels/extended/%.o: $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(call step,NVCC,$<)
+	$(call step,NVCC,submission/$*/extended/$*_extended_kernels.cu)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_$(call sim_arch,$*),code=compute_$(call sim_arch,$*) --no-compress \
-	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	  -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics -MMD -MP -MF $(@:.o=.d) -c -o $@ \
+	  submission/$*/extended/$*_extended_kernels.cu
 $(SIM_LIBRARY): $(filter-out %kernels.o %/core/custom_kernel.o,$(OBJS)) $(SIM_CORE) $(SIM_KERNELS) $(SIM_EXTENDED) $(SIM_GLUE) \
                 $(CUDART_OBJS) $(SIM_OBJS)
 	$(call step,LINK,$@)

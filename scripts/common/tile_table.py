@@ -1,6 +1,6 @@
 """The GPU backends' tiles as the library itself prints them: build/tile_table, which `make build` makes.
 
-submission/tile_table/main.c says what the program prints.
+submission/tile_table/tile_table.c says what the program prints.
 """
 
 from __future__ import annotations

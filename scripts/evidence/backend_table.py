@@ -90,7 +90,7 @@ class Backend(NamedTuple):
 
     def shares(self) -> dict[str, int]:
         """How many shares of K each configuration has."""
-        text = (ROOT / f"submission/{self.name}/config.h").read_text()
+        text = (ROOT / f"submission/{self.name}/{self.name}_config.h").read_text()
         rows = re.findall(r"^ +X\((\w+), ([\d, ]+)\)", text, re.M)
         return {name: int(row.split(",")[-1]) if self.splits_k else 1 for name, row in rows}
 

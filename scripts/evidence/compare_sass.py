@@ -28,9 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("hopper", "blackwell", "geforce")
-OBJECTS = (  # in a build folder
-    *(f"submission/{name}/kernels.o" for name in BACKENDS),
-    *(f"submission/{name}/extended/extended_kernels.o" for name in BACKENDS),
+OBJECTS = tuple(  # of kernels in a build folder, by patterns: commits differ in the prefix
+    f"submission/{name}/{pattern}" for name in BACKENDS for pattern in ("*kernels.o", "extended/*kernels.o")
 )
 TEMPLATE_INTEGER = re.compile(r"L[a-z](n?\d+)E")  # of a mangled name (Itanium C++ ABI, 5.1.6.1)
 CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/")
@@ -238,8 +237,8 @@ def build(commit: str) -> list[Kernel]:
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--detach", tree, commit], check=True, capture_output=True)
         try:
-            sources = {name: (tree / name).with_suffix(".cu") for name in OBJECTS}
-            targets = [f"build/{name}" for name, source in sources.items() if source.is_file()]
+            sources = [path for pattern in OBJECTS for path in tree.glob(pattern.replace(".o", ".cu"))]
+            targets = [f"build/{path.relative_to(tree).with_suffix('.o')}" for path in sources]
             command = ["make", "-C", str(tree), f"PYTHON={sys.executable}", "BUILD=build", *targets]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
@@ -253,7 +252,7 @@ def read(what: str) -> list[Kernel]:
     """The kernels that an argument names."""
     path = Path(what)
     if path.is_dir():
-        objects = [path / name for name in OBJECTS if (path / name).is_file()]
+        objects = [found for pattern in OBJECTS for found in sorted(path.glob(pattern))]
         if not objects:
             raise SassError(f"{what} holds none of {', '.join(OBJECTS)}")
         return [kernel for name in objects for kernel in kernels(name)]

@@ -62,7 +62,7 @@ AREAS: dict[str, Area] = {
     "host": Area(
         (
             "submission/gpu/*.c",
-            "submission/gpu/host.h",
+            "submission/gpu/gpu_host.h",
             "submission/hopper/**/*.c",
             "submission/blackwell/**/*.c",
             "submission/geforce/**/*.c",
@@ -91,7 +91,7 @@ AREAS: dict[str, Area] = {
     "hopper": Area(
         (
             "submission/hopper/**/*.cu*",
-            "submission/hopper/**/[!t]*.h",
+            "submission/hopper/**/*[!n].h",
             "submission/gpu/instructions/[!t]*",
             "submission/gpu/[!t]*.cuh",
         ),
@@ -109,9 +109,9 @@ AREAS: dict[str, Area] = {
     "blackwell": Area(
         (
             "submission/blackwell/**/*.cu*",
-            "submission/blackwell/**/[!t]*.h",
+            "submission/blackwell/**/*[!n].h",
             "submission/gpu/instructions/tcgen05*",
-            "submission/gpu/[!h]*.h",
+            "submission/gpu/*[!t].h",
         ),
         (
             "test_kernel_instructions.py",
@@ -124,7 +124,7 @@ AREAS: dict[str, Area] = {
         (SIMULATED,),
     ),
     "geforce": Area(
-        ("submission/geforce/**/*.cu*", "submission/geforce/**/[!t]*.h", "submission/gpu/instructions/sm120.cuh"),
+        ("submission/geforce/**/*.cu*", "submission/geforce/**/*[!n].h", "submission/gpu/instructions/sm120.cuh"),
         ("test_kernel_instructions.py", "test_instruction_operands.py", "test_geforce_kernels.py", "test_geforce.py"),
         (SIMULATED,),
     ),

@@ -59,8 +59,16 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
         nvcc_flags=(*NVCC_HOST_FLAGS, *(f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs)),
         backend=f"submission/{folder}/{folder}_backend.c",
         own=(
-            ("run_grouped", ("submission/**/grouped*.c", "submission/**/grouped*.cuh"), "NVFP4_WITHOUT_GROUPED"),
-            ("run_extended", ("submission/gpu/extended*", f"submission/{folder}/extended/*"), "NVFP4_WITHOUT_EXTENDED"),
+            (
+                "run_grouped",
+                ("submission/gpu/gpu_grouped.c", "submission/*/grouped/*.c", "submission/*/grouped/*.cuh"),
+                "NVFP4_WITHOUT_GROUPED",
+            ),
+            (
+                "run_extended",
+                ("submission/gpu/gpu_extended*", f"submission/{folder}/extended/*"),
+                "NVFP4_WITHOUT_EXTENDED",
+            ),
         ),
     )
 

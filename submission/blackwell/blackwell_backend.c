@@ -1,17 +1,17 @@
 /* The Blackwell backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
  * memory, encode the tensor maps, launch.
  *
- * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory, and how many
- * of their clusters run at once. */
+ * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory, and how
+ * many of their clusters run at once. */
 #include <stdbool.h>
 
-#include "../gpu/host.h"
-#include "grouped/grouped_backend.h"
-#include "kernels.h"
-#include "operands.h"
-#include "tile_selection.h"
+#include "../gpu/gpu_host.h"
+#include "blackwell_kernels.h"
+#include "blackwell_operands.h"
+#include "blackwell_tile_selection.h"
+#include "grouped/blackwell_grouped_backend.h"
 #ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
-#include "extended/extended_backend.h"
+#include "extended/blackwell_extended_backend.h"
 #endif
 
 #define CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"

@@ -9,10 +9,10 @@ ifneq ($(filter compute_103,$(BLACKWELL_ARCHS)),)
 BLACKWELL_103 := -gencode=arch=compute_103a,code=sm_103a
 $(BUILD)/submission/blackwell/blackwell_backend.o: override CPPFLAGS += -DNVFP4_HAVE_SM_103
 endif
-BLACKWELL_HOST_OBJS := $(addprefix $(BUILD)/submission/blackwell/,operands.o grouped/grouped_backend.o extended/extended_backend.o blackwell_backend.o)
-OBJS += $(BUILD)/submission/blackwell/tile_selection.o $(BLACKWELL_HOST_OBJS) $(addprefix $(BUILD)/submission/blackwell/,kernels.o extended/extended_kernels.o)
+BLACKWELL_HOST_OBJS := $(addprefix $(BUILD)/submission/blackwell/,blackwell_operands.o grouped/blackwell_grouped_backend.o extended/blackwell_extended_backend.o blackwell_backend.o)
+OBJS += $(BUILD)/submission/blackwell/blackwell_tile_selection.o $(BLACKWELL_HOST_OBJS) $(addprefix $(BUILD)/submission/blackwell/,blackwell_kernels.o extended/blackwell_extended_kernels.o)
 $(BLACKWELL_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(addprefix $(BUILD)/submission/blackwell/,kernels.o extended/extended_kernels.o): $(BUILD)/%.o: %.cu submission/blackwell/build.mk $(FLAGS_STAMP)
+$(addprefix $(BUILD)/submission/blackwell/,blackwell_kernels.o extended/blackwell_extended_kernels.o): $(BUILD)/%.o: %.cu submission/blackwell/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_100a,code=sm_100a $(BLACKWELL_103) -Werror all-warnings \

@@ -9,10 +9,10 @@ ifneq ($(filter compute_121,$(GEFORCE_ARCHS)),)
 GEFORCE_121 := -gencode=arch=compute_121a,code=sm_121a
 $(BUILD)/submission/geforce/geforce_backend.o: override CPPFLAGS += -DNVFP4_HAVE_SM_121
 endif
-GEFORCE_HOST_OBJS := $(addprefix $(BUILD)/submission/geforce/,operands.o grouped/grouped_backend.o geforce_backend.o)
-OBJS += $(BUILD)/submission/geforce/tile_selection.o $(GEFORCE_HOST_OBJS) $(BUILD)/submission/geforce/kernels.o
+GEFORCE_HOST_OBJS := $(addprefix $(BUILD)/submission/geforce/,geforce_operands.o grouped/geforce_grouped_backend.o geforce_backend.o)
+OBJS += $(BUILD)/submission/geforce/geforce_tile_selection.o $(GEFORCE_HOST_OBJS) $(BUILD)/submission/geforce/geforce_kernels.o
 $(GEFORCE_HOST_OBJS): override CPPFLAGS += -isystem $(CUDA_TOP)/include
-$(BUILD)/submission/geforce/kernels.o: submission/geforce/kernels.cu submission/geforce/build.mk $(FLAGS_STAMP)
+$(BUILD)/submission/geforce/geforce_kernels.o: submission/geforce/geforce_kernels.cu submission/geforce/build.mk $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call step,NVCC,$<)
 	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -gencode=arch=compute_120a,code=sm_120a $(GEFORCE_121) -Werror all-warnings \

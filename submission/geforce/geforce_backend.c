@@ -1,15 +1,15 @@
 /* The GeForce backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
  * memory, encode the tensor maps, launch.
  *
- * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
+ * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
 
 #ifndef NVFP4_WITHOUT_GROUPED
-#include "grouped/grouped_backend.h"
+#include "grouped/geforce_grouped_backend.h"
 #endif
-#include "kernels.h"
-#include "operands.h"
-#include "tile_selection.h"
+#include "geforce_kernels.h"
+#include "geforce_operands.h"
+#include "geforce_tile_selection.h"
 
 #define CONFIG_VARIABLE "NVFP4_GEFORCE_CONFIG"
 #define PDL_VARIABLE    "NVFP4_GEFORCE_DEPENDENT_LAUNCH"

@@ -1,24 +1,24 @@
 /* The Hopper backend's host side.  A call: select a tile or two, check the limits, plan the launches, get
  * scratch memory, encode the tensor maps, launch.
  *
- * Kept between calls, beside what gpu/host.h keeps: which kernels were given their shared memory. */
+ * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory. */
 #include <stdbool.h>
 
-#include "../gpu/host.h"
-#include "grouped/grouped_backend.h"
-#include "kernels.h"
-#include "narrow/narrow_backend.h"
-#include "narrow/narrow_selection.h"
-#include "operands.h"
-#include "tile_selection.h"
+#include "../gpu/gpu_host.h"
+#include "grouped/hopper_grouped_backend.h"
+#include "hopper_kernels.h"
+#include "hopper_operands.h"
+#include "hopper_tile_selection.h"
+#include "narrow/hopper_narrow_backend.h"
+#include "narrow/hopper_narrow_selection.h"
 #ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
-#include "extended/extended_backend.h"
+#include "extended/hopper_extended_backend.h"
 #endif
 
 #define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
 #define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
-/* The dequantization of A where the GEMM does it, ahead of its tiles (config.h). */
+/* The dequantization of A where the GEMM does it, ahead of its tiles (hopper_config.h). */
 struct ahead {
     int64_t tiles_m, row_tiles, band_tiles;
     int64_t parts, parts_before, items;
@@ -132,7 +132,7 @@ static struct operands place_operands(const struct problem *problem, const struc
     return operands;
 }
 
-/* A tile's copies of A hold no row that does not exist (dual_gemm.cuh). */
+/* A tile's copies of A hold no row that does not exist (hopper_dual_gemm.cuh). */
 static uint32_t a_box_rows(const struct problem *problem, const struct hopper_config *config) {
     return (uint32_t)(problem->m < config->tile_m ? problem->m : config->tile_m);
 }

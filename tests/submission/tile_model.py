@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-# Columns as config.h has them, and what a CTA takes: threads, bytes of shared memory, columns of tensor memory.
+# Columns as each backend's config has them, and what a CTA takes: threads, bytes of shared memory, columns of TMEM.
 HOPPER = {  # warpgroups along N, m_blocks, rows of A, stages, splits, warpgroups along K
     "m128n64": (2, 1, 128, 5, 1, 1),
     "m256n64": (2, 1, 256, 3, 1, 1),
@@ -147,7 +147,7 @@ def narrow_call(shape, sms):
 
 
 def hopper_tile(shape, sms, name):
-    """CTAs and cost of one tile of config.h."""
+    """CTAs and cost of one tile of hopper_config.h."""
     m, n, k, batches = shape
     warpgroups, m_blocks, tile_m, _, splits, in_turn = HOPPER[name]
     product, b_row, a_row, least, least_a_row, of_wave, reduction, turns, of_call, _ = HOPPER_PS

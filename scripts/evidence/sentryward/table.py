@@ -113,7 +113,7 @@ def measure_backends(program: str, named: str) -> list[dict]:
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        texts = hopper(ptx_of(str(ROOT / "submission/hopper/kernels.cu"), folder, "90a"))
+        texts = hopper(ptx_of(str(ROOT / "submission/hopper/hopper_kernels.cu"), folder, "90a"))
         for case in chain(texts, blackwell(blackwell_entries()), grouped(grouped_entries())):
             if not case.kernel.startswith(named):
                 continue

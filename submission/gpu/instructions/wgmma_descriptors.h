@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "../limits.h"
+#include "../gpu_limits.h"
 
 #ifdef __CUDACC__
 #define WGMMA_DESCRIPTOR static __host__ __device__ __forceinline__

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../../submission/gpu/host.h"
+#include "../../../submission/gpu/gpu_host.h"
 
 static int capability_major, capability_minor;
 

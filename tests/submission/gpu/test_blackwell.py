@@ -19,9 +19,9 @@ MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
 PARTS = (
-    "gpu/host",
+    "gpu/gpu_host",
     "blackwell/blackwell_backend",
-    "blackwell/tile_selection",
+    "blackwell/blackwell_tile_selection",
     "core/message",
 )  # of the backend's host side
 CONFIGS = 8
@@ -153,7 +153,7 @@ def chip(request, nvcc):
 
 
 def test_no_kernel_spills_and_registers_fit(chip):
-    report = built("submission/blackwell/kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
+    report = built("submission/blackwell/blackwell_kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
     assert "warning" not in report
     kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]
     assert len(kernels) == KERNELS
@@ -172,7 +172,7 @@ def program(name: str) -> str:
 
 
 def test_machine_code_has_the_block_scaled_tensor_instructions(chip, tmp_path):
-    library = built("submission/blackwell/kernels.o")
+    library = built("submission/blackwell/blackwell_kernels.o")
     done = subprocess.run([program("cuobjdump"), "-xelf", chip, library], cwd=tmp_path, capture_output=True, text=True)
     cubins = list(tmp_path.glob("*.cubin"))
     assert len(cubins) == 1, done.stderr

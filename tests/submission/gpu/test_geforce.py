@@ -39,7 +39,7 @@ def chip(request, root):
 
 
 def test_no_kernel_spills_and_each_gets_the_registers_that_it_asks_for(chip):
-    report = built("submission/geforce/kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
+    report = built("submission/geforce/geforce_kernels.o").with_suffix(".ptxas").read_text()  # the build keeps it
     assert "warning" not in report
     assert "setmaxnreg' ignored" not in report, "as where a copy is to .shared::cluster (C7506)"
     kernels = [part for part in report.split("Compiling entry function")[1:] if f"for '{chip}'" in part]

@@ -51,7 +51,7 @@ def compiled():
         nvcc()
     except NoCompiler as error:
         pytest.skip(str(error))
-    return built("submission/hopper/kernels.o").with_suffix(".ptxas").read_text()
+    return built("submission/hopper/hopper_kernels.o").with_suffix(".ptxas").read_text()
 
 
 def test_the_compiler_lets_products_run_beside_each_other(compiled):

@@ -94,11 +94,14 @@ def main_loop(commit: str, symbol: str) -> dict[str, int]:
         unpack(commit, folder, "submission")
         target = ["-gencode=arch=compute_90a,code=sm_90a", "-cubin"]
         flags = ["-std=c++17", "-O3", "-DNVFP4_WITHOUT_GROUPED", *target, "--keep"]
-        source, cubin = folder / "submission/hopper/kernels.cu", folder / "kernels.cubin"
+        (source,) = (folder / "submission/hopper").glob("*kernels.cu")  # commits differ in the prefix
+        cubin = folder / "kernels.cubin"
         command = ["nvcc", *flags, "--keep-dir", name, "-o", str(cubin), str(source)]
         subprocess.run(command, check=True, capture_output=True)
         (ptx,) = (
-            lines for found, lines in ptx_functions((folder / "kernels.ptx").read_text()).items() if symbol in found
+            lines
+            for found, lines in ptx_functions((folder / f"{source.stem}.ptx").read_text()).items()
+            if symbol in found
         )
         (sass,) = (lines for _, found, lines in _by_function(_dump("-sass", cubin)) if symbol in found)
         return counts(busiest(ptx_loops(ptx)), busiest(sass_loops(sass)))

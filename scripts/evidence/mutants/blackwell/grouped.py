@@ -34,7 +34,9 @@ from scripts.evidence.mutants.blackwell.kernels import (
 CONFIGS = {
     name: Config(*map(int, row.split(",")))
     for name, row in re.findall(
-        r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/blackwell/grouped/grouped_config.h").read_text(), re.M
+        r"^ +X\((\w+), ([\d, ]+)\)",
+        (ROOT / "submission/blackwell/grouped/blackwell_grouped_config.h").read_text(),
+        re.M,
     )
 }
 ROWS = (130, 40)  # of the groups: two tiles of rows, or a pair's; and less than one

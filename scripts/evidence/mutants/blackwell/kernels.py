@@ -22,7 +22,7 @@ M = 130  # rows of A: two CTAs
 
 
 class Config(NamedTuple):
-    """A row of config.h."""
+    """A row of blackwell_config.h."""
 
     tile_n: int
     stages: int
@@ -53,7 +53,9 @@ class Config(NamedTuple):
 
 CONFIGS = {
     name: Config(*map(int, row.split(",")))
-    for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/blackwell/config.h").read_text(), re.M)
+    for name, row in re.findall(
+        r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/blackwell/blackwell_config.h").read_text(), re.M
+    )
 }
 
 

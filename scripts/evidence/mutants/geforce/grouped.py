@@ -16,7 +16,7 @@ from scripts.evidence.mutants.geforce.kernels import CTAS, STAGE_K, SWIZZLE_64B,
 CONFIGS = {
     name: Config(*map(int, row.split(",")))
     for name, row in re.findall(
-        r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/grouped/grouped_config.h").read_text(), re.M
+        r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/grouped/geforce_grouped_config.h").read_text(), re.M
     )
 }
 GROUP_BYTES, FEW_GROUPS = 384, 8  # struct geforce_group, and how many of them struct geforce_few_groups has

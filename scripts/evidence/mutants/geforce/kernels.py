@@ -22,7 +22,7 @@ CTAS = 2  # fewer than there are tiles: each has several
 
 
 class Config(NamedTuple):
-    """A row of config.h."""
+    """A row of geforce_config.h."""
 
     tile_m: int
     tile_n: int
@@ -52,7 +52,9 @@ class Config(NamedTuple):
 
 CONFIGS = {
     name: Config(*map(int, row.split(",")))
-    for name, row in re.findall(r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/config.h").read_text(), re.M)
+    for name, row in re.findall(
+        r"^ +X\((\w+), ([\d, ]+)\)", (ROOT / "submission/geforce/geforce_config.h").read_text(), re.M
+    )
 }
 
 

@@ -1,0 +1,96 @@
+/* The Blackwell kernel's tile configurations, for host and device.
+ *
+ * A CTA computes TILE_M rows by tile_n columns of C: 128 rows of A (tcgen05.mma's M) against tile_n rows of B1
+ * and of B2 (its N).  A pair of CTAs (`ctas` 2) computes 256 rows of C with one instruction: each CTA holds its
+ * own rows of A and half of the rows of B.
+ *
+ * Of 64 and fewer columns B1 and B2 are stacked to one MMA, since a step of two narrow ones takes longer than
+ * its arithmetic: the operands' way out of shared memory (published: 2 x 43.5 cycles in a pair against 64).
+ * Scale factors of B lie in TMEM by rows of 128, in tiles that tcgen05.cp moves whole: so warps put those of
+ * the stacked rows together in shared memory first.  Wide tiles are two MMAs, which take no longer than one: A
+ * is kept in the tensor cores' collector for the second, and the first product can be complete earlier
+ * (`tail`).
+ *
+ * CTAs or pairs (`split_k`) may share a tile's K: then large tiles, which are few, keep as many SMs busy as
+ * small ones, and an SM loads less, for a DSMEM reduction at the end. */
+#ifndef BLACKWELL_CONFIG_H
+#define BLACKWELL_CONFIG_H
+
+#include <stdint.h>
+
+#include "../core/scale_layout.h"
+#include "../gpu/gpu_limits.h"
+
+#define TILE_M            128 /* HW: tcgen05.mma's M of a CTA with block scales (PTX ISA, Matrix Shape) */
+#define STAGE_K           256 /* elements of K in a stage: a row's fp4 are one row of the widest swizzle */
+#define STAGE_FP4_BYTES   (STAGE_K / 2)
+#define STEP_K            64 /* HW: K of one tcgen05.mma of 4-bit elements */
+#define STEP_FP4_BYTES    (STEP_K / 2)
+#define STAGE_STEPS       (STAGE_K / STEP_K)
+#define STAGE_SCALE_BYTES (STAGE_STEPS * SCALE_TILE_BYTES) /* of 128 rows: a scale tile is a step's */
+#define FP16_BYTES        2
+
+/* name, rows of B, stages, CTAs that share an MMA, stages at the end of K whose first products come first (0
+ * where one MMA takes both products, or K is split), CTAs or pairs that share a tile's K */
+#define BLACKWELL_CONFIGS(X)                                                                                   \
+    X(m256n64, 64, 7, 2, 0, 1)                                                                                 \
+    X(m256n96, 96, 5, 2, 0, 1)                                                                                 \
+    X(m256n128, 128, 5, 2, 3, 1)                                                                               \
+    X(m256n128k2, 128, 5, 2, 0, 2)                                                                             \
+    X(m256n192k2, 192, 4, 2, 0, 2)                                                                             \
+    X(m256n192k4, 192, 4, 2, 0, 4)                                                                             \
+    X(m128n64, 64, 5, 1, 3, 1)                                                                                 \
+    X(m128n128, 128, 4, 1, 3, 1)
+
+struct blackwell_config {
+    const char *name;
+    int tile_n, stages, ctas, tail, split_k;
+};
+
+#define OTHER_WARPS    2 /* load, MMA */
+#define EPILOGUE_WARPS (2 * TMEM_QUARTERS)
+#define CTA_THREADS    ((OTHER_WARPS + EPILOGUE_WARPS) * WARP_THREADS)
+
+#define STACKED(tail, split_k) ((tail) == 0 && (split_k) == 1)
+
+/* A, B1 and B2 in fp4, then their scale factors; `tile_n` of the whole MMA, of which a CTA holds its part. */
+#define STAGE_BYTES(tile_n, ctas)                                                                              \
+    ((TILE_M + 2 * (tile_n) / (ctas)) * STAGE_FP4_BYTES +                                                      \
+     (1 + 2 * SCALE_TILES_TOUCHED(tile_n)) * STAGE_SCALE_BYTES)
+
+/* After the stages: four barriers each, one for each step, one for each product, a slot where tcgen05.alloc
+ * leaves its address; and room to align their start. */
+#define BARRIERS(stages) (4 * (stages) + STAGE_STEPS + 2)
+#define TMEM_SLOT_BYTES  8
+#define SHARED_BYTES(tile_n, stages, ctas)                                                                     \
+    ((stages) * STAGE_BYTES(tile_n, ctas) + BARRIERS(stages) * MBARRIER_BYTES + TMEM_SLOT_BYTES +              \
+     SWIZZLE_ATOM_BYTES)
+
+static inline int blackwell_shared_bytes(const struct blackwell_config *config) {
+    return SHARED_BYTES(config->tile_n, config->stages, config->ctas);
+}
+
+/* TMEM: the accumulators of both products, then scale factors.  Each stage's have columns of their own, or,
+ * where these do not fit, all stages the same ones. */
+#define SCALE_TILE_COLUMNS 4 /* HW: 128 rows of scale factors of a step: four columns of 32 rows */
+#define B_SCALE_TILES(tile_n, stacked)                                                                         \
+    ((stacked) ? (2 * (tile_n) + SCALE_TILE_ROWS - 1) / SCALE_TILE_ROWS : 2 * SCALE_TILES_TOUCHED(tile_n))
+#define STEP_COLUMNS(tile_n, stacked)                                                                          \
+    ((1 + B_SCALE_TILES(tile_n, stacked)) * SCALE_TILE_COLUMNS) /* of A and B */
+#define SCALE_STAGES(tile_n, stacked)                                                                          \
+    ((TMEM_COLUMNS - 2 * (tile_n)) / (STAGE_STEPS * STEP_COLUMNS(tile_n, stacked))) /* that fit */
+
+static inline int blackwell_tmem_columns(const struct blackwell_config *config) {
+    int stacked = STACKED(config->tail, config->split_k);
+    int stages = SCALE_STAGES(config->tile_n, stacked) < config->stages ? 1 : config->stages;
+    return 2 * config->tile_n + stages * STAGE_STEPS * STEP_COLUMNS(config->tile_n, stacked);
+}
+
+/* Rows of B that a copy brings: of a pair whose products are one MMA, the first CTA has B1's and the second
+ * B2's.
+ */
+static inline int blackwell_b_box_rows(const struct blackwell_config *config) {
+    return STACKED(config->tail, config->split_k) ? config->tile_n : config->tile_n / config->ctas;
+}
+
+#endif

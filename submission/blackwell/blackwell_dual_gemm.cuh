@@ -1,0 +1,555 @@
+/* The fused dual GEMM for sm_100a and sm_103a.
+ *
+ * Read in this order: blackwell_config.h (sizes), this comment, blackwell_tile.cuh (shared memory and TMEM),
+ * load and main loop below, blackwell_epilogue.cuh (reduction across CTAs, epilogue), then the kernel at the
+ * end.
+ *
+ *   load warp                     MMA warp                                       eight epilogue warps
+ *   ---------                     --------                                       --------------------
+ *   A, B1, B2       --TMA--> +    full --> tcgen05.cp --> scale factors
+ *   sfa, sfb1, sfb2 --TMA--> | stage        (TMEM, own columns a stage)
+ *                            +--> tcgen05.mma A B1^T --> acc_gate ----gate_full--> SiLU (registers)
+ *              ^             '--> tcgen05.mma A B2^T --> acc_up -------up_full---> times up --> C
+ *              '-----empty-----------'
+ *
+ *   barrier           arrivals           complete when
+ *   full[s]           1 (load warp)      stage s holds fp4 and scale factors, in a pair those of both CTAs
+ *   empty[s]          1 (commit)         no MMA and no copy reads stage s, in both CTAs, any more
+ *   scales_full[s]    1 (load warp)      stage s holds B's scale factors as they lie in memory
+ *   scales_ready[s]   4 a CTA (warps)    those of the stacked rows are put together
+ *   scales_read[i]    1 (commit)         no MMA reads step i's columns of scale factors any more
+ *   gate_full         1 (commit)         A B1^T is complete (where it is so before the other)
+ *   up_full           1 (commit)         both products are complete
+ *
+ * full and scales_full also count bytes; of a pair's full and scales_ready the first CTA's are used;
+ * scales_read is for stages that share their columns.
+ *
+ * Where one MMA takes both products (blackwell_config.h), B's scale factors go from scales_full over the
+ * epilogue warps, which have nothing else to do before the end, to scales_ready, and there is no gate_full.
+ *
+ * A pair of CTAs has one MMA warp at work, the first CTA's, whose commits arrive at the barriers of both (but
+ * for scales_read, which that warp alone waits for).  The last stages are not given back: nothing is loaded
+ * after them.  Where CTAs or pairs share a tile's K (split_k), each has all of this for its share, and in the
+ * end the epilogue warps reduce accumulators through the cluster's shared memory (DSMEM). */
+#ifndef BLACKWELL_DUAL_GEMM_CUH
+#define BLACKWELL_DUAL_GEMM_CUH
+
+#include "../gpu/instructions/tcgen05.cuh"
+#include "../gpu/instructions/tcgen05_descriptors.h"
+#include "../gpu/ring.cuh"
+#include "../gpu/shared_address.cuh"
+#include "blackwell_epilogue.cuh"
+#include "blackwell_kernels.h"
+#include "blackwell_tile.cuh"
+
+namespace blackwell {
+
+/* ---- load ---- */
+
+/* Where a CTA's boxes are: rows of A and of B, rows of scale tiles, and the first stage along K. */
+struct box_coord {
+    int32_t m, n, batch;
+    int32_t first_stage, tiles_k;
+    int32_t sfa_tile, sfb_tile;
+};
+
+template <class T>
+static __device__ __forceinline__ struct box_coord find_boxes(const struct tile_coord &coord, int32_t tiles_k) {
+    return {coord.m,
+            coord.n + coord.rank * T::cta_n,
+            coord.batch,
+            coord.first_stage,
+            tiles_k,
+            coord.m / SCALE_TILE_ROWS * tiles_k,
+            coord.n / SCALE_TILE_ROWS * tiles_k};
+}
+
+/* The second operand of a product: B2; of the grouped GEMM, which has one B, the rows after a tile's first
+ * half. */
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_dual_gemm_params &p) {
+    return &p.b2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_dual_gemm_params &p) {
+    return &p.sfb2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_group &p) {
+    return &p.b1;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_group &p) {
+    return &p.sfb1;
+}
+
+/* How many rows further on it starts, and whether its scale factors are in the first one's tile, or in the
+ * next. */
+template <class T> struct second_operand {
+    static constexpr int rows = T::products == 2 ? 0 : T::tile_n;
+    static constexpr bool same_scales = rows % SCALE_TILE_ROWS != 0;
+    static constexpr int scale_tiles = rows / SCALE_TILE_ROWS;
+    static_assert(!same_scales || 2 * rows == SCALE_TILE_ROWS, "a tile's rows of B fill a scale tile or two");
+};
+
+/* What a CTA's copies bring to a stage, and signal full[s] of. */
+template <class T> static constexpr __device__ __forceinline__ int stage_tx_bytes(void) {
+    return (int)sizeof(shared_stage<T>) - (rearranges<T>()                  ? (int)sizeof(shared_stage<T>::sfb)
+                                           : second_operand<T>::same_scales ? STAGE_SCALE_BYTES
+                                                                            : 0);
+}
+
+/* B of the first stages to L2, where this call's own permutation of scale factors runs before: there is time
+ * then.  Whoever writes B before that kernel ends writes through the same L2. */
+template <class T, class P>
+static __device__ __forceinline__ void prefetch_b(const struct box_coord &boxes, const P &p, int32_t stages) {
+    for (int32_t i = boxes.first_stage; i < boxes.first_stage + min(T::stages, stages); i++) {
+        cp_async_bulk_prefetch_tensor_3d_l2(&p.b1, i * STAGE_FP4_BYTES, boxes.n, boxes.batch);
+        cp_async_bulk_prefetch_tensor_3d_l2(second_b(p), i * STAGE_FP4_BYTES, boxes.n + second_operand<T>::rows,
+                                            boxes.batch);
+    }
+}
+
+/* Copies a box to this CTA, signalling `full`. */
+template <class T>
+static __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int32_t x, int32_t y,
+                                                int32_t z, struct mbarrier full) {
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(to, map, x, y, z, full);
+    } else {
+        cp_async_bulk_tensor_3d_pair(to, map, x, y, z, full);
+    }
+}
+
+/* Scale factors of B1 and B2, from rows y and y2 of scale tiles on.  Each CTA of a pair needs both, of all rows
+ * of B: each copies one, to both; where they are the same, the first one does. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b_scales(stage_t<T> to, int tile, const P &p,
+                                                     const struct tile_coord &coord, int32_t y, int32_t y2,
+                                                     struct mbarrier full) {
+    uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+    uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+    if constexpr (T::ctas == 1) {
+        cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+        if constexpr (!second_operand<T>::same_scales) {
+            cp_async_bulk_tensor_3d(sfb2, second_sfb(p), 0, y2, coord.batch, full);
+        }
+    } else if (!second_operand<T>::same_scales || coord.rank == 0) {
+        cp_async_bulk_tensor_3d_pair_multicast(
+            coord.rank == 0 ? sfb1 : sfb2, coord.rank == 0 ? &p.sfb1 : second_sfb(p), 0,
+            T::products == 2 || coord.rank == 0 ? y : y2, coord.batch, full, cta_mask<T>(coord));
+    }
+}
+
+/* The same where they are to be rearranged, from row y of scale tiles on: as many tiles along the rows as this
+ * tile's rows are in.  Signals scales_full[s] of each CTA that gets them. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_stacked_scales(shared_t<T> shared, int stage, const P &p,
+                                                           const struct tile_coord &coord,
+                                                           const struct box_coord &boxes, int32_t y) {
+    struct mbarrier full = scales_full_barrier<T>(shared, stage);
+    const stage_t<T> to = stage_of(shared, stage);
+    const int32_t tiles = (coord.n % SCALE_TILE_ROWS + T::tile_n - 1) / SCALE_TILE_ROWS + 1;
+    mbarrier_arrive_expect_tx(full, 2 * tiles * STAGE_SCALE_BYTES);
+#pragma unroll 1
+    for (int32_t tile = 0; tile < tiles; tile++, y += boxes.tiles_k) {
+        uint32_t sfb1 = SHARED_MEMBER(to, sfb[0]) + tile * STAGE_SCALE_BYTES;
+        uint32_t sfb2 = SHARED_MEMBER(to, sfb[1]) + tile * STAGE_SCALE_BYTES;
+        if constexpr (T::ctas == 1) {
+            cp_async_bulk_tensor_3d(sfb1, &p.sfb1, 0, y, coord.batch, full);
+            cp_async_bulk_tensor_3d(sfb2, &p.sfb2, 0, y, coord.batch, full);
+        } else {
+            cp_async_bulk_tensor_3d_multicast(coord.rank == 0 ? sfb1 : sfb2,
+                                              coord.rank == 0 ? &p.sfb1 : &p.sfb2, 0, y, coord.batch, full,
+                                              cta_mask<T>(coord));
+        }
+    }
+}
+
+/* B of a stage: of both operands this CTA's rows, or, stacked in a pair, of one of them all. */
+template <class T, class P>
+static __device__ __forceinline__ void copy_b(stage_t<T> to, const P &p, const struct tile_coord &coord,
+                                              const struct box_coord &boxes, int32_t k, struct mbarrier full) {
+    if constexpr (T::stacked && T::ctas == 2) {
+        copy_box<T>(SHARED_MEMBER(to, b), coord.rank == 0 ? &p.b1 : second_b(p), k,
+                    coord.n + coord.rank * second_operand<T>::rows, boxes.batch, full);
+    } else {
+        copy_box<T>(SHARED_MEMBER(to, b[0]), &p.b1, k, boxes.n, boxes.batch, full);
+        copy_box<T>(SHARED_MEMBER(to, b[1]), second_b(p), k, boxes.n + second_operand<T>::rows, boxes.batch,
+                    full);
+    }
+}
+
+/* Load warp, one thread.  Waits for empty[s], and before all for the previous kernel (PDL);
+ * fills stage s, where out-of-bounds elements read as zero, or as the next rows' scale factors, which no MMA
+ * reads; signals full[s]: one arrival and the stage's bytes, in a pair those of both CTAs at the first one's
+ * barrier. */
+template <class T, class P>
+static __device__ __forceinline__ void load(shared_t<T> shared, const struct tile_coord &coord, const P &p) {
+    int32_t stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    struct box_coord boxes = find_boxes<T>(coord, p.steps_k);
+    if (p.scales_by_previous_kernel) {
+        prefetch_b<T>(boxes, p, stages);
+    }
+    griddepcontrol_wait();
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < stages; i++) {
+        struct mbarrier full = full_barrier(shared, ring.stage);
+        stage_t<T> to = stage_of(shared, ring.stage);
+        int32_t k = (boxes.first_stage + i) * STAGE_FP4_BYTES, step = (boxes.first_stage + i) * STAGE_STEPS;
+        if (i >= T::stages) {
+            wait(empty_barrier(shared, ring.stage), ring.parity ^ 1); /* the previous lap's */
+        }
+        if (coord.rank == 0) {
+            mbarrier_arrive_expect_tx(full, T::ctas * stage_tx_bytes<T>());
+        }
+        if (T::ctas > 1) {
+            full.address = mapa_shared_cluster(full.address, leader_rank<T>(coord));
+        }
+        if constexpr (rearranges<T>()) {
+            copy_stacked_scales<T>(shared, ring.stage, p, coord, boxes, boxes.sfb_tile + step);
+        }
+        copy_b<T>(to, p, coord, boxes, k, full);
+        copy_box<T>(SHARED_MEMBER(to, a), &p.a, k, boxes.m, boxes.batch, full);
+#pragma unroll
+        for (int tile = 0; tile < T::b_scale_tiles && !rearranges<T>(); tile++) {
+            int32_t y = boxes.sfb_tile + tile * boxes.tiles_k + step;
+            copy_b_scales<T>(to, tile, p, coord, y, y + second_operand<T>::scale_tiles * boxes.tiles_k, full);
+        }
+        copy_box<T>(SHARED_MEMBER(to, sfa), &p.sfa, 0, boxes.sfa_tile + step, boxes.batch, full);
+        advance<T::stages>(ring);
+    }
+}
+
+/* ---- scale factors of stacked rows ---- */
+
+/* Warps that put a stage's scale factors together, one of its steps each; warps in so many groups take stages
+ * in turn. */
+#define STAGE_WARPS  STAGE_STEPS
+#define STAGE_GROUPS (EPILOGUE_WARPS / STAGE_WARPS)
+
+/* An epilogue warp, before the end, of each CTA: a step of every other stage of the ring (always the same
+ * stages, so that it sees each phase of their barriers).  Waits for scales_full[s]; puts the words of the
+ * stacked rows, B1's and then B2's, in the places that rows of a scale tile have, over what was copied; signals
+ * scales_ready[s] of the CTA that issues the MMAs.  Rows behind the last one are no matter. */
+template <class T>
+static __device__ __forceinline__ void rearrange_scales(shared_t<T> shared, const struct tile_coord &coord) {
+    constexpr int words = T::stacked_scale_tiles * SCALE_ENTRY_WORDS; /* of a lane */
+    const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS - OTHER_WARPS;
+    const int step = warp % STAGE_WARPS, group = warp / STAGE_WARPS;
+    const int stages = (coord.steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    uint32_t from[words];
+#pragma unroll
+    for (int i = 0; i < words; i++) {
+        const int stacked_row = i * SCALE_ENTRIES + lane, product = stacked_row / T::tile_n;
+        const int row = product < 2 ? coord.n % SCALE_TILE_ROWS + stacked_row - product * T::tile_n : 0;
+        from[i] =
+            scale_word_at((product % 2 * T::b_scale_tiles + row / SCALE_TILE_ROWS) * STAGE_SCALE_BYTES, row);
+    }
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int i = 0; i < stages; i++, advance<T::stages>(ring)) {
+        if (ring.stage % STAGE_GROUPS != group) {
+            continue;
+        }
+        const uint32_t sfb = SHARED_MEMBER(stage_of(shared, ring.stage), sfb) + step * SCALE_TILE_BYTES;
+        uint32_t word[T::stacked_scale_tiles][SCALE_ENTRY_WORDS];
+        wait(scales_full_barrier<T>(shared, ring.stage), ring.parity);
+#pragma unroll
+        for (int j = 0; j < words; j++) {
+            word[j / SCALE_ENTRY_WORDS][j % SCALE_ENTRY_WORDS] = ld_shared_u32(sfb + from[j]);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int tile = 0; tile < T::stacked_scale_tiles; tile++) {
+            st_shared_v4(sfb + tile * STAGE_SCALE_BYTES + lane * SCALE_ENTRY_BYTES, word[tile]);
+        }
+        fence_proxy_async_shared();
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive_cluster(mapa_shared_cluster(scales_ready_barrier<T>(shared, ring.stage).address,
+                                                        leader_rank<T>(coord)));
+        }
+    }
+}
+
+/* ---- main loop ---- */
+
+/* Where a stage's operands are: descriptors of its first step, and its columns of scale factors. */
+struct operands {
+    uint64_t a, b1, b2, sfa, sfb1, sfb2;
+    struct tmem_addr scales;
+};
+
+template <class T>
+static __device__ __forceinline__ struct operands find_operands(shared_t<T> shared, struct tmem_addr acc,
+                                                                int stage) {
+    stage_t<T> at = stage_of(shared, stage);
+    return {swizzled_tile_descriptor(SHARED_MEMBER(at, a)),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[0])),
+            swizzled_tile_descriptor(SHARED_MEMBER(at, b[1])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfa)),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[0])),
+            scale_tile_descriptor(SHARED_MEMBER(at, sfb[1])),
+            tmem_column(acc, T::scales_column + (T::scales_shared ? 0 : stage) * T::stage_columns)};
+}
+
+/* What both products have in common. */
+struct products {
+    struct tmem_addr acc_gate, acc_up;
+    uint32_t instruction;
+    uint32_t sfb_column; /* of a scale tile's four: where the tile's rows of B start */
+    uint16_t ctas, self; /* all that share the MMA, and this one, as masks of whose barriers are signalled */
+};
+
+/* Scale factors of one operand and step, tile after tile, to columns that follow each other. */
+template <int ctas, int tiles>
+static __device__ __forceinline__ void copy_scales(struct tmem_addr to, uint64_t from) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; tile++) {
+        tcgen05_cp_32x128b_warpx4<ctas>(tmem_column(to, tile * SCALE_TILE_COLUMNS),
+                                        from + descriptor_advance(tile * STAGE_SCALE_BYTES));
+    }
+}
+
+/* A stage's part of the work.  With both products, A stays in the collector for the second one. */
+enum part { BOTH_PRODUCTS, COPIES_AND_GATE, UP };
+
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_step(const struct products &p, const struct operands &o,
+                                                     int step, int accumulate) {
+    const enum collector first = part == BOTH_PRODUCTS ? COLLECTOR_FILL : COLLECTOR_DISCARD;
+    const enum collector second = part == BOTH_PRODUCTS ? COLLECTOR_LASTUSE : COLLECTOR_DISCARD;
+    uint64_t fp4 = descriptor_advance(step * STEP_FP4_BYTES),
+             tile = descriptor_advance(step * SCALE_TILE_BYTES);
+    struct tmem_addr sfa = tmem_column(o.scales, step * T::step_columns);
+    struct tmem_addr sfb1 = tmem_column(sfa, SCALE_TILE_COLUMNS);
+    struct tmem_addr sfb2 = tmem_column(sfb1, T::b_scale_tiles * SCALE_TILE_COLUMNS);
+    if constexpr (T::stacked) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::stacked_scale_tiles>(sfb1, o.sfb1 + tile);
+        tcgen05_mma_mxf4nvf4<T::ctas, COLLECTOR_DISCARD>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                                         sfb1, accumulate);
+        return;
+    }
+    if (part != UP) {
+        copy_scales<T::ctas, 1>(sfa, o.sfa + tile);
+        copy_scales<T::ctas, T::b_scale_tiles>(sfb1, o.sfb1 + tile);
+        if constexpr (!second_operand<T>::same_scales) {
+            copy_scales<T::ctas, T::b_scale_tiles>(sfb2, o.sfb2 + tile);
+        }
+        tcgen05_mma_mxf4nvf4<T::ctas, first>(p.acc_gate, o.a + fp4, o.b1 + fp4, p.instruction, sfa,
+                                             tmem_column(sfb1, p.sfb_column), accumulate);
+    }
+    if (part != COPIES_AND_GATE) {
+        tcgen05_mma_mxf4nvf4<T::ctas, second>(p.acc_up, o.a + fp4, o.b2 + fp4, p.instruction, sfa,
+                                              second_operand<T>::same_scales
+                                                  ? tmem_column(sfb1, SCALE_TILE_COLUMNS / 2)
+                                                  : tmem_column(sfb2, p.sfb_column),
+                                              accumulate);
+    }
+}
+
+/* The steps of stage number `i` that K has.  Where stages share their scale factors' columns, waits for
+ * scales_read[step] before it copies new ones, and signals it once both products have read them. */
+template <class T, enum part part>
+static __device__ __forceinline__ void multiply_stage(const struct products &p, shared_t<T> shared, int stage,
+                                                      int32_t i, int32_t steps) {
+    struct operands o = find_operands<T>(shared, p.acc_gate, stage);
+#pragma unroll
+    for (int step = 0; step < STAGE_STEPS; step++) {
+        if (T::scales_shared && i > 0) {
+            wait(scales_read_barrier<T>(shared, step), (i - 1) % 2);
+            tcgen05_fence_after_thread_sync();
+        }
+        /* Only the last stage may be a part of one, which is in the tail if there is one. */
+        if ((part == BOTH_PRODUCTS && T::tail > 0) || i * STAGE_STEPS + step < steps) {
+            multiply_step<T, part>(p, o, step, i > 0 || step > 0);
+        }
+        if (T::scales_shared && (i + 1) * STAGE_STEPS < steps) {
+            tcgen05_commit<T::ctas>(scales_read_barrier<T>(shared, step), p.self);
+        }
+    }
+}
+
+template <class T>
+static __device__ __forceinline__ void wait_for_stage(shared_t<T> shared, const struct ring &ring) {
+    wait(full_barrier(shared, ring.stage), ring.parity);
+    if constexpr (rearranges<T>()) {
+        while (!mbarrier_try_wait_parity_cluster(scales_ready_barrier<T>(shared, ring.stage), ring.parity)) {
+        }
+    }
+    tcgen05_fence_after_thread_sync();
+}
+
+/* MMA warp, one thread (of the first CTA of a pair).  Waits for full[s];
+ * copies the scale factors, multiplies; in the last T::tail stages all of the first product before the second;
+ * signals empty[s] once stage s has been read, gate_full early so (its SiLU overlaps the rest), up_full at the
+ * end. */
+template <class T>
+static __device__ __forceinline__ void multiply(shared_t<T> shared, struct tmem_addr acc,
+                                                const struct tile_coord &coord) {
+    const uint32_t first_row = coord.n % SCALE_TILE_ROWS, column_rows = SCALE_TILE_ROWS / SCALE_TILE_COLUMNS;
+    const struct products p = {
+        acc,
+        tmem_column(acc, T::up_column),
+        nvfp4_instruction_descriptor(TILE_M * T::ctas, (T::stacked ? 2 : 1) * T::tile_n),
+        first_row / column_rows,
+        cta_mask<T>(coord),
+        (uint16_t)(1u << leader_rank<T>(coord)),
+    };
+    const int32_t steps = coord.steps, stages = (steps + STAGE_STEPS - 1) / STAGE_STEPS;
+    const int32_t together = max(stages - T::tail, 0);
+    struct ring ring = {0, 0};
+#pragma unroll 1
+    for (int32_t i = 0; i < together; i++) {
+        wait_for_stage<T>(shared, ring);
+        multiply_stage<T, BOTH_PRODUCTS>(p, shared, ring.stage, i, steps);
+        if (i + T::stages < stages) { /* an arrival that no thread waits for could come after the CTA's end */
+            tcgen05_commit<T::ctas>(empty_barrier(shared, ring.stage), p.ctas);
+        }
+        advance<T::stages>(ring);
+    }
+    if constexpr (T::tail > 0) {
+        struct ring tail = ring;
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            wait_for_stage<T>(shared, tail);
+            multiply_stage<T, COPIES_AND_GATE>(p, shared, tail.stage, i, steps);
+            advance<T::stages>(tail);
+        }
+        tcgen05_commit<T::ctas>(gate_full_barrier<T>(shared), p.ctas);
+#pragma unroll 1
+        for (int32_t i = together; i < stages; i++) {
+            multiply_stage<T, UP>(p, shared, ring.stage, i, steps);
+            advance<T::stages>(ring);
+        }
+    }
+    tcgen05_commit<T::ctas>(up_full_barrier<T>(shared), p.ctas);
+}
+
+/* ---- kernel ---- */
+
+template <class T> static __device__ __forceinline__ void init_barriers(shared_t<T> shared) {
+    for (int stage = 0; stage < T::stages; stage++) {
+        mbarrier_init(full_barrier(shared, stage), 1);
+        mbarrier_init(empty_barrier(shared, stage), 1);
+        if constexpr (rearranges<T>()) {
+            mbarrier_init(scales_full_barrier<T>(shared, stage), 1);
+            mbarrier_init(scales_ready_barrier<T>(shared, stage), T::ctas * STAGE_WARPS);
+        }
+    }
+    for (int step = 0; T::scales_shared && step < STAGE_STEPS; step++) {
+        mbarrier_init(scales_read_barrier<T>(shared, step), 1);
+    }
+    mbarrier_init(gate_full_barrier<T>(shared), 1);
+    mbarrier_init(up_full_barrier<T>(shared), 1);
+    fence_mbarrier_init();
+}
+
+static __device__ __forceinline__ void prefetch_maps(const struct blackwell_dual_gemm_params &p) {
+    prefetch_tensormap(&p.b1);
+    prefetch_tensormap(&p.b2);
+    prefetch_tensormap(&p.a);
+    prefetch_tensormap(&p.sfb1);
+    prefetch_tensormap(&p.sfb2);
+    prefetch_tensormap(&p.sfa);
+}
+
+static __device__ __forceinline__ void prefetch_maps(const struct blackwell_group &p) {
+    prefetch_tensormap(&p.b1);
+    prefetch_tensormap(&p.a);
+    prefetch_tensormap(&p.sfb1);
+    prefetch_tensormap(&p.sfa);
+}
+
+/* Of a warp that has no part in the reduction of a split K: where epilogue_split_k meets. */
+template <class T> static __device__ __forceinline__ void meet_for_reduction(void) {
+    if constexpr (T::split_k > 1) {
+        sync_ctas();
+        sync_ctas();
+    }
+}
+
+/* blackwell_extended_gemm.cuh's. */
+template <class T, class P>
+static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
+                                                         const struct tile_coord &coord, const P &p);
+
+/* A CTA's tile, from start to end.  All threads meet three times: once the barriers are there, for TMEM's
+ * address, and when TMEM has been read; the epilogue's warps compute and store behind their last arrival. */
+template <class T, class P>
+static __device__ __forceinline__ void run_tile(const struct tile_coord &coord, const P &p) {
+    extern __shared__ unsigned char memory[];
+    uint32_t start = cvta_to_shared(memory);
+    struct shared_address<typename layout_of<T>::storage> shared = {
+        (start + SWIZZLE_ATOM_BYTES - 1) / SWIZZLE_ATOM_BYTES *SWIZZLE_ATOM_BYTES
+    };
+    int warp = threadIdx.x / WARP_THREADS;
+
+    if (warp == LOAD_WARP && elect_sync()) {
+        prefetch_maps(p);
+        init_barriers<T>(shared);
+    }
+    sync_ctas();             /* HW: and the pair's other CTA has to run before tcgen05.alloc (PTX ISA) */
+    if (warp == LOAD_WARP) { /* needs no more than the barriers: goes on while the others meet for TMEM */
+        barrier_cluster_arrive_release();
+        if (elect_sync()) {
+            load<T>(shared, coord, p);
+        }
+        __syncwarp();
+        barrier_cluster_wait_acquire();
+        meet_for_reduction<T>();
+        sync_ctas();
+        return;
+    }
+    if (warp == MMA_WARP) {
+        tcgen05_alloc<T::ctas>(SHARED_MEMBER(shared, tmem_slot), TMEM_COLUMNS);
+        tcgen05_relinquish_alloc_permit<T::ctas>();
+    }
+    tcgen05_fence_before_thread_sync();
+    sync_ctas();
+    tcgen05_fence_after_thread_sync();
+    griddepcontrol_launch_dependents();
+    struct tmem_addr acc = {ld_shared_u32(SHARED_MEMBER(shared, tmem_slot))};
+
+    if (warp == MMA_WARP) {
+        if (coord.rank == 0 && elect_sync()) {
+            multiply<T>(shared, acc, coord);
+        }
+        __syncwarp();
+        meet_for_reduction<T>();
+        sync_ctas();
+        tcgen05_fence_after_thread_sync();
+        tcgen05_dealloc<T::ctas>(acc, TMEM_COLUMNS);
+        return;
+    }
+    if constexpr (rearranges<T>()) {
+        rearrange_scales<T>(shared, coord);
+    }
+    if constexpr (T::extended) {
+        epilogue_extended<T>(shared, acc, coord, p);
+    } else {
+        struct output_row row = find_row(acc, coord, p);
+        if constexpr (T::products == 1) {
+            epilogue_plain<T>(shared, row);
+        } else if constexpr (T::stacked) {
+            epilogue_stacked<T>(shared, row);
+        } else if constexpr (T::split_k == 1) {
+            epilogue<T>(shared, row);
+        } else {
+            epilogue_split_k<T>(shared, row, coord);
+        }
+    }
+    barrier_cluster_wait_acquire();
+}
+
+template <class T>
+static __global__ void __launch_bounds__(CTA_THREADS, 1)
+    dual_gemm_kernel(const __grid_constant__ blackwell_dual_gemm_params p) {
+    run_tile<T>(find_tile<T>(p.steps_k), p);
+}
+
+} // namespace blackwell
+
+#endif

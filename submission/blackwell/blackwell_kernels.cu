@@ -1,0 +1,33 @@
+/* The kernels of every configuration. */
+#include "blackwell_kernels.h"
+
+#include "../gpu/permute_scales.cuh"
+#include "blackwell_dual_gemm.cuh"
+#ifndef NVFP4_WITHOUT_GROUPED /* a bundle of the other problem has no use for them */
+#include "grouped/blackwell_grouped_gemm.cuh"
+#endif
+
+#define KERNEL(name, tile_n, stages, ctas, tail, split_k)                                                      \
+    (const void *)blackwell::dual_gemm_kernel<blackwell::tile<tile_n, stages, ctas, tail, split_k>>,
+
+const void *blackwell_dual_gemm_kernel(int index) {
+    static const void *const kernels[] = {BLACKWELL_CONFIGS(KERNEL)};
+    return kernels[index];
+}
+
+#ifndef NVFP4_WITHOUT_GROUPED
+#define GROUPED_KERNELS(name, ...)                                                                             \
+    {(const void *)                                                                                            \
+         blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_many_groups>,          \
+     (const void *)                                                                                            \
+         blackwell::grouped_gemm_kernel<blackwell::grouped_tile<__VA_ARGS__>, blackwell_few_groups>},
+
+const void *blackwell_grouped_gemm_kernel(int index, bool few) {
+    static const void *const kernels[][2] = {BLACKWELL_GROUPED_CONFIGS(GROUPED_KERNELS)};
+    return kernels[index][few];
+}
+#endif
+
+const void *blackwell_permute_scales_kernel(void) {
+    return (const void *)permute_scales_kernel;
+}

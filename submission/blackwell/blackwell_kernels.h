@@ -1,0 +1,61 @@
+/* What the host side needs of the compiled kernels. */
+#ifndef BLACKWELL_KERNELS_H
+#define BLACKWELL_KERNELS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+
+#include "../gpu/permute_scales.h"
+#include "grouped/blackwell_grouped_config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The GEMM's parameters, passed by value. */
+struct blackwell_dual_gemm_params {
+    CUtensorMap a, b1, b2;       /* boxes of a stage's fp4: [batch][row][K in bytes] */
+    CUtensorMap sfa, sfb1, sfb2; /* boxes of a stage's scale tiles: [batch][tile][512 bytes] */
+    uint16_t *c;                 /* [batch][m][n], fp16 bits */
+    int32_t m, n;
+    int32_t steps_k;                   /* K in steps, which is scale tiles along K too */
+    int32_t scales_by_previous_kernel; /* permuted: wait for it before touching them */
+};
+
+/* What a launch of the grouped GEMM takes at most: all of it are the kernel's parameters.  Few groups have a
+ * kernel of their own, since all of a kernel's parameters are copied in each launch. */
+#define BLACKWELL_FEW_GROUPS  8
+#define BLACKWELL_MOST_GROUPS 48
+
+/* A group: what it has of the dual GEMM's parameters, with l = 1.  Its tiles' numbers start at first_tile,
+ * those of the same rows of B next to each other. */
+struct blackwell_group {
+    CUtensorMap a, b1, sfa, sfb1;
+    uint16_t *c;
+    int32_t m, n, steps_k, scales_by_previous_kernel;
+    int32_t first_tile, tiles_m;
+};
+
+struct blackwell_few_groups {
+    struct blackwell_group group[BLACKWELL_FEW_GROUPS];
+    int32_t groups;
+};
+
+struct blackwell_many_groups {
+    struct blackwell_group group[BLACKWELL_MOST_GROUPS];
+    int32_t groups;
+};
+
+/* The grouped GEMM's kernel of configuration number `index`.  Its parameters: struct blackwell_few_groups or
+ * blackwell_many_groups. */
+const void *blackwell_grouped_gemm_kernel(int index, bool few);
+
+/* The kernel of configuration number `index`, as the CUDA runtime knows it. */
+const void *blackwell_dual_gemm_kernel(int index);
+const void *blackwell_permute_scales_kernel(void); /* struct permute_scales_params */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

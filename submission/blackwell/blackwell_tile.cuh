@@ -1,0 +1,180 @@
+/* A tile of the dual GEMM: its constants, what lies in shared memory and TMEM, its barriers, and where it is.
+ *
+ * Read blackwell_dual_gemm.cuh's first comment before. */
+#ifndef BLACKWELL_TILE_CUH
+#define BLACKWELL_TILE_CUH
+
+#include "../gpu/instructions/tcgen05.cuh"
+#include "../gpu/ring.cuh"
+#include "../gpu/shared_address.cuh"
+#include "blackwell_kernels.h"
+
+namespace blackwell {
+
+#define LOAD_COLUMNS      32 /* of accumulators that a lane loads at once */
+#define REDUCTION_COLUMNS 16 /* likewise, where K is split */
+#define VECTOR_FLOATS     4
+#define VECTOR_HALVES     8  /* outputs of a 16-byte store */
+#define SECTOR_HALVES     16 /* of a sector of memory, which a store of sm_100 can fill */
+
+enum role { LOAD_WARP, MMA_WARP };
+
+/*   TMEM, columns:  | A B1^T: acc_gate | A B2^T: acc_up | stage 0: 4 x (sfa sfb1 sfb2) | stage 1 ... |
+ *
+ * sfb1 and sfb2 are one scale tile a step each, or two where a tile's rows of B do not fit into one. */
+template <int tile_n_, int stages_, int ctas_, int tail_, int split_k_> struct tile {
+    static constexpr int tile_n = tile_n_, stages = stages_, ctas = ctas_, tail = tail_;
+    static constexpr int split_k = split_k_, cluster = ctas * split_k;
+    static constexpr int cta_n = tile_n / ctas; /* rows of B that this CTA holds */
+    static constexpr int products = 2;      /* one in blackwell_grouped_gemm.cuh, of twice as many columns */
+    static constexpr bool extended = false; /* blackwell_extended_gemm.cuh has another epilogue */
+    static constexpr int b_scale_tiles = SCALE_TILES_TOUCHED(tile_n);
+    static constexpr bool stacked = STACKED(tail, split_k); /* one MMA takes both products */
+    static constexpr int stacked_scale_tiles = B_SCALE_TILES(tile_n, true);
+
+    static constexpr int up_column = tile_n, scales_column = 2 * tile_n;
+    static constexpr int step_columns = STEP_COLUMNS(tile_n, stacked),
+                         stage_columns = STAGE_STEPS * step_columns;
+    static constexpr bool scales_shared = stages > SCALE_STAGES(tile_n, stacked); /* columns, by all stages */
+
+    /* Of a tile whose K is split: each CTA finishes its share of the columns of C.  The others send it their
+     * accumulators of them. */
+    static constexpr int output_n = tile_n / split_k;
+    static constexpr int received_parts = split_k > 1 ? split_k - 1 : 1;
+
+    static_assert(ctas == 1 || ctas == 2, "a CTA or a pair");
+    static_assert(cluster <= MAX_CLUSTER_CTAS, "a cluster has that many CTAs");
+    static_assert(tile_n <= MAX_TCGEN05_N && cta_n <= MAX_TMA_BOX_ELEMS && TILE_M <= MAX_TMA_BOX_ELEMS,
+                  "an MMA and a TMA box take all rows");
+    static_assert(TILE_M == TMEM_LANES, "a lane of TMEM is a row of A");
+    static_assert(scales_column + (scales_shared ? 1 : stages) * stage_columns <= TMEM_COLUMNS, "fits in TMEM");
+    static_assert(!stacked || 2 * tile_n <= MAX_TCGEN05_N, "an MMA takes both products' rows");
+    static_assert(stacked || tile_n % (SCALE_TILE_ROWS / 2) == 0,
+                  "a tile's scale factors start at a scale tile or at half of one, as no others "
+                  "are known to work"); /* HW: CUTLASS, N = 64 and 192 */
+    static_assert(tail <= stages, "the last stages are all there at once");
+    static_assert(!scales_shared || (tail == 0 && !stacked),
+                  "the last stages' scale factors are all there at once");
+    static_assert(tile_n % split_k == 0 &&
+                      (split_k > 1 ? output_n % REDUCTION_COLUMNS : tile_n % LOAD_COLUMNS) == 0,
+                  "whole loads of accumulators");
+};
+
+/* Whether a warp has to put together the scale factors of the stacked rows of B1 and B2.  (Those of one B, in
+ * the grouped GEMM, lie together.) */
+template <class T> static constexpr __device__ __forceinline__ bool rearranges(void) {
+    return T::stacked && T::products == 2;
+}
+
+template <class T> struct shared_stage {
+    unsigned char a[TILE_M][STAGE_FP4_BYTES];      /* 128-byte swizzle */
+    unsigned char b[2][T::cta_n][STAGE_FP4_BYTES]; /* [B1, B2], likewise; or, stacked in a pair, one of them */
+    unsigned char sfa[STAGE_SCALE_BYTES];
+    unsigned char sfb[2][T::b_scale_tiles]
+                     [STAGE_SCALE_BYTES]; /* [sfb1, sfb2], then over them those of stacked rows */
+};
+
+template <class T> struct shared_storage {
+    union {
+        struct shared_stage<T> stages[T::stages];
+        /* After the main loop, where K is split: what the others sent, [part][columns of gate, then of
+         * up][row]. */
+        float received[T::received_parts][2 * T::output_n / VECTOR_FLOATS][TILE_M][VECTOR_FLOATS];
+    };
+    uint64_t full[T::stages], empty[T::stages], scales_full[T::stages], scales_ready[T::stages]; /* mbarriers */
+    uint64_t scales_read[STAGE_STEPS], gate_full, up_full;
+    unsigned char tmem_slot[TMEM_SLOT_BYTES]; /* where tcgen05.alloc leaves its address */
+};
+
+/* Sizes that the host counts too, and what has to fit. */
+template <class T> struct layout_of {
+    using stage = struct shared_stage<T>;
+    using storage = struct shared_storage<T>;
+    static_assert(sizeof(stage) == STAGE_BYTES(T::tile_n, T::ctas),
+                  "a stage has the bytes that the host counts");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES == SHARED_BYTES(T::tile_n, T::stages, T::ctas),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(sizeof(storage) + SWIZZLE_ATOM_BYTES <= MAX_SHARED_BYTES,
+                  "a CTA has that much shared memory");
+    static_assert(sizeof(stage) % SWIZZLE_ATOM_BYTES == 0 && offsetof(stage, b) % SWIZZLE_ATOM_BYTES == 0 &&
+                      T::cta_n * STAGE_FP4_BYTES % SWIZZLE_ATOM_BYTES == 0,
+                  "A, B1 and B2 start swizzle atoms");
+    static_assert(STAGE_FP4_BYTES == SWIZZLE_ROW_BYTES, "a row's fp4 are a row of the swizzle");
+    static_assert(sizeof(uint64_t) == MBARRIER_BYTES && offsetof(storage, full) % MBARRIER_BYTES == 0,
+                  "mbarrier objects, aligned");
+    static_assert(offsetof(storage, full) == T::stages * sizeof(stage),
+                  "received accumulators fit over the stages");
+};
+
+template <class T> using stage_t = struct shared_address<struct shared_stage<T>>;
+template <class T> using shared_t = struct shared_address<struct shared_storage<T>>;
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_full_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_full), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_ready_barrier(shared_t<T> shared, int stage) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_ready), stage);
+}
+
+template <class T>
+static __device__ __forceinline__ struct mbarrier scales_read_barrier(shared_t<T> shared, int step) {
+    return mbarrier_element(SHARED_MEMBER(shared, scales_read), step);
+}
+
+template <class T> static __device__ __forceinline__ struct mbarrier gate_full_barrier(shared_t<T> shared) {
+    return {SHARED_MEMBER(shared, gate_full)};
+}
+
+template <class T> static __device__ __forceinline__ struct mbarrier up_full_barrier(shared_t<T> shared) {
+    return {SHARED_MEMBER(shared, up_full)};
+}
+
+/* All threads of the cluster, which may be a lone CTA. */
+static __device__ __forceinline__ void sync_ctas(void) {
+    barrier_cluster_arrive_release();
+    barrier_cluster_wait_acquire();
+}
+
+/* After a warp's last access to TMEM: arrives at the kernel's last meeting, behind which TMEM is given back. */
+static __device__ __forceinline__ void leave_tmem(void) {
+    tcgen05_fence_before_thread_sync();
+    barrier_cluster_arrive_release();
+}
+
+/* Which tile of C this CTA computes, and which steps of K of it. */
+struct tile_coord {
+    int32_t m, n, batch;        /* first row of A, first row of B */
+    int32_t rank;               /* of this CTA in its pair; the first issues the MMAs */
+    int32_t split;              /* which share of K */
+    int32_t first_stage, steps; /* of K */
+};
+
+template <class T> static __device__ __forceinline__ struct tile_coord find_tile(int32_t steps_k) {
+    struct tile_coord coord;
+    int32_t stages_k = (steps_k + STAGE_STEPS - 1) / STAGE_STEPS, in_cluster = blockIdx.x % T::cluster;
+    coord.rank = in_cluster % T::ctas; /* the cluster is T::cluster wide along x */
+    coord.split = in_cluster / T::ctas;
+    coord.m = (blockIdx.x / T::cluster * T::ctas + coord.rank) * TILE_M;
+    coord.first_stage = stages_k * coord.split / T::split_k;
+    coord.steps =
+        min(stages_k * (coord.split + 1) / T::split_k * STAGE_STEPS, steps_k) - coord.first_stage * STAGE_STEPS;
+    coord.n = blockIdx.y * T::tile_n;
+    coord.batch = blockIdx.z;
+    return coord;
+}
+
+/* Of the CTAs that share an MMA: the first one's rank in the cluster, and all of them as a mask. */
+template <class T> static __device__ __forceinline__ uint32_t leader_rank(const struct tile_coord &coord) {
+    return coord.split * T::ctas;
+}
+
+template <class T> static __device__ __forceinline__ uint16_t cta_mask(const struct tile_coord &coord) {
+    return (uint16_t)(((1u << T::ctas) - 1) << leader_rank<T>(coord));
+}
+
+} // namespace blackwell
+
+#endif

@@ -1,0 +1,81 @@
+#include "blackwell_tile_selection.h"
+
+#include <stddef.h>
+
+#include "../core/backend.h"
+
+const struct blackwell_costs blackwell_costs = {
+    /* predicted:b200 (scripts/cost_model).  An SM takes some 59 bytes a cycle of 1.85 GHz from L2, which
+     * explains the published kernels' times.  A step of both products takes N cycles.  The start and end of a
+     * wave are a guess. */
+    .load_ps_per_kb = 9340,
+    .mma_ps_per_column = 540,
+    .wave_ps = 2500000,
+    /* measured:H200.  What the Hopper kernel's DSMEM reduction takes for each KB that leaves a CTA, barriers
+     * included: no one has published the rate between a B200's SMs.  Split tiles pay at less than half of it.
+     */
+    .reduction_ps_per_kb = 56250,
+};
+
+/* A cluster of CTAs lies in one of the chip's processing clusters: taken to be 8 of 18 SMs on a B200. */
+#define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
+#define PROCESSING_CLUSTERS 8
+
+#define CONFIG(name, tile_n, stages, ctas, tail, split_k) {#name, tile_n, stages, ctas, tail, split_k},
+const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(CONFIG)};
+
+const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES] = {
+    BLACKWELL_GROUPED_CONFIGS(CONFIG)};
+
+int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
+    return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;
+}
+
+int blackwell_clusters_at_once(const struct blackwell_config *config, int sms) {
+    int cluster = config->ctas * config->split_k;
+    return cluster <= SMS_OF_TPC ? sms / cluster : PROCESSING_CLUSTERS * (sms / PROCESSING_CLUSTERS / cluster);
+}
+
+/* Of a stage of K: its copies or its products, whichever takes longer. */
+static int64_t stage_ps(const struct blackwell_config *config) {
+    int64_t load = STAGE_BYTES(config->tile_n, config->ctas) / 1024 * blackwell_costs.load_ps_per_kb;
+    int64_t multiply = (int64_t)STAGE_STEPS * config->tile_n * blackwell_costs.mma_ps_per_column;
+    return load > multiply ? load : multiply;
+}
+
+int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
+                               int64_t l, int clusters_at_once) {
+    const struct blackwell_costs *costs = &blackwell_costs;
+    int64_t cluster = (int64_t)config->ctas * config->split_k, stages_k = ceil_div(k, STAGE_K);
+    if (stages_k < config->split_k || clusters_at_once < 1) {
+        return INT64_MAX;
+    }
+    /* Of a CTA's fp32 accumulators all but its own share leave it, and as much comes in. */
+    int64_t accumulators_kb = 2 * (int64_t)TILE_M * config->tile_n * (int64_t)sizeof(float) / 1024;
+    int64_t reduction = accumulators_kb * (config->split_k - 1) / config->split_k * costs->reduction_ps_per_kb;
+    return ceil_div(blackwell_ctas(config, m, n, l) / cluster, clusters_at_once) *
+           (ceil_div(stages_k, config->split_k) * stage_ps(config) + costs->wave_ps + reduction);
+}
+
+int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once) {
+    int best = 0;
+    for (int i = 1; i < BLACKWELL_TILES; i++) {
+        if (blackwell_tile_cost_ps(&blackwell_configs[i], m, n, k, l, clusters_at_once[i]) <
+            blackwell_tile_cost_ps(&blackwell_configs[best], m, n, k, l, clusters_at_once[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+const char *blackwell_tile_name(int index) {
+    return index >= 0 && index < BLACKWELL_TILES ? blackwell_configs[index].name : NULL;
+}
+
+int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k) {
+    return ceil_div(k, STAGE_K) * stage_ps(config) + blackwell_costs.wave_ps;
+}
+
+const char *blackwell_grouped_tile_name(int index) {
+    return index >= 0 && index < BLACKWELL_GROUPED_TILES ? blackwell_grouped_configs[index].name : NULL;
+}

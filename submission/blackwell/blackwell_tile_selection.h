@@ -1,0 +1,47 @@
+/* Tile selection: which configuration a problem runs with.  Host only, pure, tested without a GPU. */
+#ifndef BLACKWELL_TILE_SELECTION_H
+#define BLACKWELL_TILE_SELECTION_H
+
+#include "grouped/blackwell_grouped_config.h"
+
+#define ONE_CONFIG(...) +1
+enum { BLACKWELL_TILES = 0 BLACKWELL_CONFIGS(ONE_CONFIG) };
+enum { BLACKWELL_GROUPED_TILES = 0 BLACKWELL_GROUPED_CONFIGS(ONE_CONFIG) };
+#undef ONE_CONFIG
+extern const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES];
+extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
+
+/* The predicted times behind the choice, in picoseconds. */
+extern const struct blackwell_costs {
+    int64_t load_ps_per_kb;      /* of a CTA's copies */
+    int64_t mma_ps_per_column;   /* of both products of a step of K, for each column of the tile */
+    int64_t wave_ps;             /* start and end of a wave of CTAs */
+    int64_t reduction_ps_per_kb; /* of the DSMEM reduction of a split K, for what leaves a CTA */
+} blackwell_costs;
+
+/* CTAs that a configuration launches: whole clusters, the last ones maybe partly out of bounds. */
+int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l);
+
+/* The predicted time in picoseconds: waves of CTAs, one an SM, times the stages of one, each as long as its
+ * copies or its products take, whichever is longer; and for each wave a start, an end and, where K is split,
+ * the DSMEM reduction.  INT64_MAX where a share of K would be empty, or no cluster can run. */
+int64_t blackwell_tile_cost_ps(const struct blackwell_config *config, int64_t m, int64_t n, int64_t k,
+                               int64_t l, int clusters_at_once);
+
+/* How many clusters run at once where SMs lie as they are taken to on a B200, a CTA on each. */
+int blackwell_clusters_at_once(const struct blackwell_config *config, int sms);
+
+/* The index of the cheapest configuration, of equals the first one listed; clusters_at_once[i] clusters of
+ * configuration i run at once. */
+int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int *clusters_at_once);
+
+/* The name of configuration number `index`, or NULL where there is none. */
+const char *blackwell_tile_name(int index);
+
+/* The predicted time in picoseconds of one tile of the grouped GEMM, from start to end. */
+int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k);
+
+/* The name of the grouped GEMM's configuration number `index`, or NULL where there is none. */
+const char *blackwell_grouped_tile_name(int index);
+
+#endif

@@ -1,0 +1,159 @@
+/* The extended GEMM for sm_100a and sm_103a (custom_kernel.h, custom_kernel_extended()): the dual GEMM's kernel
+ * with another epilogue.
+ *
+ * Read blackwell_dual_gemm.cuh and blackwell_grouped_gemm.cuh first.  Gate and up of two tensors are the dual
+ * GEMM's products. Where they are rows of one tensor in turn, or the product is plain, it is one product of all
+ * rows, as of the grouped GEMM: accumulators are columns of TMEM in the order of rows. */
+#ifndef BLACKWELL_EXTENDED_GEMM_CUH
+#define BLACKWELL_EXTENDED_GEMM_CUH
+
+#include "../../gpu/gpu_extended.cuh"
+#include "../blackwell_tile.cuh"
+#include "blackwell_extended_kernels.h"
+
+/* Before blackwell_dual_gemm.cuh, whose templates call these by the type of their argument. */
+namespace blackwell {
+
+static __device__ __forceinline__ const CUtensorMap *second_b(const struct blackwell_extended_params &p) {
+    return &p.b2;
+}
+
+static __device__ __forceinline__ const CUtensorMap *second_sfb(const struct blackwell_extended_params &p) {
+    return &p.sfb2;
+}
+
+static __device__ __forceinline__ void prefetch_maps(const struct blackwell_extended_params &p) {
+    prefetch_tensormap(&p.b1);
+    prefetch_tensormap(&p.b2);
+    prefetch_tensormap(&p.a);
+    prefetch_tensormap(&p.sfb1);
+    prefetch_tensormap(&p.sfb2);
+    prefetch_tensormap(&p.sfa);
+}
+
+} // namespace blackwell
+
+#include "../blackwell_dual_gemm.cuh"
+
+namespace blackwell {
+
+#define PART_COLUMNS NVFP4_GROUP_ELEMS /* of C, that a lane takes at a time */
+#define LEAST_PIECE  8                 /* of interleaved rows: half of a part */
+
+template <int tile_n, int stages, int ctas, int tail, int products_>
+struct extended_tile : tile<tile_n, stages, ctas, tail, 1> {
+    static constexpr bool extended = true;
+    static constexpr int products = products_, columns = (products == 1 ? 2 : 1) * tile_n;
+    static_assert(tile_n % (LEAST_PIECE * 2 * COLUMN_GROUPS) == 0, "whole parts");
+};
+
+template <class T>
+static __device__ __forceinline__ struct tile_coord
+find_extended_tile(const struct blackwell_extended_params &p) {
+    struct tile_coord coord = find_tile<T>(p.steps_k);
+    coord.n = blockIdx.y * T::columns;
+    return coord;
+}
+
+/* What find_row needs of the parameters. */
+struct row_params {
+    uint16_t *c;
+    int32_t m, n;
+};
+
+/* A part's accumulators, of gate and of up, or of a plain product the first alone.  `column` is that of C in
+ * the tile. */
+template <class T>
+static __device__ __forceinline__ void load_part(float (&gate)[PART_COLUMNS], float (&up)[PART_COLUMNS],
+                                                 struct tmem_addr acc, int column,
+                                                 const struct blackwell_extended_params &p) {
+    int first = column, second = T::up_column + column;
+    if constexpr (T::products == 1) {
+        const int piece = p.interleave == LEAST_PIECE ? PART_COLUMNS : p.interleave;
+        first += p.epilogue.plain ? 0 : column / piece * piece;
+        second = first + piece;
+    }
+    start_load(gate, tmem_column(acc, first));
+    if (T::products == 2 || !p.epilogue.plain) {
+        start_load(up, tmem_column(acc, second));
+    }
+    await_loads(gate);
+    await_loads(up);
+    if (T::products == 1 && p.interleave == LEAST_PIECE) { /* of a part's 32 rows gate's are 0-7 and 16-23 */
+#pragma unroll
+        for (int i = 0; i < LEAST_PIECE; i++) {
+            const float moved = gate[LEAST_PIECE + i];
+            gate[LEAST_PIECE + i] = up[i];
+            up[i] = moved;
+        }
+    }
+}
+
+/* Outputs of a lane's row from `column` of the tile on, of which `values` holds a part. */
+static __device__ __forceinline__ void store_part(const struct output_row &row, int32_t row_of_c,
+                                                  int32_t tile_column, int column,
+                                                  const float (&values)[PART_COLUMNS], float scale_c,
+                                                  const struct extended_params &p) {
+    if (p.output != CUSTOM_KERNEL_NVFP4) {
+        uint32_t halves[PART_COLUMNS / 2];
+#pragma unroll
+        for (int i = 0; i < PART_COLUMNS; i += 2) {
+            halves[i / 2] = two_halves(p, values[i], values[i + 1]);
+        }
+        store_row<PART_COLUMNS>(row, column, halves);
+        return;
+    }
+    if (tile_column + column >= p.n) {
+        return;
+    }
+    if (row_of_c < p.m) {
+        store_group(p, row_of_c, tile_column + column, quantize_group(values, scale_c));
+    } else {
+        pad_group(p, row_of_c, tile_column + column);
+    }
+}
+
+/* Epilogue warp: a lane is a row of C.  Waits for up_full, and for the kernels before, whose work the scales
+ * may be; takes the columns of C by parts, in turn with the other warps of its lanes; signals nothing: the
+ * kernel's end does.
+ */
+template <class T, class P>
+static __device__ __forceinline__ void epilogue_extended(shared_t<T> shared, struct tmem_addr acc,
+                                                         const struct tile_coord &coord, const P &p) {
+    const struct extended_params &e = p.epilogue;
+    const bool plain = T::products == 1 && e.plain;
+    const int tile_columns = T::products == 1 && !plain ? T::columns / 2 : T::columns;
+    struct tile_coord of_c = coord;
+    of_c.n = T::products == 1 && !plain ? coord.n / 2 : coord.n;
+    const struct output_row row = find_row(acc, of_c, (struct row_params){(uint16_t *)e.c, e.m, e.n});
+    const int32_t row_of_c =
+        coord.m + threadIdx.x / WARP_THREADS % TMEM_QUARTERS * WARP_THREADS + threadIdx.x % WARP_THREADS;
+    griddepcontrol_wait();
+    const struct row_factors factors =
+        find_factors(e, number_or_one(e.scale_gate), number_or_one(e.scale_up), row_of_c);
+    const float scale_c = number_or_one(e.scale_c);
+    wait(up_full_barrier<T>(shared), 0);
+    tcgen05_fence_after_thread_sync();
+#pragma unroll 1
+    for (int column = row.group * PART_COLUMNS; column < tile_columns; column += COLUMN_GROUPS * PART_COLUMNS) {
+        float gate[PART_COLUMNS], up[PART_COLUMNS] = {0};
+        load_part<T>(gate, up, row.acc, column, p);
+#pragma unroll
+        for (int i = 0; i < PART_COLUMNS; i++) {
+            const float scaled = __fmul_rn(gate[i], factors.gate);
+            gate[i] = plain ? scaled : activate(e, scaled, __fmul_rn(up[i], factors.up));
+        }
+        store_part(row, row_of_c, of_c.n, column, gate, scale_c, e);
+    }
+    leave_tmem();
+}
+
+template <class T>
+static __global__ void __launch_bounds__(CTA_THREADS, 1)
+    extended_gemm_kernel(const __grid_constant__ blackwell_extended_params p) {
+    run_tile<T>(find_extended_tile<T>(p), p);
+}
+
+} // namespace blackwell
+
+#endif

@@ -1,0 +1,35 @@
+/* The extended GEMM's kernels; a file of their own, so that those of the dual GEMM have no part in their
+ * compilation. */
+#include "blackwell_extended_kernels.h"
+
+#include "blackwell_extended_gemm.cuh"
+
+/* NULL where K is split: the reduction is the dual GEMM's. */
+template <int tile_n, int stages, int ctas, int tail, int split_k, int products>
+static const void *kernel_of(void) {
+    if constexpr (split_k == 1) {
+        return (const void *)
+            blackwell::extended_gemm_kernel<blackwell::extended_tile<tile_n, stages, ctas, tail, products>>;
+    } else {
+        return nullptr;
+    }
+}
+
+#define RETURN_IF_NUMBER(products, ...)                                                                        \
+    if (index == number++) {                                                                                   \
+        return kernel_of<__VA_ARGS__, products>();                                                             \
+    }
+
+const void *blackwell_extended_apart_kernel(int index) {
+    int number = 0;
+#define APART(name, ...) RETURN_IF_NUMBER(2, __VA_ARGS__)
+    BLACKWELL_CONFIGS(APART)
+    return nullptr;
+}
+
+const void *blackwell_extended_joint_kernel(int index) {
+    int number = 0;
+#define JOINT(name, ...) RETURN_IF_NUMBER(1, __VA_ARGS__)
+    BLACKWELL_GROUPED_CONFIGS(JOINT)
+    return nullptr;
+}

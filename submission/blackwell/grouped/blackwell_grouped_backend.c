@@ -1,0 +1,103 @@
+/* The host side of the grouped GEMM.  A call: check the limits, select a tile, get scratch memory, put the
+ * groups with the longest tiles first, then for as many groups as a launch takes: encode the tensor maps,
+ * permute the scale factors of those groups that need it, a launch each, and multiply in one launch. */
+#include "blackwell_grouped_backend.h"
+
+#include <stdbool.h>
+
+#include "../../core/checks.h"
+#include "../../gpu/gpu_grouped.h"
+#include "../blackwell_kernels.h"
+#include "../blackwell_operands.h"
+#include "../blackwell_tile_selection.h"
+
+#define PDL_VARIABLE "NVFP4_BLACKWELL_DEPENDENT_LAUNCH" /* the dual GEMM's */
+
+static int64_t tile_rows(int tile) {
+    return (int64_t)TILE_M * blackwell_grouped_configs[tile].ctas;
+}
+
+static int64_t tile_columns(int tile) {
+    return 2 * (int64_t)blackwell_grouped_configs[tile].tile_n;
+}
+
+static int64_t tile_ps(int tile, int64_t k) {
+    return blackwell_grouped_tile_ps(&blackwell_grouped_configs[tile], k);
+}
+
+static int clusters(int tile, int sms) {
+    return blackwell_clusters_at_once(&blackwell_grouped_configs[tile], sms);
+}
+
+static int ctas_of_cluster(int tile) {
+    return blackwell_grouped_configs[tile].ctas;
+}
+
+/* What the kernel takes of a group whose tiles start at number first_tile. */
+static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, const uint8_t *scratch,
+                        int32_t first_tile, struct blackwell_group *group) {
+    const struct problem *problem = of->problem;
+    const int b_rows = blackwell_b_box_rows(&blackwell_grouped_configs[tiled->tile]);
+    group->c = problem->c;
+    group->m = (int32_t)problem->m;
+    group->n = (int32_t)problem->n;
+    group->steps_k = (int32_t)(problem->k / STEP_K);
+    group->scales_by_previous_kernel = tiled->permute_scales;
+    group->first_tile = first_tile;
+    group->tiles_m = (int32_t)of->tiles_m;
+    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "a").text, problem, problem->a,
+                                          problem->m, TILE_M, &group->a));
+    RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1,
+                                          problem->n, b_rows, &group->b1));
+    RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem,
+                                             gpu_group_sfa(tiled, of, scratch), problem->m, &group->sfa));
+    return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem,
+                                   gpu_group_sfb(tiled, of, scratch), problem->n, &group->sfb1);
+}
+
+static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch) {
+    static atomic_bool allowed[MAX_DEVICES][BLACKWELL_GROUPED_TILES][2];
+    const struct blackwell_config *config = &blackwell_grouped_configs[tiled->tile];
+    struct blackwell_many_groups many;
+    struct blackwell_few_groups few;
+    const struct tiled_group *groups = &tiled->group[first];
+    const bool is_few = count <= BLACKWELL_FEW_GROUPS;
+    struct blackwell_group *described = is_few ? few.group : many.group;
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < count; i++) {
+        RETURN_IF_FAILED(describe(tiled, &groups[i], scratch, (int32_t)tiles, &described[i]));
+        tiles += groups[i].tiles.tiles;
+    }
+    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    struct launch launch = {
+        .kernel = blackwell_grouped_gemm_kernel(tiled->tile, is_few),
+        .grid = {tiles * config->ctas, 1, 1},
+        .threads = CTA_THREADS,
+        .cluster = config->ctas,
+        .shared_bytes = blackwell_shared_bytes(config),
+        .pdl_variable = PDL_VARIABLE,
+    };
+    RETURN_IF_FAILED(
+        gpu_allow_shared_memory(&allowed[groups[0].problem->device][tiled->tile][is_few], &launch));
+    RETURN_IF_FAILED(gpu_launch_groups_permute_scales(tiled, first, count, blackwell_permute_scales_kernel(),
+                                                      scratch, PDL_VARIABLE));
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static const struct grouped_tiling tiling = {
+    .backend = "blackwell",
+    .variable = "NVFP4_GROUPED_CONFIG",
+    .name = blackwell_grouped_tile_name,
+    .rows = tile_rows,
+    .columns = tile_columns,
+    .tile_ps = tile_ps,
+    .units = clusters,
+    .ctas_of_unit = ctas_of_cluster,
+    .most_groups = BLACKWELL_MOST_GROUPS,
+    .launch_groups = launch_groups,
+};
+
+int32_t blackwell_run_grouped(const struct problem *groups, int64_t count) {
+    return gpu_run_grouped(&tiling, groups, count);
+}

@@ -1,0 +1,10 @@
+/* The grouped GEMM on tcgen05 (blackwell_grouped_gemm.cuh). */
+#ifndef BLACKWELL_GROUPED_BACKEND_H
+#define BLACKWELL_GROUPED_BACKEND_H
+
+#include "../../core/backend.h"
+
+/* Runs groups on the current device. */
+int32_t blackwell_run_grouped(const struct problem *groups, int64_t count);
+
+#endif

@@ -1,0 +1,56 @@
+/* The grouped GEMM for sm_100a and sm_103a, c_i = a_i b_i^T: the dual GEMM's kernel with another list of tiles
+ * and another epilogue.
+ *
+ * Read blackwell_dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a
+ * tile's rows of the group's only B, so that copies, products and barriers are the same code: acc_gate and
+ * acc_up are the two halves of a tile's columns, and the first is stored while the last products of the second
+ * are taken.  A CTA, or a pair, computes one tile; tiles of all groups have one list, which the host made the
+ * longest first, and the chip deals out.  All that a group needs is in the kernel's parameters. */
+#ifndef BLACKWELL_GROUPED_GEMM_CUH
+#define BLACKWELL_GROUPED_GEMM_CUH
+
+#include "../blackwell_dual_gemm.cuh"
+
+namespace blackwell {
+
+template <int tile_n, int stages, int ctas, int tail, int split_k>
+struct grouped_tile : tile<tile_n, stages, ctas, tail, split_k> {
+    static constexpr int products = 1, columns = 2 * tile_n;
+    static_assert(split_k == 1, "the reduction is that of two products");
+};
+
+/* The group whose tile number `number` is; the last one's tiles are the last. */
+template <class P>
+static __device__ __forceinline__ const struct blackwell_group &find_group(const P &p, int32_t number) {
+    int32_t index = 0;
+    while (index + 1 < p.groups && number >= p.group[index + 1].first_tile) {
+        index++;
+    }
+    return p.group[index];
+}
+
+template <class T>
+static __device__ __forceinline__ struct tile_coord find_grouped_tile(const struct blackwell_group &group,
+                                                                      int32_t number) {
+    number -= group.first_tile;
+    struct tile_coord coord;
+    coord.rank = blockIdx.x % T::ctas;
+    coord.split = 0;
+    coord.m = (number % group.tiles_m * T::ctas + coord.rank) * TILE_M;
+    coord.n = number / group.tiles_m * T::columns;
+    coord.batch = 0;
+    coord.first_stage = 0;
+    coord.steps = group.steps_k;
+    return coord;
+}
+
+template <class T, class P>
+static __global__ void __launch_bounds__(CTA_THREADS, 1) grouped_gemm_kernel(const __grid_constant__ P p) {
+    const int32_t number = blockIdx.x / T::ctas;
+    const struct blackwell_group &group = find_group(p, number);
+    run_tile<T>(find_grouped_tile<T>(group, number), group);
+}
+
+} // namespace blackwell
+
+#endif

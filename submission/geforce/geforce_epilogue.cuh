@@ -1,0 +1,113 @@
+/* What an MMA warp does with its accumulators at the end of K. */
+#ifndef GEFORCE_EPILOGUE_CUH
+#define GEFORCE_EPILOGUE_CUH
+
+#include "../gpu/instructions/sm120.cuh"
+#include "../gpu/silu.cuh"
+#include "geforce_tile.cuh"
+
+namespace geforce {
+
+#define QUAD         4 /* lanes that hold eight columns of a row, two each, of a block */
+#define ROW_PARTS    2 /* of a block: a lane has of it two columns of rows t / 4 and t / 4 + 8 */
+#define PART_COLUMNS MMA_N
+
+/* fp32 silu(gate) * up of two columns, as halves. */
+static __device__ __forceinline__ uint32_t silu_times_up(const float *gate, const float *up) {
+    float numerator[2], denominator[2], output[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        silu_fraction(gate[i], numerator[i], denominator[i]);
+        numerator[i] *= up[i];
+    }
+    divide_two(numerator, denominator, output);
+    return cvt_rn_f16x2_f32(output[0], output[1]);
+}
+
+/* words[i] of lane q of each four lanes goes to words[q] of lane i. */
+static __device__ __forceinline__ void transpose_quad(uint32_t (&words)[QUAD]) {
+#pragma unroll
+    for (int bit = 1; bit < QUAD; bit *= 2) {
+        const bool upper = (threadIdx.x & bit) != 0;
+#pragma unroll
+        for (int i = 0; i < QUAD; i++) {
+            if ((i & bit) == 0) {
+                const uint32_t received = shfl_sync_bfly(upper ? words[i] : words[i | bit], bit);
+                words[i] = upper ? received : words[i];
+                words[i | bit] = upper ? words[i | bit] : received;
+            }
+        }
+    }
+}
+
+/* Eight columns of a row of C: 16 bytes at once where rows start at such addresses, else those that are there.
+ */
+template <class G>
+static __device__ __forceinline__ void store_part(const G &p, const struct tile_coord &coord, int32_t row,
+                                                  int32_t column, const uint32_t (&words)[QUAD]) {
+    if (row >= p.m || column >= p.n) {
+        return;
+    }
+    uint16_t *to = p.c + ((int64_t)coord.batch * p.m + row) * p.n + column;
+    if (p.n % PART_COLUMNS == 0) {
+        *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < PART_COLUMNS; i++) {
+        if (column + i < p.n) {
+            to[i] = (uint16_t)(words[i / 2] >> i % 2 * 16);
+        }
+    }
+}
+
+/* A warp's part of tile_n columns of C from number `first_of_tile` on; two halves of a row by `word` of the
+ * block along M, the block along N, and where their accumulators are in it.  Its lanes hold two columns of a
+ * row of each block; four parts, of a row and eight columns each, at a time are turned in the quads, so that
+ * each lane has one of them whole, and stores it. */
+template <class T, class G, class Word>
+static __device__ __forceinline__ void store_columns(const struct tile_coord &coord, int32_t first_of_tile,
+                                                     const G &p, Word word) {
+    constexpr int parts = T::m_blocks * ROW_PARTS * T::n_blocks;
+    static_assert(parts % QUAD == 0, "each lane of a quad gets as many");
+    const int lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
+    const int32_t first_row = coord.m + warp % T::warps_m * T::warp_m + lane / QUAD;
+    const int32_t first_column = first_of_tile + warp / T::warps_m * T::warp_n;
+#pragma unroll
+    for (int first = 0; first < parts; first += QUAD) {
+        uint32_t words[QUAD];
+#pragma unroll
+        for (int i = 0; i < QUAD; i++) {
+            const int n = (first + i) % T::n_blocks, row = (first + i) / T::n_blocks;
+            const int m = row / ROW_PARTS, half = row % ROW_PARTS;
+            words[i] = word(m, n, 2 * half);
+        }
+        transpose_quad(words);
+        const int own = first + lane % QUAD;
+        store_part(p, coord, first_row + own / T::n_blocks * (MMA_M / ROW_PARTS),
+                   first_column + own % T::n_blocks * MMA_N, words);
+    }
+}
+
+/* MMA warp.  Of two products one tile of C; of one, in two halves, as many columns of it after each other. */
+template <class T, class G>
+static __device__ __forceinline__ void epilogue(const float (&gate)[T::m_blocks][T::n_blocks][4],
+                                                const float (&up)[T::m_blocks][T::n_blocks][4],
+                                                const struct tile_coord &coord, const G &p) {
+    if constexpr (T::products == 2) {
+        store_columns<T>(coord, coord.n, p, [&](int m, int n, int first) {
+            return silu_times_up(&gate[m][n][first], &up[m][n][first]);
+        });
+    } else {
+        store_columns<T>(coord, coord.n, p, [&](int m, int n, int first) {
+            return cvt_rn_f16x2_f32(gate[m][n][first], gate[m][n][first + 1]);
+        });
+        store_columns<T>(coord, coord.n + T::second_column, p, [&](int m, int n, int first) {
+            return cvt_rn_f16x2_f32(up[m][n][first], up[m][n][first + 1]);
+        });
+    }
+}
+
+} // namespace geforce
+
+#endif

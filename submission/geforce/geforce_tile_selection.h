@@ -1,0 +1,42 @@
+/* Tile selection: which configuration a problem runs with.  Host only, pure, tested without a GPU. */
+#ifndef GEFORCE_TILE_SELECTION_H
+#define GEFORCE_TILE_SELECTION_H
+
+#include "grouped/geforce_grouped_config.h"
+
+#define ONE_CONFIG(...) +1
+enum { GEFORCE_TILES = 0 GEFORCE_CONFIGS(ONE_CONFIG) };
+enum { GEFORCE_GROUPED_TILES = 0 GEFORCE_GROUPED_CONFIGS(ONE_CONFIG) };
+#undef ONE_CONFIG
+extern const struct geforce_config geforce_configs[GEFORCE_TILES];
+extern const struct geforce_config geforce_grouped_configs[GEFORCE_GROUPED_TILES];
+
+/* The predicted cycles behind the choice: those of an SM, since chips of this kind differ in clock and number
+ * of SMs (48 to 188), and hardly in the SM. */
+extern const struct geforce_costs {
+    int64_t macs_per_cycle;       /* of an SM, dense fp4 */
+    int64_t load_bytes_per_cycle; /* of an SM's copies */
+    int64_t tile_cycles;          /* a tile's start and end */
+} geforce_costs;
+
+/* Tiles of C that a configuration computes. */
+int64_t geforce_tiles(const struct geforce_config *config, int64_t m, int64_t n, int64_t l);
+
+/* The predicted cycles: as many tiles as the busiest SM has, one after another, times the stages of one, each
+ * as long as its copies or its products take, whichever is longer; and each tile's start and end. */
+int64_t geforce_tile_cost(const struct geforce_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                          int sms);
+
+/* The index of the cheapest configuration on a chip of so many SMs, of equals the first one listed. */
+int geforce_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms);
+
+/* The name of configuration number `index`, or NULL where there is none. */
+const char *geforce_tile_name(int index);
+
+/* The predicted cycles of one tile of the grouped GEMM, from start to end. */
+int64_t geforce_grouped_tile_cycles(const struct geforce_config *config, int64_t k);
+
+/* The name of the grouped GEMM's configuration number `index`, or NULL where there is none. */
+const char *geforce_grouped_tile_name(int index);
+
+#endif

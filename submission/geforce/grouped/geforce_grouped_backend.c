@@ -1,0 +1,104 @@
+/* The host side of the grouped GEMM.  A call: check the limits, select a tile, get scratch memory, put the
+ * groups with the longest tiles first, then for as many groups as a launch takes: encode the tensor maps,
+ * permute the scale factors of those groups that need it, a launch each, and multiply in one launch. */
+#include "geforce_grouped_backend.h"
+
+#include <stdbool.h>
+
+#include "../../core/checks.h"
+#include "../../gpu/gpu_grouped.h"
+#include "../geforce_kernels.h"
+#include "../geforce_operands.h"
+#include "../geforce_tile_selection.h"
+
+#define PDL_VARIABLE "NVFP4_GEFORCE_DEPENDENT_LAUNCH" /* the dual GEMM's */
+
+static int64_t tile_rows(int tile) {
+    return geforce_grouped_configs[tile].tile_m;
+}
+
+static int64_t tile_columns(int tile) {
+    return 2 * (int64_t)geforce_grouped_configs[tile].tile_n;
+}
+
+/* In cycles. */
+static int64_t tile_time(int tile, int64_t k) {
+    return geforce_grouped_tile_cycles(&geforce_grouped_configs[tile], k);
+}
+
+static int sms_at_once(int tile, int sms) {
+    (void)tile;
+    return sms;
+}
+
+static int one_cta(int tile) {
+    (void)tile;
+    return 1;
+}
+
+/* What the kernel takes of a group whose tiles start at number first_tile. */
+static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, const uint8_t *scratch,
+                        int32_t first_tile, struct geforce_group *group) {
+    const struct problem *problem = of->problem;
+    const struct geforce_config *config = &geforce_grouped_configs[tiled->tile];
+    group->sfa = gpu_group_sfa(tiled, of, scratch);
+    group->sfb1 = gpu_group_sfb(tiled, of, scratch);
+    group->c = problem->c;
+    group->m = (int32_t)problem->m;
+    group->n = (int32_t)problem->n;
+    group->steps_k = (int32_t)(problem->k / STEP_K);
+    group->first_tile = first_tile;
+    group->tiles_m = (int32_t)of->tiles_m;
+    RETURN_IF_FAILED(geforce_encode_fp4(member_name(problem->group, "a").text, problem, problem->a, problem->m,
+                                        config->tile_m, &group->a));
+    return geforce_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1, problem->n,
+                              config->tile_n, &group->b1);
+}
+
+static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch) {
+    static atomic_bool allowed[MAX_DEVICES][GEFORCE_GROUPED_TILES][2];
+    const struct geforce_config *config = &geforce_grouped_configs[tiled->tile];
+    struct geforce_many_groups many;
+    struct geforce_few_groups few;
+    const struct tiled_group *groups = &tiled->group[first];
+    const bool is_few = count <= GEFORCE_FEW_GROUPS;
+    struct geforce_group *described = is_few ? few.group : many.group;
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < count; i++) {
+        RETURN_IF_FAILED(describe(tiled, &groups[i], scratch, (int32_t)tiles, &described[i]));
+        tiles += groups[i].tiles.tiles;
+    }
+    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    *(is_few ? &few.tiles : &many.tiles) = (int32_t)tiles;
+    struct launch launch = {
+        .kernel = geforce_grouped_gemm_kernel(tiled->tile, is_few),
+        .grid = {tiles < tiled->sms ? tiles : tiled->sms, 1, 1},
+        .threads = geforce_cta_threads(config),
+        .cluster = 1,
+        .shared_bytes = geforce_shared_bytes(config),
+        .pdl_variable = PDL_VARIABLE,
+    };
+    RETURN_IF_FAILED(
+        gpu_allow_shared_memory(&allowed[groups[0].problem->device][tiled->tile][is_few], &launch));
+    RETURN_IF_FAILED(gpu_launch_groups_permute_scales(tiled, first, count, geforce_permute_scales_kernel(),
+                                                      scratch, PDL_VARIABLE));
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static const struct grouped_tiling tiling = {
+    .backend = "geforce",
+    .variable = "NVFP4_GROUPED_CONFIG",
+    .name = geforce_grouped_tile_name,
+    .rows = tile_rows,
+    .columns = tile_columns,
+    .tile_ps = tile_time,
+    .units = sms_at_once,
+    .ctas_of_unit = one_cta,
+    .most_groups = GEFORCE_MOST_GROUPS,
+    .launch_groups = launch_groups,
+};
+
+int32_t geforce_run_grouped(const struct problem *groups, int64_t count) {
+    return gpu_run_grouped(&tiling, groups, count);
+}

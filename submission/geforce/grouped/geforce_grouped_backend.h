@@ -1,0 +1,10 @@
+/* The grouped GEMM on mma.sync (geforce_grouped_gemm.cuh). */
+#ifndef GEFORCE_GROUPED_BACKEND_H
+#define GEFORCE_GROUPED_BACKEND_H
+
+#include "../../core/backend.h"
+
+/* Runs groups on the current device. */
+int32_t geforce_run_grouped(const struct problem *groups, int64_t count);
+
+#endif

@@ -1,0 +1,30 @@
+/* The grouped GEMM for sm_120a and sm_121a, c_i = a_i b_i^T: the dual GEMM's kernel with another list of tiles
+ * and another epilogue.
+ *
+ * Read geforce_dual_gemm.cuh first.  Its two operands B1 and B2 are here the first and the second half of a
+ * tile's rows of the group's only B, so that copies, products and barriers are the same code: acc_gate and
+ * acc_up are the two halves of a tile's columns.  Both halves have their scale factors in one scale tile, which
+ * is copied once. Tiles of all groups have one list, which the host made the longest first, and CTAs take them
+ * from it in turns. All that a group needs is in the kernel's parameters. */
+#ifndef GEFORCE_GROUPED_GEMM_CUH
+#define GEFORCE_GROUPED_GEMM_CUH
+
+#include "../geforce_dual_gemm.cuh"
+
+namespace geforce {
+
+template <int tile_m, int tile_n, int stages, int warps_m, int warps_n>
+struct grouped_tile : tile<tile_m, tile_n, stages, warps_m, warps_n> {
+    static constexpr int products = 1, columns = 2 * tile_n, second_column = tile_n, sfb_copies = 1;
+    static_assert(SCALE_TILE_ROWS % columns == 0, "a tile's rows of B are in one scale tile");
+    static_assert(tile_n % SCALE_ENTRIES == 0, "a row's and its counterpart's words lie equally far apart");
+};
+
+template <class T, class P>
+static __global__ void __launch_bounds__(T::threads, 1) grouped_gemm_kernel(const __grid_constant__ P p) {
+    run_tiles<T>(p);
+}
+
+} // namespace geforce
+
+#endif

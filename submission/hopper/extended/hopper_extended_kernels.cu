@@ -1,0 +1,13 @@
+/* The extended GEMM's kernels, of every configuration of the dual GEMM; a file of their own, so that its
+ * kernels have no part in their compilation. */
+#include "hopper_extended_kernels.h"
+
+#include "hopper_extended_gemm.cuh"
+
+#define KERNEL(name, ...)                                                                                      \
+    (const void *)hopper::extended_gemm_kernel<hopper::extended_tile<hopper::tile<__VA_ARGS__>>>,
+
+const void *hopper_extended_gemm_kernel(int index) {
+    static const void *const kernels[] = {HOPPER_CONFIGS(KERNEL)};
+    return kernels[index];
+}

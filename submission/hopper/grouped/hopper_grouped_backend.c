@@ -1,0 +1,308 @@
+/* The host side of the grouped GEMM.  A call: check the limits, cut every group into tiles, get scratch memory,
+ * put the longest tiles first, then for as many groups as a launch takes: encode the tensor maps, dequantize
+ * all A in one launch, permute the scale factors of those B that need it, a launch each, and multiply in one
+ * launch. */
+#include "hopper_grouped_backend.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "../../core/checks.h"
+#include "../hopper_kernels.h"
+#include "../hopper_operands.h"
+#include "hopper_grouped_selection.h"
+
+#define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
+#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH" /* the dual GEMM's */
+
+/* A group, how it is cut, and where the device finds what was made of its operands. */
+struct group_plan {
+    const struct problem *problem;
+    struct hopper_grouped_cut cut;
+    int64_t stages_k;
+    bool permute_scales;
+    int64_t a_offset, sfb_offset;  /* in scratch memory: A in fp16; sfb, permuted */
+    int64_t arrivals, sums_offset; /* of tiles whose K is shared: the first one's word; the sums */
+};
+
+struct grouped_plan {
+    struct group_plan group[CUSTOM_KERNEL_MAX_GROUPS]; /* the longest tiles first */
+    int64_t groups, scratch_bytes, arrivals, arrivals_offset;
+    int sms;
+};
+
+static int longest_first(const void *x, const void *y) {
+    const struct group_plan *a = x, *b = y;
+    return (a->cut.all.tile_ps < b->cut.all.tile_ps) - (a->cut.all.tile_ps > b->cut.all.tile_ps);
+}
+
+/* Cuts all groups, tile number `largest` being the largest. */
+static void cut_groups(struct grouped_plan *plan, int largest) {
+    for (int64_t i = 0; i < plan->groups; i++) {
+        const struct problem *problem = plan->group[i].problem;
+        plan->group[i].cut = hopper_cut_group(problem->m, problem->n, problem->k, largest);
+    }
+}
+
+static void sort_groups(struct grouped_plan *plan) {
+    qsort(plan->group, (size_t)plan->groups, sizeof *plan->group, longest_first);
+}
+
+static int64_t predict(const struct grouped_plan *plan, int sms) {
+    struct tile_class classes[CUSTOM_KERNEL_MAX_GROUPS];
+    for (int64_t i = 0; i < plan->groups; i++) {
+        classes[i] = plan->group[i].cut.all;
+    }
+    return gpu_schedule_ps(classes, plan->groups, sms);
+}
+
+static int64_t tiles_of(const struct grouped_plan *plan) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        tiles += plan->group[i].cut.all.tiles;
+    }
+    return tiles;
+}
+
+/* No prediction is less: all of the work, shared equally. */
+static int64_t equal_share_ps(const struct grouped_plan *plan, int sms) {
+    double work = 0;
+    for (int64_t i = 0; i < plan->groups; i++) {
+        work += (double)plan->group[i].cut.all.tiles * (double)plan->group[i].cut.all.tile_ps;
+    }
+    return (int64_t)(work / sms);
+}
+
+enum { SHARE_GAIN_PERCENT = 3 }; /* less is less than what the prediction knows */
+
+/* The shortest tiles' group whose K is not shared yet, or -1. */
+static int64_t shortest_whole(const struct grouped_plan *plan) {
+    int64_t i = plan->groups - 1;
+    while (i >= 0 && (plan->group[i].cut.parts > 1 || plan->group[i].cut.all.tiles == 0)) {
+        i--;
+    }
+    return i;
+}
+
+/* Shares the K of the shortest tiles, group after group, while the predicted time gains enough by it: the
+ * list's last pieces fill the gaps that long tiles leave. */
+static void share_k(struct grouped_plan *plan, int sms) {
+    int64_t least_ps = predict(plan, sms);
+    for (int64_t i = shortest_whole(plan); i >= 0; i = shortest_whole(plan)) {
+        const struct group_plan whole = plan->group[i];
+        if (!hopper_share_k(&plan->group[i].cut)) {
+            return;
+        }
+        sort_groups(plan);
+        const int64_t ps = predict(plan, sms);
+        if (ps * 100 >= least_ps * (100 - SHARE_GAIN_PERCENT)) {
+            for (i = 0; plan->group[i].problem != whole.problem; i++) {
+            }
+            plan->group[i] = whole;
+            sort_groups(plan);
+            return;
+        }
+        least_ps = ps;
+    }
+}
+
+/* By the tile that the environment names, else so that the predicted time is least; of equals the largest.
+ * Smaller tiles make no group fewer, so as many in all are the same cut. */
+static int32_t select_cuts(struct grouped_plan *plan, int sms) {
+    int largest = -1;
+    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
+    int64_t least_ps = INT64_MAX, tiles = 0;
+    for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
+        cut_groups(plan, i);
+        if (tiles_of(plan) == tiles || equal_share_ps(plan, sms) >= least_ps) {
+            continue;
+        }
+        tiles = tiles_of(plan);
+        sort_groups(plan);
+        int64_t ps = predict(plan, sms);
+        if (ps < least_ps) {
+            least_ps = ps;
+            largest = i;
+        }
+    }
+    cut_groups(plan, largest);
+    sort_groups(plan);
+    share_k(plan, sms);
+    return CUSTOM_KERNEL_OK;
+}
+
+/* Of A in fp16: whole atoms of the swizzle. */
+static int64_t padded_rows(const struct problem *problem) {
+    return round_up(problem->m, SWIZZLE_ATOM_ROWS);
+}
+
+/* Sizes are below 2^31 by now, and so their products far below 2^63. */
+static void place_operands(struct grouped_plan *plan) {
+    for (int64_t i = 0; i < plan->groups; i++) {
+        struct group_plan *group = &plan->group[i];
+        const struct problem *problem = group->problem;
+        group->stages_k = ceil_div(problem->k, STAGE_K);
+        int64_t padded_k = group->stages_k * STAGE_K;
+        group->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
+        group->a_offset = plan->scratch_bytes;
+        plan->scratch_bytes += round_up(padded_rows(problem) * padded_k * FP16_BYTES, SCRATCH_ALIGNMENT);
+        group->sfb_offset = plan->scratch_bytes;
+        if (group->permute_scales) {
+            plan->scratch_bytes += round_up(
+                scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS),
+                SCRATCH_ALIGNMENT);
+        }
+        group->arrivals = plan->arrivals;
+        group->sums_offset = plan->scratch_bytes;
+        if (group->cut.parts > 1) {
+            const int64_t tiles = group->cut.all.tiles / group->cut.parts;
+            plan->arrivals += tiles;
+            plan->scratch_bytes +=
+                round_up(tiles * hopper_grouped_sum_bytes(group->cut.tile), SCRATCH_ALIGNMENT);
+        }
+    }
+    plan->arrivals_offset = plan->scratch_bytes;
+    plan->scratch_bytes += round_up(plan->arrivals * (int64_t)sizeof(uint32_t), SCRATCH_ALIGNMENT);
+}
+
+/* What the kernel takes of a group whose tiles start at number first_tile; `scales_permuted`: of any group of
+ * the launch, by the kernel before it. */
+static int32_t describe(const struct grouped_plan *all, const struct group_plan *plan, uint8_t *scratch,
+                        int32_t first_tile, bool scales_permuted, struct hopper_group *group) {
+    const struct problem *problem = plan->problem;
+    group->gemm = (struct hopper_dual_gemm_params){
+        .sfb1 = plan->permute_scales ? scratch + plan->sfb_offset : problem->sfb1,
+        .c = problem->c,
+        .m = (int32_t)problem->m,
+        .n = (int32_t)problem->n,
+        .stages_k = (int32_t)plan->stages_k,
+        .scale_tiles_k = (int32_t)(plan->stages_k * STAGE_SCALE_TILES),
+        .scales_by_previous_kernel = scales_permuted,
+    };
+    group->first_tile = first_tile;
+    group->tiles_m = (int32_t)plan->cut.tiles_m;
+    group->tile = plan->cut.tile;
+    group->tile_m = hopper_grouped_tiles[plan->cut.tile].tile_m;
+    group->stages = hopper_grouped_tiles[plan->cut.tile].stages;
+    group->parts = plan->cut.parts;
+    group->arrivals = (uint32_t *)(scratch + all->arrivals_offset) + plan->arrivals;
+    group->sums = scratch + plan->sums_offset;
+    group->a = scratch + plan->a_offset;
+    group->a_rows = (int32_t)padded_rows(problem);
+    return hopper_encode_b(member_name(problem->group, "b").text, problem, problem->b1, GROUPED_COLUMNS,
+                           &group->b);
+}
+
+/* Shared memory that a CTA asks for and does not use, so that an SM has room for an equal share of the CTAs:
+ * SMs become free one after another, and the first would take all CTAs that fit. */
+static int spreading_bytes(int64_t ctas, int sms) {
+    const int64_t bytes = SM_SHARED_BYTES / ceil_div(ctas, sms) - CTA_RESERVED_BYTES;
+    return bytes < 0 ? 0 : bytes > PLAIN_SHARED_BYTES ? PLAIN_SHARED_BYTES : (int)bytes;
+}
+
+static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const struct group_plan *groups,
+                                         int64_t count, uint8_t *scratch) {
+    struct hopper_many_dequantize_params many;
+    struct hopper_few_dequantize_params few;
+    const bool is_few = count <= HOPPER_FEW_GROUPS;
+    struct dequantize_params *of = is_few ? few.group : many.group;
+    int32_t *rows_of = is_few ? few.rows : many.rows;
+    int64_t rows = 0, row_parts = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct group_plan *group = &groups[i];
+        of[i] = hopper_dequantize_params(group->problem, group->stages_k, scratch + group->a_offset);
+        rows_of[i] = (int32_t)group->problem->m;
+        rows += group->problem->m;
+        const int64_t parts = group->stages_k * CHUNK_PARTS;
+        row_parts = parts > row_parts ? parts : row_parts;
+    }
+    uint32_t *arrivals = (uint32_t *)(scratch + plan->arrivals_offset) + groups[0].arrivals;
+    const int64_t end = groups + count < plan->group + plan->groups ? groups[count].arrivals : plan->arrivals;
+    *(is_few ? &few.arrivals : &many.arrivals) = arrivals;
+    *(is_few ? &few.arrivals_count : &many.arrivals_count) = (int32_t)(end - groups[0].arrivals);
+    int64_t threads = row_parts < GROUPED_DEQUANTIZE_MAX_THREADS ? row_parts : GROUPED_DEQUANTIZE_MAX_THREADS;
+    struct launch launch = {
+        .kernel = hopper_grouped_dequantize_kernel(is_few, end > groups[0].arrivals),
+        .grid = {rows, ceil_div(row_parts, threads), 1},
+        .threads = threads,
+        .cluster = 1,
+        .shared_bytes = spreading_bytes(rows * ceil_div(row_parts, threads), plan->sms),
+        .pdl_variable = PDL_VARIABLE,
+    };
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static int32_t launch_group_permute_scales(const struct group_plan *group, uint8_t *scratch) {
+    struct permute_scales_params params = {
+        .tensors = {{group->problem->sfb1, scratch + group->sfb_offset, group->problem->n}},
+        .tiles_k = group->stages_k * STAGE_SCALE_TILES,
+        .count = 1,
+    };
+    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
+}
+
+/* As many groups as a launch takes. */
+static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
+                             uint8_t *scratch) {
+    static atomic_bool allowed[MAX_DEVICES][2][2];
+    struct hopper_many_groups many;
+    struct hopper_few_groups few;
+    const bool is_few = count <= HOPPER_FEW_GROUPS;
+    struct hopper_group *described = is_few ? few.group : many.group;
+    *(is_few ? &few.groups : &many.groups) = (int32_t)count;
+    int64_t tiles = 0;
+    bool permuted = false, shares = false;
+    for (int64_t i = 0; i < count; i++) {
+        permuted = permuted || groups[i].permute_scales;
+        shares = shares || groups[i].cut.parts > 1;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        RETURN_IF_FAILED(describe(plan, &groups[i], scratch, (int32_t)tiles, permuted, &described[i]));
+        tiles += groups[i].cut.all.tiles;
+    }
+    struct launch launch = {
+        .kernel = hopper_grouped_gemm_kernel(is_few, shares),
+        .grid = {tiles, 1, 1},
+        .threads = CTA_THREADS(GROUPED_WARPGROUPS),
+        .cluster = 1,
+        .shared_bytes = hopper_grouped_shared_bytes(),
+        .pdl_variable = PDL_VARIABLE,
+    };
+    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few][shares], &launch));
+    RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
+    for (int64_t i = 0; i < count; i++) {
+        if (groups[i].permute_scales) {
+            RETURN_IF_FAILED(launch_group_permute_scales(&groups[i], scratch));
+        }
+    }
+    void *arguments[] = {is_few ? (void *)&few : (void *)&many};
+    return gpu_launch(groups[0].problem, &launch, arguments);
+}
+
+static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scratch) {
+    for (int64_t i = 0; i < plan->groups; i += HOPPER_MOST_GROUPS) {
+        int64_t left = plan->groups - i;
+        RETURN_IF_FAILED(launch_groups(plan, &plan->group[i],
+                                       left < HOPPER_MOST_GROUPS ? left : HOPPER_MOST_GROUPS, scratch));
+    }
+    return CUSTOM_KERNEL_OK;
+}
+
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms) {
+    struct grouped_plan plan;
+    uint8_t *scratch = NULL;
+    RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
+    plan.groups = count;
+    plan.sms = sms;
+    plan.scratch_bytes = plan.arrivals = 0;
+    for (int64_t i = 0; i < count; i++) {
+        plan.group[i].problem = &groups[i];
+    }
+    RETURN_IF_FAILED(select_cuts(&plan, sms));
+    RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
+    place_operands(&plan);
+    RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));
+    int32_t status = launch_all_groups(&plan, scratch);
+    return gpu_release_scratch(groups, scratch, status);
+}

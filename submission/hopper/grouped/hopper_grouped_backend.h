@@ -1,0 +1,10 @@
+/* The grouped GEMM on wgmma (hopper_grouped_gemm.cuh). */
+#ifndef HOPPER_GROUPED_BACKEND_H
+#define HOPPER_GROUPED_BACKEND_H
+
+#include "../../core/backend.h"
+
+/* Runs groups on the current device, which has so many SMs. */
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms);
+
+#endif

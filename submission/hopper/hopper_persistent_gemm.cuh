@@ -1,0 +1,306 @@
+/* The dual GEMM whose CTAs take tile after tile, and dequantize A ahead of the tiles that need it.
+ *
+ * hopper_dual_gemm.cuh's copies and main loop.  The ring goes on from tile to tile, so that the producer fills
+ * it while the consumers make a tile's outputs; these pass through 32 rows of shared memory for each warpgroup,
+ * which meets none but itself: one warpgroup multiplies while another stores.
+ *
+ *   A fp4, sfa --dequantize, three warps--> A fp16 in scratch memory --TMA, the producer--> stage
+ *
+ * The kernel before this one dequantizes what the first tiles begin with, or all of A (hopper_config.h). */
+#ifndef HOPPER_PERSISTENT_GEMM_CUH
+#define HOPPER_PERSISTENT_GEMM_CUH
+
+#include "hopper_dual_gemm.cuh"
+
+namespace hopper {
+
+#define STORE_BARRIER 2 /* the first of a barrier for each warpgroup, behind CONSUMER_BARRIER */
+#define AHEAD_WARPS   3 /* that dequantize A, beside the one that copies */
+#define BANDS_AHEAD   1 /* of the CTA's own tile: three are no faster (measured:H200), and L2 keeps less */
+#define THROTTLE_NS   1000
+/* Registers a thread: dequantizing takes more than copying does. */
+#define AHEAD_REGISTERS        56
+#define REGISTERS_BESIDE_AHEAD 224
+
+template <class T> struct persistent_storage {
+    struct shared_storage<T> ring;
+    unsigned char output[T::warpgroups][OUTPUT_CHUNK_ROWS][OUTPUT_CHUNK_BYTES];
+    uint32_t wave; /* of the tile whose copies the producer issues */
+
+    static_assert(sizeof(shared_storage<T>) % sizeof(uint4) == 0, "16-byte stores");
+    static_assert(OUTPUT_CHUNK_ROWS == WARP_THREADS, "stmatrix takes a row's address from each lane");
+    static_assert(OUTPUT_CHUNK_BYTES == WGMMA_M_BLOCK_B_ROWS * FP16_BYTES, "a warpgroup's columns");
+    static_assert(T::m_blocks == 1 && T::split_k == 1 && T::warpgroups_k == 1 && T::chains == 1,
+                  "a warpgroup has one block's accumulators over all of K");
+    static_assert(T::tile_m == PERSISTENT_TILE_M, "the host knows it by that");
+    static_assert(T::tile_m % OUTPUT_CHUNK_ROWS == 0 && T::tile_m % A_ITEM_ROWS == 0, "whole chunks and items");
+    static_assert(WARPGROUP_THREADS * (AHEAD_REGISTERS + T::warpgroups * REGISTERS_BESIDE_AHEAD) <=
+                      T::threads * LAUNCH_REGISTERS(T::threads),
+                  "the registers that the launch took suffice for what every warpgroup asks for");
+    static_assert(REGISTERS_BESIDE_AHEAD >= T::accs + 2 * T::fragment_steps * 4 + WORKING_REGISTERS,
+                  "a consumer's are enough for accumulators and fragments");
+};
+
+/* Tile number `tile`, columns first, then rows of A, then batches. */
+template <class T>
+static __device__ __forceinline__ struct tile_coord tile_number(const struct hopper_persistent_params &p,
+                                                                int32_t tile) {
+    const int32_t row = tile / p.tiles_n;
+    struct tile_coord coord;
+    coord.n = p.gemm.first_n + tile % p.tiles_n * T::tile_n;
+    coord.first_row = row % p.tiles_m * T::tile_m;
+    coord.m = min(coord.first_row, p.gemm.m - p.gemm.a_box_rows); /* as find_tile */
+    coord.batch = row / p.tiles_m;
+    coord.scale_tile = coord.n / SCALE_TILE_ROWS;
+    coord.rank = 0;
+    coord.first_stage = 0;
+    coord.stages = p.gemm.stages_k;
+    return coord;
+}
+
+/* ---- A, ahead of its tiles ---- */
+
+/* A part of K of A_ITEM_ROWS rows of A: what a warp dequantizes at a time. */
+struct a_item {
+    int32_t band, part;
+    int32_t row_tile; /* of all batches' */
+    int32_t row;      /* in that tile, the first */
+};
+
+/* Items in the order in which tiles need them: bands, parts of K, rows. */
+template <class T>
+static __device__ __forceinline__ struct a_item find_item(const struct hopper_persistent_params &p,
+                                                          uint32_t index) {
+    constexpr uint32_t tile_items = T::tile_m / A_ITEM_ROWS;
+    const uint32_t part_items = p.band_tiles * tile_items;
+    const uint32_t part = index / part_items + p.parts_before, item = index % part_items;
+    const uint32_t band = part / p.parts;
+    return {(int32_t)band, (int32_t)(part % p.parts), (int32_t)(band * p.band_tiles + item / tile_items),
+            (int32_t)(item % tile_items * A_ITEM_ROWS)};
+}
+
+/* A warp: four lanes a stage, each the units of one parity of one box. */
+template <class T>
+static __device__ __forceinline__ void dequantize_item(const struct hopper_persistent_params &p,
+                                                       const struct a_item &item) {
+    const int lane = threadIdx.x % WARP_THREADS;
+    const uint32_t chunk = item.part * A_PART_STAGES + lane / CHUNK_PARTS, box = lane % CHUNK_PARTS / 2,
+                   parity = lane % 2;
+    const int32_t batch = item.row_tile / p.tiles_m, first = item.row_tile % p.tiles_m * T::tile_m + item.row;
+    if (item.row_tile >= p.row_tiles || (int32_t)chunk >= p.gemm.stages_k) {
+        return;
+    }
+    const int64_t row_bytes = (int64_t)p.gemm.stages_k * A_BOXES * A_BOX_BYTES;
+    const int64_t first_of_all = (int64_t)batch * p.gemm.m + first;
+    const uint8_t *fp4 =
+        p.a.a + first_of_all * p.a.fp4_row_bytes + chunk * (DEQUANTIZE_CHUNK_K / 2) + box * sizeof(uint2);
+    uint8_t *to = (uint8_t *)p.a.a_fp16 + first_of_all * row_bytes + (chunk * A_BOXES + box) * A_BOX_BYTES;
+    const int32_t rows = min(A_ITEM_ROWS, p.gemm.m - first);
+#pragma unroll 1
+    for (int32_t i = 0; i < rows; i++) {
+        dequantize_box_parity(fp4, scales_of_chunk(p.a, batch, first + i, chunk), p.a.scale_half_step, box,
+                              parity, chunk < p.a.full_chunks, to, parity * sizeof(uint4));
+        fp4 += p.a.fp4_row_bytes;
+        to += row_bytes;
+    }
+}
+
+static __device__ __forceinline__ uint32_t claim_item(const struct hopper_persistent_params &p) {
+    return threadIdx.x % WARP_THREADS == 0 ? atom_add_relaxed_gpu(p.claimed, 1) : 0;
+}
+
+/* A warp.  Claims items as long as there are any, which are those of all CTAs' tiles in order; waits only
+ * before an item that lies further ahead of this CTA's tile than BANDS_AHEAD; counts it in ready[row
+ * tile][part].
+ *
+ * Tiles of wave w need bands up to w.  So of the CTAs that run, the one that is in the first wave needs no item
+ * that another holds back, and goes on: CTAs need not all run at once. */
+template <class T>
+static __device__ __forceinline__ void dequantize_ahead(uint32_t wave,
+                                                        const struct hopper_persistent_params &p) {
+    griddepcontrol_wait(); /* for A itself, and for the kernel that makes the counters zero */
+    uint32_t claimed = claim_item(p);
+    for (;;) {
+        const uint32_t index = __shfl_sync(~0u, claimed, 0);
+        if (index >= p.items) {
+            return;
+        }
+        const struct a_item item = find_item<T>(p, index);
+        while (item.band > (int32_t)ld_relaxed_cta_shared(wave) + BANDS_AHEAD) {
+            nanosleep(THROTTLE_NS);
+        }
+        claimed = claim_item(p); /* the next: its latency passes meanwhile */
+        dequantize_item<T>(p, item);
+        fence_proxy_async_global(); /* TMA reads it */
+        __syncwarp();
+        if (threadIdx.x % WARP_THREADS == 0) {
+            red_add_release_gpu(p.ready + item.row_tile * p.parts + item.part, 1);
+        }
+    }
+}
+
+/* ---- load ---- */
+
+/* One thread, before it copies a part of a tile's A: waits until that is dequantized. */
+template <class T>
+static __device__ __forceinline__ void wait_for_a(const struct hopper_persistent_params &p,
+                                                  const struct tile_coord &coord, int32_t row_tile,
+                                                  int32_t part) {
+    if (part >= p.parts || row_tile >= p.row_tiles) {
+        return;
+    }
+    /* The last tile of rows, moved up, has some of the one before. */
+    for (int32_t i = coord.m < coord.first_row ? row_tile - 1 : row_tile; i <= row_tile; i++) {
+        if (i >= p.band_tiles || part >= p.parts_before) {
+            while (ld_acquire_gpu(p.ready + i * p.parts + part) < T::tile_m / A_ITEM_ROWS) {
+            }
+        }
+    }
+    fence_proxy_async_global();
+}
+
+/* Producer, one thread.  As load(), and then the same for the next tiles.  In the ring's first lap there is
+ * nothing to wait for: the phase before a barrier's first counts as complete, and has parity 1.  The stages
+ * that are filled ahead are in the first part of the first band. */
+template <class T>
+static __device__ __forceinline__ void
+load_tiles(shared_t<T> shared, uint32_t wave, const struct hopper_persistent_params &p, const CUtensorMap *a,
+           const CUtensorMap *b1, const CUtensorMap *b2) {
+    if (p.gemm.scales_by_previous_kernel) {
+        griddepcontrol_wait();
+    }
+    struct tile_coord coord = tile_number<T>(p, blockIdx.x);
+    const int ahead = min(T::stages, coord.stages);
+    for (int i = 0; i < ahead; i++) {
+        load_b<T>(shared, coord, p.gemm, b1, b2, i, i);
+    }
+    griddepcontrol_wait();
+    struct ring ring = {0, 1};
+    for (int i = 0; i < ahead; i++) {
+        load_a<T>(shared, coord, a, i, i);
+        advance<T::stages>(ring);
+    }
+    int32_t first = ahead;
+    for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const int32_t row_tile = tile / p.tiles_n;
+        coord = tile_number<T>(p, tile);
+        for (int32_t i = first; i < coord.stages; i++) {
+            wait(empty_barrier(shared, ring.stage), ring.parity);
+            load_b<T>(shared, coord, p.gemm, b1, b2, ring.stage, i);
+            load_a<T>(shared, coord, a, ring.stage, i);
+            advance<T::stages>(ring);
+            if (i % A_PART_STAGES == A_PART_STAGES - 1) { /* now, while the ring is full */
+                wait_for_a<T>(p, coord, row_tile, (i + 1) / A_PART_STAGES);
+            }
+        }
+        first = 0;
+        const int32_t next = tile + gridDim.x;
+        if (next < p.tiles) {
+            wait_for_a<T>(p, tile_number<T>(p, next), next / p.tiles_n, 0);
+        }
+        red_add_relaxed_cta_shared(wave, 1);
+    }
+}
+
+/* A warpgroup's accumulators -> C, 32 rows of C at a time: transposed by stmatrix into the warpgroup's chunk, a
+ * row of which are 16 bytes from each warp, and from there 16 bytes a thread.  Rows' 16 bytes are swizzled: two
+ * rows fill all banks, and eight rows are written at once. */
+template <class T>
+static __device__ __forceinline__ void store_by_chunks(float (&acc)[T::m_blocks][T::accs], unsigned char *chunk,
+                                                       const struct tile_coord &coord,
+                                                       const struct hopper_dual_gemm_params &p, int warpgroup) {
+    constexpr int units = OUTPUT_CHUNK_BYTES / (int)sizeof(uint4);
+    const int warp = threadIdx.x / WARP_THREADS % 4, lane = threadIdx.x % WARP_THREADS;
+    const int thread = threadIdx.x % WARPGROUP_THREADS, row = thread / units, unit = thread % units;
+    const uint32_t to =
+        cvta_to_shared(chunk) + lane * OUTPUT_CHUNK_BYTES + (warp ^ lane / 2 % units) * (int)sizeof(uint4);
+    const unsigned char *from =
+        chunk + row * OUTPUT_CHUNK_BYTES + (unit ^ row / 2 % units) * (int)sizeof(uint4);
+    const int32_t column = coord.n + warpgroup * WGMMA_M_BLOCK_B_ROWS + unit * VECTOR_HALVES;
+#pragma unroll
+    for (int first = 0; first < T::tile_m; first += OUTPUT_CHUNK_ROWS) {
+        uint32_t halves[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            halves[i] = silu_times_up(&acc[0][(first / 8 + i) * 4]);
+        }
+        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS); /* the chunk before was read */
+        stmatrix_x4_trans(to, halves);
+        bar_sync(STORE_BARRIER + warpgroup, WARPGROUP_THREADS);
+        const int32_t row_of_a = coord.m + first + row;
+        if (row_of_a < coord.first_row || row_of_a >= p.m || column >= p.n) {
+            continue;
+        }
+        uint16_t *c = p.c + ((int64_t)coord.batch * p.m + row_of_a) * p.n + column;
+        if (p.n % VECTOR_HALVES == 0) {
+            *(uint4 *)c = *(const uint4 *)from;
+        } else {
+            for (int half = 0; half < VECTOR_HALVES && column + half < p.n; half++) {
+                c[half] = ((const uint16_t *)from)[half];
+            }
+        }
+    }
+}
+
+/* Consumer warpgroup.  A tile's last stage is given back before its outputs are made. */
+template <class T>
+static __device__ __forceinline__ void consume_tiles(shared_t<T> shared, struct persistent_storage<T> *storage,
+                                                     const struct hopper_persistent_params &p) {
+    const int warpgroup = threadIdx.x / WARPGROUP_THREADS - 1;
+    struct consumed consumed = {{0, 0}, -1};
+    for (int32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const struct tile_coord coord = tile_number<T>(p, tile);
+        float acc[T::m_blocks][T::accs];
+        multiply_stages<T>(acc, consumed, shared, coord, 0, coord.stages);
+        wgmma_wait_group<0>();
+        keep_all<T>(acc);
+        mbarrier_arrive(empty_barrier(shared, consumed.previous));
+        consumed.previous = -1;
+        store_by_chunks<T>(acc, &storage->output[warpgroup][0][0], coord, p.gemm, warpgroup);
+    }
+}
+
+/* Where the ring starts is for the linker to align: no bytes are left to do it here. */
+template <class T>
+static __global__ void __launch_bounds__(T::threads, 1)
+    persistent_dual_gemm_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b1,
+                                const __grid_constant__ CUtensorMap b2,
+                                const __grid_constant__ hopper_persistent_params p) {
+    extern __shared__ __align__(SWIZZLE_ATOM_BYTES) unsigned char aligned_memory[];
+    struct persistent_storage<T> *storage = (struct persistent_storage<T> *)aligned_memory;
+    shared_t<T> shared = {cvta_to_shared(aligned_memory)};
+    static_assert(sizeof *storage == PERSISTENT_SHARED_BYTES(T::tile_n, T::tile_m, T::stages, T::warpgroups),
+                  "shared memory has the bytes that the host asks for");
+    static_assert(sizeof *storage <= MAX_SHARED_BYTES, "a CTA has that much shared memory");
+
+    if (threadIdx.x == 0) {
+        prefetch_tensormap(&a);
+        prefetch_tensormap(&b1);
+        prefetch_tensormap(&b2);
+        for (int stage = 0; stage < T::stages; stage++) {
+            mbarrier_init(full_barrier(shared, stage), 1);
+            mbarrier_init(empty_barrier(shared, stage), T::consumers);
+        }
+        fence_mbarrier_init();
+        storage->wave = 0;
+    }
+    __syncthreads();
+    griddepcontrol_launch_dependents();
+
+    if (threadIdx.x < WARPGROUP_THREADS) {
+        setmaxnreg_dec<AHEAD_REGISTERS>();
+        const uint32_t wave = cvta_to_shared(&storage->wave);
+        if (threadIdx.x == 0) {
+            load_tiles<T>(shared, wave, p, &a, &b1, &b2);
+        } else if (threadIdx.x >= WARPGROUP_THREADS - AHEAD_WARPS * WARP_THREADS && p.items > 0) {
+            dequantize_ahead<T>(wave, p);
+        }
+    } else {
+        setmaxnreg_inc<REGISTERS_BESIDE_AHEAD>();
+        consume_tiles<T>(shared, storage, p);
+    }
+}
+
+} // namespace hopper
+
+#endif

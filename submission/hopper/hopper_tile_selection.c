@@ -1,0 +1,119 @@
+#include "hopper_tile_selection.h"
+
+#include <stddef.h>
+
+#include "../core/backend.h"
+#include "narrow/hopper_narrow_selection.h"
+
+/* measured:H200.  Fitted to whole calls (shark_tank/recorded). */
+const struct hopper_costs hopper_costs = {
+    .product_ps = 61,
+    .b_row_ps = 2250,
+    .a_row_ps = 110,
+    .b_row_at_least_ps = 5370,
+    .a_row_at_least_ps = 26,
+    .wave_ps = 3240000,
+    .reduction_ps = 1230000,
+    .turns_ps = 2900000,
+    .call_ps = 2890000,
+    .rest_ps = 2000000,
+};
+
+enum { REST_GAIN_PERCENT = 3, REST_TRIED_WAVES = 2 };
+
+#define CONFIG(name, ...) {#name, __VA_ARGS__},
+const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(CONFIG)};
+
+int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
+    return ceil_div(n, hopper_tile_n(config)) * ceil_div(m, config->tile_m) * l * config->split_k;
+}
+
+int64_t hopper_stage_ps(int64_t b_rows, int64_t a_rows) {
+    const struct hopper_costs *costs = &hopper_costs;
+    int64_t stage = b_rows * a_rows * costs->product_ps + b_rows * costs->b_row_ps + a_rows * costs->a_row_ps;
+    int64_t at_least = b_rows * (costs->b_row_at_least_ps + a_rows * costs->a_row_at_least_ps);
+    return stage > at_least ? stage : at_least;
+}
+
+int64_t hopper_tile_cost_ps(const struct hopper_config *config, int64_t m, int64_t n, int64_t k, int64_t l,
+                            int sms) {
+    const struct hopper_costs *costs = &hopper_costs;
+    int64_t stage = hopper_stage_ps(hopper_tile_n(config), config->tile_m);
+    int64_t waves = ceil_div(hopper_ctas(config, m, n, l), CTAS_AT_ONCE(sms, config->split_k));
+    int64_t stages_of_cta = ceil_div(ceil_div(k, STAGE_K), config->split_k);
+    int64_t reductions =
+        (config->split_k > 1 ? costs->reduction_ps : 0) + (config->warpgroups_k > 1 ? costs->turns_ps : 0);
+    return costs->call_ps + waves * (stages_of_cta * stage + costs->wave_ps + reductions);
+}
+
+int hopper_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    int narrow = hopper_select_narrow_tile(m, n, k, l, sms);
+    if (narrow >= 0 && narrow < HOPPER_NARROW_TILES - 1) {
+        return HOPPER_TILES + narrow;
+    }
+    int best = 0;
+    int64_t best_cost = INT64_MAX, best_tile = 0;
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        int64_t cost = hopper_tile_cost_ps(&hopper_configs[i], m, n, k, l, sms);
+        int64_t tile = (int64_t)hopper_tile_n(&hopper_configs[i]) * hopper_configs[i].tile_m;
+        if (cost < best_cost || (cost == best_cost && tile > best_tile)) {
+            best = i;
+            best_cost = cost;
+            best_tile = tile;
+        }
+    }
+    if (narrow >= 0 && hopper_narrow_call_ps(&hopper_narrow_configs[narrow], m, n, k, l, sms) <= best_cost) {
+        return HOPPER_TILES + narrow;
+    }
+    return best;
+}
+
+/* Columns that so many whole waves of a configuration take, at whole scale tiles; 0 where that is none. */
+static int64_t columns_of_waves(const struct hopper_config *config, int64_t m, int64_t l, int64_t waves,
+                                int sms) {
+    int64_t tile_n = hopper_tile_n(config), per_column = ceil_div(m, config->tile_m) * l;
+    int64_t granule = tile_n;
+    while (granule % SCALE_TILE_ROWS != 0) {
+        granule += tile_n;
+    }
+    return waves * sms / per_column * tile_n / granule * granule;
+}
+
+struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
+    struct hopper_choice choice = {.tile = hopper_select_tile(m, n, k, l, sms), .first_columns = n};
+    if (choice.tile >= HOPPER_TILES) {
+        return choice;
+    }
+    const int64_t whole_ps = hopper_tile_cost_ps(&hopper_configs[choice.tile], m, n, k, l, sms);
+    const int64_t launch_ps = hopper_costs.rest_ps - hopper_costs.call_ps;
+    int64_t best_ps = whole_ps - whole_ps * REST_GAIN_PERCENT / 100;
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        const struct hopper_config *config = &hopper_configs[i];
+        int64_t all_waves = hopper_ctas(config, m, n, l) / sms;
+        if (config->split_k > 1) { /* made for less than a wave */
+            continue;
+        }
+        for (int64_t waves = all_waves; waves > 0 && waves > all_waves - REST_TRIED_WAVES; waves--) {
+            int64_t columns = columns_of_waves(config, m, l, waves, sms);
+            if (columns == 0 || columns >= n) {
+                continue;
+            }
+            int64_t first_ps = hopper_tile_cost_ps(config, m, columns, k, l, sms) + launch_ps;
+            for (int j = 0; j < HOPPER_TILES && first_ps < best_ps; j++) {
+                int64_t ps = first_ps + hopper_tile_cost_ps(&hopper_configs[j], m, n - columns, k, l, sms);
+                if (ps < best_ps) {
+                    choice = (struct hopper_choice){i, columns, j};
+                    best_ps = ps;
+                }
+            }
+        }
+    }
+    return choice;
+}
+
+const char *hopper_tile_name(int index) {
+    if (index >= HOPPER_TILES && index < HOPPER_TILES + HOPPER_NARROW_TILES) {
+        return hopper_narrow_configs[index - HOPPER_TILES].name;
+    }
+    return index >= 0 && index < HOPPER_TILES ? hopper_configs[index].name : NULL;
+}

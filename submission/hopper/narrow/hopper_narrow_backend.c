@@ -1,0 +1,66 @@
+#include "hopper_narrow_backend.h"
+
+#include <stdbool.h>
+
+#include "../../gpu/gpu_host.h"
+#include "../hopper_kernels.h"
+#include "hopper_narrow_selection.h"
+
+static int32_t check_limits(const struct problem *problem, const struct hopper_narrow_config *config) {
+    int64_t most_m = (int64_t)MAX_GRID_YZ * config->tile_m;
+    const struct limit limits[] = {
+        {"m", problem->m, most_m < MAX_DIMENSION ? most_m : MAX_DIMENSION},
+        {"n", problem->n, MAX_DIMENSION},
+        {"k", problem->k, MAX_DIMENSION},
+        {"l", problem->l, MAX_GRID_YZ},
+    };
+    return gpu_check_limits("hopper", config->name, limits, sizeof limits / sizeof *limits);
+}
+
+static struct hopper_narrow_params make_params(const struct problem *problem,
+                                               const struct hopper_narrow_layout *layout) {
+    bool blocked = problem->scale_layout == CUSTOM_KERNEL_SCALES_BLOCKED;
+    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
+    return (struct hopper_narrow_params){
+        .a = problem->a,
+        .b1 = problem->b1,
+        .b2 = problem->b2,
+        .sfa = problem->sfa,
+        .sfb1 = problem->sfb1,
+        .sfb2 = problem->sfb2,
+        .c = problem->c,
+        .fp4_row_bytes = problem->k / 2,
+        .scale_tile_step = SCALE_TILE_ROWS * groups,
+        .sfa_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->m, groups),
+        .sfb_batch_bytes = scale_batch_bytes(problem->scale_layout, problem->n, groups),
+        .scale_quarter_step = blocked ? SCALE_WORD_BYTES : (uint32_t)(SCALE_ENTRIES * groups),
+        .scale_row_step = blocked ? SCALE_ENTRY_BYTES : (uint32_t)groups,
+        .scale_word_step = blocked ? SCALE_TILE_BYTES : SCALE_WORD_BYTES,
+        .m = (int32_t)problem->m,
+        .n = (int32_t)problem->n,
+        .scale_words = (int32_t)(groups / SCALE_TILE_GROUPS),
+        .layout = *layout,
+    };
+}
+
+int32_t hopper_run_narrow(const struct problem *problem, int index, int sms, const char *pdl_variable) {
+    static atomic_bool allowed[MAX_DEVICES][HOPPER_NARROW_TILES][NARROW_MAX_SPLIT_K];
+    const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
+    struct hopper_narrow_layout layout = {0};
+    RETURN_IF_FAILED(check_limits(problem, config));
+    (void)hopper_narrow_layout(config, problem->m, problem->n, problem->k, problem->l, sms, &layout);
+    struct hopper_narrow_params params = make_params(problem, &layout);
+    struct launch launch = {
+        .kernel = hopper_narrow_dual_gemm_kernel(index, layout.split_k),
+        .grid = {hopper_narrow_ctas_along_n(config, &layout, problem->n), ceil_div(problem->m, config->tile_m),
+                 problem->l},
+        .threads = (int64_t)layout.warps_n * layout.warps_k * WARP_THREADS,
+        .cluster = layout.split_k,
+        .shared_bytes = MAX_SHARED_BYTES, /* allowed once, for every layout */
+        .pdl_variable = pdl_variable,
+    };
+    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[problem->device][index][layout.split_k - 1], &launch));
+    launch.shared_bytes = layout.shared_bytes;
+    void *arguments[] = {&params};
+    return gpu_launch(problem, &launch, arguments);
+}

@@ -1,0 +1,399 @@
+/* The fused dual GEMM for few rows of A, where the weights are the traffic.
+ *
+ * Read in this order: hopper_config.h (sizes, layout), hopper_dequantize.cuh (fp4 to fp16),
+ * hopper_narrow_products.cuh (the tile, and the products of a step), then from the top: A, load, main loop,
+ * reduction, epilogue, kernel.  No launch before it, no scratch memory.
+ *
+ *   every thread                                 every warp, for steps of K of its own
+ *   ------------                                 -------------------------------------
+ *   A fp4, sfa --dequantize--> shared memory     B1, B2 fp4, sfb1, sfb2 --cp.async--> its ring --LDS-->
+ *                      |                                                     '--dequantize--> A fragments
+ *                      '--- B operand of all warps ---> mma.sync, or a warpgroup's wgmma --> acc (gate, up)
+ *                                                                      |
+ *   C <--2-byte stores-- fp16(silu(gate) * up) <-- sums in the order of K <--st(.async)-- acc of warps and CTAs
+ *
+ *   barrier  arrivals          bytes                       complete when
+ *   sums     1 (thread 0)      all vectors for this CTA    this CTA has the partial sums that it finishes; only
+ *                                                          where K is split, else a barrier of the CTA does it
+ *
+ * A lane reads of a ring only what it copied itself, so that its own wait is enough and warps run apart.  As in
+ * hopper_dual_gemm.cuh the transpose is computed, C^T = B A^T: a warp's A operand are 8 rows of B1 and 8 of B2,
+ * so that a thread holds gate and up of the same output; the B operand are blocks of 8 rows of A. */
+#ifndef HOPPER_NARROW_DUAL_GEMM_CUH
+#define HOPPER_NARROW_DUAL_GEMM_CUH
+
+#include "../../gpu/ring.cuh"
+#include "../hopper_epilogue.cuh"
+#include "hopper_narrow_products.cuh"
+
+namespace hopper {
+
+/* ---- where a CTA, and a thread, stands ---- */
+
+/* Where this thread stands: in the grid, and in its CTA. */
+struct narrow_coord {
+    int lane, quad, quad_lane; /* lane = 4 quad + quad_lane */
+    int warp, warp_n, warp_k, warps;
+    int32_t m, tile_n, batch,
+        rank;                  /* first row of A; tile along the rows of B; this CTA among those of its tile */
+    int32_t first_step, steps; /* of this CTA's share of K; maybe none */
+};
+
+template <class T>
+static __device__ __forceinline__ struct narrow_coord find_narrow_tile(const struct hopper_narrow_params &p) {
+    struct narrow_coord coord;
+    coord.lane = threadIdx.x % WARP_THREADS;
+    coord.quad = coord.lane / 4;
+    coord.quad_lane = coord.lane % 4;
+    coord.warp = threadIdx.x / WARP_THREADS;
+    if (T::by_warpgroup) { /* uniform for the compiler, else it serializes wgmma (C7520) */
+        coord.warp = __shfl_sync(~0u, coord.warp, 0);
+    }
+    coord.warp_n = coord.warp % p.layout.warps_n;
+    coord.warp_k = coord.warp / p.layout.warps_n;
+    coord.warps = p.layout.warps_n * p.layout.warps_k;
+    coord.m = blockIdx.y * T::a_blocks * NARROW_A_ROWS;
+    coord.tile_n = blockIdx.x / T::split_k;
+    coord.rank = blockIdx.x % T::split_k;
+    coord.batch = blockIdx.z;
+    int32_t all = (p.scale_words + 1) / 2; /* two scale words a step */
+    coord.first_step = all * coord.rank / T::split_k;
+    coord.steps = all * (coord.rank + 1) / T::split_k - coord.first_step;
+    return coord;
+}
+
+/* The row of B1 and B2 that a quad of block `block` holds, for a warp's place along N.  A warp's rows follow
+ * each other in each quarter of a scale tile, two of a block: a block's scale factors fill whole sectors. */
+template <class T> static __device__ __forceinline__ int32_t b_row(int32_t unit, int block, int quad) {
+    constexpr int units = SCALE_TILE_ROWS / T::warp_rows, rows_of_quarter = T::warp_rows / SCALE_ENTRY_WORDS;
+    return unit / units * SCALE_TILE_ROWS + unit % units * rows_of_quarter + block * 2 + quad % 2 +
+           quad / 2 * SCALE_ENTRIES;
+}
+
+/* The offset of a row's first scale factor in its batch. */
+static __device__ __forceinline__ int64_t scale_row_offset(const struct hopper_narrow_params &p, int32_t row) {
+    return row / SCALE_TILE_ROWS * p.scale_tile_step +
+           row % SCALE_TILE_ROWS / SCALE_ENTRIES * p.scale_quarter_step +
+           row % SCALE_ENTRIES * p.scale_row_step;
+}
+
+/* A lane's part of a row and a step are 32 elements: half of a scale word.  Its 16 bytes of fp4, and its two
+ * scale factors; `word` is the scale word's number in the row. */
+#define LANE_FP4_OFFSET(word, quad_lane) ((uint64_t)(word) * (NARROW_STEP_BYTES / 2) + (quad_lane) % 2 * 16)
+#define LANE_SCALE_WORD(step, quad_lane) (2 * (step) + (quad_lane) / 2)
+
+/* ---- A ---- */
+
+/* Units of A that a thread dequantizes: each the 32 elements of a lane of a block.  Past the end they are zero.
+ */
+template <class T> struct packed_a {
+    uint4 fp4[T::a_units];
+    uint16_t scales[T::a_units];
+};
+
+/* Loads all of a thread's units before any is used: one latency of memory. */
+template <class T>
+static __device__ __forceinline__ void load_a(struct packed_a<T> &packed, const struct hopper_narrow_params &p,
+                                              const struct narrow_coord &coord, int32_t first_step,
+                                              int32_t steps) {
+#pragma unroll
+    for (int i = 0; i < T::a_units; i++) {
+        int block = coord.warp + i * coord.warps, step = block / T::a_blocks;
+        int32_t row = coord.m + block % T::a_blocks * NARROW_A_ROWS + coord.quad;
+        int32_t word = LANE_SCALE_WORD(first_step + step, coord.quad_lane);
+        packed.fp4[i] = make_uint4(0, 0, 0, 0);
+        packed.scales[i] = 0;
+        if (step < steps && row < p.m && word < p.scale_words) {
+            packed.fp4[i] = *(const uint4 *)(p.a + ((int64_t)coord.batch * p.m + row) * p.fp4_row_bytes +
+                                             LANE_FP4_OFFSET(word, coord.quad_lane));
+            packed.scales[i] =
+                *(const uint16_t *)(p.sfa + coord.batch * p.sfa_batch_bytes + scale_row_offset(p, row) +
+                                    (uint64_t)word * p.scale_word_step + LANE_SCALE_OFFSET(coord.quad_lane));
+        }
+    }
+}
+
+/* As the tensor cores' B operand (hopper_narrow_products.cuh): of a block four vectors of a lane, each two
+ * steps of 16.
+ */
+template <class T>
+static __device__ __forceinline__ void store_a(uint32_t to, const struct packed_a<T> &packed,
+                                               const struct narrow_coord &coord, int32_t steps) {
+#pragma unroll
+    for (int i = 0; i < T::a_units; i++) {
+        int block = coord.warp + i * coord.warps;
+        if (block >= steps * T::a_blocks) {
+            break;
+        }
+        uint32_t scales[2];
+        widen_scales(packed.scales[i], scales);
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            uint32_t pairs[4];
+            dequantize_word(word_of(packed.fp4[i], word), scales[word / 2], pairs);
+            if constexpr (T::by_warpgroup) {
+                store_core_matrices(to + block * NARROW_A_BLOCK_BYTES, word, coord.lane, pairs);
+            } else {
+                st_shared_v4(to + block * NARROW_A_BLOCK_BYTES + word * NARROW_VECTOR_BYTES + coord.lane * 16,
+                             pairs);
+            }
+        }
+    }
+    if constexpr (T::by_warpgroup) {
+        fence_proxy_async_shared(); /* wgmma reads it behind the next barrier */
+    }
+}
+
+/* Before the wait for the previous kernel: asks L2 for A and its scale factors, of which each CTA takes some
+ * lines.  Nothing is read, so that whoever still writes them is seen. */
+static __device__ __forceinline__ void ask_for_a(const struct hopper_narrow_params &p,
+                                                 const struct narrow_coord &coord) {
+    const int half = (int)blockDim.x / 2;
+    const bool scales = (int)threadIdx.x >= half;
+    const int64_t bytes = scales ? p.sfa_batch_bytes : p.m * p.fp4_row_bytes;
+    const int64_t line =
+        ((threadIdx.x - (scales ? half : 0)) * (int64_t)gridDim.x + blockIdx.x) * L2_LINE_BYTES;
+    if (line < bytes) {
+        prefetch_global_l2((scales ? p.sfa : p.a) + coord.batch * bytes + line);
+    }
+}
+
+/* ---- load ---- */
+
+/* A lane's rows, [block][B1, B2]. */
+template <class T> struct b_rows {
+    const uint8_t *fp4[T::blocks][2], *scales[T::blocks][2];
+};
+
+/* Rows past the last one read the last one, and are not stored. */
+template <class T>
+static __device__ __forceinline__ struct b_rows<T> find_b_rows(const struct hopper_narrow_params &p,
+                                                               const struct narrow_coord &coord) {
+    struct b_rows<T> rows;
+#pragma unroll
+    for (int block = 0; block < T::blocks; block++) {
+        int32_t row = min(b_row<T>(coord.tile_n * p.layout.warps_n + coord.warp_n, block, coord.quad), p.n - 1);
+        int64_t fp4 =
+            ((int64_t)coord.batch * p.n + row) * p.fp4_row_bytes + LANE_FP4_OFFSET(0, coord.quad_lane);
+        int64_t scales = coord.batch * p.sfb_batch_bytes + scale_row_offset(p, row);
+        rows.fp4[block][0] = p.b1 + fp4;
+        rows.fp4[block][1] = p.b2 + fp4;
+        rows.scales[block][0] = p.sfb1 + scales;
+        rows.scales[block][1] = p.sfb2 + scales;
+    }
+    return rows;
+}
+
+/* A step of the warp's rows into a stage, as a group of this thread's; an empty group past the last step. Where
+ * K ends in the middle of a step, its first half comes twice: A is zero there. */
+template <class T>
+static __device__ __forceinline__ void load_step(uint32_t stage, const struct b_rows<T> &rows,
+                                                 const struct hopper_narrow_params &p,
+                                                 const struct narrow_coord &coord, int32_t step) {
+    if (step < coord.first_step + coord.steps) {
+        uint32_t word = min(LANE_SCALE_WORD(step, coord.quad_lane), p.scale_words - 1);
+#pragma unroll
+        for (int i = 0; i < T::lane_rows; i++) {
+            cp_async_cg_16(stage + i * NARROW_FP4_BYTES + coord.lane * 16,
+                           rows.fp4[i / 2][i % 2] + (uint64_t)word * (NARROW_STEP_BYTES / 2));
+            cp_async_ca_4(stage + T::lane_rows * NARROW_FP4_BYTES + i * NARROW_SCALE_BYTES +
+                              coord.lane * SCALE_WORD_BYTES,
+                          rows.scales[i / 2][i % 2] + (uint64_t)word * p.scale_word_step);
+        }
+    }
+    cp_async_commit_group();
+}
+
+/* ---- main loop ---- */
+
+/* All of this warp's steps.  A is in shared memory a phase at a time: while a phase is used, each thread loads
+ * or has dequantized its units of the next into the other buffer, and a barrier of the CTA ends both.  A stage
+ * is filled again as soon as its lane has read it, where the tile says so. */
+template <class T>
+static __device__ __forceinline__ void
+multiply_share(struct narrow_accumulators<T> &acc, uint32_t shared, const struct hopper_narrow_params &p,
+               const struct narrow_coord &coord, const struct b_rows<T> &rows) {
+    constexpr int a_step_bytes = T::a_blocks * NARROW_A_BLOCK_BYTES;
+    const int32_t phase_steps = p.layout.phase_steps, warps_k = p.layout.warps_k;
+    const uint32_t ring = shared + p.layout.ring_offset + coord.warp * (T::stages * T::stage_bytes);
+    uint32_t a = shared + NARROW_A_OFFSET, next_a = a + phase_steps * a_step_bytes;
+    int32_t next_step = coord.first_step + coord.warp_k; /* to load */
+    struct packed_a<T> packed;
+    load_a<T>(packed, p, coord, coord.first_step, min(phase_steps, coord.steps)); /* first: it is waited for */
+    for (int stage = 0; stage < T::ahead; stage++, next_step += warps_k) {
+        load_step<T>(ring + stage * T::stage_bytes, rows, p, coord, next_step);
+    }
+    store_a<T>(a, packed, coord, min(phase_steps, coord.steps));
+    __syncthreads();
+
+    struct narrow_fragments<T> fragments[2];
+    int stage = 0, free_stage = T::ahead % T::stages;
+    for (int32_t phase = 0; phase < coord.steps; phase += phase_steps) {
+        int32_t end = min(phase + phase_steps, coord.steps), next_steps = min(phase_steps, coord.steps - end);
+        if (next_steps > 0) {
+            load_a<T>(packed, p, coord, coord.first_step + end, next_steps);
+            if constexpr (!T::by_warpgroup) {
+                store_a<T>(next_a, packed, coord, next_steps);
+            }
+        }
+        for (int32_t step = phase + coord.warp_k; step < end; step += warps_k, next_step += warps_k) {
+            cp_async_wait_group<T::ahead - 1>();
+            struct packed_step<T> b;
+            read_step<T>(b, ring + stage * T::stage_bytes, coord.lane);
+            load_step<T>(ring + free_stage * T::stage_bytes, rows, p, coord, next_step);
+            stage = stage == T::stages - 1 ? 0 : stage + 1;
+            free_stage = free_stage == T::stages - 1 ? 0 : free_stage + 1;
+            const uint32_t a_of_step = a + (step - phase) * a_step_bytes;
+            if constexpr (T::by_warpgroup) {
+                multiply_together<T>(acc, fragments, b, a_of_step, step > coord.warp_k);
+            } else {
+                multiply_alone<T>(acc, b, a_of_step, coord.lane);
+            }
+        }
+        if constexpr (T::by_warpgroup) {
+            wait_for_products<T>(acc);
+            if (next_steps > 0) {
+                store_a<T>(next_a, packed, coord, next_steps);
+            }
+        }
+        if (next_steps > 0) {
+            __syncthreads();
+        }
+        uint32_t used = a;
+        a = next_a;
+        next_a = used;
+    }
+    if (T::by_warpgroup && coord.steps <= coord.warp_k) {
+        clear<T>(acc); /* no step */
+    }
+}
+
+/* ---- reduction ---- */
+
+/* A vector is a float4 of each lane: gate and up of 8 rows of B by 8 rows of A.  CTA v % split_k of the cluster
+ * finishes vector v of the tile; it receives split_k * warps_k partial sums of it, by their order along K. */
+template <class T>
+static __device__ __forceinline__ int vectors_of(const struct hopper_narrow_params &p, int32_t rank) {
+    return (p.layout.warps_n * T::vectors - rank + T::split_k - 1) / T::split_k;
+}
+
+/* Where K is split: tells the barrier how many bytes it will receive, before the other CTA can send them. */
+template <class T>
+static __device__ __forceinline__ void expect_sums(struct mbarrier sums, const struct hopper_narrow_params &p,
+                                                   const struct narrow_coord &coord) {
+    if (T::split_k == 1) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        mbarrier_init(sums, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(sums, vectors_of<T>(p, coord.rank) * T::split_k * p.layout.warps_k *
+                                            NARROW_VECTOR_BYTES);
+    }
+    barrier_cluster_arrive_relaxed(); /* fence_mbarrier_init has released the barrier to the cluster */
+}
+
+/* Waits until nothing reads A and the rings any more, here and in the other CTA, where the sums lie over them.
+ */
+template <class T> static __device__ __forceinline__ void wait_for_place(const struct hopper_narrow_params &p) {
+    if (T::split_k > 1) {
+        barrier_cluster_wait_acquire(); /* the other CTA runs, and its barrier expects what we send */
+    }
+    if (p.layout.sums_overlay) {
+        if (T::split_k > 1) {
+            barrier_cluster_arrive_release();
+            barrier_cluster_wait_acquire();
+        } else {
+            __syncthreads();
+        }
+    }
+}
+
+/* This warp's partial sums to where they are added, and back once this CTA has all that it finishes.  HW:
+ * st.async is an illegal instruction in a kernel that was launched without clusters (seen on an H200). */
+template <class T>
+static __device__ __forceinline__ void exchange_sums(const struct narrow_accumulators<T> &acc, uint32_t shared,
+                                                     struct mbarrier sums, const struct hopper_narrow_params &p,
+                                                     const struct narrow_coord &coord) {
+    const int sources = T::split_k * p.layout.warps_k, source = coord.rank * p.layout.warps_k + coord.warp_k;
+    wait_for_place<T>(p);
+#pragma unroll
+    for (int i = 0; i < T::vectors; i++) {
+        int vector = coord.warp_n * T::vectors + i, owner = vector % T::split_k;
+        const float *four = &acc.of[i / T::a_blocks][i % T::a_blocks * 4];
+        uint32_t to = shared + p.layout.sums_offset +
+                      (vector / T::split_k * sources + source) * NARROW_VECTOR_BYTES + coord.lane * 16;
+        if constexpr (T::split_k > 1) {
+            st_async_v4(mapa_shared_cluster(to, owner), four, mapa_shared_cluster(sums.address, owner));
+        } else {
+            st_shared_v4_f32(to, four);
+        }
+    }
+    if constexpr (T::split_k > 1) {
+        wait(sums, 0);
+    } else {
+        __syncthreads();
+    }
+}
+
+/* ---- epilogue ---- */
+
+/* This CTA's vectors, a warp each in turn: adds their partial sums in the order of K, then two outputs a lane.
+ */
+template <class T>
+static __device__ __forceinline__ void finish(uint32_t shared, const struct hopper_narrow_params &p,
+                                              const struct narrow_coord &coord) {
+    const int sources = T::split_k * p.layout.warps_k, count = vectors_of<T>(p, coord.rank);
+    for (int i = coord.warp; i < count; i += coord.warps) {
+        uint32_t from = shared + p.layout.sums_offset + i * sources * NARROW_VECTOR_BYTES + coord.lane * 16;
+        float sum[4] = {0, 0, 0, 0};
+#pragma unroll 4
+        for (int source = 0; source < sources; source++) {
+            uint4 part = ld_shared_v4(from + source * NARROW_VECTOR_BYTES);
+            sum[0] += __uint_as_float(part.x);
+            sum[1] += __uint_as_float(part.y);
+            sum[2] += __uint_as_float(part.z);
+            sum[3] += __uint_as_float(part.w);
+        }
+        int vector = i * T::split_k + coord.rank, a_block = vector % T::a_blocks;
+        int block = vector / T::a_blocks % T::blocks, warp_n = vector / T::vectors;
+        int32_t column = b_row<T>(coord.tile_n * p.layout.warps_n + warp_n, block, coord.quad);
+        int32_t row = coord.m + a_block * NARROW_A_ROWS + coord.quad_lane * 2;
+        uint32_t halves = silu_times_up(sum);
+        uint16_t *to = p.c + ((int64_t)coord.batch * p.m + row) * p.n + column;
+        if (column < p.n && row < p.m) {
+            to[0] = (uint16_t)halves;
+        }
+        if (column < p.n && row + 1 < p.m) {
+            to[p.n] = (uint16_t)(halves >> 16);
+        }
+    }
+}
+
+/* ---- kernel ---- */
+
+template <class T>
+static __global__ void __launch_bounds__(NARROW_MAX_WARPS *WARP_THREADS, 1)
+    narrow_dual_gemm_kernel(const __grid_constant__ hopper_narrow_params p) {
+    extern __shared__ __align__(NARROW_A_OFFSET) unsigned char memory[];
+    const uint32_t shared = cvta_to_shared(memory);
+    const struct mbarrier sums = {shared};
+    const struct narrow_coord coord = find_narrow_tile<T>(p);
+    const struct b_rows<T> rows = find_b_rows<T>(p, coord); /* while the previous kernel ends */
+    expect_sums<T>(sums, p, coord);
+    griddepcontrol_launch_dependents();
+    ask_for_a(p, coord);
+    griddepcontrol_wait(); /* the inputs may be in the making, and C in use */
+
+    struct narrow_accumulators<T> acc;
+    if (!T::by_warpgroup) {
+        clear<T>(acc); /* else the first products replace them */
+    }
+    multiply_share<T>(acc, shared, p, coord, rows);
+    exchange_sums<T>(acc, shared, sums, p, coord);
+    finish<T>(shared, p, coord);
+}
+
+} // namespace hopper
+
+#endif

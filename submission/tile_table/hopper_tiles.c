@@ -1,0 +1,112 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "../hopper/grouped/hopper_grouped_selection.h"
+#include "../hopper/hopper_tile_selection.h"
+#include "../hopper/narrow/hopper_narrow_selection.h"
+#include "tile_table.h"
+
+static void print_figures(const char *const *names, const int64_t *figures, int count) {
+    for (int i = 0; i < count; i++) {
+        printf("%s\"%s\": %" PRId64, i > 0 ? ", " : "{", names[i], figures[i]);
+    }
+    printf("}");
+}
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static void print_costs(void) {
+    const struct hopper_costs *costs = &hopper_costs;
+    static const char *const names[] = {"product_ps",        "b_row_ps", "a_row_ps",     "b_row_at_least_ps",
+                                        "a_row_at_least_ps", "wave_ps",  "reduction_ps", "turns_ps",
+                                        "call_ps",           "rest_ps"};
+    const int64_t figures[] = {
+        costs->product_ps,        costs->b_row_ps, costs->a_row_ps,     costs->b_row_at_least_ps,
+        costs->a_row_at_least_ps, costs->wave_ps,  costs->reduction_ps, costs->turns_ps,
+        costs->call_ps,           costs->rest_ps};
+    print_figures(names, figures, COUNT(names));
+}
+
+static void print_narrow_costs(void) {
+    const struct hopper_narrow_costs *costs = &hopper_narrow_costs;
+    static const char *const names[] = {"step_ps",     "a_block_ps",   "phase_ps",
+                                        "overlay_ps",  "reduction_ps", "call_step_ps",
+                                        "call_row_ps", "call_team_ps", "call_ps"};
+    const int64_t figures[] = {costs->step_ps,     costs->a_block_ps,   costs->phase_ps,
+                               costs->overlay_ps,  costs->reduction_ps, costs->call_step_ps,
+                               costs->call_row_ps, costs->call_team_ps, costs->call_ps};
+    print_figures(names, figures, COUNT(names));
+}
+
+void print_hopper_tiles(void) {
+    printf("{\n    \"tiles\": {\n");
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        const struct hopper_config *config = &hopper_configs[i];
+        printf("      \"%s\": {\"warpgroups_n\": %d, \"m_blocks\": %d, \"tile_m\": %d, \"stages\": %d, "
+               "\"split_k\": %d, \"warpgroups_k\": %d}%s\n",
+               config->name, config->warpgroups_n, config->m_blocks, config->tile_m, config->stages,
+               config->split_k, config->warpgroups_k, i + 1 < HOPPER_TILES ? "," : "");
+    }
+    printf("    },\n    \"narrow_tiles\": {\n");
+    for (int i = 0; i < HOPPER_NARROW_TILES; i++) {
+        const struct hopper_narrow_config *config = &hopper_narrow_configs[i];
+        printf(
+            "      \"%s\": {\"tile_m\": %d, \"stages\": %d, \"a_units\": %d, \"blocks\": %d, \"team\": %d}%s\n",
+            config->name, config->tile_m, config->stages, config->a_units, config->blocks, config->team,
+            i + 1 < HOPPER_NARROW_TILES ? "," : "");
+    }
+    printf("    },\n    \"grouped_tiles\": {\n");
+    for (int i = 0; i < HOPPER_GROUPED_TILES_COUNT; i++) {
+        const struct hopper_grouped_tile *tile = &hopper_grouped_tiles[i];
+        printf("      \"%s\": {\"tile_m\": %d, \"stages\": %d}%s\n", tile->name, tile->tile_m, tile->stages,
+               i + 1 < HOPPER_GROUPED_TILES_COUNT ? "," : "");
+    }
+    printf("    },\n    \"resources\": {\n");
+    for (int i = 0; i < HOPPER_TILES; i++) {
+        const struct hopper_config *config = &hopper_configs[i];
+        printf("      \"%s\": {\"threads\": %d, \"shared_bytes\": %d}%s\n", config->name,
+               hopper_cta_threads(config), hopper_shared_bytes(config), i + 1 < HOPPER_TILES ? "," : "");
+    }
+    printf("    },\n    \"costs\": ");
+    print_costs();
+    printf(",\n    \"narrow_costs\": ");
+    print_narrow_costs();
+    printf("\n  }");
+}
+
+static void print_narrow_selection(const struct hopper_narrow_config *config,
+                                   const struct tile_question *question) {
+    int64_t m = question->m, n = question->n, l = question->l;
+    struct hopper_narrow_layout layout;
+    int64_t ps = hopper_narrow_layout(config, m, n, question->k, l, question->sms, &layout);
+    int64_t ctas = hopper_narrow_ctas_along_n(config, &layout, n) * ((m - 1) / config->tile_m + 1) * l;
+    printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64
+           ", \"split_k\": %d, \"warps_n\": %d, \"warps_k\": %d, \"phase_steps\": %d, \"sums_overlay\": %d, "
+           "\"shared_bytes\": %d}",
+           config->name, ctas, ps, layout.split_k, layout.warps_n, layout.warps_k, layout.phase_steps,
+           layout.sums_overlay, layout.shared_bytes);
+}
+
+void print_hopper_selection(const struct tile_question *question) {
+    int64_t m = question->m, n = question->n, k = question->k, l = question->l;
+    int sms = question->sms;
+    struct hopper_choice choice = hopper_select_tiles(m, n, k, l, sms);
+    if (choice.tile >= HOPPER_TILES) {
+        print_narrow_selection(&hopper_narrow_configs[choice.tile - HOPPER_TILES], question);
+        return;
+    }
+    const struct hopper_config *first = &hopper_configs[choice.tile];
+    int64_t columns = choice.first_columns, ctas = hopper_ctas(first, m, columns, l);
+    int64_t ps = hopper_tile_cost_ps(first, m, columns, k, l, sms);
+    const char *rest_tile = "";
+    if (columns < n) {
+        const struct hopper_config *rest = &hopper_configs[choice.rest_tile];
+        ctas += hopper_ctas(rest, m, n - columns, l);
+        ps +=
+            hopper_costs.rest_ps - hopper_costs.call_ps + hopper_tile_cost_ps(rest, m, n - columns, k, l, sms);
+        rest_tile = rest->name;
+    }
+    printf("{\"tile\": \"%s\", \"ctas\": %" PRId64 ", \"cost_ps\": %" PRId64 ", \"first_columns\": %" PRId64
+           ", \"rest_tile\": \"%s\"}",
+           first->name, ctas, ps, columns, rest_tile);
+}
