@@ -124,7 +124,7 @@ include submission/install.mk
 # Read here, not where it is used: as a prerequisite of a target with flags of its own, the stamp would get those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
-.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table bring-up sanitize mutate micro timeline
+.PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table bring-up sanitize mutate micro timeline compare-outputs
 FORCE:
 
 help: ## start: list the targets (the default)
@@ -185,6 +185,10 @@ lock: ## develop: write scripts/dev.lock anew: the newest versions that the grou
 mutate: ## develop: plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
 	+@$(TEST_READY) && "$$python" -m scripts.mutate $(MUTATE_ARGS)
 
+compare-outputs: ## develop: show how the programs' outputs differ from those at commit BASE (make -n, --help, findings, pages)
+	@test -n "$(BASE)" || { echo 'compare-outputs: give BASE=COMMIT'; exit 2; }
+	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.compare_outputs $(BASE)
+
 bench: ## measure: time the CPU backend against torch, and the host cost of a call
 	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
@@ -216,6 +220,7 @@ submit: ## submit: send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS=
 	@scripts/setup.sh run > /dev/null && ./nvfp4 submit $(FILE) $(SUBMIT_ARGS)
 
 R ?=
+BASE ?=
 rounds-check: ## rounds: check the optimisation rounds: order in git, digests, figures, verdicts
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds check
 

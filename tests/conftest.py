@@ -39,7 +39,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-times", action="store_true", help="write how long launches of tests/simulator take anew")
     parser.addoption("--record-outcomes", action="store_true", help="write tests/simulator/recorded_outcomes.json anew")
     parser.addoption("--record-varying", action="store_true", help="mark in the records what another run does not give")
-    parser.addoption("--record-commands", action="store_true", help="write tests/house/commands.txt anew")
     if importlib.util.find_spec("pytest_timeout") is None:
         parser.addini("timeout", "ignored: pytest-timeout is not installed")
 

@@ -55,7 +55,6 @@ AREAS: dict[str, Area] = {
             "test_torch_operator.py",
             "test_extended.py",
             "test_torch_mlp.py",
-            "test_declarations.py",
         ),
         wider=SUBMISSION_TESTS,
     ),
@@ -141,7 +140,6 @@ AREAS: dict[str, Area] = {
             "test_chip.py",
             "test_group_problem.py",
             "test_problem_sizes.py",
-            "test_declarations.py",
         ),
     ),
     "eval": Area(
@@ -170,7 +168,6 @@ AREAS: dict[str, Area] = {
             "test_comparison.py",
             "test_reaching.py",
             "test_eval_guards.py",
-            "test_declarations.py",
         ),
     ),
     "release": Area(
@@ -187,7 +184,6 @@ AREAS: dict[str, Area] = {
             "test_bundle_cache.py",
             "test_wheel.py",
             "test_install.py",
-            "test_declarations.py",
         ),
     ),
     "rounds": Area(
@@ -202,7 +198,6 @@ AREAS: dict[str, Area] = {
             "test_rounds.py",
             "test_rounds_found.py",
             "test_modelled.py",
-            "test_declarations.py",
         ),
     ),
     "history": Area(
@@ -214,12 +209,11 @@ AREAS: dict[str, Area] = {
             "test_drawn_plots.py",
             "test_history.py",
             "test_ledger.py",
-            "test_declarations.py",
         ),
     ),
     "third-party": Area(
         ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),
-        ("test_third_party.py", "test_declarations.py"),
+        ("test_third_party.py"),
     ),
     "cost-model": Area(
         ("scripts/cost_model/*.py", "scripts/common/*.py"),
@@ -236,13 +230,12 @@ AREAS: dict[str, Area] = {
             "test_descriptor.py",
             "test_launch_control.py",
             "test_addresses.py",
-            "test_declarations.py",
         ),
         wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
     ),
     "machine-code": Area(
         ("scripts/common/machine_code/*.py",),
-        ("test_assembling.py", "test_declarations.py"),
+        ("test_assembling.py"),
     ),
     "bring-up": Area(
         # Triton's kernel runs on a card only.
@@ -262,12 +255,11 @@ AREAS: dict[str, Area] = {
             "test_micro.py",
             "test_on_a_card.py",
             "test_bring_up.py",
-            "test_declarations.py",
         ),
     ),
     "build": Area(
         ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
-        ("test_commands.py", "test_setup.py", "test_build.py", "test_install.py", "test_journeys.py"),
+        ("test_make.py", "test_setup.py", "test_find_nvcc.py", "test_build.py", "test_install.py", "test_journeys.py"),
     ),
     **SIMULATOR_AREAS,
 }

@@ -88,62 +88,6 @@ def test_without_nvcc_the_build_says_so_and_builds_the_cpu_backend(sources, tmp_
     assert (sources / "build" / "libcustom_kernel.so").exists()
 
 
-@pytest.fixture
-def find_nvcc(root, tmp_path):
-    """scripts/find_nvcc.sh where no folder holds an nvcc but those a test makes: (exit code, output, errors)."""
-    script = tmp_path / "find_nvcc.sh"
-    text = (root / "scripts" / "find_nvcc.sh").read_text()
-    assert "/usr/local/cuda/" in text
-    script.write_text(text.replace("/usr/local/cuda/", f"{tmp_path}/usual/"))
-    script.chmod(0o755)
-    no_python = tmp_path / "no_python"
-
-    def run(**environment):
-        variables = {
-            "PATH": "/usr/bin:/bin",
-            "CUDA_HOME": "",
-            **{key: str(value) for key, value in environment.items()},
-        }
-        done = subprocess.run([script, no_python], env=variables, capture_output=True, text=True)
-        return done.returncode, done.stdout.strip(), done.stderr.strip()
-
-    return run
-
-
-def an_nvcc(folder, works):
-    """A program that takes part in the search: it compiles anything, or fails as one without a host compiler."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "nvcc"
-    path.write_text("#!/bin/sh\n" + ("exit 0\n" if works else "echo\necho 'fatal: no host compiler'\nexit 1\n"))
-    path.chmod(0o755)
-    return path
-
-
-def test_an_nvcc_that_cannot_compile_is_reported_with_its_error(find_nvcc, tmp_path):
-    broken = an_nvcc(tmp_path / "broken", works=False)
-    assert find_nvcc(NVCC=broken) == (1, "", f"{broken} cannot compile for sm_90a: fatal: no host compiler")
-
-
-def test_without_any_nvcc_the_search_says_where_it_looked(find_nvcc, tmp_path):
-    said = (1, "", "no nvcc in PATH, CUDA_HOME or the nvidia-cuda-nvcc wheel")
-    assert find_nvcc() == said
-    assert find_nvcc(NVCC=tmp_path / "none", CUDA_HOME=tmp_path / "none") == said
-
-
-def test_an_nvcc_is_looked_for_in_order_past_those_that_cannot_compile(find_nvcc, tmp_path):
-    folders = {name: tmp_path / name for name in ("named", "path", "home", "usual")}
-    places = {
-        name: an_nvcc(folder if name in ("named", "path") else folder / "bin", True) for name, folder in folders.items()
-    }
-    environment = {"NVCC": places["named"], "PATH": f"{folders['path']}:/usr/bin:/bin", "CUDA_HOME": folders["home"]}
-    for name in ("named", "path", "home", "usual"):
-        assert find_nvcc(**environment) == (0, str(places[name]), "")
-        an_nvcc(places[name].parent, works=False)
-    code, found, said = find_nvcc(**environment)
-    assert (code, found) == (1, "")
-    assert said == f"{places['usual']} cannot compile for sm_90a: fatal: no host compiler"
-
-
 def test_what_tests_run_beside_the_library_is_made_before_them(root, tmp_path):
     """As commands, in a folder where nothing is built."""
     done = make(root, "-n", "test-programs", f"BUILD={tmp_path}", "GPU=0", "V=1")
@@ -170,17 +114,3 @@ def test_targets_with_flags_of_their_own_leave_each_others_objects_alone(root, s
     for target in ("library", "build/libptxsim.so", "simulator"):
         again = make(sources, target, "GPU=0", gcc)
         assert again.returncode == 0 and "  CC\t" not in again.stdout, (target, again.stdout)
-
-
-def test_a_python_without_torch_that_is_too_old_is_refused(root, tmp_path):
-    old = tmp_path / "python3"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    done = subprocess.run(
-        [str(root / "scripts" / "setup.sh"), "run"],
-        env={**os.environ, "PYTHON": str(old)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "is not Python 3.11 or later" in done.stderr
