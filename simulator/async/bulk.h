@@ -2,7 +2,7 @@
 #ifndef SIM_ASYNC_BULK_H
 #define SIM_ASYNC_BULK_H
 
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 #include "tensor_box.h"
 
 /* A copy into shared memory of one or more CTAs, each with its barrier. */
@@ -20,7 +20,7 @@ struct load {
     struct tensor_box box;
     bool tensor;
     bool answer;              /* of a request to the grid: of no memory of the device */
-    const struct known *view; /* what its issuer knew of earlier launches: hazard/global/global.h */
+    const struct known *view; /* what its issuer knew of earlier launches: hazard/global/global_record.h */
     uint32_t destinations;
     struct destination destination[MAX_CLUSTER];
 };

@@ -1,5 +1,5 @@
 /* What kernels do to global memory, as far as others see it: other launches, and tensor maps. */
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 #include "map_change.h"
 
 void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags) {

@@ -6,7 +6,7 @@
  * a fence.proxy.tensormap of the map that itself came after the change. */
 #include "map_change.h"
 
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>

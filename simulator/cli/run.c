@@ -276,7 +276,7 @@ static int set_path(const char *variable, const char *path) {
     return setenv(variable, whole, 1);
 }
 
-/* Those of cudart/chip.c. */
+/* Those of cudart/chip_properties.c. */
 static bool is_chip(const char *name) {
     static const char *const names[] = {"h200", "b200", "rtx5090", "gb10"};
     bool known = false;

@@ -1,6 +1,6 @@
 /* Registration, as nvcc's generated code calls it at load time. */
 #include "registry.h"
-#include "chip.h"
+#include "chip_properties.h"
 #include "cudart/image/fatbin.h"
 #include "outcome.h"
 #include "undeclared.h"

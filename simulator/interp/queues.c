@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "clock/timing.h"
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 #include "sim.h"
 
 static int no_memory(struct sim *sim) {

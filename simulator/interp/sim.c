@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clock/timing.h"
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 #include "interp/interp.h"
 #include "isa/opcodes.h"
 #include "machine/findings.h"

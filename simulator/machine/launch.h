@@ -25,7 +25,7 @@ struct allocation {
     uint64_t place; /* where the clock's caches see it: the same in every run, as `base` is not */
     char *name;
     bool owned;
-    struct lines *lines; /* who has used it: hazard/global/global.h; NULL without checks */
+    struct lines *lines; /* who has used it: hazard/global/global_record.h; NULL without checks */
     /* Freed in a queue, kept for an allocation of as much there; then `bytes` is 0. */
     uint64_t freed_bytes;
     uint32_t freed_in;

@@ -342,7 +342,7 @@ uint64_t next_random(uint64_t *state);
  */
 bool claim_cluster(struct launch *launch, bool cancel, uint64_t *number);
 
-/* ---- memory (machine/memory.c) ---- */
+/* ---- memory (machine/address.c) ---- */
 
 /* Bytes at a global address; NULL after a report. */
 uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);

@@ -4,7 +4,7 @@
 #include "advice.h"
 #include "excerpt.h"
 #include "place.h"
-#include "times.h"
+#include "time_report.h"
 
 #define WARPS (sizeof((struct sim_counters *)0)->by_warp / sizeof((struct sim_counters *)0)->by_warp[0])
 

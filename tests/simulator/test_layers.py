@@ -181,10 +181,10 @@ def test_includes_go_down_only():
     [
         (
             {
-                "hazard/clock": "void wait_for(void); void clock(void) { wait_for(); }",
+                "hazard/vector_clock": "void wait_for(void); void clock(void) { wait_for(); }",
                 "interp/warp": "void wait_for(void) {}",
             },
-            ["hazard/clock.c uses wait_for of interp/warp.c: hazard/ may use ptx, machine"],
+            ["hazard/vector_clock.c uses wait_for of interp/warp.c: hazard/ may use ptx, machine"],
         ),
         (
             {"ptx/parse": "extern int table; int parse(void) { return table; }", "isa/opcodes": "int table = 1;"},

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cudart/chip.h"
+#include "cudart/chip_properties.h"
 #include "cudart/registry.h"
 #include "cudart/undeclared.h"
 

@@ -2,7 +2,7 @@
 #ifndef SIM_HAZARD_DELAYED_H
 #define SIM_HAZARD_DELAYED_H
 
-#include "global.h"
+#include "global_record.h"
 
 /* A line as it was before a launch wrote to it. */
 struct image {

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "global.h"
+#include "global_record.h"
 #include "machine/machine.h"
 
 #define MOST_PC 0xfffffffu

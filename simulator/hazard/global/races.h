@@ -4,7 +4,7 @@
 #ifndef SIM_HAZARD_RACES_H
 #define SIM_HAZARD_RACES_H
 
-#include "global.h"
+#include "global_record.h"
 #include "hazard/hazard.h"
 
 /* What a warp did to a line of memory; flags: enum access_flags. */

@@ -2,7 +2,7 @@
  * distributed shared memory: it has to exist until the access is complete).
  *
  * Both sides are checked, each when it happens, so that one of them speaks up in every schedule: an access to a
- * CTA that has ended (machine/memory.c), and the end of a CTA that does not come after every earlier access. */
+ * CTA that has ended (machine/address.c), and the end of a CTA that does not come after every earlier access. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "async/async.h"
-#include "hazard/global/global.h"
+#include "hazard/global/global_record.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
 #include "machine/machine.h"

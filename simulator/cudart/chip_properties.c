@@ -1,4 +1,4 @@
-#include "chip.h"
+#include "chip_properties.h"
 
 #include <stdlib.h>
 #include <string.h>

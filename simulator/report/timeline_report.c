@@ -1,6 +1,6 @@
 /* Simulated time as a Chrome trace: the JSON that Perfetto and chrome://tracing read. */
 #include "place.h"
-#include "times.h"
+#include "time_report.h"
 
 /* A process a CTA, one for its units, one for the chip; all operations of a kind share a name's rows. */
 #define CHIP_PROCESS 1

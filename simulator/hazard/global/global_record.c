@@ -4,7 +4,7 @@
  * launch has done there goes to a list, unless the newer access comes after it and covers it: whoever comes
  * after that comes after both.  Launches run one after another, so a launch need not check twice what it has
  * noted once. */
-#include "global.h"
+#include "global_record.h"
 
 #include "delayed.h"
 #include "hazard/hazard.h"

@@ -1,5 +1,5 @@
 /* Simulated time in reports: what was busy, what warps waited for, and what the launch's end hung on. */
-#include "times.h"
+#include "time_report.h"
 #include "place.h"
 
 #include <string.h>
