@@ -79,7 +79,7 @@ struct mbarrier {
     uint32_t clock_index;
     uint32_t init_warp, init_time;
     const struct insn *init_insn, *last_insn;
-    struct clockv *gathered, *released;
+    struct vector_clock *gathered, *released;
     struct cta *cta;
     uint32_t first_phase;
     const struct insn *from_afar;     /* a releasing arrival of another CTA: in this phase; NULL: none */
@@ -107,7 +107,8 @@ void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t
 /* From an asynchronous operation issued in barrier phase `phase`. */
 void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *barrier, uint32_t phase, int64_t bytes);
 /* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive); clock NULL: none. */
-void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier, const struct clockv *clock);
+void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier,
+                           const struct vector_clock *clock);
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split);
 /* ---- waits that may miss a phase (async/phase.c) ---- */
 

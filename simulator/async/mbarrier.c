@@ -39,7 +39,7 @@ void mbarriers_free(struct mbarriers *all) {
 
 void fence_proxy_async(struct run *run) {
     if (run->launch->checks) {
-        clock_fence_async(run->cluster, run->warp->clock);
+        vclock_fence_async(run->cluster, run->warp->clock);
         warp_tick(run->warp);
     }
 }
@@ -114,8 +114,8 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     if (run->launch->checks) {
         b->init_time = run->warp->clock->acquired[run->warp->number];
         if (b->gathered == NULL) {
-            b->gathered = clock_make(run->cluster);
-            b->released = clock_make(run->cluster);
+            b->gathered = vclock_make(run->cluster);
+            b->released = vclock_make(run->cluster);
         }
         /* The phase numbers go on after inval and a new init: epochs of the old life stay in the past. */
     }
@@ -124,7 +124,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
 
 /* Whether the running warp may use a barrier is a matter of what its clock knows of the initialisation. */
 static void check_init(struct run *run, const struct mbarrier *b, int lane, bool async) {
-    const struct clockv *clock = run->warp->clock;
+    const struct vector_clock *clock = run->warp->clock;
     uint32_t who = b->init_warp, when = b->init_time;
     bool fenced = clock->inits[who] >= when; /* PTX ISA, fence.mbarrier_init: then a relaxed signal is enough */
     if (clock->acquired[who] < when && !fenced) {
@@ -185,9 +185,9 @@ static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
     b->from_afar = NULL;
     b->pending = b->expected;
     if (b->gathered != NULL) {
-        clock_join(cluster, b->released, b->gathered);
+        vclock_join(cluster, b->released, b->gathered);
         b->released->acquired[b->clock_index] = b->released->causal[b->clock_index] = b->phase;
-        clock_clear(cluster, b->gathered);
+        vclock_clear(cluster, b->gathered);
     }
     cluster->events++;
 }
@@ -202,7 +202,7 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     bool last = phase_ends_here(run, b, count);
     if (publish && b->gathered != NULL) {
         b->from_afar = run->cta != b->cta ? run->insn : b->from_afar;
-        clock_publish(run, b->gathered);
+        vclock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
         relaxed_signal(run, b->gathered);
     }
@@ -246,14 +246,14 @@ void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *b, uint32_
     mbarrier_take_tx(op->cluster, b, bytes);
 }
 
-void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const struct clockv *clock) {
+void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *b, const struct vector_clock *clock) {
     if (!b->valid || b->pending == 0) {
         async_report(op, SIM_ERROR, "mbarrier-arrivals", "an arrival too many at the mbarrier at %#x",
                      b->offset);
         return;
     }
     if (clock != NULL && b->gathered != NULL) {
-        clock_join(op->cluster, b->gathered, clock);
+        vclock_join(op->cluster, b->gathered, clock);
     }
     b->awaits_async = true;
     b->pending--;

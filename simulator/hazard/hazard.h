@@ -1,28 +1,30 @@
-/* Happens-before checks on shared memory, by vector clocks at issue time.
+/* Happens-before checks on shared memory, made with vector clocks when an instruction issues.
  *
- * A clock has an index for each warp of the cluster (the warp's own time), and one for each thing whose
- * completion a thread observes by waiting: a barrier's phases, a warpgroup's wgmma groups, a warp's bulk and
- * cp.async groups.  A shadow record remembers an access with its epoch: a clock index and a value at it.  A
- * later, conflicting access comes after it if its issuer's clock has reached that value.  A second vector says
- * what the async proxy has been made to see (fence.proxy.async). */
+ * A clock has one index for each warp of the cluster (the warp's own time) and one for each thing whose
+ * completion a thread observes by waiting: the phases of a barrier, the wgmma groups of a warpgroup, the bulk
+ * and cp.async groups of a warp.  A shadow record stores each access with its epoch: a clock index and a value.
+ * A later, conflicting access is ordered after it if the clock of its issuer has reached that value.  A second
+ * vector holds what fence.proxy.async has made visible to the async proxy. */
 #ifndef SIM_HAZARD_H
 #define SIM_HAZARD_H
 
 #include "machine/machine.h"
 
-/* A clock: four vectors of cluster->clock_capacity values and two of a value for each warp. */
-struct clockv {
-    struct clockv *next; /* of the free list */
-    struct clockv *all_next;
-    uint32_t *acquired; /* what is ordered before, memory included */
-    uint32_t *async;    /* of that, what the async proxy has been made to see */
-    /* As acquired, but what a lane signals without a warp-wide synchronisation says nothing of its siblings. */
+/* Four vectors of cluster->clock_capacity values, and two with one value for each warp. */
+struct vector_clock {
+    struct vector_clock *next; /* in the free list */
+    struct vector_clock *all_next;
+    uint32_t *acquired; /* ordered before, memory effects included */
+    uint32_t *async;    /* the part of `acquired` that is visible to the async proxy */
+    /* As `acquired`, without assuming that the lanes of a warp run in step: a signal by one lane covers the
+     * accesses of its siblings only up to their last warp-wide synchronisation. */
     uint32_t *per_lane;
-    /* What had to happen before, be it through signals that order no memory: relaxed arrivals, strong relaxed
+    /* Happened before in time, also through signals that order no memory: relaxed arrivals, strong relaxed
      * accesses, the bytes of a copy. */
     uint32_t *causal;
-    /* By warp of the cluster, up to when: its mbarrier.init that a fence.mbarrier_init of its own has followed,
-     * which any signal passes on; and what came before a barrier of the CTA or the cluster. */
+    /* By warp of the cluster.  inits: its mbarrier.init up to this time are followed by its own
+     * fence.mbarrier_init; every signal carries this on.  met: its accesses up to this time precede a barrier
+     * of the CTA or the cluster. */
     uint32_t *inits, *met;
 };
 
@@ -30,69 +32,70 @@ static inline uint32_t all_warps(const struct cluster *cluster) {
     return cluster->nctas * cluster->launch->warps;
 }
 
-/* Every clock of the cluster becomes free again, and all indices but those of its warps and of
- * griddepcontrol.wait. */
-void clocks_reset(struct cluster *cluster);
-void clocks_free(struct cluster *cluster);
-struct clockv *clock_make(struct cluster *cluster); /* zeros */
-size_t clock_bytes(const struct cluster *cluster);  /* of its vectors */
-void clock_release(struct cluster *cluster, struct clockv *clock);
-void clock_clear(const struct cluster *cluster, struct clockv *clock);
-void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
-void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
-/* Of `from`, only that it came first: no memory is ordered. */
-void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
-/* A new index.  Where the cluster has too many, that is reported as incomplete, the run ends, and it is 0. */
+/* Frees all clocks and indices of the cluster, except the indices of its warps, of griddepcontrol.wait and of
+ * flags. */
+void vclocks_reset(struct cluster *cluster);
+void vclocks_free(struct cluster *cluster);
+struct vector_clock *vclock_make(struct cluster *cluster); /* zeros */
+size_t vclock_bytes(const struct cluster *cluster);        /* size of the vectors of one clock */
+void vclock_release(struct cluster *cluster, struct vector_clock *clock);
+void vclock_clear(const struct cluster *cluster, struct vector_clock *clock);
+void vclock_copy(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from);
+void vclock_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from);
+/* Joins only the causal part of `from`: it came first, but orders no memory. */
+void causal_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from);
+/* A new index.  If the cluster has used them all: reports `incomplete`, ends the run and returns 0. */
 uint32_t new_clock_index(struct run *run);
-/* The first of `count` new indices, or 0, of completions that signals without release pass on too: execution
+/* The first of `count` new indices, or 0, for completions that signals without release carry on too: execution
  * ordering instructions (PTX ISA, tcgen05.fence). */
 uint32_t new_execution_indices(struct run *run, uint32_t count);
-/* Of `from`, only those indices: what a relaxed arrival tells. */
-void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from);
+/* Joins only the indices made by new_execution_indices: all that a relaxed arrival carries. */
+void execution_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from);
 
-/* The warp's time moves on: what it did so far has an earlier epoch. */
+/* Advances the warp's own time, so that its accesses so far have an earlier epoch than later ones. */
 void warp_tick(struct warp *warp);
-/* All lanes of the warp have synchronised. */
+/* Call when all lanes of the running warp have synchronised. */
 void warp_synced(struct run *run);
-/* Whether an index is one of the warp's own two: all lanes, a single lane. */
+/* True for the two indices of the warp itself: accesses of several lanes, accesses of a single lane. */
 bool is_own_index(const struct warp *warp, uint32_t clock_index);
-/* gathered += what the warp has acquired; then its time moves on. */
-void clock_publish(struct run *run, struct clockv *gathered);
-/* Takes the running warp's own time out of a clock: for signals that do not release its accesses. */
-void clock_forget_own(const struct run *run, struct clockv *clock);
-void clock_observe(struct run *run, const struct clockv *released);
+/* A release by the running warp: joins its clock into `gathered`, then advances its time. */
+void vclock_publish(struct run *run, struct vector_clock *gathered);
+/* Removes the running warp's own time from a clock, for signals that do not release its accesses. */
+void vclock_forget_own(const struct run *run, struct vector_clock *clock);
+/* An acquire by the running warp. */
+void vclock_observe(struct run *run, const struct vector_clock *released);
 /* fence.mbarrier_init: covers the running warp's own mbarrier.init only (PTX ISA, membar/fence). */
-void clock_fence_inits(struct run *run);
-/* The running warp has passed a barrier: all that it has acquired came before one. */
-void clock_meet(struct run *run);
-/* Everything that a clock has acquired becomes visible to the async proxy. */
-void clock_fence_async(const struct cluster *cluster, struct clockv *clock);
+void vclock_fence_inits(struct run *run);
+/* The running warp has passed a barrier: all that it has acquired precedes that barrier (`met`). */
+void vclock_meet(struct run *run);
+/* Makes everything that a clock has acquired visible to the async proxy. */
+void vclock_fence_async(const struct cluster *cluster, struct vector_clock *clock);
 /* ---- strong accesses and fences (hazard/locations.c) ---- */
 
 void locations_reset(struct cluster *cluster);
 void locations_free(struct sync_table *table);
 /* fence.sc, .acq_rel, .acquire, .release: with relaxed accesses after or before it, it releases and acquires
  * (PTX ISA, Memory Consistency Model: release and acquire patterns). */
-void clock_fence(struct run *run, bool acquires, bool releases);
-/* After it for a fence.sc of more than a CTA, membar.gl among them: other threads' relaxed signals count too.
- */
-void clock_fence_sc(struct run *run);
-/* A relaxed arrival: gathered += that it came, and what a releasing fence before it covers. */
-void relaxed_signal(struct run *run, struct clockv *gathered);
-/* The running warp has seen a relaxed signal: what it told counts after an acquiring fence. */
-void clock_noticed(struct run *run, const struct clockv *told);
-/* A strong load or store (atomic too) at insn's address operand: release and acquire through memory where it
- * is ordered, or relaxed with a fence.  A relaxed one alone only tells what came first, and all locations count
- * as one for that. */
+void vclock_fence(struct run *run, bool acquires, bool releases);
+/* To be called after vclock_fence for a fence.sc of a scope wider than the CTA (membar.gl too): such a fence
+ * also combines with relaxed signals of other threads. */
+void vclock_fence_sc(struct run *run);
+/* A relaxed arrival: joins into `gathered` the fact that it came, and what releasing fences before it cover. */
+void relaxed_signal(struct run *run, struct vector_clock *gathered);
+/* The running warp has seen a relaxed signal: an acquiring fence afterwards acquires `told`. */
+void vclock_noticed(struct run *run, const struct vector_clock *told);
+/* A strong load, store or atomic at the address operand of the running instruction.  It releases or acquires
+ * through memory if it has .release or .acquire, or if it is relaxed and combined with a fence.  A relaxed
+ * access alone only carries the causal part, through one clock shared by all locations. */
 enum sync_order { SYNC_RELAXED, SYNC_ORDERED, SYNC_ORDERED_CTA /* with scope .cta */ };
 static inline enum sync_order sync_order(bool ordered, bool of_cta) {
     return !ordered ? SYNC_RELAXED : of_cta ? SYNC_ORDERED_CTA : SYNC_ORDERED;
 }
 void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool release);
-/* The running warp acquires what another CTA released, one of the two with scope .cta, which does not hold the
- * other thread.  `signal`: the other one's instruction; NULL: not known. */
+/* Reports that the running warp acquires what another CTA released although one of the two accesses has scope
+ * .cta, which does not include the other thread.  `signal`: the releasing instruction, NULL if unknown. */
 void report_narrow_scope(struct run *run, const struct insn *signal);
-/* Whether the cluster has used more flags than are followed, so that what seems a race may be ordered. */
+/* True if the cluster has used more flags than the checks follow: an apparent race may then be ordered. */
 bool flags_lost(const struct cluster *cluster);
 
 /* ---- accesses ---- */
@@ -100,12 +103,12 @@ bool flags_lost(const struct cluster *cluster);
 enum access_flags {
     ACCESS_READ = 0,
     ACCESS_WRITE = 1,
-    ACCESS_ASYNC = 2,    /* by an asynchronous operation: in the async proxy, but for ACCESS_GENERIC */
+    ACCESS_ASYNC = 2,    /* by an asynchronous operation, in the async proxy unless ACCESS_GENERIC is set */
     ACCESS_ATOMIC = 4,   /* atomics do not race with each other */
-    ACCESS_COPY = 8,     /* later than its issue, but in the generic proxy: cp.async */
-    ACCESS_VARIED = 32,  /* a record's: its warp wrote other values there just before */
+    ACCESS_COPY = 8,     /* takes effect after its issue, in the generic proxy: cp.async */
+    ACCESS_VARIED = 32,  /* in records only: the same warp had just written other values there */
     ACCESS_GENERIC = 64, /* with ACCESS_ASYNC: in the generic proxy (PTX ISA, st.async) */
-    ACCESS_MIXED = 16    /* a lane's row holds what several lanes give: ldmatrix, stmatrix */
+    ACCESS_MIXED = 16    /* the row at a lane's address belongs to several lanes: ldmatrix, stmatrix */
 };
 
 struct shadow;
@@ -113,42 +116,39 @@ void shadow_make(struct cta *cta); /* sets cta->shadow */
 void shadow_reset(struct shadow *shadow);
 void shadow_free(struct shadow *shadow);
 
-/* A warp's access: offsets of its lanes, `bytes` each. */
+/* An access of the running warp: `bytes` at the offset of each lane. */
 void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES], uint32_t mask,
                   uint32_t bytes, unsigned flags);
-/* When an access counts as done: where a clock has reached `value` at the index. */
+/* When an access counts as done: once a clock has reached `value` at `clock_index`. */
 struct epoch {
     uint32_t clock_index, value;
-    const struct clockv *clock; /* of the issuer */
-    uint32_t warp;              /* of the issuer, cluster wide */
+    const struct vector_clock *clock; /* of the issuer */
+    uint32_t warp;                    /* number of the issuer in its cluster */
     const struct insn *insn;
 };
-/* The epoch of the running warp's own accesses by the lanes of a mask. */
+/* The epoch of an access that the lanes of a mask of the running warp make now. */
 struct epoch warp_epoch(const struct run *run, uint32_t mask);
 /* ---- other CTAs of the cluster that may end (hazard/shared/lifetime.c) ---- */
 
 struct remote_uses;
-void remote_make(
-    struct cta *cta); /* sets cta->remote; only with checks, and where a cluster has several CTAs */
+void remote_make(struct cta *cta); /* sets cta->remote; called with checks on and several CTAs in a cluster */
 void remote_reset(struct cta *cta);
 void remote_free(struct remote_uses *remote);
-/* The running warp reaches into another CTA of the cluster, until the epoch. */
+/* Notes that the running warp uses the shared memory of another CTA until the epoch is reached. */
 void remote_note(const struct run *run, const struct cta *target, const struct epoch *epoch);
-/* The running warp's last lanes end, and then perhaps its CTA. */
+/* To be called when the last lanes of the running warp end, and then if its CTA ends with them. */
 void remote_warp_ends(struct run *run);
 void remote_cta_ends(struct run *run);
 
 /* ---- the shadow record ---- */
 
-/* A range, with an epoch at another index than the warp's own: what an asynchronous operation will do. */
+/* What an asynchronous operation will do to a range; the epoch says what a later access must have acquired. */
 enum next hazard_range(struct run *run, struct cta *cta, uint32_t offset, uint32_t bytes, unsigned flags,
                        const struct epoch *epoch);
 /* Asynchronous reads of 16 bytes each, at multiples of 16. */
 void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, uint32_t count,
                      const struct epoch *epoch);
-/* The asynchronous write of the 16 bytes at offset that values of `acquired` have not reached; NULL if they
- * have.
- */
+/* An asynchronous write to the 16 bytes at `offset` that `acquired` does not cover; NULL if there is none. */
 const struct insn *hazard_unacquired_write(const struct launch *launch, const struct cta *cta, uint32_t offset,
                                            const uint32_t *acquired);
 

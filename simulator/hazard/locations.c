@@ -1,39 +1,40 @@
-/* Strong accesses and fences: what a location in memory passes on from who releases there to who acquires. */
+/* Strong accesses and fences: each flag in memory has a clock that carries what was released there to those who
+ * acquire it. */
 #include <stdlib.h>
 
 #include "hazard.h"
 #include "releases.h"
 
-#define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* of a cluster's flags at most */
+#define FLAG_CLOCK_BYTES ((size_t)64 << 20) /* limit for the clocks of all flags of a cluster */
 #define FIRST_FLAGS      64
 #define MOST_FLAGS       (1u << 16)
-#define SC_FENCES        4
+#define SC_FENCES        4 /* fence.sc remembered for each warp */
 
-/* Of a warp, as far as fence.sc goes.  Two of them are ordered by whatever goes from the first one's thread to
- * the second one's, through other threads and relaxed flags too (PTX ISA, memory consistency model: Fence-SC
- * order). */
+/* The fence.sc of a warp.  Two fence.sc are in one order whatever carries it from the first thread to the
+ * second: other threads and relaxed flags too (PTX ISA, memory consistency model: Fence-SC order). */
 struct sc_fences {
-    struct clockv *covered[SC_FENCES]; /* the last ones, a ring: what came before, and the warp's time then */
+    /* A ring of the last ones: what each covers, and the warp's time at it. */
+    struct vector_clock *covered[SC_FENCES];
     uint32_t time[SC_FENCES], next;
     uint32_t noticed; /* the warp's time when it last saw a relaxed signal */
 };
 
-/* Flags in memory that strong accesses of this cluster use, by a hash of their address. */
+/* Flags in memory that strong accesses of this cluster use: a hash table by address. */
 struct sync_table {
     struct sync_entry {
         uint64_t address;
-        struct clockv *clock; /* NULL: free */
-        /* CTAs of the cluster that have released here, and those of them that did so with scope .cta. */
+        struct vector_clock *clock; /* NULL: free */
+        /* Bit masks of CTAs by rank: those that have released here, those that did so with scope .cta. */
         uint32_t released, narrow;
-        const struct insn *last; /* release */
+        const struct insn *last; /* the last release */
     } *entry;
     uint32_t count, room; /* room: a power of two, more than half of it free */
-    bool lost;            /* there were more than are followed */
-    struct clockv *relaxed;
-    /* By warp of the cluster: what its last releasing fence covered, and what relaxed signals have told it that
-     * an acquiring fence will let count; NULL: nothing. */
-    struct clockv **fenced, **noticed;
-    struct sc_fences *sc; /* by warp of the cluster; NULL: none yet */
+    bool lost;            /* the cluster uses more flags than the table may hold */
+    struct vector_clock *relaxed;
+    /* By warp of the cluster, NULL for none.  fenced: what its releasing fences cover.  noticed: what it saw
+     * through relaxed signals and acquires with its next acquiring fence. */
+    struct vector_clock **fenced, **noticed;
+    struct sc_fences *sc; /* by warp of the cluster; NULL until one executes a fence.sc */
 };
 
 void locations_reset(struct cluster *cluster) {
@@ -48,7 +49,7 @@ void locations_reset(struct cluster *cluster) {
     table->lost = false;
     table->relaxed = NULL;
     for (uint32_t i = 0; table->fenced != NULL && i < 2 * all_warps(cluster); i++) {
-        table->fenced[i] = NULL; /* noticed too */
+        table->fenced[i] = NULL; /* `noticed` follows in the same block */
     }
     if (table->sc != NULL) {
         memset(table->sc, 0, all_warps(cluster) * sizeof *table->sc);
@@ -93,9 +94,9 @@ static void grow_table(struct cluster *cluster, struct sync_table *table) {
     *table = grown;
 }
 
-/* How many flags are followed: a clock is larger the more warps a cluster has. */
+/* The number of flags that fit in FLAG_CLOCK_BYTES; a clock grows with the warps of a cluster. */
 static uint32_t most_flags(const struct cluster *cluster) {
-    size_t most = FLAG_CLOCK_BYTES / clock_bytes(cluster);
+    size_t most = FLAG_CLOCK_BYTES / vclock_bytes(cluster);
     return most > MOST_FLAGS ? MOST_FLAGS : most < FIRST_FLAGS ? FIRST_FLAGS : (uint32_t)most;
 }
 
@@ -103,8 +104,8 @@ bool flags_lost(const struct cluster *cluster) {
     return cluster->sync != NULL && cluster->sync->lost;
 }
 
-/* NULL where there are too many flags to follow: then what this one orders is not known. */
-static struct clockv *location(struct cluster *cluster, uint64_t address) {
+/* The clock of a flag; NULL if there are too many flags, so that what this one orders is not known. */
+static struct vector_clock *location(struct cluster *cluster, uint64_t address) {
     struct sync_table *table = sync_table(cluster);
     if (2 * table->count >= table->room) {
         grow_table(cluster, table);
@@ -115,14 +116,14 @@ static struct clockv *location(struct cluster *cluster, uint64_t address) {
         return NULL;
     }
     if (entry->clock == NULL) {
-        entry->clock = clock_make(cluster);
+        entry->clock = vclock_make(cluster);
         entry->address = address;
         table->count++;
     }
     return entry->clock;
 }
 
-static struct clockv **of_warp(struct run *run, bool noticed) {
+static struct vector_clock **warp_fence_clock(struct run *run, bool noticed) {
     struct sync_table *table = sync_table(run->cluster);
     if (table->fenced == NULL) {
         table->fenced = run_take(run->worker, 2 * all_warps(run->cluster), sizeof *table->fenced);
@@ -131,9 +132,9 @@ static struct clockv **of_warp(struct run *run, bool noticed) {
     return &(noticed ? table->noticed : table->fenced)[run->warp->number];
 }
 
-/* to += what any fence.sc covers that comes before the running warp's next access; NULL: to nothing.  Whether
- * there is one. */
-static bool join_sc_fences(const struct run *run, struct clockv *to) {
+/* Joins into `to` (which may be NULL) what each fence.sc covers that precedes the running warp's next access.
+ * False if there is no such fence. */
+static bool join_sc_fences(const struct run *run, struct vector_clock *to) {
     const struct sc_fences *sc = run->cluster->sync == NULL ? NULL : run->cluster->sync->sc;
     bool any = false;
     for (uint32_t i = 0; sc != NULL && i < all_warps(run->cluster); i++) {
@@ -141,7 +142,7 @@ static bool join_sc_fences(const struct run *run, struct clockv *to) {
             bool before = run->warp->clock->acquired[i] > sc[i].time[j];
             any |= before;
             if (before && to != NULL) {
-                clock_join(run->cluster, to, sc[i].covered[j]);
+                vclock_join(run->cluster, to, sc[i].covered[j]);
             }
         }
     }
@@ -160,73 +161,74 @@ static void note_signal(struct run *run) {
     sc_of_warp(run)->noticed = run->warp->clock->acquired[run->warp->number];
 }
 
-void clock_fence_sc(struct run *run) {
+void vclock_fence_sc(struct run *run) {
     if (!run->launch->checks) {
         return;
     }
     struct sc_fences *sc = sc_of_warp(run);
     const struct sync_table *table = run->cluster->sync;
     const uint32_t own = run->warp->number, warps = table->noticed == NULL ? 0 : all_warps(run->cluster);
-    for (uint32_t i = 0; i < warps; i++) { /* what others have seen before */
+    for (uint32_t i = 0; i < warps; i++) { /* acquire what other warps had seen before this fence */
         if (i != own && table->noticed[i] != NULL && table->sc[i].noticed != 0 &&
             run->warp->clock->acquired[i] >= table->sc[i].noticed) {
-            clock_observe(run, table->noticed[i]);
+            vclock_observe(run, table->noticed[i]);
         }
     }
-    struct clockv **covered = &sc->covered[sc->next % SC_FENCES];
-    *covered = *covered == NULL ? clock_make(run->cluster) : *covered;
-    clock_clear(run->cluster, *covered);
+    struct vector_clock **covered = &sc->covered[sc->next % SC_FENCES];
+    *covered = *covered == NULL ? vclock_make(run->cluster) : *covered;
+    vclock_clear(run->cluster, *covered);
     sc->time[sc->next++ % SC_FENCES] = run->warp->clock->acquired[own];
-    clock_publish(run, *covered);
+    vclock_publish(run, *covered);
 }
 
-void clock_fence(struct run *run, bool acquires, bool releases) {
+void vclock_fence(struct run *run, bool acquires, bool releases) {
     if (!run->launch->checks) {
         return;
     }
-    struct clockv **noticed = of_warp(run, true), **fenced = of_warp(run, false);
+    struct vector_clock **noticed = warp_fence_clock(run, true), **fenced = warp_fence_clock(run, false);
     if (acquires && *noticed != NULL) {
-        clock_observe(run, *noticed);
+        vclock_observe(run, *noticed);
     }
     if (releases) {
-        *fenced = *fenced == NULL ? clock_make(run->cluster) : *fenced;
-        clock_publish(run, *fenced); /* what an earlier fence covered, this one covers too */
+        *fenced = *fenced == NULL ? vclock_make(run->cluster) : *fenced;
+        vclock_publish(run, *fenced); /* joins: a fence also covers what earlier fences of the warp covered */
     }
 }
 
-/* NULL: the running warp has had no fence. */
-static const struct clockv *clock_fenced(const struct run *run) {
+/* What the releasing fences of the running warp cover; NULL without one. */
+static const struct vector_clock *vclock_fenced(const struct run *run) {
     const struct sync_table *table = run->cluster->sync;
     return table == NULL || table->fenced == NULL ? NULL : table->fenced[run->warp->number];
 }
 
-void relaxed_signal(struct run *run, struct clockv *gathered) {
-    const struct clockv *fenced = clock_fenced(run);
+void relaxed_signal(struct run *run, struct vector_clock *gathered) {
+    const struct vector_clock *fenced = vclock_fenced(run);
     execution_join(run->cluster, gathered, run->warp->clock);
     causal_join(run->cluster, gathered, run->warp->clock);
     if (fenced != NULL) {
-        clock_join(run->cluster, gathered, fenced);
+        vclock_join(run->cluster, gathered, fenced);
     }
     (void)join_sc_fences(run, gathered);
 }
 
-void clock_noticed(struct run *run, const struct clockv *told) {
-    struct clockv **noticed = of_warp(run, true);
-    *noticed = *noticed == NULL ? clock_make(run->cluster) : *noticed;
-    clock_join(run->cluster, *noticed, told);
+void vclock_noticed(struct run *run, const struct vector_clock *told) {
+    struct vector_clock **noticed = warp_fence_clock(run, true);
+    *noticed = *noticed == NULL ? vclock_make(run->cluster) : *noticed;
+    vclock_join(run->cluster, *noticed, told);
     note_signal(run);
 }
 
 static void sync_relaxed(struct run *run, bool write) {
     struct sync_table *table = sync_table(run->cluster);
     if (table->relaxed == NULL) {
-        table->relaxed = clock_make(run->cluster);
+        table->relaxed = vclock_make(run->cluster);
     }
     causal_join(run->cluster, write ? table->relaxed : run->warp->clock,
                 write ? run->warp->clock : table->relaxed);
 }
 
-/* What other clusters have released at a global address: at once, or with the next acquiring fence. */
+/* Takes over what other clusters have released at a global address: now for an acquire, with the next acquiring
+ * fence for a relaxed access. */
 static void hear_location(struct run *run, uint64_t address, enum sync_order order) {
     const bool ordered = order != SYNC_RELAXED;
     bool narrow = false;
@@ -234,14 +236,14 @@ static void hear_location(struct run *run, uint64_t address, enum sync_order ord
     if (heard == 0) {
         return;
     }
-    struct clockv **noticed = ordered ? NULL : of_warp(run, true);
+    struct vector_clock **noticed = ordered ? NULL : warp_fence_clock(run, true);
     if (noticed != NULL && *noticed == NULL) {
-        *noticed = clock_make(run->cluster);
+        *noticed = vclock_make(run->cluster);
     }
     if (!ordered) {
         note_signal(run);
     }
-    struct clockv *clock = ordered ? run->warp->clock : *noticed;
+    struct vector_clock *clock = ordered ? run->warp->clock : *noticed;
     const uint32_t clock_index = run->cluster->heard_index;
     if (clock->acquired[clock_index] < heard) {
         if (ordered && (narrow || order == SYNC_ORDERED_CTA)) {
@@ -272,38 +274,38 @@ static void check_scope(struct run *run, const struct sync_entry *entry, enum sy
     }
 }
 
-/* One lane's location: a release or an acquire; of a relaxed access what fences make of it. */
+/* The strong access of one lane.  A relaxed one counts as release or acquire only together with a fence. */
 static void sync_address(struct run *run, uint64_t address, enum sync_order order, bool release) {
     const bool ordered = order != SYNC_RELAXED;
-    const struct clockv *fenced = clock_fenced(run);
+    const struct vector_clock *fenced = vclock_fenced(run);
     if (!release) {
         hear_location(run, address, order);
     }
     if (!ordered && (release ? fenced == NULL && !join_sc_fences(run, NULL) : run->cluster->sync->count == 0)) {
         return;
     }
-    if (!ordered && !release) { /* a location that nothing was released to tells nothing */
+    if (!ordered && !release) { /* a relaxed load notices what was released here, if anything was */
         const struct sync_entry *entry = entry_of(run->cluster->sync, address);
         if (entry->clock != NULL) {
-            clock_noticed(run, entry->clock);
+            vclock_noticed(run, entry->clock);
         }
         return;
     }
-    struct clockv *clock = location(run->cluster, address);
+    struct vector_clock *clock = location(run->cluster, address);
     if (clock == NULL) {
         return;
     }
     if (!ordered) {
         if (fenced != NULL) {
-            clock_join(run->cluster, clock, fenced);
+            vclock_join(run->cluster, clock, fenced);
         }
         (void)join_sc_fences(run, clock);
     } else if (release) {
-        clock_publish(run, clock);
+        vclock_publish(run, clock);
         note_release(run, entry_of(run->cluster->sync, address), order);
     } else {
         check_scope(run, entry_of(run->cluster->sync, address), order);
-        clock_observe(run, clock);
+        vclock_observe(run, clock);
     }
     if (release && (address & WINDOW_MASK) == 0) {
         races_released(run, address, clock, order == SYNC_ORDERED_CTA);
@@ -325,7 +327,7 @@ void sync_location(struct run *run, uint32_t mask, enum sync_order order, bool r
         if (insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER) {
             address |= SHARED_WINDOW;
         }
-        if (address != before) { /* lanes mostly share one */
+        if (address != before) { /* the lanes mostly use one flag */
             sync_address(run, address, order, release);
         }
         before = address;

@@ -1,52 +1,52 @@
-/* Flags in global memory: what clusters have released there, and what others have heard of that. */
+/* Flags in global memory: the releases of each cluster, and which of them other clusters have heard of. */
 #include <stdlib.h>
 
 #include "releases.h"
 
-#define RELEASED_BYTES ((size_t)64 << 20)
-#define READER_BYTES   ((size_t)64 << 20) /* of all lines' tables of readers in a launch */
+#define RELEASED_BYTES ((size_t)64 << 20) /* budget of a launch for the clocks of releases */
+#define READER_BYTES   ((size_t)64 << 20) /* budget of a launch for tables of readers (global/races.c) */
 #define FIRST_ROOM     16
 
-/* Numbers by key, 1 and up; a table of open addressing, more than half of it free. */
+/* A map from 64-bit keys to numbers from 1 on: open addressing, more than half of it free. */
 struct numbers {
     uint64_t *key; /* + 1; 0: free */
     uint32_t *value;
     uint32_t count, room;
 };
 
-/* A clock as it was at a release, with all that its cluster had released before. */
+/* The releases of a cluster.  Each is stored with all that the cluster had released before. */
 struct released {
     uint32_t count, room;
-    uint32_t **clock; /* each: what was acquired, then what of that was fenced for the async proxy */
-    uint32_t indices; /* of either half */
+    uint32_t **clock; /* by release: the vector `acquired`, then the vector `async` */
+    uint32_t indices; /* length of either vector */
 };
 
-/* What a flag has been told: of each cluster up to which of its releases. */
+/* A flag: for each cluster, the number of the last release that an acquire of this flag learns of. */
 struct flag {
     struct numbers of;
-    uint64_t narrow, others; /* of scope .cta: 1 + the last cluster, and whether there was another one */
+    uint64_t narrow, others; /* releases of scope .cta: 1 + the last cluster, and whether others made one too */
 };
 
 struct races {
     pthread_mutex_t lock;
-    struct numbers clusters; /* place in `released`, + 1 */
+    struct numbers clusters; /* by cluster: 1 + index in `released` */
     struct released *released;
     uint32_t released_room;
-    struct numbers flags; /* place in `flag`, + 1 */
+    struct numbers flags; /* by address: 1 + index in `flag` */
     struct flag *flag;
     uint32_t flag_room;
     size_t bytes;
     atomic_size_t reader_bytes;
-    atomic_bool lost; /* more than there is room for: what looks like a race may be ordered */
+    atomic_bool lost; /* releases were dropped for lack of room: an apparent race may be ordered */
 };
 
-/* What a cluster has heard of others. */
+/* The notes of a cluster (releases.h). */
 struct heard {
     struct {
         uint32_t cluster, release;
     } *note;
     uint32_t count, room;
-    struct numbers latest; /* by cluster */
+    struct numbers latest; /* by cluster: the highest release noted */
 };
 
 /* ---- numbers ---- */
@@ -66,7 +66,7 @@ static uint32_t place_of(const struct numbers *numbers, uint64_t key) {
     return at;
 }
 
-/* 0: it is not there. */
+/* 0 if the key is not there. */
 static uint32_t number_of(const struct numbers *numbers, uint64_t key) {
     return numbers->room == 0 ? 0 : numbers->value[place_of(numbers, key)];
 }
@@ -151,7 +151,7 @@ void races_give_room(struct races *races, size_t bytes) {
     (void)atomic_fetch_sub(&races->reader_bytes, bytes);
 }
 
-/* The place of a key in a list that grows with it; NULL: no memory. */
+/* The element of `list` for a key, which is added if it is new; NULL: no memory. */
 static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t *room, size_t size) {
     uint32_t *place = number_at(numbers, key);
     if (place == NULL) {
@@ -174,8 +174,9 @@ static void *listed(struct numbers *numbers, uint64_t key, void **list, uint32_t
     return (uint8_t *)*list + (*place - 1) * size;
 }
 
-/* The number of the release, 0 where there is no memory. */
-static uint32_t add_release(struct races *races, const struct cluster *cluster, const struct clockv *released) {
+/* Stores a release; returns its number, or 0 if there is no memory. */
+static uint32_t add_release(struct races *races, const struct cluster *cluster,
+                            const struct vector_clock *released) {
     void *list = races->released;
     struct released *own = listed(&races->clusters, cluster->number, &list, &races->released_room, sizeof *own);
     races->released = list;
@@ -223,7 +224,7 @@ static bool tell_flag(struct races *races, const struct cluster *cluster, uint64
     return done;
 }
 
-void races_released(struct run *run, uint64_t address, const struct clockv *clock, bool of_cta) {
+void races_released(struct run *run, uint64_t address, const struct vector_clock *clock, bool of_cta) {
     struct races *races = run->launch->races;
     struct cluster *cluster = run->cluster;
     if (races == NULL || run->launch->ncluster < 2) {
@@ -313,7 +314,8 @@ bool heard_of(const struct run *run, uint32_t heard, uint32_t cluster, uint32_t 
               bool fenced) {
     struct races *races = run->launch->races;
     uint32_t release = 0;
-    for (uint32_t i = heard; i > 0 && release == 0; i--) { /* the last of a cluster is its highest */
+    for (uint32_t i = heard; i > 0 && release == 0;
+         i--) { /* the last note of a cluster has its highest number */
         release =
             run->cluster->heard->note[i - 1].cluster == cluster ? run->cluster->heard->note[i - 1].release : 0;
     }

@@ -1,3 +1,4 @@
+/* Vector clocks: what one warp, barrier or flag knows to have happened before (hazard.h). */
 #include "hazard.h"
 #include "releases.h"
 
@@ -10,21 +11,21 @@ static size_t room_bytes(const struct cluster *cluster) {
     return cluster->clock_capacity * sizeof(uint32_t);
 }
 
-/* Of the two small vectors, which lie side by side. */
+/* Size of `inits` and `met`, which are allocated side by side. */
 static size_t warp_bytes(const struct cluster *cluster) {
     return 2 * all_warps(cluster) * sizeof(uint32_t);
 }
 
-size_t clock_bytes(const struct cluster *cluster) {
+size_t vclock_bytes(const struct cluster *cluster) {
     return VECTORS * room_bytes(cluster) + warp_bytes(cluster);
 }
 
-struct clockv *clock_make(struct cluster *cluster) {
-    struct clockv *clock = cluster->clock_free;
+struct vector_clock *vclock_make(struct cluster *cluster) {
+    struct vector_clock *clock = cluster->clock_free;
     if (clock != NULL) {
         cluster->clock_free = clock->next;
     } else {
-        clock = run_take(cluster->worker, 1, sizeof *clock + clock_bytes(cluster));
+        clock = run_take(cluster->worker, 1, sizeof *clock + vclock_bytes(cluster));
         clock->acquired = (uint32_t *)(void *)(clock + 1);
         clock->async = clock->acquired + cluster->clock_capacity;
         clock->per_lane = clock->async + cluster->clock_capacity;
@@ -34,11 +35,11 @@ struct clockv *clock_make(struct cluster *cluster) {
         clock->all_next = cluster->clock_all;
         cluster->clock_all = clock;
     }
-    clock_clear(cluster, clock);
+    vclock_clear(cluster, clock);
     return clock;
 }
 
-void clock_release(struct cluster *cluster, struct clockv *clock) {
+void vclock_release(struct cluster *cluster, struct vector_clock *clock) {
     clock->next = cluster->clock_free;
     cluster->clock_free = clock;
 }
@@ -52,7 +53,7 @@ static uint32_t take_indices(struct cluster *cluster, uint32_t count) {
     return first;
 }
 
-void clocks_reset(struct cluster *cluster) {
+void vclocks_reset(struct cluster *cluster) {
     cluster->clock_free = NULL;
     cluster->nexecution_indices = 0;
     cluster->nclock_indices = 0;
@@ -61,14 +62,14 @@ void clocks_reset(struct cluster *cluster) {
     cluster->flag_index = take_indices(cluster, 1);
     cluster->heard_index = take_indices(cluster, 1);
     heard_reset(cluster->heard);
-    for (struct clockv *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
-        clock_release(cluster, clock);
+    for (struct vector_clock *clock = cluster->clock_all; clock != NULL; clock = clock->all_next) {
+        vclock_release(cluster, clock);
     }
     locations_reset(cluster);
 }
 
-void clocks_free(struct cluster *cluster) {
-    for (struct clockv *clock = cluster->clock_all, *next; clock != NULL; clock = next) {
+void vclocks_free(struct cluster *cluster) {
+    for (struct vector_clock *clock = cluster->clock_all, *next; clock != NULL; clock = next) {
         next = clock->all_next;
         free(clock);
     }
@@ -76,12 +77,12 @@ void clocks_free(struct cluster *cluster) {
     heard_free(cluster->heard);
 }
 
-/* What no cluster has given an index is zero in every clock. */
+/* Only indices that some cluster has handed out can be nonzero, so only those are cleared and copied. */
 static size_t used_bytes(const struct cluster *cluster) {
     return cluster->most_clock_indices * sizeof(uint32_t);
 }
 
-void clock_clear(const struct cluster *cluster, struct clockv *clock) {
+void vclock_clear(const struct cluster *cluster, struct vector_clock *clock) {
     uint32_t *const vectors[VECTORS] = {clock->acquired, clock->async, clock->per_lane, clock->causal};
     for (int i = 0; i < VECTORS; i++) {
         memset(vectors[i], 0, used_bytes(cluster));
@@ -89,7 +90,7 @@ void clock_clear(const struct cluster *cluster, struct clockv *clock) {
     memset(clock->inits, 0, warp_bytes(cluster));
 }
 
-void clock_copy(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+void vclock_copy(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from) {
     memcpy(to->acquired, from->acquired, used_bytes(cluster));
     memcpy(to->async, from->async, used_bytes(cluster));
     memcpy(to->per_lane, from->per_lane, used_bytes(cluster));
@@ -103,15 +104,15 @@ static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
     }
 }
 
-void clock_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+void vclock_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from) {
     join(to->acquired, from->acquired, cluster->nclock_indices);
     join(to->async, from->async, cluster->nclock_indices);
     join(to->per_lane, from->per_lane, cluster->nclock_indices);
     join(to->causal, from->causal, cluster->nclock_indices);
-    join(to->inits, from->inits, 2 * all_warps(cluster)); /* met too */
+    join(to->inits, from->inits, 2 * all_warps(cluster)); /* `met` follows `inits` */
 }
 
-void causal_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+void causal_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from) {
     join(to->causal, from->causal, cluster->nclock_indices);
     join(to->inits, from->inits, all_warps(cluster));
 }
@@ -141,7 +142,7 @@ uint32_t new_execution_indices(struct run *run, uint32_t count) {
     return first;
 }
 
-void execution_join(const struct cluster *cluster, struct clockv *to, const struct clockv *from) {
+void execution_join(const struct cluster *cluster, struct vector_clock *to, const struct vector_clock *from) {
     for (uint32_t i = 0; i < cluster->nexecution_indices; i++) {
         uint32_t clock_index = cluster->execution_indices[i];
         if (to->acquired[clock_index] < from->acquired[clock_index]) {
@@ -155,7 +156,7 @@ static uint32_t single_lane_index(const struct warp *warp) {
     return cluster->nctas * cluster->launch->warps + warp->number;
 }
 
-/* Accesses of a single lane have a time of their own: it may signal them whatever its siblings have done. */
+/* An access by a single lane gets its own index: that lane may signal it before its siblings are done. */
 struct epoch warp_epoch(const struct run *run, uint32_t mask) {
     const struct warp *warp = run->warp;
     uint32_t clock_index = (mask & (mask - 1)) == 0 ? single_lane_index(warp) : warp->number;
@@ -183,43 +184,44 @@ void warp_synced(struct run *run) {
     }
 }
 
-void clock_publish(struct run *run, struct clockv *gathered) {
+void vclock_publish(struct run *run, struct vector_clock *gathered) {
     struct warp *warp = run->warp;
     uint32_t *own = &warp->clock->per_lane[warp->number], now = *own;
-    if (run->mask != warp->live) { /* some lanes only: the others have not signalled anything */
+    if (run->mask !=
+        warp->live) { /* only some lanes signal: the others' accesses count up to the last warp sync */
         *own = warp->synced_time;
     }
-    clock_join(run->cluster, gathered, warp->clock);
+    vclock_join(run->cluster, gathered, warp->clock);
     *own = now;
     warp_tick(warp);
 }
 
-void clock_forget_own(const struct run *run, struct clockv *clock) {
+void vclock_forget_own(const struct run *run, struct vector_clock *clock) {
     uint32_t own = run->warp->number, single = single_lane_index(run->warp);
     clock->acquired[own] = clock->async[own] = clock->per_lane[own] = 0;
     clock->acquired[single] = clock->async[single] = clock->per_lane[single] = 0;
 }
 
-void clock_observe(struct run *run, const struct clockv *released) {
-    clock_join(run->cluster, run->warp->clock, released);
+void vclock_observe(struct run *run, const struct vector_clock *released) {
+    vclock_join(run->cluster, run->warp->clock, released);
     if (released->acquired[run->cluster->dependency_index] != 0) {
         run->warp->unwaited &= ~run->mask;
     }
 }
 
-void clock_fence_inits(struct run *run) {
+void vclock_fence_inits(struct run *run) {
     if (run->launch->checks) {
         run->warp->clock->inits[run->warp->number] = run->warp->clock->acquired[run->warp->number];
         warp_tick(run->warp);
     }
 }
 
-void clock_meet(struct run *run) {
+void vclock_meet(struct run *run) {
     if (run->launch->checks) {
         join(run->warp->clock->met, run->warp->clock->acquired, all_warps(run->cluster));
     }
 }
 
-void clock_fence_async(const struct cluster *cluster, struct clockv *clock) {
+void vclock_fence_async(const struct cluster *cluster, struct vector_clock *clock) {
     join(clock->async, clock->acquired, cluster->nclock_indices);
 }

@@ -1,9 +1,9 @@
-/* Where an address points, with bounds. */
+/* Resolves an address in any state space, with bounds checks. */
 #include "machine.h"
 
 const struct allocation *allocation_before(const struct sim *sim, uint64_t address) {
     size_t low = 0, high = sim->nallocations;
-    while (low < high) { /* the last one that starts at or before the address */
+    while (low < high) {
         size_t middle = (low + high) / 2;
         if (sim->allocations[middle].base <= address) {
             low = middle + 1;
@@ -15,7 +15,7 @@ const struct allocation *allocation_before(const struct sim *sim, uint64_t addre
 }
 
 static bool inside(const struct allocation *allocation, uint64_t address, uint64_t bytes) {
-    /* An address before it is far behind it, as the difference wraps. */
+    /* For an address before the allocation, the difference wraps to a large number. */
     return allocation != NULL && bytes <= allocation->bytes &&
            address - allocation->base <= allocation->bytes - bytes;
 }
@@ -79,7 +79,7 @@ struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32
         return NULL;
     }
     if (cta != run->cta && cta->live_threads == 0) {
-        /* Its memory is here until the cluster ends, so the launch goes on: chips often forgive this. */
+        /* The memory exists here until the cluster ends, so the launch goes on: chips often forgive this. */
         (void)sim_report_pair(run, SIM_ERROR, "cta-exited", lane, NULL,
                               "reaches into CTA rank %u of the cluster, which has ended", rank);
     }

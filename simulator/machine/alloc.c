@@ -1,4 +1,4 @@
-/* The one place that decides what happens to a run when the heap is exhausted: it ends, on all its workers. */
+/* Allocation for a running launch: when the heap is exhausted, the launch ends on all its workers. */
 #include <stdlib.h>
 
 #include "machine.h"

@@ -1,3 +1,4 @@
+/* Sectors, wavefronts and bytes of memory accesses (count.h). */
 #include "count.h"
 
 #define SECTOR_SHIFT 5 /* HW: 32-byte sectors of L2 */
@@ -11,7 +12,7 @@ void count_global(struct run *run, const uint64_t *addresses, uint32_t mask, uin
         run->worker->footprint->bytes = bytes;
     }
     uint64_t sectors = 0, last = UINT64_MAX, total = (uint64_t)__builtin_popcount(mask) * bytes;
-    /* Neighbouring lanes share sectors; ones that come back later count again. */
+    /* Neighbouring lanes share a sector; a sector that a later lane returns to counts again. */
     FOR_LANES(rest, mask) {
         uint64_t address = addresses[LANE(rest)], first = address >> SECTOR_SHIFT;
         uint64_t end = (address + bytes - 1) >> SECTOR_SHIFT;
@@ -28,7 +29,7 @@ void count_shared(struct run *run, const uint32_t *offsets, uint32_t mask, uint3
     uint32_t words = bytes <= 4 ? 1 : bytes / 4, group = LANES / words;
     *(write ? &counters->shared_store_bytes : &counters->shared_load_bytes) +=
         (uint64_t)__builtin_popcount(mask) * bytes;
-    if (mask == ALL_LANES && bytes >= 4) { /* a row of neighbours has no conflict */
+    if (mask == ALL_LANES && bytes >= 4) { /* fast path: consecutive elements have no bank conflict */
         uint32_t straight = 1;
         for (uint32_t l = 1; l < LANES; l++) {
             straight &= offsets[l] == offsets[0] + l * bytes;
@@ -48,7 +49,7 @@ void count_shared(struct run *run, const uint32_t *offsets, uint32_t mask, uint3
         FOR_LANES(rest, part) {
             for (uint32_t word = 0; word < words; word++) {
                 uint32_t at = offsets[LANE(rest)] / 4 + word, bank = at % BANKS;
-                if (depth[bank] == 0 || seen[bank] != at) { /* another row of the bank */
+                if (depth[bank] == 0 || seen[bank] != at) { /* another word of this bank */
                     seen[bank] = at;
                     worst = ++depth[bank] > worst ? depth[bank] : worst;
                 }

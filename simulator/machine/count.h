@@ -1,4 +1,4 @@
-/* What the counters count of memory accesses. */
+/* Counters of memory accesses. */
 #ifndef SIM_MACHINE_COUNT_H
 #define SIM_MACHINE_COUNT_H
 

@@ -1,4 +1,4 @@
-/* The list of findings: one entry for each cause and place, with a count. */
+/* The list of findings: one entry for each kind and pair of places, with a count. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ char *text_of(const struct module *module, const struct insn *insn) {
     stop = stop == NULL ? end : stop;
     const char *named = memmem(at, (size_t)(stop - at), insn->name, strlen(insn->name));
     const char *begin = named == NULL ? at : named;
-    while (begin > at && strchr(";{}:\t", begin[-1]) == NULL) { /* a guard is part of it */
+    while (begin > at && strchr(";{}:\t", begin[-1]) == NULL) { /* include the guard */
         begin--;
     }
     size_t used = 0;
@@ -78,7 +78,7 @@ static void free_texts(struct sim_finding *finding) {
     free((void *)(uintptr_t)finding->other_kernel);
 }
 
-/* An error is one whatever else was not modelled. */
+/* An error outranks `incomplete`: it stands whatever else was not modelled. */
 static enum sim_verdict worse(enum sim_verdict a, enum sim_verdict b) {
     return a == SIM_ERROR || b == SIM_ERROR ? SIM_ERROR : a > b ? a : b;
 }
@@ -95,7 +95,7 @@ static struct finding_entry *find_entry(struct sim *sim, const char *kind, const
     return NULL;
 }
 
-/* False where there is no memory for one more. */
+/* Makes room for one more; false: no memory. */
 static bool grow_list(struct sim *sim) {
     if (sim->nfindings < sim->findings_room) {
         return true;
@@ -110,7 +110,7 @@ static bool grow_list(struct sim *sim) {
     return true;
 }
 
-/* A full list gives up its last finding of less weight; false where there is none. */
+/* Drops the last finding of a lesser verdict from a full list; false if there is none. */
 static bool drop_lesser(struct sim *sim, enum sim_verdict verdict) {
     for (size_t i = sim->nfindings; i > 0; i--) {
         struct sim_finding *finding = &sim->findings[i - 1].finding;
@@ -125,18 +125,18 @@ static bool drop_lesser(struct sim *sim, enum sim_verdict verdict) {
     return false;
 }
 
-/* Where a finding is. */
+/* The place of a finding. */
 struct place {
     const struct cta *cta;
     int warp, lane;
     int64_t offset;
     const struct insn *insn;
     const struct other_access *other;
-    bool ends;                           /* the run, so that it cannot be suppressed */
-    const struct allocation *allocation; /* NULL: the offset is one of shared memory */
+    bool ends;                           /* the finding ends the run, so it cannot be suppressed */
+    const struct allocation *allocation; /* NULL: the offset is in shared memory */
 };
 
-/* Hidden by a rule of the user's, at either of its two places. */
+/* True if a suppression of the user matches at either of the two places. */
 static bool hidden(struct launch *launch, enum sim_verdict verdict, const char *kind,
                    const struct place *place) {
     struct sim *sim = launch->sim;
@@ -155,7 +155,7 @@ static bool hidden(struct launch *launch, enum sim_verdict verdict, const char *
     return found;
 }
 
-/* False where there is no memory for it. */
+/* False: no memory. */
 static bool add(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct place *place,
                 const char *message) {
     struct sim *sim = launch->sim;

@@ -1,4 +1,4 @@
-/* A launch, the worker threads that run it, and the simulator that it belongs to. */
+/* A launch, the worker threads that run it, and the simulator that owns both. */
 #ifndef SIM_MACHINE_LAUNCH_H
 #define SIM_MACHINE_LAUNCH_H
 
@@ -13,43 +13,43 @@ struct cluster;
 struct schedule;
 struct timing;
 
-/* What the running instruction did to memory, for the clock. */
+/* The memory accesses of the running instruction, for the clock. */
 struct footprint {
     uint64_t address[LANES];
-    uint32_t mask, bytes; /* lanes that access global memory, bytes of each */
-    uint32_t remote;      /* bytes in another CTA's shared memory */
+    uint32_t mask, bytes; /* lanes that access global memory, bytes for each lane */
+    uint32_t remote;      /* bytes in shared memory of other CTAs */
 };
 
 struct allocation {
     uint64_t base, bytes;
-    uint64_t place; /* where the clock's caches see it: the same in every run, as `base` is not */
+    uint64_t place; /* its address for the clock's caches: the same in every run, unlike `base` */
     char *name;
     bool owned;
-    struct lines *lines; /* who has used it: hazard/global/global_record.h; NULL without checks */
-    /* Freed in a queue, kept for an allocation of as much there; then `bytes` is 0. */
+    struct lines *lines; /* its shadow record (hazard/global/global_record.h); NULL without checks */
+    /* Freed in a queue and kept for an allocation of the same size in that queue; then `bytes` is 0. */
     uint64_t freed_bytes;
     uint32_t freed_in;
 };
 
-/* A set of launches: those before floor, and those whose bits are set; bit i of word j is 64 (first + j) + i.
- */
+/* A set of launches by number: all below `floor`, and those whose bits are set.  Bit i of word j stands for
+ * 64 (first + j) + i. */
 struct known {
     uint32_t floor, first, words;
     uint64_t *bits;
 };
 
-/* What a launch knows to be complete, and what its end will tell (hazard/global/order.h). */
+/* The place of a launch in the order of launches (hazard/global/order.h). */
 struct launch_order {
     uint32_t number;            /* from 1, in the order of submission */
-    uint32_t previous;          /* the kernel that lets it start, 0: none */
-    struct known start, waited; /* at its start, and after griddepcontrol.wait */
-    atomic_bool any_waited;     /* griddepcontrol.wait, in any thread */
-    atomic_bool start_implies;  /* a CTA let the next launch start after such a wait */
-    atomic_bool lets_start;     /* griddepcontrol.launch_dependents, in any thread */
-    bool dependent;             /* start and waited may differ */
-    bool delays;                /* others see its stores as late as they are allowed to be */
-    bool sees_old;              /* there may be such stores that it does not know */
-    uint32_t settled;           /* launches before it are known to every launch that may come */
+    uint32_t previous;          /* the kernel that lets it start early; 0: none */
+    struct known start, waited; /* launches known complete at its start, and after griddepcontrol.wait */
+    atomic_bool any_waited;     /* some thread has executed griddepcontrol.wait */
+    atomic_bool start_implies;  /* some CTA had waited when it let the next launch start */
+    atomic_bool lets_start;     /* some thread has executed griddepcontrol.launch_dependents */
+    bool dependent;             /* `start` and `waited` may differ */
+    bool delays;                /* its stores become visible as late as allowed (hazard/global/delayed.c) */
+    bool sees_old;              /* earlier launches may have delayed stores that it does not know */
+    uint32_t settled;           /* every launch to come knows all launches before this number */
 };
 
 struct launch {
@@ -58,32 +58,33 @@ struct launch {
     const struct function *kernel;
     const char *name;
     uint32_t grid[3], block[3], cluster[3], clusters[3];
-    uint32_t threads, warps; /* a CTA */
+    uint32_t threads, warps; /* of a CTA */
     uint32_t static_shared, dynamic_shared, shared_bytes;
-    uint32_t *shared_at; /* by variable's index: its offset in the shared window, 0: not used */
+    uint32_t *shared_at; /* by index of the variable: its offset in the shared window; 0: not used */
     uint8_t *params;
     uint32_t param_bytes;
-    /* Every reachable function's block of registers, by function index. */
+    /* The block of registers of every reachable function, by function index. */
     uint32_t *reg_base, *pred_base, *local_base;
     uint32_t reg_bytes, pred_bytes, local_bytes;
     atomic_uint_fast64_t next_cluster;
-    uint64_t ncluster; /* less those at the grid's end that clusterlaunchcontrol has taken */
+    uint64_t
+        ncluster; /* clusters to run: those that clusterlaunchcontrol took from the end of the grid are gone */
     atomic_bool stop;
-    atomic_bool no_memory; /* why it stopped */
-    atomic_uint working;   /* workers that are not through */
-    atomic_ullong rounds;  /* of all clusters, that did more than polling */
+    atomic_bool no_memory; /* it stopped because the heap is exhausted */
+    atomic_uint working;   /* workers still running */
+    atomic_ullong rounds;  /* scheduler rounds of all clusters in which some warp did more than poll */
     enum sim_mode mode;
     uint64_t seed;
     bool checks, uses_wgmma, no_values;
-    bool reordered; /* by machine code, whose registers are others than PTX's: those of wgmma are not checked */
-    uint64_t workspace; /* of a cooperative launch: its address, for the grid's barrier; 0: none */
-    bool clustered;     /* with clusters, were they of one CTA */
-    bool dependent;     /* asked for: may start before the previous one is complete */
+    bool reordered;     /* runs in the order of machine code, so that wgmma's PTX registers cannot be checked */
+    uint64_t workspace; /* address of the workspace for grid-wide barriers of a cooperative launch; 0: none */
+    bool clustered;     /* launched with a cluster dimension, even of one CTA */
+    bool dependent;     /* launched with programmatic stream serialization */
     struct launch_order order;
-    struct races *races; /* NULL: not checked */
+    struct races *races; /* hazard/releases.c; NULL: no checks of global races */
     atomic_uint_fast64_t clock;
     struct timing *timing;     /* NULL: no time is simulated */
-    struct schedule *schedule; /* what the mode delays (machine/schedule.h); NULL: everything */
+    struct schedule *schedule; /* the operations that the mode delays (machine/schedule.h); NULL: all */
 };
 
 struct worker {
@@ -92,11 +93,11 @@ struct worker {
     uint32_t index;
     struct sim_counters counters;
     const struct allocation *last[2];
-    struct footprint *footprint; /* NULL: no clock asks */
-    struct cluster **resident;   /* running or polling; the first `active`, then some to be used again */
+    struct footprint *footprint; /* NULL: no time is simulated */
+    struct cluster **resident;   /* the first `active` run or poll, the others are kept for reuse */
     uint32_t active, made, room;
-    struct image_chunk *images; /* what hazard/global/delayed.c takes the next image from */
-    jmp_buf unwind;             /* out of whatever it does, where the heap is exhausted */
+    struct image_chunk *images; /* the chunk that hazard/global/delayed.c takes the next image from */
+    jmp_buf unwind;             /* where to go on when the heap is exhausted */
 };
 
 struct sim {
@@ -106,24 +107,24 @@ struct sim {
     struct sim_module *modules;
     struct allocation *allocations; /* sorted by base */
     size_t nallocations, allocations_room;
-    struct placement { /* each range that there has been, with simulated time: it keeps its place */
+    struct placement { /* with simulated time: every range allocated so far, which keeps its `place` */
         uint64_t base, bytes, place;
     } *placements;
     size_t nplacements, placements_room;
     struct finding_entry *findings;
     size_t nfindings, findings_room;
-    uint64_t times[SIM_INCOMPLETE + 1]; /* how often each verdict was found, whether listed or not */
-    uint64_t unlisted;                  /* of those, what the list had no room or memory for */
-    atomic_bool unjudged_registers;     /* setmaxnreg, in a kernel whose PTX does not say what it starts with */
-    bool run_failed;                    /* a launch that ran had an error or was incomplete */
+    uint64_t times[SIM_INCOMPLETE + 1]; /* findings by verdict, whether listed or not */
+    uint64_t unlisted;                  /* findings that the list had no room or memory for */
+    atomic_bool unjudged_registers; /* a kernel uses setmaxnreg without saying its registers at the launch */
+    bool run_failed;                /* a launch that ran had an error or was incomplete */
     struct sim_suppression *suppressions;
     size_t nsuppressions;
     pthread_mutex_t lock;
     struct sim_counters counters;
     struct timing *timing;       /* NULL: no time is simulated */
-    struct timeline *order;      /* of launches and copies */
-    struct schedule *schedule;   /* of its launches; NULL: the mode delays everything */
-    struct shrinking *shrinking; /* what sim_shrink has found last */
+    struct timeline *order;      /* the order of launches and copies (hazard/global/order.h) */
+    struct schedule *schedule;   /* for its launches; NULL: the mode delays everything */
+    struct shrinking *shrinking; /* the last result of sim_shrink */
 };
 
 struct sim_module {

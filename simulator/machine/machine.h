@@ -1,5 +1,5 @@
-/* The machine's state below a launch (launch.h), and what instructions ask of it.  A worker thread owns a
- * cluster while it runs; nothing here is shared. */
+/* The state of a cluster, its CTAs and its warps, and the functions that instructions call on it.  A cluster
+ * belongs to one worker thread while it runs, so nothing here is shared; launch.h has what is. */
 #ifndef SIM_MACHINE_H
 #define SIM_MACHINE_H
 
@@ -14,19 +14,19 @@
 #define MAX_WARPS          32
 #define ALL_LANES          0xffffffffu
 #define SHARED_RESERVED    1024 /* HW: the first KB of a CTA's shared window belongs to the system (sm_90 on) */
-#define RANK_SHIFT         24   /* a shared address: CTA rank in the cluster, offset */
+#define RANK_SHIFT         24   /* a shared address is CTA rank << RANK_SHIFT | offset */
 #define RANK_MASK          0xffffffu
 #define MAX_SHARED         (227 * 1024)
 #define MAX_SHARED_SM_120  (99 * 1024)
 #define MAX_CLUSTER_SM_120 8
 #define NAMED_BARRIERS     16
-#define GROUP_OF_LOAD      UINT32_MAX /* what a tcgen05.ld in flight has for a group */
-/* In a warp's reg_pending: how many pending operations read and write a register. */
+#define GROUP_OF_LOAD      UINT32_MAX /* `group` of a tcgen05.ld in flight, which has none */
+/* warp->reg_pending adds one of these for each pending operation that reads or writes a register. */
 #define PENDING_READ  1
 #define PENDING_WRITE 65536
-#define MAX_PENDING   (PENDING_WRITE - 1) /* so many operations of a warp are told apart */
+#define MAX_PENDING   (PENDING_WRITE - 1) /* most operations of a warp in flight */
 
-/* Windows of the generic address space; global addresses are the host's own. */
+/* Windows of the generic address space; a global address is a host address. */
 #define SHARED_WINDOW ((uint64_t)1 << 56)
 #define LOCAL_WINDOW  ((uint64_t)2 << 56)
 #define PARAM_WINDOW  ((uint64_t)3 << 56)
@@ -36,7 +36,7 @@ struct cluster;
 struct cta;
 struct warp;
 struct async_op;
-struct clockv;
+struct vector_clock;
 struct timing;
 struct warp_time;
 struct schedule;
@@ -44,11 +44,12 @@ struct schedule;
 enum wait_kind {
     WAIT_NONE,
     WAIT_BAR,      /* object: named barrier; a: its number; b: generation */
-    WAIT_MBARRIER, /* object: the barrier; a: parity or phase */
+    WAIT_MBARRIER, /* object: the mbarrier; a: parity or phase */
     WAIT_CLUSTER,  /* b: generation */
-    WAIT_CONVERGE, /* for the other lanes of the warp: .aligned or a member mask (a) */
+    WAIT_CONVERGE, /* other lanes of the warp have to arrive, at an .aligned instruction or one with a mask (a)
+                    */
     WAIT_WARP_SYNC,
-    WAIT_ASYNC, /* for the warp's own asynchronous operations: ready() says */
+    WAIT_ASYNC, /* the warp's own asynchronous operations; ready() tells when they are done */
     WAIT_KINDS
 };
 
@@ -60,8 +61,8 @@ struct wait {
     uint32_t a, b;
     void *object;
     bool (*ready)(struct warp *warp, const struct split *split);
-    const char *what; /* for the deadlock table */
-    /* Tells more of a deadlock, in a finding of its own; may be NULL. */
+    const char *what; /* text for the deadlock table */
+    /* Explains a deadlock in a further finding; may be NULL. */
     void (*hung)(const struct warp *warp, const struct split *split);
 };
 
@@ -76,9 +77,9 @@ struct split {
     uint32_t mask, pc;
     const struct function *function;
     uint32_t depth;
-    uint32_t steps;      /* since it was last chosen */
-    uint32_t failed_try; /* 1 + pc of the try_wait that said no just now */
-    bool resumed;        /* executing again the instruction it waited in; waited says for what */
+    uint32_t steps;      /* instructions since it was last chosen */
+    uint32_t failed_try; /* 1 + pc of the try_wait that has just returned false; 0: none */
+    bool resumed;        /* it executes again the instruction in which it waited, for `waited` */
     enum wait_kind waited;
     struct wait wait;
     struct frame stack[MAX_CALL_DEPTH];
@@ -87,70 +88,69 @@ struct split {
 struct warp {
     struct cta *cta;
     uint32_t index;  /* in its CTA */
-    uint32_t number; /* in its cluster: its clock's index */
+    uint32_t number; /* in its cluster, and its index in vector clocks */
     uint32_t live;   /* lanes that have not ended */
     uint8_t *regs, *preds, *local;
     struct split *splits[LANES];
     uint32_t nsplits;
-    struct split *split_store; /* LANES of them */
+    struct split *split_store; /* an array of LANES splits, of which `split_used` are in use */
     uint32_t split_used;
     uint64_t executed;
-    uint32_t polled;    /* the cluster's event count at the last fruitless poll */
-    bool fruitless;     /* the last poll was */
-    uint64_t polled_at; /* instructions executed before it */
-    /* wgmma, cp.async and bulk groups: see async/groups.h */
-    struct groups *groups;
-    /* By row of registers: how many pending operations use it, and wgmma.fence's count when it was written. */
+    uint32_t polled;       /* cluster->events at the last fruitless poll */
+    bool fruitless;        /* the last poll changed nothing */
+    uint64_t polled_at;    /* `executed` at the last poll */
+    struct groups *groups; /* groups of wgmma, cp.async and bulk copies (async/groups.h) */
+    /* By row of registers: pending operations that use it (PENDING_READ, PENDING_WRITE), and `fence_epoch` when
+     * it was written last. */
     uint32_t *reg_pending;
-    uint32_t *reg_written, fence_epoch;
-    struct in_flight { /* wgmma and tcgen05.ld of the warp */
+    uint32_t *reg_written, fence_epoch; /* fence_epoch counts wgmma.fence */
+    struct in_flight {                  /* wgmma and tcgen05.ld that have not completed */
         const struct insn *insn;
         const struct function *function;
         uint32_t group, clock_index, number;
     } *in_flight;
     uint32_t npending, pending_room;
-    struct clockv *clock;
-    uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited */
-    uint32_t cluster_open;     /* those of them that the barrier still counts: it is not complete */
-    uint32_t synced_time;      /* the clock's own value when the whole warp synchronised last */
+    struct vector_clock *clock;
+    uint32_t cluster_arrivals; /* lanes that have arrived at the cluster barrier and not waited yet */
+    uint32_t cluster_open;     /* the lanes among them whose barrier is not complete */
+    uint32_t synced_time;      /* the warp's own time when all its lanes synchronised last */
     struct warp_time *time;    /* clock/; NULL: no time is simulated */
-    uint32_t unwaited;         /* lanes for which a sibling has executed griddepcontrol.wait */
+    uint32_t unwaited;         /* lanes without a griddepcontrol.wait while another lane has executed it */
 };
 
 struct named_barrier {
     uint32_t arrived, expected, generation; /* expected 0: every live thread of the CTA */
-    struct clockv *gathered, *released;
-    bool all, any, result_all, result_any; /* bar.red */
+    struct vector_clock *gathered, *released;
+    bool all, any, result_all, result_any; /* for bar.red */
     uint32_t count, result_count;
 };
 
-/* What lets the next launch start, as far as a CTA is concerned (PTX ISA, griddepcontrol). */
+/* When a CTA lets the next launch start (PTX ISA, griddepcontrol). */
 enum start_of_next {
-    START_AT_END, /* no thread has said griddepcontrol.launch_dependents */
-    START_WAITED, /* all that said so had waited for the previous launch */
-    START_EARLY,
+    START_AT_END, /* no thread has executed griddepcontrol.launch_dependents */
+    START_WAITED, /* every thread that has executed it had waited for the previous launch */
+    START_EARLY,  /* some thread executed it without having waited */
 };
 
 struct cta {
     struct cluster *cluster;
     uint32_t rank, index[3];
     uint8_t *shared;
-    uint32_t shared_bytes; /* with the reserved part */
+    uint32_t shared_bytes; /* includes the reserved part */
     uint32_t dynamic_at;
     struct warp *warps;
     uint32_t nwarps, nthreads, live_threads;
     struct named_barrier bars[NAMED_BARRIERS];
     struct mbarriers *mbarriers;
     struct shadow *shadow;
-    struct remote_uses *remote; /* by other CTAs of the cluster; NULL without checks, or without others */
+    struct remote_uses *remote; /* uses by other CTAs of the cluster; NULL without checks or other CTAs */
     struct warpgroup *warpgroups;
-    uint32_t registers[MAX_WARPS / 4]; /* setmaxnreg, by warpgroup; 0: it has not said */
-    void *tensor;                      /* TMEM and what else tcgen05 keeps: isa/tcgen05 */
-    /* clock/: its SM, when it let dependent launches start (0: not yet), whether its end was seen. */
-    uint32_t sm;
-    uint64_t triggered;
+    uint32_t registers[MAX_WARPS / 4]; /* by warpgroup: what its last setmaxnreg set; 0: none yet */
+    void *tensor;                      /* tensor memory and other tcgen05 state (isa/tcgen05) */
+    uint32_t sm;                       /* clock/: its SM */
+    uint64_t triggered;                /* clock/: when it let dependent launches start; 0: not yet */
     enum start_of_next start_of_next;
-    bool waited; /* griddepcontrol.wait, in any thread */
+    bool waited; /* some thread has executed griddepcontrol.wait */
 };
 
 struct cluster {
@@ -162,41 +162,43 @@ struct cluster {
     uint32_t nctas;
     /* barrier.cluster */
     uint32_t cluster_arrived, cluster_generation;
-    struct clockv *cluster_gathered, *cluster_released;
+    struct vector_clock *cluster_gathered, *cluster_released;
     /* asynchronous operations not yet complete, oldest first */
     struct async_op *ops_first, *ops_last;
-    struct async_op *unissued; /* made and not yet handed over */
+    struct async_op *unissued; /* created, but not handed to async_issue yet */
     uint32_t nops;
     uint64_t op_number;
     uint64_t random;
-    uint32_t events;                         /* grows with everything that may end a wait */
-    uint32_t nclock_indices, clock_capacity; /* of vector clocks */
-    uint32_t most_clock_indices;             /* of any cluster so far that was in this place */
-    uint32_t dependency_index, flag_index;   /* of griddepcontrol.wait, and of flags of earlier launches */
-    uint32_t heard_index;                    /* of what was heard of other clusters: hazard/global/races.h */
+    uint32_t events;                         /* incremented by everything that may end a wait */
+    uint32_t nclock_indices, clock_capacity; /* indices of vector clocks: handed out, available */
+    uint32_t most_clock_indices;             /* maximum over all clusters that have used this struct */
+    /* Indices of vector clocks for griddepcontrol.wait, for flags set by earlier launches, and for the notes
+     * about other clusters (hazard/releases.h). */
+    uint32_t dependency_index, flag_index, heard_index;
     struct heard *heard;
-    uint32_t *execution_indices, nexecution_indices; /* hazard.h, new_execution_indices */
-    struct clockv *clock_free, *clock_all;
+    uint32_t *execution_indices, nexecution_indices; /* new_execution_indices in hazard/hazard.h */
+    struct vector_clock *clock_free, *clock_all;
     struct map_changes *map_changes; /* async/map_change.c */
-    struct sync_table *sync;         /* clocks of locations used by strong accesses */
-    uint32_t idle;                   /* rounds of polling and nothing else */
-    uint64_t others;                 /* the launch's rounds that did more, at the last of these */
-    uint32_t given_way;              /* how often it has, after an atomic on global memory */
-    bool gives_way;                  /* now */
+    struct sync_table *sync;         /* clocks of flags used by strong accesses (hazard/locations.c) */
+    uint32_t idle;                   /* consecutive rounds with nothing but polling */
+    uint64_t others;                 /* launch->rounds in the last of these rounds */
+    uint32_t given_way;              /* how often it has let a later cluster run first, after a global atomic */
+    bool gives_way;                  /* it does so now */
     const struct warp *last_ran;     /* NULL: none yet */
-    uint32_t island, seen_events;    /* clock/: where it is; events when its waiting warps were looked at */
-    bool left;                       /* clock/: its warps have ended */
-    uint64_t barrier_over;           /* clock/: when the last of its barriers let warps go on */
+    uint32_t island, seen_events; /* clock/: its island; `events` when its waiting warps were last examined */
+    bool left;                    /* clock/: its warps have ended */
+    uint64_t barrier_over;        /* clock/: when its last barrier released its warps */
     bool failed;
 };
 
-/* What a store is about to write, for the checks: sets the bytes of 16 that it writes at an offset of a CTA. */
+/* The values of a store that is about to happen, for the checks: `fill` overwrites those of the 16 bytes at an
+ * offset of a CTA that the store writes. */
 struct new_values {
     void (*fill)(const struct run *run, const struct new_values *values, const struct cta *cta, uint32_t offset,
                  uint8_t bytes[16]);
 };
 
-/* What an executing instruction sees. */
+/* The context of an executing instruction. */
 struct run {
     uint8_t *base[BASES];
     struct warp *warp;
@@ -207,8 +209,8 @@ struct run {
     struct worker *worker;
     const struct insn *insn;
     uint32_t mask;                   /* lanes that execute it */
-    const struct new_values *values; /* NULL: it is no plain store to shared memory */
-    /* Whether the running plain store to global memory leaves the bytes as they are; NULL: it is none. */
+    const struct new_values *values; /* of a plain store to shared memory; else NULL */
+    /* For a plain store to global memory, else NULL: true if the bytes already have the stored values. */
     bool (*leaves_memory)(const struct run *run);
 };
 
@@ -229,8 +231,7 @@ static inline void set_pred(const struct run *run, struct operand operand, uint3
     memcpy(run->base[BASE_PREDS] + operand.off, &before, sizeof before);
 }
 
-/* An integer operand's lane, whatever its row's width; 32-bit rows zero-extend. */
-/* Those of the lanes that an instruction's guard lets through; preds: of its function. */
+/* The lanes that the guard of an instruction lets through; preds: the predicates of its function. */
 static inline uint32_t guarded_lanes(const uint8_t *preds, const struct insn *insn, uint32_t lanes) {
     uint32_t bits = UINT32_MAX;
     if (insn->guard != 0) {
@@ -240,6 +241,7 @@ static inline uint32_t guarded_lanes(const uint8_t *preds, const struct insn *in
     return lanes & bits;
 }
 
+/* An integer operand of a lane, of either width; 32-bit values are zero-extended. */
 static inline uint64_t lane_u64(const struct run *run, struct operand operand, int lane) {
     const uint8_t *at = row(run, operand);
     uint64_t wide = 0;
@@ -247,7 +249,7 @@ static inline uint64_t lane_u64(const struct run *run, struct operand operand, i
     return wide;
 }
 
-/* Of a register: how many pending operations of the warp use it. */
+/* The entry of a register in reg_pending. */
 static inline uint32_t *pending_row(struct warp *warp, const struct function *function,
                                     struct operand operand) {
     const uint32_t *reg_base = warp->cta->cluster->launch->reg_base;
@@ -258,17 +260,17 @@ static inline uint32_t lane_u32(const struct run *run, struct operand operand, i
     return ((const uint32_t *)row(run, operand))[lane];
 }
 
-/* An address of an instruction that has several: the constants added to them are in a list. */
+/* An address of an instruction with several address operands; `offsets` holds the constant added to each. */
 static inline uint64_t operand_address(const struct run *run, const struct insn *insn, const int64_t *offsets,
                                        int at, int lane) {
     return lane_u64(run, insn->op[at], lane) + (uint64_t)offsets[at];
 }
 
-/* Every lane of a mask; the body starts with `int lane = LANE(rest);`. */
+/* Iterates over the lanes of a mask; the body starts with `int lane = LANE(rest);`. */
 #define FOR_LANES(rest, mask) for (uint32_t rest = (mask); rest != 0; rest &= rest - 1)
 #define LANE(rest)            __builtin_ctz(rest)
 
-/* A statement for every lane l; whole warps vectorise. */
+/* Executes a statement for every lane l of a mask; vectorised for a whole warp. */
 #define LANEWISE(mask, ...)                                                                                    \
     do {                                                                                                       \
         if ((mask) == ALL_LANES) {                                                                             \
@@ -285,35 +287,35 @@ static inline uint64_t operand_address(const struct run *run, const struct insn 
 
 /* ---- the heap (machine/alloc.c) ---- */
 
-/* For what a run needs.  Never NULL: where the heap is exhausted the run ends (worker->unwind), and sim_launch
- * returns SIM_NO_MEMORY.  What is taken has to be known to a structure that cluster_free releases. */
+/* Allocates memory for a run.  Never NULL: if the heap is exhausted, jumps to worker->unwind, the run ends and
+ * sim_launch returns SIM_NO_MEMORY.  The block has to be reachable from a structure that cluster_free frees. */
 void *run_take(struct worker *worker, size_t count, size_t size); /* zeroed */
 void *run_take_aligned(struct worker *worker, size_t alignment, size_t bytes);
-/* A list of `room` in the place of one of `count`, the rest zeroed. */
+/* Replaces a list of `count` elements by one of `room` elements, the rest zeroed. */
 void *run_grow(struct worker *worker, void *taken, size_t count, size_t room, size_t size);
-/* Ends the launch as SIM_NO_MEMORY at the workers' next turn. */
+/* Ends the launch with SIM_NO_MEMORY at the next turn of each worker. */
 void launch_no_memory(struct launch *launch);
 
 /* ---- findings (machine/findings.c) ---- */
 
-/* Records a finding at the running instruction; an error ends the launch: `return sim_report(...)`. */
+/* Records a finding at the running instruction.  An error ends the launch: `return sim_report(...)`. */
 enum next sim_report(struct run *run, enum sim_verdict verdict, const char *kind, int lane, const char *format,
                      ...) __attribute__((format(printf, 5, 6)));
-/* The same with the other access's instruction. */
+/* The same with the instruction of the other access; never ends the launch. */
 enum next sim_report_pair(struct run *run, enum sim_verdict verdict, const char *kind, int lane,
                           const struct insn *other, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 void sim_note(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
               int warp, int lane, const struct insn *insn, const struct insn *other, const char *message);
-/* The same of a byte of shared memory, at `offset` in the CTA's window. */
+/* The same with a byte of shared memory, at `offset` in the window of the CTA. */
 void sim_note_at(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                  int warp, int lane, int64_t offset, const struct insn *insn, const struct insn *other,
                  const char *message);
-/* The same of a byte of global memory, at `offset` in the allocation. */
+/* The same with a byte of global memory, at `offset` in the allocation. */
 void sim_note_global(struct launch *launch, enum sim_verdict verdict, const char *kind, const struct cta *cta,
                      int warp, int lane, const struct allocation *allocation, uint64_t offset,
                      const struct insn *insn, const struct insn *other, const char *message);
-/* An access of another launch. */
+/* An access by another launch. */
 struct other_access {
     const struct module *module; /* NULL: a copy */
     const char *kernel;
@@ -326,37 +328,36 @@ void sim_note_launches(struct launch *launch, enum sim_verdict verdict, const ch
 
 /* ---- splits, waits, operations in flight (machine/split.c), random choices (machine/random.c) ---- */
 
-/* Suspends the running split; its instruction is executed again after the wait: `return wait_for(...)`. */
+/* Suspends the running split, which executes its instruction again after the wait: `return wait_for(...)`. */
 enum next wait_for(struct run *run, struct wait wait);
-/* Lanes of the running split, which loses them afterwards, become one of their own, which is returned. */
+/* Makes a new split of some lanes of the running split; the caller removes them from that one. */
 struct split *add_split(struct run *run, uint32_t mask, uint32_t pc);
-/* Room for one more operation that the running warp has in flight. */
+/* An entry for one more operation that the running warp has in flight. */
 struct in_flight *pending_new(struct run *run);
-/* Takes splits[at] off the warp. */
+/* Removes splits[at] from the warp. */
 void drop_split(struct warp *warp, uint32_t at);
-/* The next of 64 random bits; the state is the seed. */
+/* The next 64 random bits; the initial state is the seed. */
 uint64_t next_random(uint64_t *state);
 
-/* A cluster of the grid that has not started, for who starts it, or for who runs its work in its place
- * (`cancel`: the grid's last one, and none of those that the chip holds from the start).  False: there is none.
- */
+/* Claims an unstarted cluster, to launch it or (`cancel`) to steal its work.  A stolen cluster is the last of
+ * the grid, and never one that the chip holds from the start.  False if there is none. */
 bool claim_cluster(struct launch *launch, bool cancel, uint64_t *number);
 
 /* ---- memory (machine/address.c) ---- */
 
-/* Bytes at a global address; NULL after a report. */
+/* The bytes at a global address; reports and returns NULL if they are not all in one allocation. */
 uint8_t *global_memory(struct run *run, uint64_t address, uint64_t bytes, int lane, bool write);
-/* Splits a shared address into CTA and offset, with bounds and alignment; NULL after a report. */
+/* Splits a shared address into CTA and offset, and checks bounds and alignment; NULL after a report. */
 struct cta *shared_cta(struct run *run, uint64_t address, uint32_t bytes, uint32_t align, int lane,
                        bool own_only, uint32_t *offset);
-/* Any generic address; *cta and *offset are set where it is shared memory. */
+/* The bytes at a generic address; sets *cta and *offset if it is in shared memory, else *cta = NULL. */
 uint8_t *generic_memory(struct run *run, uint64_t address, uint32_t bytes, int lane, bool write,
                         struct cta **cta, uint32_t *offset);
-/* The allocation that holds all of a range, NULL without one. */
+/* The allocation that contains a whole range, or NULL. */
 const struct allocation *allocation_of(const struct sim *sim, struct worker *worker, uint64_t address,
                                        uint64_t bytes);
 bool find_range(const struct sim *sim, struct worker *worker, uint64_t address, uint64_t bytes);
-/* The allocation that starts last at or before an address, NULL without one. */
+/* The last allocation that starts at or before an address, or NULL. */
 const struct allocation *allocation_before(const struct sim *sim, uint64_t address);
 
 #endif

@@ -1,3 +1,4 @@
+/* Which asynchronous operations of a launch are delayed (schedule.h). */
 #include "schedule.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@ static bool same(const struct issue *a, const struct issue *b) {
     return a->cluster == b->cluster && a->warp == b->warp && a->pc == b->pc && a->occurrence == b->occurrence;
 }
 
-/* Where an issue is in a table, or would be. */
+/* The index of an issue in the table, or of the free entry for it. */
 static uint32_t place_of(const struct issue_table *table, const struct issue *issue) {
     uint64_t state =
         issue->cluster << 32 ^ (uint64_t)issue->warp << 52 ^ (uint64_t)issue->pc << 24 ^ issue->occurrence;
@@ -45,7 +46,7 @@ static bool grow(struct issue_table *table) {
     return true;
 }
 
-/* The value of an issue, 0 where it is new; NULL: no memory. */
+/* The value stored for an issue, which is added with 0 if it is new; NULL: no memory. */
 static uint32_t *value_of(struct issue_table *table, const struct issue *issue) {
     if (2 * (table->count + 1) > table->room && !grow(table)) {
         return NULL;
@@ -67,7 +68,7 @@ static bool is_delayed(const struct schedule *schedule, const struct issue *issu
                              schedule->delayed.entry[place_of(&schedule->delayed, issue)].occurrence != 0);
 }
 
-/* Room for one more in the list. */
+/* Makes room for one more; false: no memory. */
 static bool grow_list(struct schedule *schedule) {
     if (schedule->count < schedule->room) {
         return true;
@@ -115,7 +116,7 @@ void schedule_written(const struct cluster *cluster, uint32_t scheduled) {
     const struct warp *last = cluster->last_ran;
     bool lives = false;
     if (atomic_load(&cluster->launch->stop)) {
-        return; /* the finding came first */
+        return; /* a finding ended the run before the write */
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         lives |= cluster->ctas[i].live_threads > 0;

@@ -1,4 +1,4 @@
-/* A warp's splits: lanes that share a pc, and what they wait for. */
+/* Splits of a warp (lanes that share a pc), its operations in flight, and unstarted clusters of the grid. */
 #include "machine.h"
 
 static struct split *new_split(struct warp *warp) {

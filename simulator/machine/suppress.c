@@ -1,4 +1,4 @@
-/* Findings that a user has judged and does not want to hear of again. */
+/* Suppressions: rules of the user that hide findings judged before. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define MAX_WORD 500
 
-/* After these the run is over: without them it would pass for a whole one. */
+/* Kinds that end the run.  If one were hidden, the cut-off run would look complete. */
 static const char *const endings[] = {"deadlock", "divergent-aligned", "runaway", "launch-refused",
                                       "no-mbarrier"};
 
@@ -94,14 +94,14 @@ const struct sim_suppression *sim_suppression(const struct sim *sim, size_t inde
     return index < sim->nsuppressions ? &sim->suppressions[index] : NULL;
 }
 
-/* file:line, in whatever folder. */
+/* Matches FILE:LINE in any folder. */
 static bool file_matches(const char *pattern, const char *place) {
     char anywhere[MAX_WORD + 2];
     (void)snprintf(anywhere, sizeof anywhere, "*/%s", pattern);
     return fnmatch(pattern, place, 0) == 0 || fnmatch(anywhere, place, 0) == 0;
 }
 
-/* `source` is a place, and for an inlined function the one that called it. */
+/* `source` is "FILE:LINE" or "FILE:LINE inlined at FILE:LINE"; either place may match. */
 static bool place_matches(const char *pattern, uint32_t ptx_line, const char *source) {
     static const char inlined[] = " inlined at ";
     char text[600];

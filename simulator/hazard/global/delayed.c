@@ -1,8 +1,9 @@
-/* Stores that are held back until whoever looks knows their launch to be complete.
+/* Delays the stores of a launch, for each later thread until that thread knows the launch to be complete.
  *
- * A launch's stores are in memory when it has run.  What was there before is kept, so that a thread of a later
- * launch that does not know of them reads the old bytes, and its own stores to those bytes come first: the
- * latest moment that the order allows, for each thread by itself. */
+ * Launches run one after another, so the stores are in memory at once.  An image keeps the bytes that were
+ * there before.  A thread of a later launch that does not know of the stores reads the image, and its own
+ * stores go into the image, as if they came first: the latest moment that the order allows, for each thread by
+ * itself. */
 #include "delayed.h"
 
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 
 #define CHUNK_IMAGES 128
 
-/* Images of one launch, made by one worker. */
+/* Images that one worker made for one launch. */
 struct image_chunk {
-    struct image_chunk *next; /* of the launch */
+    struct image_chunk *next; /* in the list of the launch */
     uint32_t count;
     struct image image[CHUNK_IMAGES];
 };
@@ -72,7 +73,8 @@ const struct known *delayed_view(const struct run *run) {
     return view->floor < order->number ? view : NULL;
 }
 
-/* The oldest image that the view does not know of, for a byte of a line; NULL: memory itself. */
+/* The image in which a thread with this view finds a byte of a line: the oldest made by a launch that the view
+ * does not contain.  NULL: the byte in memory itself. */
 static struct image *hidden(const struct images *images, const struct launch_order *order,
                             const struct known *view, uint32_t byte) {
     struct image *found = NULL;
@@ -86,7 +88,7 @@ static struct image *hidden(const struct images *images, const struct launch_ord
     return found;
 }
 
-/* A part of a line: its images, locked, or NULL. */
+/* A part of a line.  images: NULL without any; else the line is locked. */
 struct part {
     struct line *line;
     struct images *images;

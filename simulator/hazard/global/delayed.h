@@ -1,4 +1,4 @@
-/* Between the record of global memory and the stores held back. */
+/* What the record of global memory and the delayed stores (delayed.c) ask of each other. */
 #ifndef SIM_HAZARD_DELAYED_H
 #define SIM_HAZARD_DELAYED_H
 
@@ -6,25 +6,25 @@
 
 /* A line as it was before a launch wrote to it. */
 struct image {
-    struct image *older; /* of the same line */
+    struct image *older; /* an earlier image of the same line */
     uint32_t launch, older_launch;
-    uint64_t mask[RECORD_WORDS]; /* what the launch has written */
+    uint64_t mask[RECORD_WORDS]; /* bytes that the launch has written */
     uint8_t bytes[RECORD_BYTES];
 };
 
-/* The newest image of a line; it is gone when its launch is settled. */
+/* The images of a line.  `newest` dangles once its launch is settled (known to every launch to come). */
 struct images {
     struct image *newest;
-    uint32_t launch; /* of the newest */
+    uint32_t launch; /* that made the newest */
 };
 
-/* The running launch is about to write bytes of a line; the first `valid` bytes at `memory` exist.  False: no
- * memory. */
+/* To be called before the running launch writes the bytes of `mask` in a line, of which only the first `valid`
+ * bytes belong to the allocation.  False: no memory. */
 bool delayed_note(struct images *images, const struct run *run, const uint8_t *memory, uint64_t valid,
                   const uint64_t mask[RECORD_WORDS]);
 void delayed_free(struct submitted *submitted);
-/* The images of the line that an address lies in, locked against other threads, and the address's place in the
- * line; NULL, and no lock, without any. */
+/* The images of the line that holds an address.  Locks the line, to be unlocked with line_unlock; *first: the
+ * offset of the address in the line.  NULL, and no lock, if the line has no image. */
 struct line;
 struct images *line_images(const struct sim *sim, uint64_t address, struct line **line, uint32_t *first);
 void line_unlock(struct line *line);

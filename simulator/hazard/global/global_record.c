@@ -1,9 +1,9 @@
-/* The record of global memory and its checks: accesses of different launches that conflict and have no order.
+/* The record of global memory, and the check for conflicting accesses of different launches without an order.
  *
- * A line remembers the last launch that wrote it and the last that read it, with the bytes.  What another
- * launch has done there goes to a list, unless the newer access comes after it and covers it: whoever comes
- * after that comes after both.  Launches run one after another, so a launch need not check twice what it has
- * noted once. */
+ * A line remembers the last launch that wrote it and the last that read it, with the bytes.  The use by a
+ * launch before that moves to a list, unless the newer use is ordered after it and covers its bytes: a launch
+ * ordered after the newer use is then ordered after both.  Launches run one after another, so a launch does not
+ * check again what it has recorded once. */
 #include "global_record.h"
 
 #include "delayed.h"
@@ -30,7 +30,7 @@ static inline void set_mask(uint64_t mask[RECORD_WORDS], uint32_t first, uint32_
 
 /* ---- an access ---- */
 
-/* Where the bytes of a use come from. */
+/* The instruction that used these bytes: one of the recorded places, else the last one of the use. */
 static uint32_t place_of(const struct line *line, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
     for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) {
         const struct use *other = &line->more->uses[i];
@@ -74,7 +74,7 @@ static void check(const struct access *access, const struct line *line, const st
     }
 }
 
-/* An access that cannot be passed over. */
+/* Checks an access against the other uses of its line and records it. */
 static void meet(struct access *access, uint64_t index, const uint64_t mask[RECORD_WORDS]) {
     const struct allocation *allocation = access->allocation;
     struct line *line = &allocation->lines->line[index];
@@ -82,7 +82,8 @@ static void meet(struct access *access, uint64_t index, const uint64_t mask[RECO
     line_lock(line);
     if (access->strong && line->released != 0 && line->released != launch->order.number &&
         access->run != NULL) {
-        /* a flag of an earlier launch: what it releases is not followed, so all of it counts as released */
+        /* A flag that an earlier launch set.  What it had stored before is not followed, so that everything the
+         * launch did counts as released. */
         access->run->warp->clock->acquired[access->run->cluster->flag_index] = 1;
         access->all_known = true;
     }
@@ -114,7 +115,8 @@ static void meet(struct access *access, uint64_t index, const uint64_t mask[RECO
     }
 }
 
-/* Whether this launch has noted as much before.  Its own masks only grow while it runs. */
+/* True if the use by the running launch already covers this access.  Read without the lock: the masks of a
+ * running launch only grow. */
 static inline bool noted(const struct access *access, const struct line *line,
                          const uint64_t mask[RECORD_WORDS]) {
     const struct use *use = &line->last[access->write];
@@ -212,7 +214,8 @@ void lines_touched_by_lanes(struct run *run, const uint64_t addresses[LANES], ui
             continue;
         }
         uint64_t at = address - access.allocation->base, own[RECORD_WORDS];
-        if ((at & (RECORD_BYTES - 1)) + bytes > RECORD_BYTES) { /* where the allocation itself is not aligned */
+        if ((at & (RECORD_BYTES - 1)) + bytes >
+            RECORD_BYTES) { /* in an allocation that is not aligned itself */
             touch(&access, address, bytes);
             continue;
         }

@@ -1,4 +1,4 @@
-/* Sets of launches: nearly always all before one, and a few after it. */
+/* Sets of launches: nearly always all launches before a number, and a few later ones. */
 #include <stdlib.h>
 
 #include "order.h"
@@ -11,7 +11,7 @@ bool known_has(const struct known *known, uint32_t number) {
                                      known->bits[word - known->first] >> number % WORD & 1);
 }
 
-/* What lies below the floor needs no bits; what follows it without a gap lies below it. */
+/* Raises the floor over members that follow it without a gap, and drops the words below it. */
 static void settle(struct known *known) {
     while (known->words > 0 && known_has(known, known->floor)) {
         known->floor++;

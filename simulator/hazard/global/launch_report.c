@@ -1,4 +1,4 @@
-/* What a conflict between launches is called, and why. */
+/* Names the kind of a conflict between two launches and explains it. */
 #include "launch_report.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ void report_launches(const struct launch_conflict *c) {
     bool same_queue = other->queue == order_selected(launch->sim->order);
     bool early = c->early && !lane && same_queue;
     if (!c->other_write && same_queue && !other->lets_start) {
-        return; /* its successors start when its CTAs have ended, and with them their reads */
+        return; /* its successors start when its CTAs have ended, so their reads are over */
     }
     const char *does = c->write ? c->other_write ? "overwrites" : "writes" : "reads";
     const char *did = c->other_write ? "writes" : "reads";

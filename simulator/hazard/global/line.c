@@ -1,5 +1,5 @@
-/* What the record of a line keeps: the last launch that read it and the last that wrote it, and in a list those
- * uses before them that a later launch has to be ordered after. */
+/* The record of one line: the last launch that read it, the last that wrote it, and a list of earlier uses that
+ * a later launch still has to be ordered after. */
 #include "line.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "delayed.h"
 #include "races.h"
 
-#define MOST_PLACES 8 /* PTX lines that are told apart in a line, of one launch */
+#define MOST_PLACES 8 /* most distinct PTX lines recorded for one memory line and launch */
 
 struct lines *lines_make(uint64_t bytes) {
     uint64_t count = (bytes >> RECORD_SHIFT) + 1;
@@ -60,14 +60,15 @@ static bool keep(const struct access *access, struct line *line, const struct us
     return true;
 }
 
-/* Whether no later launch has to look at it any more. */
+/* True if no later launch has to be checked against the use: every launch to come knows it, or this access
+ * covers it and is ordered after it. */
 static bool needless(const struct access *access, const struct use *use, const uint64_t mask[RECORD_WORDS]) {
     return use->launch < access->launch->order.settled ||
            (!use->place && use->launch != access->launch->order.number && (access->write || !use->write) &&
             covers(mask, use->mask) && known_has(access->view, use->launch));
 }
 
-/* Who comes after a later use comes after this one too, which that use covers. */
+/* True if a later use covers this one, and its completion implies the completion of this one. */
 static bool implied(const struct access *access, const struct use *use, const struct use *later) {
     return !use->place && later->launch > use->launch && later->launch != access->launch->order.number &&
            (later->write || !use->write) && covers(later->mask, use->mask) &&
@@ -87,8 +88,8 @@ void line_prune(const struct access *access, const struct line *line, const uint
     more->count = kept;
 }
 
-/* The launch's use before this access is one of other PTX lines: they are told apart, as far as there is room.
- */
+/* Records where the bytes used so far come from, if this access is by another PTX line of the same launch, so
+ * that a finding can name the right line. */
 static bool keep_place(const struct access *access, struct line *line, const struct use *use,
                        const uint64_t mask[RECORD_WORDS]) {
     if (use->pc == access->pc || covers(use->mask, mask)) {
@@ -103,7 +104,8 @@ static bool keep_place(const struct access *access, struct line *line, const str
     }
     struct use place = *use;
     place.place = true;
-    for (uint32_t i = 0; line->more != NULL && i < line->more->count; i++) { /* bytes that are not its own */
+    for (uint32_t i = 0; line->more != NULL && i < line->more->count;
+         i++) { /* less the bytes of other places */
         const struct use *other = &line->more->uses[i];
         if (other->place && other->launch == use->launch && other->write == use->write) {
             place.mask[0] &= ~other->mask[0];
@@ -128,7 +130,7 @@ bool line_note(const struct access *access, struct line *line, const uint64_t ma
     if (use->launch != 0 && !needless(access, use, mask)) {
         kept = keep(access, line, use);
     }
-    __atomic_store_n(&use->launch, 0, __ATOMIC_RELEASE); /* other threads look at it without the lock: noted */
+    __atomic_store_n(&use->launch, 0, __ATOMIC_RELEASE); /* global_record.c reads it without the lock (noted) */
     *use = (struct use){.pc = access->pc & MOST_PC,
                         .early = access->early,
                         .strong = access->strong,

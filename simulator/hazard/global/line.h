@@ -1,4 +1,4 @@
-/* The record of a line of global memory: what launches have done to it. */
+/* The record of a line of global memory: which launches have used it, and how. */
 #ifndef SIM_HAZARD_LINE_H
 #define SIM_HAZARD_LINE_H
 
@@ -12,15 +12,15 @@
 /* What a launch did to a line. */
 struct use {
     uint32_t launch;     /* 0: none */
-    uint32_t pc : 28;    /* of the last new bytes; in a copy 0 */
-    uint32_t early : 1;  /* some of it before griddepcontrol.wait */
-    uint32_t strong : 1; /* all of it (PTX ISA, memory consistency model: strong operations) */
+    uint32_t pc : 28;    /* the instruction that added the last bytes; 0 for a copy */
+    uint32_t early : 1;  /* some accesses came before griddepcontrol.wait */
+    uint32_t strong : 1; /* all accesses are strong (PTX ISA, memory consistency model: strong operations) */
     uint32_t write : 1;
-    uint32_t place : 1; /* no use of its own, but where bytes of a use came from */
+    uint32_t place : 1; /* not a use: tells which instruction made some bytes of a use */
     uint64_t mask[RECORD_WORDS];
 };
 
-/* What few lines have. */
+/* Further uses, which few lines have. */
 struct more {
     uint32_t count, room;
     struct use *uses;
@@ -32,15 +32,15 @@ struct line {
     uint32_t released; /* the last launch that wrote here by a strong operation */
     atomic_flag lock;
 };
-_Static_assert(sizeof(struct line) == 64, "half of what it is about");
+_Static_assert(sizeof(struct line) == 64, "the record of a 128-byte line takes half as much memory");
 
 /* Zeroed by calloc: pages of it that no access reaches cost nothing. */
 struct lines {
     uint64_t count;
     bool any_more, any_uses;
-    struct images *images;  /* by line; behind the lines */
-    struct line_uses *uses; /* by line; behind those */
-    char to_cache_line[16]; /* of a large block, which begins 16 bytes into a page */
+    struct images *images;  /* by line; stored after the lines */
+    struct line_uses *uses; /* by line; stored after the images */
+    char to_cache_line[16]; /* aligns `line`: calloc returns large blocks 16 bytes into a page */
     struct line line[];
 };
 
@@ -54,15 +54,15 @@ struct access {
     uint32_t pc;
     int lane;
     bool early, strong, write;
-    bool all_known; /* by a flag of an earlier launch */
-    bool unsynced;  /* only a sibling lane has waited */
+    bool all_known; /* a flag of an earlier launch was seen, so that nothing of earlier launches conflicts */
+    bool unsynced;  /* another lane of the warp has executed griddepcontrol.wait, this one has not */
     unsigned flags;
-    const struct epoch *epoch; /* of a thread's access, for races inside the launch */
+    const struct epoch *epoch; /* for races inside the launch (races.h); NULL for a copy */
 };
 
-/* Forgets what no later launch has to look at any more. */
+/* Drops uses that no later launch has to be checked against. */
 void line_prune(const struct access *access, const struct line *line, const uint64_t mask[RECORD_WORDS]);
-/* Puts the access into the record, with the line locked.  False: no memory. */
+/* Records the access; the line is locked.  False: no memory. */
 bool line_note(const struct access *access, struct line *line, const uint64_t mask[RECORD_WORDS]);
 
 static inline void line_lock(struct line *line) {

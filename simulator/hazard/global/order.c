@@ -1,4 +1,4 @@
-/* Queues, events and dependent launches as sets of what is known to be complete (order.h). */
+/* Queues, events and dependent launches as sets of launches known to be complete (order.h). */
 #include "order.h"
 
 #include <stdlib.h>
@@ -10,19 +10,20 @@
 
 struct queue {
     bool blocking, live;
-    uint32_t last;       /* its last entry, if that is a kernel: only those let a successor start early */
-    struct known all;    /* everything in it, and what that knows */
-    struct known start;  /* what its last kernel's CTAs knew when they let the next one start */
-    struct known waited; /* that kernel, and what its end implies */
+    uint32_t
+        last; /* its last entry if that is a kernel, else 0: only a kernel lets its successor start early */
+    struct known all;    /* all its entries, and what they know */
+    struct known start;  /* what the CTAs of its last kernel knew when they let the next one start */
+    struct known waited; /* its last kernel, and what the end of that implies */
 };
 
 struct timeline {
     struct queue *queue;
     uint32_t nqueues, queue_room, selected;
-    struct known host;           /* what the host has waited for: whatever it submits comes after that */
+    struct known host;           /* what the host has waited for: all that it submits comes after these */
     struct submitted *submitted; /* by number - FIRST_NUMBER */
     uint32_t count, room;
-    uint32_t freed; /* stores of launches before it are no longer held back */
+    uint32_t freed; /* the images (delayed.h) of launches before this number are freed */
 };
 
 static bool add_queue(struct timeline *order, bool blocking) {
@@ -93,8 +94,8 @@ static bool submit(struct timeline *order, const char *name, const struct module
     return true;
 }
 
-/* Joins what entries of other queues must be complete before one of this queue starts: the host's, and by the
- * rule of the legacy default queue (CUDA programming guide, default stream). */
+/* Joins what must be complete before an entry of this queue starts, besides the queue itself: what the host has
+ * waited for, and the rule of the legacy default stream (CUDA programming guide, default stream). */
 static bool join_others(const struct timeline *order, uint32_t queue, struct known *known) {
     bool done = known_join(known, &order->host);
     if (queue != 0 && order->queue[queue].blocking) {
@@ -106,8 +107,8 @@ static bool join_others(const struct timeline *order, uint32_t queue, struct kno
     return done;
 }
 
-/* Every launch before it is known to all that the queues may still start.  A queue that is made later counts as
- * ordered after what is settled by then. */
+/* The first launch that some launch to come may not know.  A queue that is made later counts as ordered after
+ * all launches settled by then. */
 static uint32_t settled(const struct timeline *order) {
     uint32_t least = order->count + FIRST_NUMBER;
     for (uint32_t i = 0; i < order->nqueues; i++) {
@@ -165,7 +166,8 @@ uint32_t order_queue(struct timeline *order, bool blocking) {
     for (uint32_t i = 1; i < order->nqueues; i++) {
         struct queue *queue = &order->queue[i];
         if (!queue->live && known_join(&queue->all, &order->host) && queue->all.floor == order->host.floor &&
-            queue->all.words == order->host.words) { /* an old one whose work is over for the host too */
+            queue->all.words ==
+                order->host.words) { /* reuse a destroyed queue once the host has waited for it */
             queue->live = true;
             queue->blocking = blocking;
             queue->last = 0;
@@ -234,7 +236,7 @@ void order_event_free(struct known *event) {
 
 /* ---- what threads of the running launch do ---- */
 
-/* A lane's siblings have waited only when they synchronise with it. */
+/* The other lanes of the warp have waited only once they synchronise with a lane of `mask`. */
 void order_thread_waits(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
     atomic_store_explicit(&run->launch->order.any_waited, true, memory_order_relaxed);

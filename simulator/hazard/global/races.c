@@ -1,12 +1,12 @@
+/* Races on global memory inside one launch (races.h). */
 #include "races.h"
 #include "hazard/releases.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LISTED                                                                                                 \
-    16 /* readers of a line beyond so many are in a table, where a reader finds its own use at once */
-#define FIRST_READERS 32 /* of a table; a power of two */
+#define LISTED        16 /* further readers of a line go to a hash table, where a reader finds its own use */
+#define FIRST_READERS 32 /* initial size of that table; a power of two */
 
 enum order { ORDERED, NO_ORDER, NO_FENCE };
 
@@ -14,7 +14,7 @@ static enum order order_of(const struct line_access *access, const struct line_u
     const struct run *run = access->run;
     const struct epoch *epoch = access->epoch;
     const unsigned flags = access->flags;
-    const struct clockv *clock = epoch->clock;
+    const struct vector_clock *clock = epoch->clock;
     const uint32_t heard = run->cluster->heard_index;
     const bool fence = (flags & ACCESS_ASYNC) && (use->flags & ACCESS_WRITE) && !(use->flags & ACCESS_ASYNC);
     if (use->cluster == run->cluster->number) {
@@ -73,17 +73,17 @@ static bool within(const uint64_t a[RECORD_WORDS], const uint64_t b[RECORD_WORDS
 
 /* ---- what is remembered ---- */
 
-/* Readers by who they are; open addressing, more than half of it free (a mask of zeros). */
+/* A hash table of readers by cluster, clock index and flags; more than half of it is free (a mask of zeros). */
 struct readers {
     struct line_use *use;
     uint32_t count, room;
 };
 
 struct more_uses {
-    struct line_use *use; /* of the list, from the second on */
+    struct line_use *use; /* the list from its second element on */
     uint32_t room;
     struct readers readers;
-    /* Bytes of readers that there was no room for, by whether they were strong. */
+    /* Bytes read by warps that there was no room to remember: [0] weak reads, [1] strong reads. */
     uint64_t forgotten[2][RECORD_WORDS];
 };
 
@@ -107,7 +107,7 @@ static inline struct line_use *use_at(struct line_uses *uses, uint32_t at) {
     return at == 0 ? &uses->first : &uses->more->use[at - 1];
 }
 
-/* Room for one more in the list. */
+/* Makes room for one more element of the list. */
 static bool make_room(struct line_uses *uses) {
     if (uses->count == 0) {
         return true;
@@ -140,7 +140,9 @@ static uint32_t home_of(const struct readers *readers, const struct line_use *us
     return (uint32_t)next_random(&state) & (readers->room - 1);
 }
 
-/* Whether the later use says all that the earlier one did. */
+/* True if an order after the later use implies an order after the earlier one, so that one record can hold
+ * both.
+ */
 static bool replaces(const struct line_use *later, const struct line_use *use) {
     return use->cluster == later->cluster && use->clock_index == later->clock_index &&
            use->flags == later->flags && (use->value == later->value || within(use->mask, later->mask));
@@ -153,7 +155,7 @@ static void put_use(struct line_use *use, const struct line_use *later) {
     use->mask[1] |= high;
 }
 
-/* False, and nothing done: it would need room. */
+/* False, with nothing done, if the table has to grow first. */
 static bool put_reader(struct readers *readers, const struct line_use *use) {
     if (readers->room == 0) {
         return false;
@@ -171,7 +173,7 @@ static bool put_reader(struct readers *readers, const struct line_use *use) {
     return true;
 }
 
-/* `lost`: there is no room, as the launch has used what it has for readers.  False: no memory. */
+/* *lost: the launch has spent its budget for readers, and the table stays as it is.  False: no memory. */
 static bool grow_readers(struct races *races, struct readers *readers, bool *lost) {
     struct readers grown = {.room = readers->room == 0 ? FIRST_READERS : 2 * readers->room};
     *lost = !races_take_room(races, grown.room * sizeof *grown.use);
@@ -195,7 +197,7 @@ static bool grow_readers(struct races *races, struct readers *readers, bool *los
 
 /* ---- an access ---- */
 
-/* Checks the access against a use; whether that has to be remembered beside it. */
+/* Checks the access against a use.  True if the use has to be remembered further. */
 static inline bool meet(const struct line_access *access, const struct line_use *use) {
     const struct run *run = access->run;
     const bool write = access->flags & ACCESS_WRITE;
@@ -206,16 +208,16 @@ static inline bool meet(const struct line_access *access, const struct line_use 
     if (order != ORDERED) {
         report(access, use, order);
     }
-    /* Who comes after a write comes after what it covers and came before it. */
+    /* A later access ordered after this write is ordered after the uses that it covers, too. */
     return !((conflict || mine) && write && within(use->mask, access->mask));
 }
 
-/* A write meets the readers that are not in the list. */
+/* Checks a write against the readers that are not in the list. */
 static void meet_readers(const struct line_access *access, struct more_uses *more) {
     struct readers *readers = &more->readers;
     for (uint32_t i = 0; readers->count > 0 && i < readers->room; i++) {
         if (!is_free(&readers->use[i]) && !meet(access, &readers->use[i])) {
-            /* One that stands behind it may be entered again: twice is as good as once. */
+            /* This may hide a colliding entry from a later look-up, which then enters it twice: harmless. */
             readers->use[i] = (struct line_use){.flags = 0};
             readers->count--;
         }
@@ -228,7 +230,7 @@ static void meet_readers(const struct line_access *access, struct more_uses *mor
                             access->run->insn, NULL,
                             "writes global memory that more warps of the launch have read than the checks "
                             "can remember: not judged");
-            bytes[0] &= ~access->mask[0]; /* once is enough */
+            bytes[0] &= ~access->mask[0]; /* report these bytes once */
             bytes[1] &= ~access->mask[1];
         }
     }
@@ -254,12 +256,12 @@ static bool keep_reader(const struct line_access *access, struct line_uses *uses
     return true;
 }
 
-/* What earlier launches have left does not count. */
+/* Empties the record of a line that an earlier launch used last. */
 static void begin_launch(const struct line_access *access, struct line_uses *uses) {
     uses->launch = access->run->launch->order.number;
     uses->count = 0;
     if (uses->more != NULL) {
-        free(uses->more->readers.use); /* its room was that launch's */
+        free(uses->more->readers.use); /* its bytes were in the budget of that launch */
         uses->more->readers = (struct readers){.count = 0};
         memset(uses->more->forgotten, 0, sizeof uses->more->forgotten);
     }

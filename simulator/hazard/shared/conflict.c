@@ -1,4 +1,4 @@
-/* What two accesses of the same bytes are to each other: ordered, or a finding. */
+/* Decides whether two conflicting accesses of shared memory are ordered, and names the finding if not. */
 #include "conflict.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@ struct verdict {
     const char *kind, *message;
 };
 
-/* What is wrong about `flags` now, after an access `before` that is not ordered before it. */
+/* The kind of finding for an access with `flags` after one with flags `before` that is not ordered before it.
+ */
 static struct verdict unordered(uint8_t before, unsigned flags) {
     bool was_write = before & ACCESS_WRITE, was_async = before & (ACCESS_ASYNC | ACCESS_COPY);
     bool write = flags & ACCESS_WRITE, async = flags & ACCESS_ASYNC;
@@ -66,7 +67,7 @@ static void report_conflict(struct run *run, enum sim_verdict severity, const st
                 other, message);
 }
 
-/* Two lanes of one warp, with nothing that synchronises the warp since the first access. */
+/* True if two lanes of the running warp use the same bytes and the warp has not synchronised in between. */
 static bool lanes_race(const struct run *run, const struct shadow_record *record, const struct touch *touch) {
     if (!is_own_index(run->warp, record->clock_index) || record->value <= run->warp->synced_time) {
         return false;
@@ -81,13 +82,13 @@ static bool lanes_race(const struct run *run, const struct shadow_record *record
     return false;
 }
 
-/* One lane starts an asynchronous operation on what all lanes have just used. */
+/* True if some lanes start an asynchronous operation on memory that the whole warp has just used. */
 static bool lane_takes_all(const struct run *run, const struct shadow_record *record) {
     return record->clock_index == run->warp->number && record->value > run->warp->synced_time &&
            run->mask != run->warp->live;
 }
 
-/* Whether a plain store leaves those bytes of the granule as they are. */
+/* True if the running store writes the values that those bytes of the granule already have. */
 static bool same_values(const struct run *run, const struct touch *touch, uint32_t bytes) {
     uint8_t new[GRANULE];
     const uint8_t *old = touch->cta->shared + touch->offset;
@@ -101,7 +102,7 @@ static bool same_values(const struct run *run, const struct touch *touch, uint32
     return true;
 }
 
-/* Two warps store the same: a data race by the letter, of which no chip makes anything else. */
+/* Two warps store equal values: a data race by the letter of PTX, with the same result on every chip. */
 static bool equal_stores(const struct run *run, const struct shadow_record *record, const struct touch *touch,
                          unsigned flags) {
     return run->values != NULL && flags == ACCESS_WRITE && record->flags == ACCESS_WRITE &&
@@ -115,8 +116,7 @@ bool varies(const struct run *run, const struct shadow_record *record, const str
            (record->flags & ACCESS_VARIED || !same_values(run, touch, record->bytes & touch->bytes));
 }
 
-/* Whether an access is one of the async proxy's, which does not see what ordinary stores wrote without a fence.
- */
+/* True for an access of the async proxy, which sees ordinary stores only after a fence. */
 static bool by_async_proxy(unsigned flags) {
     return (flags & (ACCESS_ASYNC | ACCESS_GENERIC)) == ACCESS_ASYNC;
 }

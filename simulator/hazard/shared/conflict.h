@@ -1,4 +1,4 @@
-/* What the shadow record remembers of an access, and what is said of two that conflict. */
+/* A recorded access of shared memory, and the check of a later one against it. */
 #ifndef SIM_HAZARD_CONFLICT_H
 #define SIM_HAZARD_CONFLICT_H
 
@@ -10,21 +10,22 @@
 
 struct shadow_record {
     uint32_t value, pc;
-    uint16_t clock_index, bytes; /* a bit a byte of the granule */
-    uint32_t lanes;              /* who touched each word, a byte each */
+    uint16_t clock_index, bytes; /* bytes: one bit for each byte of the granule */
+    uint32_t lanes;              /* the lane that touched each word, one byte for each; SEVERAL_LANES */
     uint8_t flags;
 };
 
-/* What an access touches of a granule, which is at an offset of a CTA's shared memory. */
+/* The bytes of a granule that an access touches; `offset` of the granule in the CTA's shared memory. */
 struct touch {
     uint32_t bytes, lanes, offset;
     const struct cta *cta;
 };
 
-/* A conflicting access after a recorded one: reported unless it is ordered behind it. */
+/* Reports a conflicting access after a recorded one unless it is ordered after that. */
 void check_conflict(struct run *run, const struct shadow_record *record, const struct touch *touch,
                     unsigned flags, const struct epoch *epoch);
-/* Whether the record is the running warp's own earlier write of other values, which others may have met too. */
+/* True if the record is a write of other values by the same warp at the same epoch: another warp's store of
+ * equal values may then have met either. */
 bool varies(const struct run *run, const struct shadow_record *record, const struct touch *touch,
             unsigned flags, const struct epoch *epoch);
 

@@ -1,20 +1,20 @@
-/* Whether a CTA of the cluster is still there when another one reaches into it (CUDA programming guide,
- * distributed shared memory: it has to exist until the access is complete).
+/* Checks that a CTA still exists while another CTA of the cluster uses its shared memory (CUDA programming
+ * guide, distributed shared memory: it has to exist until the access is complete).
  *
- * Both sides are checked, each when it happens, so that one of them speaks up in every schedule: an access to a
- * CTA that has ended (machine/address.c), and the end of a CTA that does not come after every earlier access. */
+ * Two checks, of which one fires in every schedule: machine/address.c reports an access to a CTA that has
+ * ended, and this file reports the end of a CTA that is not ordered after every earlier access to it. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "hazard/hazard.h"
 
-/* The last use of a CTA by others at each clock index: who has reached its value knows that it is over. */
+/* The last use of a CTA by other CTAs, by clock index: a clock with its value knows that the use is over. */
 struct remote_uses {
     struct remote_use {
         const struct insn *insn; /* NULL: none */
         uint32_t value, warp;
     } *use;
-    struct clockv *ended; /* what the CTA's threads had seen at their ends */
+    struct vector_clock *ended; /* what the threads of the CTA had acquired when they ended */
 };
 
 void remote_make(struct cta *cta) {
@@ -25,7 +25,7 @@ void remote_make(struct cta *cta) {
 
 void remote_reset(struct cta *cta) {
     memset(cta->remote->use, 0, cta->cluster->clock_capacity * sizeof *cta->remote->use);
-    cta->remote->ended = clock_make(cta->cluster);
+    cta->remote->ended = vclock_make(cta->cluster);
 }
 
 void remote_free(struct remote_uses *remote) {
@@ -43,7 +43,7 @@ void remote_note(const struct run *run, const struct cta *target, const struct e
 
 void remote_warp_ends(struct run *run) {
     if (run->cta->remote != NULL) {
-        clock_join(run->cluster, run->cta->remote->ended, run->warp->clock);
+        vclock_join(run->cluster, run->cta->remote->ended, run->warp->clock);
     }
 }
 

@@ -1,22 +1,22 @@
-/* Who has read and written each 16 bytes of shared memory, as far as a later access may conflict. */
+/* The shadow record of shared memory: for each 16 bytes, the accesses that a later one may conflict with. */
 #include <stdlib.h>
 
 #include "conflict.h"
 
 #define GRANULE_SHIFT 4
 #define ALL_SEVERAL   0xffffffffu
-#define AHEAD         8 /* granules of a list are fetched so much earlier */
-#define RECORDS       6 /* accesses that a granule itself remembers; the others are in its spill */
+#define AHEAD         8 /* prefetch distance in a list of granules */
+#define RECORDS       6 /* accesses that a granule holds itself; further ones go to its spill */
 
 struct granule {
     _Alignas(64) uint16_t written; /* bytes that anything has written */
     uint8_t count;
-    uint32_t spill; /* 1 + number of its spill; 0: it has none */
+    uint32_t spill; /* 1 + index of its spill; 0: none */
     struct shadow_record records[RECORDS];
 };
 
-/* The older records of a granule that many use at once, as the consumers of a ring's stage do.  Nothing is
- * forgotten: who is not remembered would race unseen. */
+/* The older records of a granule that many warps use at once, as the consumers of a ring's stage do.  No record
+ * may be dropped: a race with it would go unnoticed. */
 struct spill {
     struct shadow_record *records;
     uint32_t count, room;
@@ -56,7 +56,7 @@ void shadow_free(struct shadow *shadow) {
     }
 }
 
-/* A granule's spill, made at its first use. */
+/* The spill of a granule, made at its first use. */
 static struct spill *spill_of(struct run *run, struct shadow *shadow, struct granule *granule) {
     if (granule->spill != 0) {
         return &shadow->spills[granule->spill - 1];
@@ -68,12 +68,12 @@ static struct spill *spill_of(struct run *run, struct shadow *shadow, struct gra
         shadow->spill_room = room;
     }
     struct spill *spill = &shadow->spills[shadow->nspills++];
-    spill->count = 0; /* another granule's of an earlier cluster: its memory is used again */
+    spill->count = 0; /* a granule of an earlier cluster used it; its memory is reused */
     granule->spill = shadow->nspills;
     return spill;
 }
 
-/* Room for one more in the granule: its oldest reader, else its oldest writer, goes to the spill. */
+/* Makes room for one more record: moves the oldest reader, or else the oldest writer, to the spill. */
 static uint32_t make_room(struct run *run, struct shadow *shadow, struct granule *granule, uint32_t count) {
     struct shadow_record *records = granule->records;
     if (count < RECORDS) {
@@ -114,7 +114,8 @@ static void check_writers(struct run *run, const struct shadow_record *records, 
     }
 }
 
-/* An asynchronous read that takes the place of an earlier one of its index, as the tensor cores' do. */
+/* A fast path for repeated asynchronous reads with one clock index, as tensor cores make them: the new read
+ * replaces the record of the earlier one. */
 static bool read_again(struct run *run, const struct shadow *shadow, struct granule *granule,
                        const struct touch *touch, unsigned flags, const struct epoch *epoch) {
     uint32_t last = granule->count - 1u;
@@ -132,7 +133,7 @@ static bool read_again(struct run *run, const struct shadow *shadow, struct gran
     return true;
 }
 
-/* Checks an access against records, and drops those that it makes needless; how many stay. */
+/* Checks an access against records and drops those that it makes redundant; returns how many stay. */
 static inline uint32_t meet(struct run *run, struct shadow_record *records, uint32_t count,
                             const struct touch *touch, unsigned flags, const struct epoch *epoch,
                             bool *varied) {
@@ -146,8 +147,8 @@ static inline uint32_t meet(struct run *run, struct shadow_record *records, uint
             check_conflict(run, &record, touch, flags, epoch);
             *varied |= varies(run, &record, touch, flags, epoch);
         }
-        /* Who comes after the new access comes after this one too: it need not be remembered.  A index's values
-         * are reached in their order. */
+        /* Drop a record if an order after the new access implies an order after it.  A clock reaches the values
+         * of one index in order. */
         bool ordered = conflict || record.clock_index == epoch->clock_index ||
                        epoch->clock->acquired[record.clock_index] >= record.value;
         bool covered = (record.bytes & ~touch->bytes) == 0 && ordered &&
@@ -214,7 +215,7 @@ void hazard_granules(struct run *run, struct cta *cta, const uint32_t *offsets, 
     }
 }
 
-/* A lane's bytes of a granule join those of its neighbours. */
+/* Adds the bytes that a lane touches in the granule. */
 static void touch_add(struct touch *touch, uint32_t bytes, int lane) {
     for (int word = 0; word < WORDS; word++) {
         uint32_t part = 0xfu << (4 * word);
@@ -238,7 +239,7 @@ void hazard_lanes(struct run *run, struct cta *cta, const uint32_t offsets[LANES
         }
         return;
     }
-    /* Lanes side by side share a granule: one check for all of them. */
+    /* Neighbouring lanes share a granule and are checked together. */
     FOR_LANES(rest, mask) {
         uint32_t at = offsets[LANE(rest)], granule = at >> GRANULE_SHIFT;
         if (granule != last) {

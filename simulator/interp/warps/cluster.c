@@ -93,7 +93,7 @@ void cluster_free(struct cluster *cluster) {
         remote_free(cta->remote);
         tensor_free(cta);
     }
-    clocks_free(cluster);
+    vclocks_free(cluster);
     map_changes_free(cluster->map_changes);
     free(cluster->execution_indices);
     free(cluster->ctas);
@@ -245,7 +245,7 @@ static void start_warp(struct warp *warp) {
     warp->npending = 0;
     groups_reset(warp);
     if (launch->checks) {
-        warp->clock = clock_make(warp->cta->cluster);
+        warp->clock = vclock_make(warp->cta->cluster);
         warp_tick(warp);
     }
 }
@@ -296,11 +296,11 @@ void cluster_start(struct cluster *cluster, uint64_t number) {
     cluster->last_ran = NULL;
     cluster->events = 1;
     cluster->cluster_arrived = cluster->cluster_generation = 0;
-    clocks_reset(cluster);
+    vclocks_reset(cluster);
     map_changes_reset(cluster);
     if (launch->checks) {
-        cluster->cluster_gathered = clock_make(cluster);
-        cluster->cluster_released = clock_make(cluster);
+        cluster->cluster_gathered = vclock_make(cluster);
+        cluster->cluster_released = vclock_make(cluster);
     }
     for (uint32_t i = 0; i < cluster->nctas; i++) {
         start_cta(&cluster->ctas[i]);

@@ -132,7 +132,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
 struct copy_arrival {
     uint32_t mask, group;
     struct mbarrier *barrier[LANES];
-    struct clockv *clock;
+    struct vector_clock *clock;
 };
 
 static void arrival_read(struct async_op *op) {
@@ -146,7 +146,7 @@ static void arrival_complete(struct async_op *op) {
         mbarrier_async_arrive(op, arrival->barrier[LANE(rest)], arrival->clock);
     }
     if (arrival->clock != NULL) {
-        clock_release(op->cluster, arrival->clock);
+        vclock_release(op->cluster, arrival->clock);
     }
     group_advance(op, GROUP_CP_ASYNC, arrival->group, ASYNC_DONE);
 }
@@ -175,8 +175,8 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
     group_add(run, GROUP_CP_ASYNC);
     if (run->launch->checks) {
         struct epoch epoch = group_epoch(run, GROUP_CP_ASYNC, false);
-        arrival->clock = clock_make(run->cluster);
-        clock_copy(run->cluster, arrival->clock, run->warp->clock);
+        arrival->clock = vclock_make(run->cluster);
+        vclock_copy(run->cluster, arrival->clock, run->warp->clock);
         arrival->clock->acquired[epoch.clock_index] = epoch.value;
         warp_tick(run->warp);
     }

@@ -95,11 +95,11 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
         if (insn->mbarrier.of_cta && barrier->was_from_afar != NULL) {
             report_narrow_scope(run, barrier->was_from_afar);
         }
-        clock_observe(run, barrier->released);
+        vclock_observe(run, barrier->released);
     } else if (over) {
         execution_join(run->cluster, run->warp->clock, barrier->released);
         causal_join(run->cluster, run->warp->clock, barrier->released);
-        clock_noticed(run, barrier->released);
+        vclock_noticed(run, barrier->released);
     }
 }
 

@@ -150,7 +150,7 @@ enum next pipe_shift(struct run *run, const struct insn *insn, uint32_t mask) {
 struct commit_op {
     struct mbarrier *barriers[MAX_CLUSTER];
     uint32_t count;
-    struct clockv *clock;
+    struct vector_clock *clock;
 };
 
 static void commit_complete(struct async_op *op) {
@@ -159,7 +159,7 @@ static void commit_complete(struct async_op *op) {
         mbarrier_async_arrive(op, c->barriers[i], c->clock);
     }
     if (c->clock != NULL) {
-        clock_release(op->cluster, c->clock);
+        vclock_release(op->cluster, c->clock);
     }
 }
 
@@ -204,9 +204,9 @@ enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask) {
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
-            c.clock = clock_make(run->cluster);
-            clock_join(run->cluster, c.clock, run->warp->clock);
-            clock_forget_own(run, c.clock);
+            c.clock = vclock_make(run->cluster);
+            vclock_join(run->cluster, c.clock, run->warp->clock);
+            vclock_forget_own(run, c.clock);
             struct epoch epoch = pipe_epoch(run, warp); /* it arrives when the operations before it are over */
             for (uint32_t i = 0; i < c.count; i++) {
                 remote_note(run, c.barriers[i]->cta, &epoch);

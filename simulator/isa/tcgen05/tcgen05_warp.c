@@ -26,7 +26,7 @@ static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
 /* Whether the running warp has been told, by whatever signal, that a warp of the cluster got as far as `time`.
  */
 static bool told_of(const struct run *run, uint32_t warp, uint32_t time) {
-    const struct clockv *clock = run->warp->clock;
+    const struct vector_clock *clock = run->warp->clock;
     return clock->causal[warp] >= time || clock->acquired[warp] >= time;
 }
 

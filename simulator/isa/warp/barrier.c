@@ -17,8 +17,8 @@ static void complete(struct cta *cta, struct named_barrier *bar) {
     bar->any = false;
     bar->count = 0;
     if (bar->gathered != NULL) {
-        clock_copy(cta->cluster, bar->released, bar->gathered);
-        clock_clear(cta->cluster, bar->gathered);
+        vclock_copy(cta->cluster, bar->released, bar->gathered);
+        vclock_clear(cta->cluster, bar->gathered);
     }
     cta->cluster->events++;
 }
@@ -51,10 +51,10 @@ static enum next arrive(struct run *run, const struct insn *insn, uint32_t mask,
     }
     if (run->launch->checks) {
         if (bar->gathered == NULL) {
-            bar->gathered = clock_make(run->cluster);
-            bar->released = clock_make(run->cluster);
+            bar->gathered = vclock_make(run->cluster);
+            bar->released = vclock_make(run->cluster);
         }
-        clock_publish(run, bar->gathered);
+        vclock_publish(run, bar->gathered);
     }
     if (threads != 0 && bar->arrived > threads) {
         return sim_report(run, SIM_ERROR, "barrier-count", -1, "barrier %u expects %u threads and %u arrived",
@@ -93,8 +93,8 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
         }
     }
     if (run->launch->checks) {
-        clock_observe(run, bar->released);
-        clock_meet(run);
+        vclock_observe(run, bar->released);
+        vclock_meet(run);
     }
     warp_synced(run);
     if (insn->barrier.action == BAR_RED && insn->type == T_PRED) {
@@ -168,7 +168,7 @@ static enum next exec_cluster_arrive(struct run *run, const struct insn *insn, u
     run->warp->cluster_arrivals |= mask;
     run->warp->cluster_open |= mask;
     if (run->launch->checks && !insn->barrier.relaxed) {
-        clock_publish(run, cluster->cluster_gathered);
+        vclock_publish(run, cluster->cluster_gathered);
     } else if (run->launch->checks) {
         relaxed_signal(run, cluster->cluster_gathered);
     }
@@ -190,8 +190,8 @@ void clusters_complete(struct cluster *cluster) {
         }
     }
     if (cluster->cluster_gathered != NULL) {
-        clock_copy(cluster, cluster->cluster_released, cluster->cluster_gathered);
-        clock_clear(cluster, cluster->cluster_gathered);
+        vclock_copy(cluster, cluster->cluster_released, cluster->cluster_gathered);
+        vclock_clear(cluster, cluster->cluster_gathered);
     }
     cluster->events++;
 }
@@ -214,8 +214,8 @@ static enum next exec_cluster_wait(struct run *run, const struct insn *insn, uin
     }
     warp->cluster_arrivals &= ~mask;
     if (run->launch->checks) {
-        clock_observe(run, run->cluster->cluster_released);
-        clock_meet(run);
+        vclock_observe(run, run->cluster->cluster_released);
+        vclock_meet(run);
     }
     warp_synced(run);
     return NEXT;

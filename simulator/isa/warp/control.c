@@ -295,15 +295,15 @@ void decode_griddepcontrol(struct decoder *d) {
 /* ---- fences ---- */
 
 static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t mask) {
-    clock_fence(run, insn->fence.acquires, insn->fence.releases);
+    vclock_fence(run, insn->fence.acquires, insn->fence.releases);
     if (insn->fence.sc) {
-        clock_fence_sc(run);
+        vclock_fence_sc(run);
     }
     if (insn->fence.async_proxy) {
         fence_proxy_async(run);
     }
     if (insn->fence.inits) {
-        clock_fence_inits(run);
+        vclock_fence_inits(run);
     }
     if (insn->fence.acquires_map) { /* an acquire names its map */
         FOR_LANES(rest, mask) {

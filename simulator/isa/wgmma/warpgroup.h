@@ -12,7 +12,7 @@ struct warpgroup {
     uint32_t issued[4];   /* by warp */
     uint32_t clock_index; /* of the clock: operations waited for */
     struct async_op *operations[WGMMA_AHEAD];
-    struct clockv *issuers; /* what came before the issue of a wgmma by its four warps */
+    struct vector_clock *issuers; /* what came before the issue of a wgmma by its four warps */
 };
 
 /* What the mnemonic says. */
@@ -35,7 +35,7 @@ struct wgmma {
     uint64_t a_bits, b_bits;
     bool accumulate;
     int na, nb;
-    struct clockv *clock; /* what the four warps had acquired */
+    struct vector_clock *clock; /* what the four warps had acquired */
     uint32_t a_chunks[TC_MAX_CHUNKS], b_chunks[TC_MAX_CHUNKS];
     uint8_t metadata[64][TC_SPARSE_MAX_CHUNKS]; /* of A's rows, if it is sparse */
     bool names_twice;                           /* some of it names one place twice */

@@ -208,7 +208,7 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
     if (next == NEXT) {
         uint32_t before = run->warp->npending;
         wgmma_release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
-        const struct clockv *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
+        const struct vector_clock *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
         if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
             causal_join(run->cluster, run->warp->clock, issuers);
         }
@@ -341,7 +341,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
                 async_drop(op);
                 return FAIL;
             }
-            mma->clock = clock_make(run->cluster);
+            mma->clock = vclock_make(run->cluster);
         }
         *place = op;
     }
@@ -366,16 +366,16 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
         (struct in_flight){insn, run->split->function, mma->group[quarter], group->clock_index, number + 1};
     wgmma_mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {
-        clock_join(run->cluster, mma->clock, warp->clock);
+        vclock_join(run->cluster, mma->clock, warp->clock);
         warp_tick(warp); /* a wait that comes later is not before this */
     }
     if (mma->issued == 0xf) {
         if (run->launch->checks) {
             record_operand(run, mma, mma->a_chunks, mma->na);
             record_operand(run, mma, mma->b_chunks, mma->nb);
-            group->issuers = group->issuers == NULL ? clock_make(run->cluster) : group->issuers;
+            group->issuers = group->issuers == NULL ? vclock_make(run->cluster) : group->issuers;
             causal_join(run->cluster, group->issuers, mma->clock);
-            clock_release(run->cluster, mma->clock);
+            vclock_release(run->cluster, mma->clock);
         }
         run->worker->counters.tensor_instructions++;
         run->worker->counters.tensor_macs += (uint64_t)64 * insn->wgmma.n * (uint32_t)form->rule.k;
