@@ -36,9 +36,8 @@ OPTIONAL_PACKAGES = {"hypothesis", "jsonschema", "matplotlib", "safetensors"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of tests that hold a record; and the configuration's `timeout`, where pytest-timeout is missing."""
-    parser.addoption("--record-times", action="store_true", help="write how long launches of tests/simulator take anew")
-    parser.addoption("--record-outcomes", action="store_true", help="write tests/simulator/recorded_outcomes.json anew")
-    parser.addoption("--record-varying", action="store_true", help="mark in the records what another run does not give")
+    parser.addoption("--record-times", action="store_true", help="write tests/simulator/clock/recorded_times.json anew")
+    parser.addoption("--record-outcomes", action="store_true", help="write the records of tests/rounds anew")
     if importlib.util.find_spec("pytest_timeout") is None:
         parser.addini("timeout", "ignored: pytest-timeout is not installed")
 

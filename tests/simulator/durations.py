@@ -1,16 +1,12 @@
-"""How long a launch takes on a chip's clock: what the report says of it, and the same launch made with time beside."""
+"""How long the launches of a simulator took on its chip's clock, in a line that two runs can be compared by."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from scripts.common.ptxsim import Sim
-
-LIMIT = 100_000  # instructions of a warp: what has no end of its own ends there
-CHIPS = {"sm_100": "b200", "sm_103": "b200", "sm_120": "rtx5090", "sm_121": "rtx5090"}
 
 
 def summary(sim: Sim, folder: Path) -> str:
@@ -23,23 +19,3 @@ def summary(sim: Sim, folder: Path) -> str:
         text += json.dumps(trace["traceEvents"], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{told['cycles']} {told['kernel_cycles']} {digest}"
-
-
-def chip_of(text: str) -> str:
-    """The chip that a module's target is one of; the H200 for older ones."""
-    target = text.partition(".target")[2][:12]
-    return next((chip for name, chip in CHIPS.items() if name in target), "h200")
-
-
-def duration(sim: Sim, text: str, folder: Path, launch: Callable[..., int], *arguments, **options) -> str:
-    """What the launch takes on a simulator of its own; memory is afterwards as it was before."""
-    kept = [(array, array.copy()) for array in sim.keep]
-    try:
-        timed = Sim(text, limit=LIMIT, chip=chip_of(text))
-        for array in sim.keep:
-            timed.register(array)
-        status = launch(timed, *arguments, **options)
-        return summary(timed, folder) if status == 0 else f"ends with {status}"
-    finally:
-        for array, before in kept:
-            array[...] = before
