@@ -11,6 +11,7 @@ from scripts.history import markdown, plots, variants
 from scripts.history.data import by_commit, chip_of, shape_series
 from scripts.history.style import CSS
 from scripts.rounds import ledger, render
+from scripts.rounds.check import noise_or_none
 from scripts.rounds.model import Tank
 from scripts.rounds.render import NO_DATA
 from scripts.rounds.words import diff_command, plain
@@ -117,6 +118,10 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
 
     series = shape_series(tank, rounds)
     chip = chip_of(rounds)
+    index = "".join(
+        f"<h3>{html.escape(title)}</h3>{coloured(html_of(render.progress_table(members)))}"
+        for title, members in render.chapters(rounds)
+    )
     shape_plots = "".join(
         "<figure>" + plots.svg(plots.shape_figure(one), f"s{i}", f"time by round, {one.shape}, {chip}") + "</figure>"
         for i, one in enumerate(series)
@@ -136,7 +141,8 @@ def page(tank: Tank, repo_url: str | None, commit: str | None) -> str:
     details = []
     for data in rounds:
         folder = render.round_id(data)
-        text = re.sub(r"\A# .*\n", "", (tank.rounds_dir / folder / "round.md").read_text())
+        text = render.whole_page(data, (tank.rounds_dir / folder / "round.md").read_text(), noise_or_none(tank, data))
+        text = re.sub(r"\A# .*\n", "", text)
         body = markdown.render(text, resolver(repo_url, f"shark_tank/rounds/{folder}"), shift=2)
         commits = ""
         if data["measurement"]:
@@ -188,7 +194,7 @@ stood. A kept round off the line told the worth of what the kernel had already, 
 <p>Grey: the ratio that was expected before the measurement. A dot is what came out, in the colour of the verdict.</p>
 <div class="plots">{prediction}</div>
 <h2 id="rounds">Rounds</h2>
-{coloured(html_of(render.progress_table(by_commit(tank, rounds))))}
+{index}
 <h2 id="failures">What did not work</h2>
 {html_of(render.failures_table(rounds))}
 <h2 id="shapes">Per shape, against the floor and the baselines</h2>

@@ -18,6 +18,7 @@ from scripts.rounds.model import (
     Tank,
     chip_name,
     digest,
+    env_digest,
     env_problems,
     prediction_problems,
     read_bytes,
@@ -50,18 +51,18 @@ def judge(data: dict[str, Any], noise: dict[str, Any] | None) -> tuple[str, str]
     return stats.judge_faster(data["measurement"], stats.noise_band(noise))
 
 
-def _noise_or_none(tank: Tank, data: dict[str, Any]) -> dict[str, Any] | None:
+def noise_or_none(tank: Tank, data: dict[str, Any]) -> dict[str, Any] | None:
     if data["measurement"] is None or data["rule"]["name"] != "faster-v1":
         return None
     return noise_measurement(tank, data)
 
 
 def expected_texts(tank: Tank) -> dict[Path, str]:
-    """Every file with generated blocks, as it ought to read."""
+    """Every file with generated blocks, as it ought to read; and commits.json."""
     texts = {tank.dir / COMMITS_FILE: commits_text(tank)}
     for folder in tank.round_dirs():
         data, path = tank.load(folder), folder / "round.md"
-        texts[path] = render.render_round_md(data, path.read_text(), tank.relative(path), _noise_or_none(tank, data))
+        texts[path] = render.render_round_md(data, path.read_text(), tank.relative(path))
     readme = tank.dir / "README.md"
     text = readme.read_text()
     for name, content in render.readme_blocks(tank).items():
@@ -181,13 +182,13 @@ def measurement_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
         return []
     run, content = stored["run"], read_bytes(tank.samples_path(stored["run"]))
     if digest(content) != stored["samples_sha256"]:
-        return [f"runs/{run}/samples.jsonl.gz: digest differs from measurement.samples_sha256"]
-    if digest(read_bytes(tank.runs_dir / run / "env.json")) != stored["env_sha256"]:
-        return [f"runs/{run}/env.json: digest differs from measurement.env_sha256"]
+        return [f"runs/{run}.jsonl.gz: digest differs from measurement.samples_sha256"]
     env = tank.env(run)
-    problems = [f"runs/{run}/env.json: {problem}" for problem in env_problems(env)]
+    if env_digest(env) != stored["env_sha256"]:
+        return [f"environment of run {run}: digest differs from measurement.env_sha256"]
+    problems = [f"environment of run {run}: {problem}" for problem in env_problems(env)]
     if not problems and chip_name(env) != stored["chip"]:
-        problems.append(f"measurement.chip is {stored['chip']}, env.json says {chip_name(env)}")
+        problems.append(f"measurement.chip is {stored['chip']}, the run's environment says {chip_name(env)}")
     problems += origin.origin_problems(tank, data, env, content, run)
     found = stats.compare(tank.samples(run), data["base"]["variant"], data["candidate"]["variant"], stored["seed"])
     if stored["seed"] != stats.SEED:
@@ -196,7 +197,7 @@ def measurement_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
         f"measurement.{place} is {old}, the samples give {new}"
         for place, old, new in _differences(found, {key: stored.get(key) for key in found})
     ]
-    state, reason = judge(data, _noise_or_none(tank, data))
+    state, reason = judge(data, noise_or_none(tank, data))
     verdict = data["verdict"] or {}
     claimed = verdict.get("state"), verdict.get("reason")
     if claimed != (state, reason):
@@ -232,8 +233,7 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
         return [*problems, "no commit holds this prediction, as it stands, before a measurement"]
     if commit != stored["prediction_commit"]:
         problems.append(f"measurement.prediction_commit is {stored['prediction_commit'][:9]}, git says {commit[:9]}")
-    added = tank.git("log", "--diff-filter=A", "--format=%H", "--", tank.relative(tank.samples_path(stored["run"])))
-    for found in (added or "").split():
+    for found in tank.added(tank.samples_path(stored["run"])):
         if found == commit or not tank.is_ancestor(commit, found):
             problems.append(
                 f"run {stored['run']} was committed in {found[:9]}, which does not come after the prediction "
@@ -300,8 +300,8 @@ def check(tank: Tank) -> tuple[list[str], list[str]]:
         data[kind]["run"] for data in tank.all() for kind in ("measurement", "simulation", "model") if data.get(kind)
     }
     used |= {data["judged_again"]["model"]["run"] for data in tank.all() if "judged_again" in data}
-    stored = {path.name for path in tank.runs_dir.glob("*") if path.is_dir()}
-    problems += [f"runs/{name}: no round refers to it" for name in sorted(stored - used)]
+    stored = tank.stored_runs() | tank.environments().keys()
+    problems += [f"run {name}: no round refers to it" for name in sorted(stored - used)]
     if problems:
         return notes, problems
     for path, text in expected_texts(tank).items():

@@ -81,7 +81,7 @@ def new(tank: Tank, args: argparse.Namespace) -> None:
     tank.save(data)
     (folder / "round.md").write_text(rounds_render.new_round_md(data))
     render(tank)
-    print(f"{tank.relative(folder)}: fill round.md, then `rounds.py predict {number} ...`")
+    print(f"{tank.relative(folder)}: fill round.md, then `./nvfp4 rounds predict {number} ...`")
 
 
 def _interval(text: str) -> list[float]:
@@ -157,6 +157,13 @@ def check(tank: Tank, args: argparse.Namespace) -> None:
     if problems:
         raise RoundError("\n".join(problems))
     print(f"{len(tank.round_dirs())} rounds: all checks hold")
+
+
+def show(tank: Tank, args: argparse.Namespace) -> None:
+    """Print a round's page with its tables of prediction and measurement."""
+    data = tank.get(args.number)
+    text = (tank.find(args.number) / "round.md").read_text()
+    print(rounds_render.whole_page(data, text, rounds_check.noise_or_none(tank, data)), end="")
 
 
 def rerun(tank: Tank, args: argparse.Namespace) -> None:
@@ -240,6 +247,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--evidence", choices=("judged", "simulated", "compiled", "predicted"))
     sub.add_argument("--by", type=int, metavar="N")
 
+    command("show", show)
     command("check", check, number=False)
     command("render", lambda tank, _: render(tank), number=False)
     command("rerun", rerun)

@@ -17,6 +17,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from scripts.rounds.model import read_round
+
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.json)#([A-Za-z0-9_.:-]+)\)")
 # A number that claims a measurement: a time, a rate, a share, a factor, or a bare ratio (not a version like 3.11).
 FIGURE = re.compile(
@@ -93,14 +95,19 @@ def _split(target: str) -> tuple[str, str, str]:
     return field, convert, extreme
 
 
+def _document(path: Path) -> Any:
+    """The JSON that a figure is linked to; of a round, as the tools see it."""
+    return read_round(path) if path.name == "round.json" else json.loads(path.read_text())
+
+
 def _group(path: Path, field: str, group: str) -> list[Any]:
     """What a figure is the extreme of: its field's values for the run's shapes, or in adopted rounds of the same."""
-    data = json.loads(path.read_text())
+    data = _document(path)
     if group == "shapes":
         before, _, after = re.split(rf"(?:^|(?<=\.))({_SHAPE.pattern})(?=\.|$)", field)
         shapes = lookup(data, before.rstrip("."))
         return [lookup(shapes, f"{other}{after}") for other in shapes]
-    rounds = [json.loads(other.read_text()) for other in path.resolve().parents[1].glob("*/round.json")]
+    rounds = [read_round(other) for other in path.resolve().parents[1].glob("*/round.json")]
     return [
         lookup(other, field)
         for other in rounds
@@ -119,7 +126,7 @@ def link_problems(text: str, folder: Path, where: str) -> list[str]:
         line = text.count("\n", 0, match.start()) + 1
         try:
             field, convert, extreme = _split(target)
-            expected = _converted(lookup(json.loads((folder / path).read_text()), field), convert)
+            expected = _converted(lookup(_document(folder / path), field), convert)
         except TypeError as error:
             problems.append(f"{where}:{line}: {path}#{target} {error}")
             continue

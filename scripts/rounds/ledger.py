@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.common.markdown import table
 from scripts.rounds.model import Tank
-from scripts.rounds.words import percent, plain
+from scripts.rounds.words import diff_command, percent, plain
 
 LEDGER_FILE = "ledger.json"
 COMPARISON_FILE = "compared/hopper_comparison.json"
@@ -175,6 +175,21 @@ def why_two_numbers(tank: Tank, ledger: Ledger) -> str:
         f"round {last.number:04d}'s own run gave {ledger.last_us:.1f} us for the same kernel. They are two runs, "
         f"{abs(difference):.1f} % apart: only times of one run are compared, as ratios."
     )
+
+
+def record_table(tank: Tank, base: str = "") -> str:
+    """The steps in short: time, idea, and the command that shows the change; `base` is the path prefix of links."""
+    ledger = load(tank)
+    if ledger is None:
+        return "None yet."
+    rows = [["start", f"{ledger.first_us:.1f}", "", ledger.first_words, ""]]
+    for at, step in enumerate(ledger.steps, 1):
+        folder = tank.find(step.number)
+        time, ratio = ("-", "-") if step.ratio is None else (f"{step.candidate_us:.1f}", f"{step.ratio:.3f}")
+        idea = f"{step.title} ([{step.number:04d}]({base}rounds/{folder.name}/round.md))"
+        diff = diff_command(tank.load(folder))
+        rows.append([str(at), time, ratio, idea, f"`{diff}`" if diff else "chosen at run time"])
+    return table(["step", "us", "ratio", "idea", "change"], rows)
 
 
 def ledger_table(tank: Tank, base: str = "") -> str:

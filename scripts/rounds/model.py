@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.rounds.dense import condense, dumps, expand
 from scripts.rounds.stats import Samples
 
 # After `a` may come one of TRANSITIONS[a]; `history` in round.json starts with draft.
@@ -38,14 +39,16 @@ SECTIONS = (
     "Pitch",
     "Hypothesis",
     "Feasibility",
-    "Prediction",
     "Objections",
-    "Measurement",
     "Verdict",
     "Cost",
     "What would reopen it",
 )
 TODO = "TODO"
+# Files of shark_tank/runs: NAME and an ending; and what each was called when a run was a folder.
+SAMPLES, ENVIRONMENTS = ".jsonl.gz", "environments.jsonl"
+COUNTERS, TIMES = ".counters.json.gz", ".model.json.gz"
+OLDER_NAMES = {SAMPLES: "samples.jsonl.gz", COUNTERS: "counters.json", TIMES: "model.json"}
 
 
 def transitions(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -82,8 +85,8 @@ class Tank:
         """round.json of a folder; RoundError when unreadable."""
         path = folder / "round.json"
         try:
-            return json.loads(path.read_text())
-        except (OSError, json.JSONDecodeError) as error:
+            return read_round(path)
+        except (OSError, ValueError) as error:
             raise RoundError(f"{self.relative(path)}: {error}") from error
 
     def get(self, number: int) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class Tank:
         problems = schema_problems(data)
         if problems:
             raise RoundError(f"{folder.name}/round.json: " + "; ".join(problems))
-        write_json(folder / "round.json", data)
+        write_round_json(folder / "round.json", data)
 
     def relative(self, path: Path) -> str:
         """A path as the reader sees it, from the root."""
@@ -126,15 +129,47 @@ class Tank:
     # --- runs -----------------------------------------------------------------------------------------
     def samples_path(self, run: str) -> Path:
         """The stored raw samples of a run."""
-        return self.runs_dir / run / "samples.jsonl.gz"
+        return self.runs_dir / f"{run}{SAMPLES}"
+
+    def environments(self) -> dict[str, dict[str, Any]]:
+        """The environment of each measured run."""
+        path = self.runs_dir / ENVIRONMENTS
+        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+        return {row.pop("run"): row for row in rows}
 
     def env(self, run: str) -> dict[str, Any]:
-        """env.json of a run."""
-        return json.loads((self.runs_dir / run / "env.json").read_text())
+        """The environment of a run; RoundError when it has none."""
+        found = self.environments()
+        if run not in found:
+            raise RoundError(f"runs/{ENVIRONMENTS}: no line of run {run}")
+        return found[run]
+
+    def save_environments(self, environments: dict[str, dict[str, Any]]) -> None:
+        """Write the environments of all runs, one a line, by name."""
+        rows = [{"run": run, **environments[run]} for run in sorted(environments)]
+        self.runs_dir.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (self.runs_dir / ENVIRONMENTS).write_text(text)
 
     def samples(self, run: str) -> Samples:
         """Raw samples of a run: shape -> variant -> repeat -> us."""
         return parse_samples(read_bytes(self.samples_path(run)), self.relative(self.samples_path(run)))
+
+    def stored_runs(self) -> set[str]:
+        """The names of all stored runs."""
+        return {
+            path.name.removesuffix(kind)
+            for path in self.runs_dir.glob("*.gz")
+            for kind in OLDER_NAMES
+            if path.name.endswith(kind)
+        }
+
+    def added(self, path: Path) -> list[str]:
+        """Commits that added a stored run, oldest first, under its present name or the older one (OLDER_NAMES)."""
+        kind = next(kind for kind in OLDER_NAMES if path.name.endswith(kind))
+        older = self.runs_dir / path.name.removesuffix(kind) / OLDER_NAMES[kind]
+        names = [self.relative(one) for one in (path, older)]
+        return (self.git("log", "--diff-filter=A", "--format=%H", "--reverse", "--", *names) or "").split()
 
     # --- git ------------------------------------------------------------------------------------------
     def git(self, *args: str) -> str | None:
@@ -158,8 +193,8 @@ class Tank:
         """A JSON file as it was at a commit, or None."""
         text = self.git("show", f"{commit}:{self.relative(path)}")
         try:
-            return json.loads(text) if text else None
-        except json.JSONDecodeError:
+            return expand(json.loads(text)) if text else None
+        except ValueError:
             return None
 
     def prediction_commit(self, data: dict[str, Any]) -> str | None:
@@ -180,8 +215,28 @@ class Tank:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """JSON as this record keeps it: indented, with a final newline."""
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    """Indented JSON with a final newline."""
+    path.write_text(indented(data))
+
+
+def indented(data: Any) -> str:
+    """JSON as write_json writes it."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_round(path: Path) -> dict[str, Any]:
+    """A round.json; OSError or ValueError when unreadable."""
+    return expand(json.loads(path.read_text()))
+
+
+def write_round_json(path: Path, data: dict[str, Any]) -> None:
+    """A round.json, dense."""
+    path.write_text(dumps(condense(data)) + "\n")
+
+
+def env_digest(env: dict[str, Any]) -> str:
+    """sha256 of an environment, as indented JSON."""
+    return digest(indented(env).encode())
 
 
 def read_bytes(path: Path) -> bytes:

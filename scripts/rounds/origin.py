@@ -64,8 +64,7 @@ def older_problems(tank: Tank) -> list[str]:
     first = (tank.git("log", "--diff-filter=A", "--format=%H", "--reverse", "--", path) or "").split()
     problems = []
     for run in older_runs(tank) if first else ():
-        stored = tank.relative(tank.samples_path(run))
-        added = (tank.git("log", "--diff-filter=A", "--format=%H", "--reverse", "--", stored) or "").split()
+        added = tank.added(tank.samples_path(run))
         if not added or added[0] == first[0] or not tank.is_ancestor(added[0], first[0]):
             problems.append(f"{path}: {run} was not recorded before that list was made")
     return problems

@@ -1,4 +1,4 @@
-"""Generated text of the record: blocks of round.md and the tables of shark_tank/README.md."""
+"""Generated text of the record: blocks of round.md, a round's whole page, and the tables of shark_tank/README.md."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from scripts.common.markdown import table
-from scripts.rounds.ledger import ledger_table
+from scripts.rounds.ledger import record_table
 from scripts.rounds.model import SECTIONS, TODO, VIEWPOINTS, RoundError, Tank
 from scripts.rounds.simulated import modelled, simulation
 from scripts.rounds.stats import noise_band, shape_key
 from scripts.rounds.words import plain, what_changed
 
 NO_DATA = "-"
-ROUND_BLOCKS = ("status", "prediction", "measurement", "verdict")
 _PROMPTS = {
     "Pitch": "the idea and its arithmetic: which bytes, cycles or launches it saves, out of how many.",
     "Hypothesis": "because X, resource Y falls from a to b.",
@@ -111,29 +110,34 @@ def new_round_md(data: dict[str, Any]) -> str:
     parts = [f"# Round {data['number']:04d}: {data['title']}", block("status", "")]
     for section in SECTIONS:
         parts.append(f"## {section}")
-        if section.lower() in ROUND_BLOCKS:
-            parts.append(block(section.lower(), ""))
         if section == "Verdict":
+            parts.append(block("verdict", ""))
             parts.append(f"{TODO}: after the measurement, what it taught; figures as links into round.json.")
         elif section in _PROMPTS:
             parts.append(f"{TODO}: {_PROMPTS[section]}")
     return render_round_md(data, "\n\n".join(parts) + "\n", "new round.md")
 
 
-def round_blocks(data: dict[str, Any], noise: dict[str, Any] | None = None) -> dict[str, str]:
-    """Content of the generated blocks of round.md; `noise` is the measurement of the rule's A/A round."""
-    return {
-        "status": _status(data),
-        "prediction": _prediction(data),
-        "measurement": _measurement(data, noise),
-        "verdict": _verdict(data),
-    } | ({"again": modelled.again_block(data)} if "judged_again" in data else {})
-
-
-def render_round_md(data: dict[str, Any], text: str, where: str, noise: dict[str, Any] | None = None) -> str:
+def render_round_md(data: dict[str, Any], text: str, where: str) -> str:
     """round.md with its generated blocks brought up to date."""
-    for name, content in round_blocks(data, noise).items():
+    for name, content in (("status", _status(data)), ("verdict", _verdict(data))):
         text = put_block(text, name, content, where)
+    return text
+
+
+def whole_page(data: dict[str, Any], text: str, noise: dict[str, Any] | None = None) -> str:
+    """round.md with the tables of prediction and measurement, which are not committed.
+
+    `noise` is the measurement of the rule's A/A round.
+    """
+    tables = {
+        "Objections": f"## Prediction\n\n{_prediction(data)}",
+        "Verdict": f"## Measurement\n\n{_measurement(data, noise)}",
+    }
+    for section, content in tables.items():
+        text = text.replace(f"## {section}\n", f"{content}\n\n## {section}\n", 1)
+    if "judged_again" in data:
+        text = text.replace("## Cost\n", f"{modelled.again_table(data)}\n\n## Cost\n", 1)
     return text
 
 
@@ -157,7 +161,6 @@ def _status(data: dict[str, Any]) -> str:
     if "reconstructed" in data:
         made = data["reconstructed"]
         lines.append(f"**Reconstructed from git, measured later**: {made['from'][:9]} made the change. {made['why']}")
-    lines.append("Words of its day: [glossary](../../../GLOSSARY.md#words-of-older-pages).")
     return "\n".join(lines)
 
 
@@ -229,7 +232,7 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
     band = f" Noise floor: {noise_band(noise)[0]:.4f} to {noise_band(noise)[1]:.4f}." if noise else ""
     ahead = f" Prediction committed in {found['prediction_commit'][:9]}." if found["prediction_commit"] else ""
     return (
-        f"{found['chip']}, run [{found['run']}](../../runs/{found['run']}), medians of "
+        f"{found['chip']}, run [{found['run']}](../../runs/{found['run']}.jsonl.gz), medians of "
         f"{min(e['samples'] for e in found['shapes'].values())} interleaved repeats, 95 % bootstrap intervals "
         f"({found['draws']} draws).{ahead}{band}\n\n"
         + table(["M N K", "base, us", "candidate, us", "ratio", "predicted"], rows, 4)
@@ -239,7 +242,8 @@ def _measurement(data: dict[str, Any], noise: dict[str, Any] | None) -> str:
 def _verdict(data: dict[str, Any]) -> str:
     if not data["verdict"]:
         return "None yet."
-    return f"**{state_text(data)}**: {data['verdict']['reason']}."
+    text = f"**{state_text(data)}**: {data['verdict']['reason']}."
+    return text + ("\n\n" + modelled.again_text(data) if "judged_again" in data else "")
 
 
 # --- README tables --------------------------------------------------------------------------------------
@@ -252,16 +256,57 @@ def readme_blocks(tank: Tank, base: str = "") -> dict[str, str]:
     """Content of the generated tables; `base` is the path prefix of links."""
     rounds = tank.all()
     return {
-        "ledger": ledger_table(tank, base),
-        "progress": progress_table(rounds, base),
-        "failures": failures_table(rounds, base),
-        "shapes": shapes_table(tank, rounds),
+        "record": record_table(tank, base),
+        "rounds": rounds_index(rounds, base),
         "calibration": calibration_table(rounds),
     }
 
 
 def _link(data: dict[str, Any], base: str) -> str:
     return f"[{data['number']:04d}]({base}rounds/{round_id(data)}/round.md)"
+
+
+_BACKENDS = {"hopper": "Hopper", "blackwell": "Blackwell", "geforce": "GeForce", "cpu": "CPU"}
+
+
+def chapter(data: dict[str, Any]) -> str:
+    """The chapter of the record that a round belongs to: its backend and its shapes."""
+    if "inherited" in data:
+        return "Published by others before this project"
+    shapes = data.get("shapes", [])
+    kind = "grouped GEMM" if "," in "".join(shapes) else "dual GEMM at other shapes" if shapes else "dual GEMM"
+    return f"{_BACKENDS[data['backend']]}: {kind}"
+
+
+def chapters(rounds: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Rounds by chapter, the chapters in the order of their first rounds."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for data in rounds:
+        found.setdefault(chapter(data), []).append(data)
+    return list(found.items())
+
+
+def _short_ratio(data: dict[str, Any]) -> str:
+    if data["measurement"]:
+        return f"{data['measurement']['geomean']['ratio']:.3f}"
+    if "model" in data:
+        return f"{data['model']['geomean']:.3f} (simulated)"
+    ratio = inherited_ratio(data)
+    return f"{ratio:.3f}" if ratio else NO_DATA
+
+
+def rounds_index(rounds: list[dict[str, Any]], base: str = "") -> str:
+    """All rounds in a line each, folded by chapter."""
+    parts = []
+    for title, members in chapters(rounds):
+        kept = sum(data["state"] == "adopted" for data in members)
+        rows = [[_link(data, base), data["title"], _short_ratio(data), state_text(data)] for data in members]
+        parts.append(
+            f"<details><summary>{title}: {len(members)} rounds, {kept} adopted</summary>\n\n"
+            + table(["round", "idea", "ratio", "state"], rows)
+            + "\n\n</details>"
+        )
+    return "\n\n".join(parts)
 
 
 def progress_table(rounds: list[dict[str, Any]], base: str = "") -> str:

@@ -17,12 +17,12 @@ from scripts.rounds.model import (
     Tank,
     chip_name,
     digest,
+    env_digest,
     env_problems,
     parse_samples,
     read_bytes,
     round_shapes,
     transitions,
-    write_json,
 )
 from scripts.rounds.simulated import modelled
 from scripts.rounds.simulated import simulation as rounds_simulation
@@ -76,21 +76,19 @@ def read_run(samples: Path, env_path: Path) -> tuple[bytes, dict[str, Any]]:
 
 def store_run(tank: Tank, content: bytes, env: dict[str, Any], name: str | None) -> str:
     """Put a run's samples and environment under shark_tank/runs once; returns the run's name."""
-    wanted = digest(content)
-    for stored in sorted(tank.runs_dir.glob("*/samples.jsonl.gz")):
-        if digest(read_bytes(stored)) == wanted:
-            if name not in (None, stored.parent.name):
-                raise RoundError(f"--run {name}: these samples are already stored as {stored.parent.name}")
-            if tank.env(stored.parent.name) != env:
-                raise RoundError(f"env: not the env.json stored with these samples in {stored.parent.name}")
-            return stored.parent.name
+    wanted, environments = digest(content), tank.environments()
+    for stored in sorted(environments):
+        if digest(read_bytes(tank.samples_path(stored))) == wanted:
+            if name not in (None, stored):
+                raise RoundError(f"--run {name}: these samples are already stored as {stored}")
+            if environments[stored] != env:
+                raise RoundError(f"--env: {stored}, which has these samples, is stored with another environment")
+            return stored
     run = name or f"{today()}-{wanted[:8]}"
-    folder = tank.runs_dir / run
-    if folder.exists():
+    if run in environments:
         raise RoundError(f"run {run} exists with other samples; give another --run")
-    folder.mkdir(parents=True)
-    (folder / "samples.jsonl.gz").write_bytes(gzip.compress(content, mtime=0))
-    write_json(folder / "env.json", env)
+    tank.save_environments(environments | {run: env})
+    tank.samples_path(run).write_bytes(gzip.compress(content, mtime=0))
     return run
 
 
@@ -147,7 +145,7 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     data["measurement"] = {
         "run": run,
         "samples_sha256": digest(content),
-        "env_sha256": digest((tank.runs_dir / run / "env.json").read_bytes()),
+        "env_sha256": env_digest(env),
         "chip": chip_name(env),
         "prediction_commit": commit,
         **found,
@@ -162,7 +160,7 @@ def measure(tank: Tank, args: argparse.Namespace) -> None:
     advance(data, state)
     write_round(tank, data)
     print(f"round {args.number}: {state}: {reason}")
-    print("Now fill Verdict, Cost and reopen_if, run `rounds.py render` and `rounds.py check`, and commit.")
+    print("Now fill Verdict, Cost and reopen_if, run `make rounds-render rounds-check`, and commit.")
 
 
 def simulate(tank: Tank, args: argparse.Namespace) -> None:
@@ -182,7 +180,8 @@ def simulate(tank: Tank, args: argparse.Namespace) -> None:
             raise RoundError(f"--{side}-commit {given}: not a commit of this repository")
         data[side]["commit"] = found
     write_round(tank, data)
-    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted; now `rounds.py close`")
+    print(f"round {args.number}: {len(data['simulation']['shapes'])} shapes counted")
+    print(f"Now end it: `./nvfp4 rounds close {args.number} --state ... --evidence simulated --reason ... --why ...`")
 
 
 def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
@@ -190,10 +189,10 @@ def _take_times(tank: Tank, run: str, times: Path) -> dict[str, str]:
     content = read_bytes(times)
     commits = modelled.load_times(content, str(times))["commits"]
     path = modelled.times_path(tank, run)
-    if path.exists() and path.read_bytes() != content:
+    if path.exists() and read_bytes(path) != content:
         raise RoundError(f"run {run} exists with other times; give another --run")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(content, mtime=0))
     return commits
 
 
@@ -204,10 +203,6 @@ def again(tank: Tank, args: argparse.Namespace) -> None:
         raise RoundError(f"round {args.number}: only a round that counts judged is judged again on the clock")
     _take_times(tank, args.run, args.times)
     data["judged_again"] = modelled.judge_again(tank, data, args.run, today())
-    page = tank.find(args.number) / "round.md"
-    end, marks = "<!-- /generated:verdict -->\n", "<!-- generated:again -->\n<!-- /generated:again -->\n"
-    if (text := page.read_text()).count(marks.splitlines()[0]) == 0:
-        page.write_text(text.replace(end, end + "\n" + marks))
     write_round(tank, data)
     print(f"round {args.number}: {data['judged_again']['state']}: {data['judged_again']['reason']}")
 

@@ -1,19 +1,16 @@
 """A record of its own in a temporary repository, for the tests of the rounds and of the history."""
 
-import contextlib
 import hashlib
-import io
 import json
 import random
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from scripts.common.sources import source_digest
 from scripts.rounds import check as rounds_check
 from scripts.rounds import commands as rounds
-from scripts.rounds.model import Tank, write_json
+from scripts.rounds.model import Tank, read_round, write_json, write_round_json
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ["256x4096x7168", "512x4096x7168", "256x3072x4096", "512x3072x7168"]
@@ -102,40 +99,13 @@ def make_tank(root):
     return tank
 
 
-SAID = []  # by the commands and the check of the test that runs: conftest.py compares it with a record
-
-
-class Heard(io.StringIO):
-    """What is written, also to another place."""
-
-    def __init__(self, other):
-        super().__init__()
-        self._other = other
-
-    def write(self, text):
-        self._other.write(text)
-        return super().write(text)
-
-
-@contextlib.contextmanager
-def heard():
-    """Notes what is said on both outputs."""
-    out, err = Heard(sys.stdout), Heard(sys.stderr)
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            yield
-    finally:
-        SAID.extend([out.getvalue(), err.getvalue()])
-
-
 def run(tank, *args):
     """A command; a measurement names the commits of its variants where it does not say others."""
     if args[0] == "measure" and "--base-commit" not in args:
         data = tank.get(args[1])
         for side in ("base", "candidate"):
             args += (f"--{side}-commit", data[side]["variant"].removesuffix("-again"))
-    with heard():
-        return rounds.main(["--root", str(tank.root), *map(str, args)])
+    return rounds.main(["--root", str(tank.root), *map(str, args)])
 
 
 def write_prose(tank, number, sections=None):
@@ -181,21 +151,25 @@ def finish(tank, number):
 
 
 def problems_of(tank):
-    SAID.append("\n".join(rounds_check.check(tank)[1]) + "\n")
-    return SAID[-1].removesuffix("\n")
+    """What the check finds, a line each."""
+    return "\n".join(rounds_check.check(tank)[1])
 
 
 def edit(tank, number, change):
     """Alter round.json by hand, past every tool."""
     path = tank.find(number) / "round.json"
-    data = json.loads(path.read_text())
+    data = read_round(path)
     change(data)
-    write_json(path, data)
+    write_round_json(path, data)
+
+
+def edit_env(tank, run, env):
+    """Put another environment in the place of a run's, past every tool."""
+    tank.save_environments(tank.environments() | {run: env})
 
 
 def measure_all(tank, slugs=("deep", "same", "mixed")):
     """An A/A round 4 and candidates (5 deep, 6 same, 7 mixed) measured in one shared run."""
-    before = len(SAID)
     new_predicted(tank, "noise-floor", "v0", "v0-again", "--noise-floor", interval="0.99:1.01")
     for slug in slugs:
         new_predicted(tank, slug, "v0", slug, "--noise-round", 4, "--parent", 4)
@@ -203,5 +177,4 @@ def measure_all(tank, slugs=("deep", "same", "mixed")):
     for number in range(4, 5 + len(slugs)):
         assert run(tank, "measure", number, "--samples", samples, "--env", env, "--run", "shared") == 0
         finish(tank, number)
-    del SAID[before:]  # several tests share a tank: of none of them alone
     return tank

@@ -95,14 +95,12 @@ def test_one_run_of_all_steps_stands_beside_them(tank):
     """As the run will be: each step's variant, and the newest commit twice."""
     import gzip
 
-    run = tank.runs_dir / "h200-of-all"
-    run.mkdir()
     named = ["e19e106/auto", *(step["variant"] for step in ledger.read(tank)["steps"]), "abc/auto", "abc/auto+again"]
     lines = [
         json.dumps({"shape": [1, 2, 3], "variant": name, "repeat": 0, "us": 100.0 - at})
         for at, name in enumerate(named)
     ]
-    (run / "samples.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    tank.samples_path("h200-of-all").write_bytes(gzip.compress("\n".join(lines).encode()))
     alter(tank, lambda data: data["one_run"].update(run="h200-of-all"))
     found = ledger.load(tank)
     assert (found.first_one_run_us, found.now_one_run_us) == pytest.approx((100.0, 90.0))

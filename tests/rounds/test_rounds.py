@@ -1,6 +1,5 @@
 """The rounds' record: the way from draft to verdict, measuring again, and the rule."""
 
-import re
 import sys
 
 import pytest
@@ -11,7 +10,6 @@ from scripts.rounds import render as rounds_render
 from scripts.rounds import rerun
 from scripts.rounds import stats as rounds_stats
 from scripts.rounds.model import RoundError, Tank, parse_samples, write_json
-from tests.rounds.recorded import assert_recorded
 from tests.rounds.rounds_kit import (
     ENV,
     ROOT,
@@ -31,17 +29,51 @@ from tests.rounds.rounds_kit import (
 # --- the ordinary way -------------------------------------------------------------------------------------
 def test_rounds_measured_from_one_shared_run_pass_every_check(measured):
     assert problems_of(measured) == ""
-    assert [path.name for path in measured.runs_dir.iterdir()] == ["shared"]
+    assert sorted(path.name for path in measured.runs_dir.iterdir()) == ["environments.jsonl", "shared.jsonl.gz"]
+    assert measured.stored_runs() == {"shared"}
     assert len({measured.get(n)["measurement"]["samples_sha256"] for n in (4, 5, 6, 7)}) == 1
 
 
-def test_every_word_of_the_pages_and_of_the_record_is_the_recorded_one(measured, request):
-    """Of the rounds' own pages and JSON, and of what is generated into the pages around them."""
-    own = [measured.find(number) / name for number in (4, 5, 7) for name in ("round.md", "round.json")]
-    texts = [path.read_text() for path in own]
-    for name in ("README.md", "LEARNINGS.md"):
-        texts += re.findall(r"<!-- generated:.*?<!-- /generated:.*?-->", (measured.dir / name).read_text(), re.DOTALL)
-    assert_recorded(request, "rounds.txt", "\n".join(texts))
+def test_round_json_has_a_line_for_each_shape_and_reads_back_the_same(measured):
+    path = measured.find(5) / "round.json"
+    found = measured.get(5)["measurement"]["shapes"]["256x4096x7168"]
+    assert list(found) == ["base_us", "candidate_us", "samples", "ratio", "low", "high"]
+    (line,) = [line for line in path.read_text().splitlines() if f"[{found['base_us']}, " in line]
+    assert line.strip().removeprefix('"shapes": {') == f'"256x4096x7168": {list(found.values())},'
+    before = path.read_bytes()
+    measured.save(measured.get(5))
+    assert path.read_bytes() == before
+
+
+def test_show_prints_the_page_with_the_tables_that_are_not_committed(measured, capsys):
+    page = (measured.find(5) / "round.md").read_text()
+    assert "0.850 to 0.950" not in page and "## Measurement" not in page
+    assert run(measured, "show", 5) == 0
+    shown, found = capsys.readouterr().out, measured.get(5)["measurement"]
+    for shape, entry in found["shapes"].items():
+        extents = shape.replace("x", " ")
+        assert f"| {extents} | 0.850 to 0.950 |" in shown
+        times = f"{entry['base_us']:.2f} | {entry['candidate_us']:.2f}"
+        interval = f"{entry['ratio']:.4f} [{entry['low']:.4f}, {entry['high']:.4f}]"
+        assert f"| {extents} | {times} | {interval} | 0.850 to 0.950, inside |" in shown
+    assert "| performance | 0.900 | fewer waits |" in shown
+    assert [line for line in page.splitlines() if line not in shown] == []
+
+
+def test_the_index_has_each_round_once_in_the_chapter_of_its_backend_and_shapes(measured):
+    def of(backend, shapes=None):
+        return {"backend": backend} | ({"shapes": shapes} if shapes else {})
+
+    named = {
+        "Hopper: dual GEMM": of("hopper"),
+        "Hopper: dual GEMM at other shapes": of("hopper", ["1x4096x7168"]),
+        "Hopper: grouped GEMM": of("hopper", ["80,176x4096x7168"]),
+        "GeForce: dual GEMM": of("geforce"),
+    }
+    assert {title: rounds_render.chapter(data) for title, data in named.items()} == {title: title for title in named}
+    index = rounds_render.rounds_index(measured.all())
+    assert [index.count(f"[000{number}](rounds/000{number}-") for number in range(1, 8)] == [1] * 7
+    assert "<summary>Hopper: dual GEMM: 4 rounds, 2 adopted</summary>" in index
 
 
 def test_verdicts_follow_the_rule(measured):
@@ -60,13 +92,12 @@ def test_measured_ratio_is_the_one_that_was_put_into_the_samples(measured):
     assert all(entry["samples"] == 20 for entry in found["shapes"].values())
 
 
-def test_generated_text_shows_prediction_measurement_and_losers(measured):
+def test_generated_tables_show_winners_losers_and_baselines(measured):
     text = (measured.dir / "README.md").read_text()
     assert "[0005](rounds/0005-deep/round.md)" in text
     failures = rounds_render.failures_table(measured.all())
     assert "0007-mixed" in failures and "0005-deep" not in failures
     assert "cuBLAS fp16, one [2N, K] GEMM" in rounds_render.shapes_table(measured, measured.all())
-    assert "inside" in (measured.find(5) / "round.md").read_text()
 
 
 def test_calibration_is_bias_and_error_of_each_viewpoint(measured):
@@ -168,9 +199,6 @@ def test_env_without_its_facts_is_refused(tank, capsys):
     assert run(tank, "measure", number, "--samples", samples, "--env", env) == 1
     assert "lacks driver, versions, clocks, flags, digests" in capsys.readouterr().err
     assert not tank.runs_dir.exists()
-
-
-# --- planted faults ---------------------------------------------------------------------------------------
 
 
 # --- rerun --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tests.rounds.rounds_kit import (
     ROOT,
     commit,
     edit,
+    edit_env,
     env_of,
     finish,
     new_predicted,
@@ -61,7 +62,7 @@ def test_altered_samples_are_found(measured):
 
 
 def test_altered_env_is_found(measured):
-    write_json(measured.runs_dir / "shared" / "env.json", env_of(measured, driver="other"))
+    edit_env(measured, "shared", env_of(measured, driver="other"))
     assert "digest differs from measurement.env_sha256" in problems_of(measured)
 
 
@@ -100,8 +101,10 @@ def test_stale_plot_is_found(measured):
 
 
 def test_run_that_no_round_refers_to_is_found(measured):
-    shutil.copytree(measured.runs_dir / "shared", measured.runs_dir / "spare")
-    assert "runs/spare: no round refers to it" in problems_of(measured)
+    shutil.copy(measured.samples_path("shared"), measured.samples_path("spare"))
+    edit_env(measured, "bare", env_of(measured))
+    problems = problems_of(measured)
+    assert "run spare: no round refers to it" in problems and "run bare: no round refers to it" in problems
 
 
 def test_unknown_field_in_json_is_found(measured):

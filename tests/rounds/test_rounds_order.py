@@ -15,6 +15,7 @@ from tests.rounds.rounds_kit import (
     SHAPES,
     commit,
     edit,
+    edit_env,
     env_of,
     finish,
     git,
@@ -117,7 +118,7 @@ def test_a_measurement_taken_at_a_commit_without_the_prediction_is_found(measure
     data = measured.get(number)
     commit(measured.root)
     for taken, wanted in ((after, []), (predicted, []), ("0" * 40, []), (before, [before[:9]])):
-        write_json(measured.runs_dir / "late" / "env.json", ENV | {"commit": taken})
+        edit_env(measured, "late", ENV | {"commit": taken})
         assert rounds_check.git_problems(measured, data) == [
             f"env.json was taken at {name}, which does not hold the prediction ({predicted[:9]})" for name in wanted
         ]

@@ -214,9 +214,9 @@ def test_the_noise_floor_is_an_adopted_a_a_round(hopper, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (put(samples_sha256="0"), "runs/h200-first/samples.jsonl.gz: digest differs from measurement.samples_sha256"),
-        (put(env_sha256="0"), "runs/h200-first/env.json: digest differs from measurement.env_sha256"),
-        (put(chip="H100"), "measurement.chip is H100, env.json says H200"),
+        (put(samples_sha256="0"), "runs/h200-first.jsonl.gz: digest differs from measurement.samples_sha256"),
+        (put(env_sha256="0"), "environment of run h200-first: digest differs from measurement.env_sha256"),
+        (put(chip="H100"), "measurement.chip is H100, the run's environment says H200"),
         (put(seed=5), "measurement.seed is 5, fixed at 20261121"),
         (put(draws=5), "measurement.draws is 5, the samples give 2000"),
         (lambda found: found["shapes"].pop(SHAPES[0]), f"measurement.shapes.{SHAPES[0]} is None, the samples give"),

@@ -8,17 +8,16 @@ from statistics import geometric_mean
 from typing import Any
 
 from scripts.common.markdown import table
-from scripts.rounds.model import RoundError, Tank, digest, read_bytes, round_shapes
+from scripts.rounds.model import TIMES, RoundError, Tank, digest, read_bytes, round_shapes
 from scripts.rounds.stats import MAX_SHAPE_RATIO, shape_key
 
-TIMES_FILE = "model.json"
 RULE, EVIDENCE = "modelled-v1", "timed:model"
 RATIO_DIGITS = 6
 
 
 def times_path(tank: Tank, run: str) -> Path:
     """The stored times of a run."""
-    return tank.runs_dir / run / TIMES_FILE
+    return tank.runs_dir / f"{run}{TIMES}"
 
 
 def load_times(content: bytes, name: str) -> dict[str, Any]:
@@ -106,10 +105,9 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     commit = tank.prediction_commit(data)
     if commit != stored["prediction_commit"]:
         return [f"model.prediction_commit is {stored['prediction_commit'][:9]}, git says {(commit or 'none')[:9]}"]
-    added = tank.git("log", "--diff-filter=A", "--format=%H", "--", tank.relative(times_path(tank, stored["run"])))
     return [
         f"run {stored['run']} was committed in {found[:9]}, which does not come after the prediction ({commit[:9]})"
-        for found in (added or "").split()
+        for found in tank.added(times_path(tank, stored["run"]))
         if found == commit or not tank.is_ancestor(commit, found)
     ]
 
@@ -141,15 +139,19 @@ def again_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def again_block(data: dict[str, Any]) -> str:
-    """What is added to the verdict in round.md."""
+def again_text(data: dict[str, Any]) -> str:
+    """The second judgement, below the verdict in round.md."""
     stored = data["judged_again"]
     state = stored["state"] + (" (by the clock)" if stored["state"] == "adopted" else "")
     return (
         f"(Added {stored['date']}: judged again on the simulator's clock, evidence {EVIDENCE}, rule {RULE}: "
-        f"**{state}**: {stored['reason']}. The verdict above stays what the counts gave.)\n\n"
-        + text_of(stored["model"], data["prediction"]["shapes"])
+        f"**{state}**: {stored['reason']}. The verdict above stays what the counts gave.)"
     )
+
+
+def again_table(data: dict[str, Any]) -> str:
+    """The times of the second judgement."""
+    return text_of(data["judged_again"]["model"], data["prediction"]["shapes"])
 
 
 def block(data: dict[str, Any]) -> str:
@@ -169,7 +171,7 @@ def text_of(found: dict[str, Any], predicted: dict[str, list[float]]) -> str:
         )  # fmt: skip
     rows.append(["geomean", "", "", f"{found['geomean']:.4f}", ""])
     return (
-        f"**Simulated time, not measured**: run [{found['run']}](../../runs/{found['run']}/{TIMES_FILE}), a call "
+        f"**Simulated time, not measured**: run [{found['run']}](../../runs/{found['run']}{TIMES}), a call "
         "behind others on the simulator's clock of a B200. The model's error on a whole kernel: "
         f"{found['error_percent']:.1f} %. "
         f"Prediction committed in {found['prediction_commit'][:9]}.\n\n"

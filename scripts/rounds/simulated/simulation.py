@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
-from scripts.rounds.model import RoundError, Tank, digest, read_bytes
+from scripts.rounds.model import COUNTERS, RoundError, Tank, digest, read_bytes
 from scripts.rounds.stats import shape_key
 
-COUNTERS_FILE = "counters.json"
 RATIO_DIGITS = 6
 
 
 def counters_path(tank: Tank, run: str) -> Path:
     """The stored counters of a run."""
-    return tank.runs_dir / run / COUNTERS_FILE
+    return tank.runs_dir / f"{run}{COUNTERS}"
 
 
 def load_counters(content: bytes, name: str) -> dict[str, Any]:
@@ -38,10 +38,10 @@ def store(tank: Tank, source: Path, run: str) -> None:
     content = read_bytes(source)
     load_counters(content, str(source))
     path = counters_path(tank, run)
-    if path.exists() and path.read_bytes() != content:
+    if path.exists() and read_bytes(path) != content:
         raise RoundError(f"run {run} exists with other counters; give another --run")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(content, mtime=0))
 
 
 def compare(tank: Tank, run: str, base: str, candidate: str) -> dict[str, Any]:
@@ -100,11 +100,9 @@ def git_problems(tank: Tank, data: dict[str, Any]) -> list[str]:
     commit = tank.prediction_commit(data)
     if commit != stored["prediction_commit"]:
         return [f"simulation.prediction_commit is {stored['prediction_commit'][:9]}, git says {(commit or 'none')[:9]}"]
-    path = tank.relative(counters_path(tank, stored["run"]))
-    added = tank.git("log", "--diff-filter=A", "--format=%H", "--", path)
     return [
         f"run {stored['run']} was committed in {found[:9]}, which does not come after the prediction ({commit[:9]})"
-        for found in (added or "").split()
+        for found in tank.added(counters_path(tank, stored["run"]))
         if found == commit or not tank.is_ancestor(commit, found)
     ]
 
@@ -123,7 +121,7 @@ def block(data: dict[str, Any]) -> str:
     head = ["counted", *(shape.replace("x", " ") for shape in shapes)]
     lines = [head, ["---"] + ["---:"] * len(shapes), *rows]
     return (
-        f"Simulated, run [{found['run']}](../../runs/{found['run']}/{COUNTERS_FILE}): counts of one call, base to "
+        f"Simulated, run [{found['run']}](../../runs/{found['run']}{COUNTERS}): counts of one call, base to "
         "candidate (ratio). They are no times. Prediction committed in "
         f"{found['prediction_commit'][:9]}.\n\n"
         + "\n".join(f"| {' | '.join(line)} |" for line in lines)

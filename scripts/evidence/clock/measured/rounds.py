@@ -7,7 +7,6 @@ that is older than the simulator's entry takes that entry, and the shim, from th
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 from scripts.common.simulated_call import simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock.row import ROOT, Row
+from scripts.rounds.model import Tank
 
 CALLS = 2  # the last of them counts
 MOST_ROWS = 256  # of the shapes that are simulated: those of a round's smallest weights
@@ -28,8 +28,7 @@ OURS = ("Makefile", "scripts", "reference", "eval")
 
 def round_document(number: int) -> dict[str, Any]:
     """A round's JSON."""
-    (path,) = (ROOT / "shark_tank" / "rounds").glob(f"{number:04d}-*/round.json")
-    return json.loads(path.read_text())
+    return Tank(ROOT).get(number)
 
 
 def unpack(commit: str, folder: Path, *paths: str) -> None:
