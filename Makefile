@@ -182,7 +182,7 @@ lock: ## develop: write scripts/dev.lock anew: the newest versions that the grou
 	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
 
-mutate: ## develop: plant a few hundred faults, list those no test notices (an hour or two; MUTATE_ARGS='--area core')
+mutate: ## develop: plant faults in the sources and list those that no test notices (an hour; MUTATE_ARGS='--area core')
 	+@$(TEST_READY) && "$$python" -m scripts.mutate $(MUTATE_ARGS)
 
 compare-outputs: ## develop: show how the programs' outputs differ from those at commit BASE (make -n, --help, findings, pages)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable
-from math import sqrt
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -159,35 +157,6 @@ def group_clock(data: dict[str, Any]) -> str:
     return f"{error_text(data)}{older_text(grouped())}\n\n{grouped_rows()}"
 
 
-def interval(hits: int, of: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
-    z, share = 1.96, hits / of
-    middle, width = share + z * z / (2 * of), z * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    return (middle - width) / (1 + z * z / of), (middle + width) / (1 + z * z / of)
-
-
-def mutants(data: dict[str, Any]) -> str:
-    """Runs of make mutate over all areas: what counts, and which tests caught it.
-
-    Faults were drawn in an order; those from the first that was not finished on are left out, since what is caught is
-    finished sooner than what survives.
-    """
-    rows = []
-    for run in data["runs"]:
-        end = min(run["unfinished"], default=len(run["faults"]) + 1)
-        done = [fault for fault in run["faults"] if fault["order"] < end]
-        counts = Counter(fault["phase"] or fault["outcome"] for fault in done)
-        caught = counts["own"] + counts["wider"]
-        counted = caught + counts["survived"]
-        low, high = interval(caught, counted)
-        figures = [counted, counts["own"], counts["wider"], counts["survived"]]
-        score = f"{100 * caught / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f})"
-        areas = len({fault["area"] for fault in done})
-        rows.append([f"`{run['commit'][:7]}`", str(run["seed"]), str(areas), *map(str, figures), score])
-    header = ["commit", "seed", "areas", "faults that count", "caught by own tests", "then by wider ones", "survived"]
-    return f"{data['tests']}\n\n" + table([*header, "caught (95 % interval)"], rows)
-
-
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "hopper": ("shark_tank/compared/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/recorded/rows/h200_sweep_now.json", sweep),
@@ -200,7 +169,6 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "group-cpu": ("shark_tank/compared/group_gemm_cpu.json", group_cpu),
     "group-host": ("shark_tank/compared/group_gemm_host.json", group_host),
     "host": ("shark_tank/compared/host_cost.json", host),
-    "mutants": ("scripts/mutate/runs.json", mutants),
     "first-import": ("shark_tank/compared/first_import.json", first_import),
 }
 

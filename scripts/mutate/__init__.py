@@ -1,6 +1,5 @@
-"""Plants small realistic faults in a copy of the checkout and tells which of them no test notices.
+"""Plants small realistic faults in a copy of the checkout and lists those that no test notices.
 
-Run as `python -m scripts.mutate` or `make mutate`.  areas.py and simulator_areas.py say which tests answer for which
-files; operators.py holds the faults of each language, edits.py what they share.  A fault that leaves machine code or
-bytecode as it was is equivalent and does not count.
+`make mutate` or `python -m scripts.mutate`. areas.py maps sources to tests, operators.py and edits.py make the faults,
+driver.py plants them. A fault that leaves the machine code or bytecode as it was is equivalent and does not count.
 """

@@ -1,265 +1,111 @@
-"""Which files make an area, and which tests ought to notice a fault in them, fastest first."""
+"""An area: the files that faults are planted in, the tests that should notice them, and what make builds for these."""
 
 from __future__ import annotations
 
-from scripts.mutate.area import Area
-from scripts.mutate.simulator_areas import SIMULATED, SIMULATOR_AREAS
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-LIBRARY = "build/libcustom_kernel.so"
-TILE_TABLE = "build/tile_table"
-SUBMISSION_TESTS = ("tests/submission/**/test_*.py", "tests/simulator/kernels/test_*.py")
+LIBRARY = ("build/libcustom_kernel.so",)
+SIMULATED = ("build/libcustom_kernel_sim.so",)
+HOST = (*LIBRARY, *SIMULATED, "build/tile_table")
+SIMULATOR = ("simulator", "test-programs")
+GPU_TESTS = ("tests/submission/gpu/test_*.py", "tests/simulator/kernels/test_*.py")
+# Tests that take a minute or more, and those that hold the tree together: a fault is not put to them.
+LEFT_OUT = {
+    "test_journeys.py",
+    "test_eval_protocol.py",
+    "test_bundle.py",
+    "test_eval_guards.py",
+    "test_fuzz_targets.py",
+}
 
-# Tests are named by file, or by a pattern below tests/: they are looked for in every folder there.
+
+@dataclass(frozen=True)
+class Area:
+    """Patterns of sources and of test files, and make's targets."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+
+
+def simulator(folders: str, tests: str) -> Area:
+    """An area of the simulator: folders of simulator/ (`*`: its own files alone) and of tests/simulator/."""
+    return Area(
+        tuple(f"simulator/{folder if folder.endswith('*') else folder + '/**/*'}.[ch]" for folder in folders.split()),
+        tuple(f"tests/simulator/{folder}/**/test_*.py" for folder in tests.split()),
+        SIMULATOR,
+    )
+
+
 AREAS: dict[str, Area] = {
     "core": Area(
         ("submission/core/*.[ch]", "submission/custom_kernel.h"),
-        (
-            "test_abi.py",
-            "test_abi_limits.py",
-            "test_grouped_abi.py",
-            "test_grouped_fuzz.py",
-            "test_extended_abi.py",
-            "test_backend_choice.py",
-            "test_shim.py",
-            "test_group_shim.py",
-            "test_python_groups.py",
-            "test_cpu_threads.py",
-            "test_gpu_launches.py",  # rounding up, and what else the GPUs' host code takes from there
-        ),
-        (LIBRARY,),
-        wider=SUBMISSION_TESTS,
+        ("tests/submission/test_*.py", "tests/submission/[!gi]*/test_*.py", "tests/submission/grouped/test_*.py"),
+        LIBRARY,
     ),
-    "cpu": Area(
-        ("submission/cpu/**/*.[ch]",),
-        (
-            "test_cpu_limits.py",
-            "test_cpu_kernels.py",
-            "test_amx.py",
-            "test_neon.py",
-            "test_grouped.py",
-            "test_extended.py",
-            "test_cpu_threads.py",
-            "test_abi.py",
-        ),
-        (LIBRARY,),
-        wider=SUBMISSION_TESTS,
-    ),
-    "shim": Area(
-        ("submission/*.py",),
-        (
-            "test_shim.py",
-            "test_shim_limits.py",
-            "test_group_shim.py",
-            "test_python_groups.py",
-            "test_layouts.py",
-            "test_torch_operator.py",
-            "test_extended.py",
-            "test_torch_mlp.py",
-        ),
-        wider=SUBMISSION_TESTS,
-    ),
+    "cpu": Area(("submission/cpu/**/*.[ch]",), ("tests/submission/**/test_*.py",), LIBRARY),
+    "shim": Area(("submission/*.py",), ("tests/submission/**/test_*.py",)),
     "host": Area(
-        (
-            "submission/gpu/*.c",
-            "submission/gpu/gpu_host.h",
-            "submission/hopper/**/*.c",
-            "submission/blackwell/**/*.c",
-            "submission/geforce/**/*.c",
-            "submission/**/*_selection.h",
-            "submission/tile_table/*.[ch]",
-        ),
-        (
-            "test_tile_selection.py",
-            "test_gpu_devices.py",
-            "test_gpu_launches.py",
-            "test_grouped_launches.py",
-            "test_hopper.py",
-            "test_blackwell_host.py",
-            "test_gpu_refusals.py",
-            "test_runtime.py",
-            "test_hopper_kernels.py",
-            "test_grouped_kernels.py",
-            "test_blackwell.py",
-            "test_blackwell_kernels.py",
-            "test_geforce_kernels.py",
-            "test_geforce.py",
-        ),
-        (LIBRARY, SIMULATED, TILE_TABLE),
-        wider=SUBMISSION_TESTS,
+        ("submission/gpu/*.[ch]", "submission/[!c]*/**/*.[ch]"),
+        GPU_TESTS,
+        HOST,
     ),
-    "hopper": Area(
-        (
-            "submission/hopper/**/*.cu*",
-            "submission/hopper/**/*[!n].h",
-            "submission/gpu/instructions/[!t]*",
-            "submission/gpu/[!t]*.cuh",
-        ),
-        (
-            "test_kernel_instructions.py",
-            "test_instruction_operands.py",
-            "test_permute_scales.py",
-            "test_hopper_kernels.py",
-            "test_grouped_kernels.py",
-            "test_extended_kernels.py",
-            "test_hopper_recorded.py",
-        ),
-        (SIMULATED,),
+    "hopper": Area(("submission/hopper/**/*.cu*", "submission/gpu/**/*.cuh"), GPU_TESTS[::-1], SIMULATED),
+    "blackwell": Area(("submission/blackwell/**/*.cu*",), GPU_TESTS[::-1], SIMULATED),
+    "geforce": Area(("submission/geforce/**/*.cu*",), GPU_TESTS[::-1], SIMULATED),
+    "reference": Area(("reference/**/*.py",), ("tests/reference/test_*.py", "tests/eval/test_*.py")),
+    "eval": Area(("eval/**/*.py", "eval/**/*.[ch]"), ("tests/eval/**/test_*.py",)),
+    "release": Area(("scripts/release/**/*.py",), ("tests/release/test_*.py",)),
+    "rounds": Area(("scripts/rounds/**/*.py", "scripts/history/*.py"), ("tests/rounds/**/test_*.py",)),
+    "bench": Area(
+        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/dual/*.py"),
+        ("tests/bench/test_*.py", "tests/evidence/test_bring_up*.py"),
     ),
-    "blackwell": Area(
-        (
-            "submission/blackwell/**/*.cu*",
-            "submission/blackwell/**/*[!n].h",
-            "submission/gpu/instructions/tcgen05*",
-            "submission/gpu/*[!t].h",
-        ),
-        (
-            "test_kernel_instructions.py",
-            "test_instruction_operands.py",
-            "test_blackwell_host.py",
-            "test_blackwell_kernels.py",
-            "test_grouped_kernels.py",
-            "test_extended_kernels.py",
-        ),
-        (SIMULATED,),
-    ),
-    "geforce": Area(
-        ("submission/geforce/**/*.cu*", "submission/geforce/**/*[!n].h", "submission/gpu/instructions/sm120.cuh"),
-        ("test_kernel_instructions.py", "test_instruction_operands.py", "test_geforce_kernels.py", "test_geforce.py"),
-        (SIMULATED,),
-    ),
-    "reference": Area(
-        ("reference/*.py", "reference/problems/*.py"),
-        (
-            "test_nvfp4.py",
-            "test_reference_limits.py",
-            "test_reference.py",
-            "test_check.py",
-            "test_group_reference.py",
-            "test_extended.py",
-            "test_data.py",
-            "test_chip.py",
-            "test_group_problem.py",
-            "test_problem_sizes.py",
-        ),
-    ),
-    "eval": Area(
-        ("eval/*.py", "eval/*/*.py", "eval/timing/*.[ch]"),
-        (
-            "tests/eval/output/*.py",
-            "test_statistics.py",
-            "test_chip.py",
-            "test_cases.py",
-            "test_execbench.py",
-            "test_command.py",
-            "test_protocol_lines.py",
-            "test_supervisor.py",
-            "test_worker_parts.py",
-            "test_template.py",
-            "tests/eval/lending/*.py",
-            "test_eval_device.py",
-            "test_eval_units.py",
-            "tests/eval/sandbox/*.py",
-            "test_eval_protocol.py",
-            "test_answers.py",
-            "test_capacity.py",
-            "test_misuse.py",
-            "test_data.py",
-            "test_group_problem.py",
-            "test_comparison.py",
-            "test_reaching.py",
-            "test_eval_guards.py",
-        ),
-    ),
-    "release": Area(
-        ("scripts/release/*.py", "scripts/release/execbench/*.py"),
-        (
-            "test_execbench.py",
-            "test_lint_rules.py",
-            "test_lint_submission.py",
-            "test_submit.py",
-            "test_bundle_loader.py",
-            "test_bundle_build.py",
-            "test_group_bundle.py",
-            "test_bundle.py",
-            "test_bundle_cache.py",
-            "test_wheel.py",
-            "test_install.py",
-        ),
-    ),
-    "rounds": Area(
-        ("scripts/rounds/**/*.py",),
-        (
-            "test_rounds_figures.py",
-            "test_rounds_rules.py",
-            "test_rounds_order.py",
-            "test_rounds_origin.py",
-            "test_ledger.py",
-            "test_rounds_simulation.py",
-            "test_rounds.py",
-            "test_rounds_found.py",
-            "test_modelled.py",
-        ),
-    ),
-    "history": Area(
-        ("scripts/history/*.py", "scripts/evidence/readme.py"),
-        (
-            "test_readme.py",
-            "test_variants.py",
-            "test_history_plots.py",
-            "test_drawn_plots.py",
-            "test_history.py",
-            "test_ledger.py",
-        ),
-    ),
-    "third-party": Area(
-        ("scripts/evidence/third_party/render.py", "scripts/evidence/third_party/judgements.py"),
-        ("test_third_party.py"),
-    ),
-    "cost-model": Area(
-        ("scripts/cost_model/*.py", "scripts/common/*.py"),
-        (
-            "test_model_programs.py",
-            "test_cost_counters.py",
-            "test_blackwell_clock.py",
-            "test_model_times.py",
-            "test_geforce_clock.py",
-            "test_live_counts.py",
-            "test_forked.py",
-            "test_library.py",
-            "test_formats.py",
-            "test_descriptor.py",
-            "test_launch_control.py",
-            "test_addresses.py",
-        ),
-        wider=("tests/simulator/tensorcore/test_*.py", "tests/simulator/hazard/test_*.py", "test_setup.py"),
-    ),
-    "machine-code": Area(
-        ("scripts/common/machine_code/*.py",),
-        ("test_assembling.py"),
-    ),
-    "bring-up": Area(
-        # Triton's kernel runs on a card only.
-        ("scripts/bring_up/*.py", "scripts/bench/[!t]*.py", "scripts/bench/dual/*.py", "scripts/bench/micro/*.py"),
-        (
-            "test_bring_up_protocol.py",
-            "test_bring_up_steps.py",
-            "test_bench.py",
-            "test_bench_grouped.py",
-            "test_bench_host.py",
-            "test_bench_sweep.py",
-            "test_behind_others.py",
-            "test_harness_ratio.py",
-            "test_provenance.py",
-            "test_first_import.py",
-            "test_check_gpu.py",
-            "test_micro.py",
-            "test_on_a_card.py",
-            "test_bring_up.py",
-        ),
-    ),
-    "build": Area(
-        ("Makefile", "scripts/*.sh", "submission/**/*.mk", "simulator/**/*.mk"),
-        ("test_make.py", "test_setup.py", "test_find_nvcc.py", "test_build.py", "test_install.py", "test_journeys.py"),
-    ),
-    **SIMULATOR_AREAS,
+    "sim-ptx": simulator("ptx isa/*", "ptx isa interp"),
+    "sim-scalar": simulator("isa/scalar", "isa/values isa"),
+    "sim-memory": simulator("isa/memory machine", "machine isa hazard asynchronous"),
+    "sim-warp": simulator("isa/warp isa/wgmma interp", "interp isa hazard kernels"),
+    "sim-async": simulator("async isa/async", "asynchronous hazard isa"),
+    "sim-clock": simulator("clock", "clock isa asynchronous"),
+    "sim-hazard": simulator("hazard", "hazard interp"),
+    "sim-tensor": simulator("tensorcore isa/tcgen05", "tensorcore isa hazard"),
+    "sim-runtime": simulator("cudart nvfp4 cli report *", "cudart cli report python kernels"),
 }
+
+
+def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
+    """The files that patterns name, in the order of the patterns."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file():
+                found[path.relative_to(root).as_posix()] = None
+    return list(found)
+
+
+@cache
+def _text(test: Path) -> str:
+    return test.read_text()
+
+
+def nearness(root: Path, path: str, test: str) -> int:
+    """2 where a test file imports a source or bears its name, 1 where it says its name, 0 otherwise."""
+    stem = Path(path).stem
+    if not path.endswith(".py"):
+        own = Path(test).stem.removeprefix("test_")
+        return 2 if stem == own else 1 if stem in own.split("_") else 0
+    dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    parent, _, name = dotted.rpartition(".")
+    text = _text(root / test)
+    if dotted in text or re.search(rf"from {re.escape(parent)} import [^#\n]*\b{name}\b", text):
+        return 2
+    return 1 if re.search(rf"\b{name}\b", text) else 0
+
+
+def area_tests(root: Path, area: Area, path: str = "") -> list[str]:
+    """An area's test files, those nearest to a source first."""
+    tests = [test for test in matching(root, area.tests) if Path(test).name not in LEFT_OUT]
+    return sorted(tests, key=lambda test: -nearness(root, path, test)) if path else tests

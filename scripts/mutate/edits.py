@@ -1,4 +1,4 @@
-"""Edits of a syntax tree that every language has: another operator, number, order or member, and an item less."""
+"""Edits of a syntax tree that C and Python share: another operator, number, order or member, one item less."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ COMMUTATIVE = re.compile(r"(?:^|_|\bf)(?:max|min|later|add|mul)(?:f?$|_)")  # ma
 
 
 class Span:
-    """Neighbouring nodes as one."""
+    """The text from the start of one node to the end of another."""
 
     def __init__(self, first: Node, last: Node) -> None:
         self.start_byte, self.end_byte, self.start_point = first.start_byte, last.end_byte, first.start_point
 
 
-Edit = tuple[str, Node | Span, str]  # operator, whose text goes, the text that comes
+Edit = tuple[str, Node | Span, str]  # name of the operator, text to replace, replacement
 
 SWAPPED = {
     "<": ("<=", ">="),
@@ -68,7 +68,7 @@ LOGIC = {"&&", "||", "and", "or"}
 # Functions with an opposite that takes the same arguments.
 OPPOSITES = {"min": "max", "max": "min", "any": "all", "all": "any", "floor": "ceil", "ceil": "floor"}
 OPPOSITES |= {"fmin": "fmax", "fmax": "fmin", "fminf": "fmaxf", "fmaxf": "fminf", "floorf": "ceilf", "ceilf": "floorf"}
-# Nothing is planted below these: text that no compiler or interpreter acts on, and what only the compiler checks.
+# Nodes without faults: comments, strings, types, imports and compile-time assertions.
 SKIPPED_TYPES = {"comment", "type", "static_assert_declaration", "preproc_include", "import_statement"}
 SKIPPED_TYPES |= {"import_from_statement", "future_import_statement", "string_literal", "system_lib_string"}
 SKIPPED_CALLS = re.compile(rb"_?[Ss]tatic_assert\b|static_assert\b")
@@ -79,7 +79,7 @@ def text_of(node: Node | None) -> str:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and what lies below it, without what is skipped."""
+    """A node and its descendants, without those skipped."""
     if node.type in SKIPPED_TYPES or node.type == "ERROR" or SKIPPED_CALLS.match(node.text or b""):
         return
     if node.type in {"expression_statement", "declaration"} and "static_assert" in text_of(node):
@@ -90,7 +90,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def other_operators(node: Node) -> Iterator[Edit]:
-    """Another operator for each one of an expression."""
+    """Replaces each operator of an expression."""
     if any(child.type in {"string", "concatenated_string"} for child in node.children) and "==" not in text_of(node):
         return  # `folder / "name"`, `"text" + more`: a TypeError is no realistic fault
     for child in node.children:
@@ -101,7 +101,7 @@ def other_operators(node: Node) -> Iterator[Edit]:
 
 
 def operands(node: Node) -> Iterator[Edit]:
-    """One operand alone, of `a && b` and `a or b`."""
+    """Keeps one operand of `a && b` or `a or b`."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     if left is not None and right is not None:
         yield "operand", node, text_of(left)
@@ -109,7 +109,7 @@ def operands(node: Node) -> Iterator[Edit]:
 
 
 def numbers(node: Node) -> Iterator[Edit]:
-    """One more and one less; what is no integer, twice as much."""
+    """An integer plus one and minus one; any other number doubled."""
     text = text_of(node)
     match = re.fullmatch(r"(0[xX][0-9a-fA-F_]+|[0-9][0-9_']*)([uUlLzZ]*)", text)
     if match:
@@ -141,7 +141,7 @@ def between(node: Node, first: Node, second: Node) -> str:
 
 
 def dropped_items(node: Node, items: list[Node], operator: str, least: int = 2) -> Iterator[Edit]:
-    """A list without one of its items, the comma behind it (or before the last) included."""
+    """Removes one item of a list with its comma."""
     if len(items) < least:
         return
     for number, item in enumerate(items):
@@ -155,7 +155,7 @@ def dropped_items(node: Node, items: list[Node], operator: str, least: int = 2) 
 
 
 def fields(root: Node, function_type: str, kinds: set[str], object_field: str, name_field: str) -> Iterator[Edit]:
-    """Another member of the same object, of those that the same function names: the slip of copy and paste."""
+    """Another member of the same object that the function also uses: the slip of copy and paste."""
     for function in walk(root):
         if function.type != function_type:
             continue

@@ -1,13 +1,12 @@
-"""The faults: edits of a syntax tree, for C and CUDA, Python, shell and make.
+"""The faults of C, CUDA and Python: edits of a syntax tree.
 
-One engine over tree-sitter's grammars serves all languages.  Packaged mutation tools were looked at first:
-universalmutator rewrites lines by regular expression (comments, strings and asm text included) and knows no
-statement or argument; mutmut and cosmic-ray know Python only, and neither drops a list element or swaps arguments.
+Packaged mutation tools do not serve: universalmutator rewrites lines by regular expression, comments, strings and asm
+text included, and knows no statement or argument; mutmut and cosmic-ray know Python only, and neither drops a list
+element or swaps arguments.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +14,11 @@ from functools import cache
 from pathlib import Path
 
 import tree_sitter
-import tree_sitter_bash
 import tree_sitter_cuda
 import tree_sitter_python
 
 from scripts.mutate.edits import (
     OPPOSITES,
-    SWAPPED,
     Edit,
     Node,
     Span,
@@ -39,18 +36,6 @@ from scripts.mutate.edits import (
 CONVERTS = {"argument_list", "init_declarator", "assignment_expression", "return_statement", "initializer_list"}
 CONVERTS |= {"initializer_pair", "cast_expression"}
 NARROW = re.compile(r"\b(?:u?int(?:8|16)_t|bool|char|float)\b")
-SHELL_TESTS = {
-    "-n": "-z",
-    "-z": "-n",
-    "=": "!=",
-    "!=": "=",
-    "-f": "-d",
-    "-d": "-f",
-    "-x": "-d",
-    "-eq": "-ne",
-    "-ne": "-eq",
-}
-
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 
 
@@ -66,30 +51,19 @@ class Fault:
     text: bytes
 
     def apply(self, source: bytes) -> bytes:
-        """The file with the fault; C keeps its line numbers, so that equal objects stay equal."""
+        """The file with the fault."""
         return source[: self.start] + self.text + source[self.end :]
-
-    def identity(self, source: bytes) -> str:
-        """A name that stays while the file's text does."""
-        return hashlib.sha256(self.path.encode() + b"\0" + self.apply(source)).hexdigest()[:12]
 
 
 def faults(path: str, source: bytes) -> list[Fault]:
-    """Every fault that can be planted in a file, in the order of its text."""
+    """Every fault that can be planted in a file, by position."""
     suffix = Path(path).suffix
-    if suffix in C_SUFFIXES:
-        edits = _c_edits
-    elif suffix == ".py":
-        edits = _python_edits
-    elif suffix == ".sh":
-        edits = _shell_edits
-    else:
-        return _make_faults(path, source)
+    edits = _python_edits if suffix == ".py" else _c_edits
     found: dict[tuple[int, int, bytes], Fault] = {}
     for operator, node, text in edits(_parser(suffix).parse(source).root_node):
         old = source[node.start_byte : node.end_byte]
         new = text.encode()
-        if suffix != ".py":
+        if suffix in C_SUFFIXES:  # line numbers stay, so that equal objects stay equal
             new += b"\n" * (old.count(b"\n") - new.count(b"\n"))
         if new != old:
             fault = Fault(path, node.start_point.row + 1, operator, node.start_byte, node.end_byte, new)
@@ -99,7 +73,7 @@ def faults(path: str, source: bytes) -> list[Fault]:
 
 @cache
 def _parser(suffix: str) -> tree_sitter.Parser:
-    grammar = {".py": tree_sitter_python, ".sh": tree_sitter_bash}.get(suffix, tree_sitter_cuda)
+    grammar = tree_sitter_python if suffix == ".py" else tree_sitter_cuda
     return tree_sitter.Parser(tree_sitter.Language(grammar.language()))
 
 
@@ -131,7 +105,7 @@ def _c_edits(root: Node) -> Iterator[Edit]:
             yield from dropped_items(node, [n for n in node.named_children if n.type != "comment"], "element")
         elif kind == "cast_expression":
             value, name = node.child_by_field_name("value"), text_of(node.child_by_field_name("type"))
-            # What is passed, stored or returned is converted without the cast, too; another width shows in arithmetic.
+            # A value that is passed, stored or returned is converted without the cast, too.
             converted = node.parent is not None and node.parent.type in CONVERTS and not NARROW.search(name)
             if value is not None and "void" not in name and not converted:
                 yield "cast", node, text_of(value)
@@ -154,7 +128,7 @@ def _c_edits(root: Node) -> Iterator[Edit]:
 
 
 def _is_room(number: Node) -> bool:
-    """Whether it is the first extent of a local array that no sizeof asks: one more is room that nothing uses."""
+    """True for the first extent of a local array without a sizeof: one element more is never used."""
     declarator = number.parent
     name = (
         declarator.child_by_field_name("declarator") if declarator and declarator.type == "array_declarator" else None
@@ -164,7 +138,7 @@ def _is_room(number: Node) -> bool:
     function = declarator
     while function is not None and function.type != "function_definition":
         if function.type in {"init_declarator", "parameter_declaration", "field_declaration"}:
-            return False  # a value, a hint to the compiler, a member of what others may ask the size of
+            return False  # initialised, a parameter, or a member whose size others may ask for
         function = function.parent
     asked = rf"sizeof\W+{re.escape(text_of(name))}\b"
     return function is not None and not re.search(asked, text_of(function))
@@ -238,7 +212,7 @@ def _python_arguments(node: Node) -> Iterator[Edit]:
 
 
 def _python_statement(node: Node) -> Iterator[Edit]:
-    """A statement gone.  Not a plain assignment to a name: the NameError that follows is no realistic fault."""
+    """Removes a statement, but no assignment to a plain name: the NameError that follows is no realistic fault."""
     inner = node.named_children[0] if node.named_children else None
     if node.type == "expression_statement":
         if inner is None or inner.type in {"string", "concatenated_string", "ellipsis"}:
@@ -249,38 +223,3 @@ def _python_statement(node: Node) -> Iterator[Edit]:
     yield "statement", node, "pass"
     if node.type in {"break_statement", "continue_statement"}:
         yield "jump", node, "break" if node.type == "continue_statement" else "continue"
-
-
-def _shell_edits(root: Node) -> Iterator[Edit]:
-    for node in walk(root):
-        if node.type == "list":
-            for child in node.children:
-                if child.type in {"&&", "||"}:
-                    yield "logic", child, SWAPPED[child.type][0]
-        elif node.type == "negated_command":
-            yield "unary", node, text_of(node)[1:].lstrip()
-        elif text_of(node) in SHELL_TESTS and node.parent is not None and node.parent.type != "variable_assignment":
-            yield "comparison", node, SHELL_TESTS[text_of(node)]
-        elif node.type in {"command", "redirected_statement"}:
-            if node.parent is not None and node.parent.type != "command_substitution":
-                yield "statement", node, ":"
-        elif node.type == "number":
-            yield from numbers(node)
-        elif node.type == "word" and node.parent is not None and node.parent.type == "command":
-            yield "element", node, ""
-
-
-def _make_faults(path: str, source: bytes) -> list[Fault]:
-    """A makefile without one word of a variable, a prerequisite list or a recipe."""
-    found: list[Fault] = []
-    at = 0
-    for number, line in enumerate(source.splitlines(keepends=True), 1):
-        body = line.split(b"##")[0]
-        head = re.match(rb"(?:override\s+)?[\w$()%./ -]*?(?:[:?+]?=|:)\s*|\t[@-]*", body)
-        if head and not line.startswith((b"#", b".PHONY", b"-include", b"include")):
-            for word in re.finditer(rb"\S+", body[head.end() :]):
-                start, end = head.end() + word.start(), head.end() + word.end()
-                if word[0] != b"\\":
-                    found.append(Fault(path, number, "element", at + start, at + end, b""))
-        at += len(line)
-    return found

@@ -1,4 +1,4 @@
-"""A copy of the checkout to plant faults in: build, fingerprint, tests."""
+"""A copy of the checkout to plant faults in: build it, run tests, tell whether its machine code changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pathlib import Path
 from types import CodeType
 
 BUILD_LIMIT_S = 600.0
-# What nvcc invents anew on every run, and where in the text an instruction came from.
+# Names that nvcc makes up on every run, and lines that say where in the source an instruction came from.
 VOLATILE_PTX = re.compile(rb"_INTERNAL_[0-9a-f]{8}|tmpxft_[0-9a-f_-]+|^\s*\.(?:loc|file|b8)\s.*$", re.MULTILINE)
 PTX_TEXT = re.compile(rb"\.version [0-9.]+\s[^\0]*")
+REMOVED_VARIABLES = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "NVFP4_LIBRARY"}
+PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line")
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a command ended; returncode None means that its time was up."""
+    """How a command ended; returncode None means that its time limit was reached."""
 
     returncode: int | None
     output: str
@@ -34,7 +36,7 @@ class Workspace:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
-        self.environment = {name: value for name, value in os.environ.items() if name not in MAKE_VARIABLES}
+        self.environment = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
         self.environment |= {
             "PYTHON": sys.executable,
             "PYTHONDONTWRITEBYTECODE": "1",  # a stale .pyc would hide a fault of the same size and second
@@ -43,8 +45,8 @@ class Workspace:
         }
 
     def create(self) -> None:
-        """Copies what git would not ignore, uncommitted changes included, and the build; git's record is shared."""
-        self.remove()
+        """Copies tracked and new files, uncommitted changes included, and the build folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         clone = ["git", "clone", "--quiet", "--shared", "--no-checkout", str(self.root), str(self.folder)]
         subprocess.run(clone, check=True, capture_output=True)
@@ -54,23 +56,19 @@ class Workspace:
             source, target = self.root / name, self.folder / name
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)  # with its time, so that make finds the build up to date
+                shutil.copy2(source, target)  # keeps its time, so that make finds the build up to date
         subprocess.run(["git", "reset", "--quiet"], cwd=self.folder, check=True, capture_output=True)
         if (self.root / "build").is_dir():
-            ignore = shutil.ignore_patterns("mutate")
+            ignore = shutil.ignore_patterns("mutate", "outputs")
             shutil.copytree(self.root / "build", self.folder / "build", symlinks=True, ignore=ignore)
 
-    def remove(self) -> None:
-        """Deletes the copy."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def run(self, command: list[str], limit_s: float, environment: dict[str, str] | None = None) -> Run:
-        """Runs a command in the copy, and ends it with its children when its time is up."""
+    def run(self, command: tuple[str, ...], limit_s: float) -> Run:
+        """Runs a command in the copy, and kills it with its children at the time limit."""
         start = time.monotonic()
         process = subprocess.Popen(
             command,
             cwd=self.folder,
-            env=self.environment | (environment or {}),
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -88,39 +86,26 @@ class Workspace:
         return Run(returncode, output, time.monotonic() - start)
 
     def build(self, targets: tuple[str, ...]) -> Run:
-        """Brings targets up to date."""
-        if not targets:
-            return Run(0, "", 0.0)
-        return self.run(["make", "-s", *targets], BUILD_LIMIT_S)
+        """Brings make's targets up to date."""
+        return self.run(("make", "-s", *targets), BUILD_LIMIT_S) if targets else Run(0, "", 0.0)
 
-    def fingerprint(self, targets: tuple[str, ...]) -> str:
-        """A digest of the machine code and PTX behind targets; the same for equal objects."""
+    def test(self, tests: list[str], limit_s: float) -> Run:
+        """Runs test files in the order given, up to the first failure."""
+        return self.run((*PYTEST, *tests), limit_s)
+
+    def fingerprint(self) -> str:
+        """A digest of the machine code and PTX of all objects."""
         digest = hashlib.sha256()
-        for path in sorted((self.folder / "build").rglob("*.o")) if targets else ():
+        for path in sorted((self.folder / "build").rglob("*.o")):
             data = path.read_bytes()
-            ptx = PTX_TEXT.findall(data)
             digest.update(path.name.encode())
-            for part in ptx or [data]:
+            for part in PTX_TEXT.findall(data) or [data]:
                 digest.update(VOLATILE_PTX.sub(b"", part))
         return digest.hexdigest()
 
-    def test(self, tests: list[str], limit_s: float, environment: dict[str, str]) -> Run:
-        """Runs test files in the order given, up to the first failure."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
-        return self.run([*command, *tests], limit_s, environment)
-
-
-MAKE_VARIABLES = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "NVFP4_LIBRARY"}
-
-
-def first_failure(output: str) -> str:
-    """The first test that pytest calls failed."""
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-    return found[1] if found else ""
-
 
 def bytecode(source: bytes, path: str) -> object:
-    """What Python runs of a module, line numbers aside; None if it does not compile."""
+    """The bytecode of a module without its line numbers; None if it does not compile."""
     try:
         return _stripped(compile(source, path, "exec", dont_inherit=True))
     except (SyntaxError, ValueError):

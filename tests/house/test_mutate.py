@@ -1,4 +1,4 @@
-"""The fault planter: its operators, its sample, and what it says of a project whose tests have a known hole."""
+"""The fault planter: its operators, its sample, and its report on a project whose tests have a known hole."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 
 pytest.importorskip("tree_sitter_cuda")
 
-from scripts.mutate.area import Area, matching, named_tests
-from scripts.mutate.areas import AREAS
-from scripts.mutate.driver import Driver, judged, read_results, sample, write_results
+from scripts.mutate.__main__ import summary
+from scripts.mutate.areas import AREAS, Area, area_tests, matching
+from scripts.mutate.driver import run_area, sample
 from scripts.mutate.operators import faults
-from scripts.mutate.order import SLOW, described, own_tests, wider_tests
-from scripts.mutate.report import COLUMNS, cells, score, score_table
 from scripts.mutate.workspace import Workspace, bytecode
 
 
@@ -113,17 +111,6 @@ def test_text_is_left_alone():
     assert edits("x.py", '"""a < b"""\nimport a\n\n\ndef g(x: tuple[int, 3]) -> None:\n    """1 + 1"""\n') == []
 
 
-def test_faults_of_shell_and_make():
-    shell = edits("x.sh", 'if [ -x "$a" ] && ! b; then\n  exit 1\nfi\n')
-    assert ("comparison", 'if [ -d "$a" ] && ! b; then\n  exit 1\nfi\n') in shell
-    assert ("logic", 'if [ -x "$a" ] || ! b; then\n  exit 1\nfi\n') in shell
-    assert ("unary", 'if [ -x "$a" ] && b; then\n  exit 1\nfi\n') in shell
-    make = edits("Makefile", "FLAGS := -O3 -fno\nall: a b ## help\n\t@cc $(FLAGS)\n")
-    assert ("element", "FLAGS := -O3 \nall: a b ## help\n\t@cc $(FLAGS)\n") in make
-    assert ("element", "FLAGS := -O3 -fno\nall: a  ## help\n\t@cc $(FLAGS)\n") in make
-    assert len(make) == 6
-
-
 def test_c_keeps_its_line_numbers():
     source = "int f(int a)\n{\n    g(a,\n      a + 1);\n    return a;\n}\n"
     assert {faulty.count("\n") for _, faulty in edits("x.c", source)} == {source.count("\n")}
@@ -135,7 +122,6 @@ def test_equal_bytecode_is_recognised():
     assert bytecode(b"x = (\n", "x.py") is None
 
 
-PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # starts sooner
 SOURCE = """\
 def inside(low, value, high):
     return low <= value <= high
@@ -171,8 +157,9 @@ build/program.o: program.c
 
 
 @pytest.fixture
-def toy(tmp_path):
-    """A project under git whose tests never look below the lower bound, and its driver."""
+def toy(tmp_path, monkeypatch):
+    """A copy of a project under git whose tests never look below the lower bound."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts sooner
     root = tmp_path / "toy"
     root.mkdir()
     files = {"toy.py": SOURCE, "test_toy.py": TESTS, "program.c": C_SOURCE, "test_c.py": C_TESTS, "Makefile": MAKEFILE}
@@ -181,134 +168,71 @@ def toy(tmp_path):
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     copy = Workspace(root, tmp_path / "copy")
     copy.create()
-    return Driver(root, [copy], lambda run, result: None)
+    return copy
 
 
-def planted(driver, area, count=100):
-    drawn = sample(driver.root, "toy", matching(driver.root, area.files), 1)
-    return driver.run_area("toy", area, drawn, count, time.monotonic() + 60)
+def planted(copy, area, count=100):
+    drawn = sample(copy.root, matching(copy.root, area.files), "1:toy")
+    return run_area("toy", area, drawn, [copy], count, time.monotonic() + 60, lambda result: None)
 
 
 def test_a_survivor_is_reported_and_the_copy_left_clean(toy):
-    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
+    run = planted(toy, Area(("toy.py",), ("test_toy.py",)))
     after = {(result.after, result.outcome) for result in run.results}
     assert ("return value <= high", "survived") in after  # the hole
     assert ("return low <= value", "caught") in after
     assert ("return low <= value < high", "caught") in after
-    assert {result.by for result in run.results if result.outcome == "caught"} == {"test_toy.py::test_inside"}
-    assert 0 < score(run.results) < 1
-    assert (toy.workspaces[0].folder / "toy.py").read_text() == SOURCE
+    assert 0 < run.score() < 1
+    assert f"| toy | 0 | 0 | {run.counts()['caught']} | {run.counts()['survived']} | {run.score():.0%} |" in summary(
+        [run]
+    )
+    assert (toy.folder / "toy.py").read_text() == SOURCE
 
 
 def test_equal_machine_code_and_what_does_not_build_do_not_count(toy):
-    run = planted(toy, Area(("program.c",), ("./test_c.py",), ("build/program",), PLAIN))
+    run = planted(toy, Area(("program.c",), ("test_c.py",), ("build/program",)))
     outcome = {(result.before, result.after): result.outcome for result in run.results}
     assert outcome["return (int64_t)count != 1;", "return count != 1;"] == "equivalent"
     assert outcome["return (int64_t)count != 1;", "return (int64_t)count == 1;"] == "caught"
     assert outcome["(void)names;", ";"] == "unbuildable"
+    assert run.score() == run.counts()["caught"] / (run.counts()["caught"] + run.counts()["survived"])
 
 
-def test_what_an_areas_tests_miss_is_put_to_wider_ones(toy):
-    wider = "from toy import inside\n\n\ndef test_below():\n    assert not inside(1, 0, 2)\n"
-    (toy.root / "test_wider.py").write_text(wider)
-    (toy.workspaces[0].folder / "test_wider.py").write_text(wider)
-    with (toy.workspaces[0].folder / "Makefile").open("a") as file:
-        file.write("build:\n\tgrep -q 'low <= value <=' toy.py && echo clean >>made || echo faulty >>made\n")
-        file.write("test-programs:\n")
-    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN, ("./test_[tw]*.py",)))
-    by = {(result.after, result.outcome): result.by for result in run.results}
-    assert by["return value <= high", "caught"] == "test_wider.py::test_below"
-    assert by["return low <= value", "caught"] == "test_toy.py::test_inside"
-    made = (toy.workspaces[0].folder / "made").read_text().split()
-    assert len(made) >= 3 and set(made[::2]) == {"clean"} and set(made[1::2]) == {"faulty"}
-
-
-def test_the_whole_suite_may_be_what_is_asked_next_and_the_score_says_which_part_caught_how_much(toy):
-    for place in (toy.root, toy.workspaces[0].folder):
-        (place / "tests").mkdir()
-        for name, line in (("test_below.py", "assert not inside(1, 0, 2)"), ("test_journeys.py", "assert False")):
-            (place / "tests" / name).write_text(f"from toy import inside\n\n\ndef test_it():\n    {line}\n")
-        (place / "Makefile").write_text("build test-programs:\n\ttrue\n")
-    toy.wider = "suite"
-    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
-    own, every = score(run.results, "own"), score(run.results)
-    assert 0 < own < every
-    by = {(result.after, result.phase): result.by for result in run.results}
-    assert by["return value <= high", "wider"] == "tests/test_below.py::test_it"  # never the slow file's, which fails
-    assert by["return low <= value", "own"] == "test_toy.py::test_inside"
-    shown = dict(zip(COLUMNS, cells(run.results), strict=True))
-    counted = [int(shown[name]) for name in ("caught", "by wider", "survived")]
-    assert sum(counted) + sum(int(shown[name]) for name in ("equivalent", "judged", "unbuildable")) == int(
-        shown["planted"]
-    )
-    assert counted[1] >= 1 and shown["own"] == f"{own:.1%}" and shown["score"] == f"{every:.1%}"
-    assert "the suite but its slow files" in str(score_table([run], described("suite")).title)
-
-
-def test_tests_that_name_a_source_come_first_and_slow_ones_never(root):
-    area = AREAS["bring-up"]
-    first = own_tests(root, area, "scripts/bench/check_gpu.py")[0]
-    assert first == "tests/bench/test_check_gpu.py"
-    assert sorted(own_tests(root, area, "scripts/bench/host.py")) == sorted(named_tests(root, area.tests))
-    parser = wider_tests(root, AREAS["sim-warp"], "simulator/ptx/parser.c", suite=True)
-    assert parser[0].endswith("/test_parser.py")
-    everything = {*parser, *named_tests(root, AREAS["sim-warp"].tests)}
-    left = set(matching(root, ("tests/**/test_*.py",))) - everything
-    assert {name.rpartition("/")[2] for name in left} == SLOW
-    assert wider_tests(root, area, "scripts/bench/host.py", suite=False) == []
+def test_no_more_faults_are_planted_than_were_asked_for(toy):
+    run = planted(toy, Area(("toy.py",), ("test_toy.py",)), count=2)
+    assert run.counts()["caught"] + run.counts()["survived"] == 2
 
 
 def test_failing_tests_are_a_problem_of_the_area(toy):
-    (toy.workspaces[0].folder / "toy.py").write_text(SOURCE.replace("<=", "<"))
-    run = planted(toy, Area(("toy.py",), ("./test_toy.py",), (), PLAIN))
-    assert "fail before any fault" in run.problem and not run.results
+    (toy.folder / "toy.py").write_text(SOURCE.replace("<=", "<"))
+    run = planted(toy, Area(("toy.py",), ("test_toy.py",)))
+    assert "fail without a fault" in run.problem and not run.results and run.problem in summary([run])
 
 
-def test_results_are_kept_between_runs(toy, tmp_path):
-    area = Area(("toy.py",), ("./test_toy.py",), (), PLAIN)
-    run = planted(toy, area, count=2)
-    assert sum(result.outcome in {"caught", "survived"} for result in run.results) == 2
-    write_results(tmp_path / "run.json", 1, [run])
-    toy.known = read_results(tmp_path / "run.json")
-    (toy.workspaces[0].folder / "test_toy.py").write_text("def test_nothing():\n    pass\n")  # all would survive now
-    assert planted(toy, area, count=2).results == run.results
+def test_tests_that_name_a_source_come_first(root):
+    area = AREAS["bench"]
+    assert area_tests(root, area, "scripts/bench/check_gpu.py")[0] == "tests/bench/test_check_gpu.py"
+    assert sorted(area_tests(root, area, "scripts/bench/host.py")) == sorted(area_tests(root, area))
 
 
 def test_the_sample_depends_on_the_seed_alone(root):
-    files = ["scripts/mutate/report.py"]
-    first = sample(root, "core", files, 1)
-    assert first == sample(root, "core", files, 1)
-    assert first != sample(root, "core", files, 2)
-    assert sorted(first, key=repr) == sorted(sample(root, "core", files, 2), key=repr)
+    files = ["scripts/mutate/areas.py"]
+    first = sample(root, files, "1")
+    assert first == sample(root, files, "1")
+    assert first != sample(root, files, "2")
+    assert sorted(first, key=repr) == sorted(sample(root, files, "2"), key=repr)
     lines = {fault.line for fault in first}
     assert {fault.line for fault in first[: len(lines)]} == lines  # a fault a line before the second of any
 
 
-# Tests of what runs on a card, of the form of sources, and those that take long for what they would add.
-NO_AREA = {
-    "test_compare_sass.py",
-    "test_torch_operator_cuda.py",
-    "test_journeys.py",
-    "test_eval_cuda.py",
-    "test_fuzz.py",
-    "test_fuzz_targets.py",
-    "test_layers.py",
-    "__init__.py",
-}
+@pytest.mark.parametrize("name", AREAS)
+def test_an_area_has_sources_and_tests(root, name):
+    assert all(matching(root, (pattern,)) for pattern in (*AREAS[name].files, *AREAS[name].tests)), AREAS[name]
 
 
-def test_every_source_and_every_test_belongs_to_an_area(root):
-    areas = AREAS.values()
-    assert [name for area in areas for name in area.tests if not named_tests(root, (name,))] == []
-    covered = {file for area in areas for file in (*matching(root, area.files), *named_tests(root, area.tests))}
-    tops = ("submission", "simulator", "reference", "eval")
-    patterns = (f"{top}/**/*{end}" for top in tops for end in (".[ch]", ".cu", ".cuh", ".py"))
-    files = matching(root, (*patterns, "tests/**/test_*.py"))
-    left = [file for file in files if file not in covered and not file.startswith("tests/house/")]
-    assert [file for file in left if file.rpartition("/")[2] not in NO_AREA] == []
-
-
-def test_judged_faults_are_still_there(root):
-    for path, before, _ in judged():
-        lines = " ".join((root / path).read_text().split())
-        assert before in lines, (path, before)
+def test_every_source_of_the_product_belongs_to_an_area(root):
+    covered = {file for area in AREAS.values() for file in matching(root, area.files)}
+    tops = ("submission", "reference", "eval", "simulator")
+    files = matching(root, tuple(f"{top}/**/*{end}" for top in tops for end in (".[ch]", ".cu", ".cuh", ".py")))
+    apart = ("simulator/python/", "simulator/example/")
+    assert {file for file in files if file not in covered and not file.startswith(apart)} == set()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from scripts.evidence.readme import AMX_LEAST_ROWS, BLOCKS, cpu_rows, group_hopper, hopper, interval, mutants, render
+from scripts.evidence.readme import AMX_LEAST_ROWS, BLOCKS, cpu_rows, group_hopper, hopper, render
 
 
 def test_tables_are_current(root):
@@ -44,22 +44,6 @@ def test_ratios_are_geometric_means_over_shapes():
     assert "| 40.0 | 20.0 | 28.3 | 0.50 |" in hopper(data)
     data["median_us"]["cublas_groups"] = {"1x1x1": 20.0, "2x2x2": 40.0}
     assert "| 20.0 | 40.0 | 28.3 | 0.50 |" in group_hopper(data) and "28.3" not in hopper(data).split("Triton")[0]
-
-
-def test_a_score_of_planted_faults_counts_what_was_finished_before_the_first_that_was_not():
-    def fault(order, outcome, phase="", area="a"):
-        return {"order": order, "outcome": outcome, "phase": phase, "area": area}
-
-    done = [fault(order, "caught", "own") for order in range(7)] + [fault(7, "caught", "wider", "b")]
-    done += [fault(8, "survived"), fault(9, "survived"), fault(10, "unbuildable", area="c"), fault(11, "judged")]
-    runs = [{"commit": "0123456789", "seed": 5, "unfinished": [14, 12], "faults": [*done, fault(13, "caught", "own")]}]
-    text = mutants({"tests": "Which tests.", "runs": runs})
-    assert text.startswith("Which tests.\n\n| commit | seed | areas | ")
-    assert text.endswith("| `0123456` | 5 | 3 | 10 | 7 | 1 | 2 | 80.0 % (49 to 94) |")
-    runs[0]["unfinished"] = []
-    assert "| 11 | 8 | 1 | 2 | 81.8 % (52 to 95) |" in mutants({"tests": "", "runs": runs})
-    low, high = interval(50, 100)
-    assert (round(low, 4), round(high, 4)) == (0.4038, 0.5962)
 
 
 def test_the_set_told_of_few_rows_is_what_the_cpu_backend_takes(root):
