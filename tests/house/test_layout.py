@@ -21,6 +21,7 @@ MAY_EDIT_THE_PATH = {"eval/workers/worker.py"}
 PATH_EDIT = re.compile(r"\bsys\.path(?:\[[^\]\n]*\])?\s*\+?=(?!=)|\bsys\.path\.\w+\(")
 MOST_FILES = 13
 NOT_COUNTED = {"__init__.py", "README.md"}
+RECORDS = "shark_tank/"  # files named by number, which no one reads through
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 
 
@@ -59,7 +60,7 @@ def crowded(names: list[str]) -> dict[str, int]:
 
 
 def test_a_folder_can_be_read_at_a_glance(root):
-    assert crowded(tracked(root)) == {}
+    assert crowded([name for name in tracked(root) if not name.startswith(RECORDS)]) == {}
 
 
 def test_a_crowded_folder_is_seen():
