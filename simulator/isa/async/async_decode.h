@@ -16,5 +16,7 @@ int decode_reduction(struct decoder *d);
 enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t mask);
 enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask);
 enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_t mask);
+/* The first lane of each distinct set of operands: those that issue a store which is no reduction. */
+uint32_t distinct_lanes(const struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

@@ -66,6 +66,31 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
     return NEXT;
 }
 
+static bool same_operands(const struct run *run, const struct insn *insn, int lane, int other) {
+    for (uint32_t i = 0; i < insn->nop; i++) {
+        if (lane_u64(run, insn->op[i], lane) != lane_u64(run, insn->op[i], other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* HW: a warp issues a plain store once for each distinct set of operands among its lanes: ptxas 13.0 loops over R2UR
+ * matches around UBLKCP.G.S and UTMASTG on sm_90a and sm_100a.  Loads and reductions, whose repetition would show,
+ * it issues once a lane, in a loop over ELECT. */
+uint32_t distinct_lanes(const struct run *run, const struct insn *insn, uint32_t mask) {
+    uint32_t distinct = 0;
+    while (mask != 0) {
+        int first = LANE(mask);
+        distinct |= UINT32_C(1) << first;
+        FOR_LANES(rest, mask) {
+            int lane = LANE(rest);
+            mask &= same_operands(run, insn, first, lane) ? ~(UINT32_C(1) << lane) : UINT32_MAX;
+        }
+    }
+    return distinct;
+}
+
 /* What a store does not copy need not be there. */
 static bool store_fits(struct run *run, const struct store *store, int lane) {
     for (uint32_t at = 0, part; (part = store_run(store, &at)) > 0; at += part) {
@@ -78,7 +103,7 @@ static bool store_fits(struct run *run, const struct store *store, int lane) {
 }
 
 static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint32_t mask) {
-    FOR_LANES(rest, mask) {
+    FOR_LANES(rest, insn->bulk.reduction == REDUCE_NONE ? distinct_lanes(run, insn, mask) : mask) {
         int lane = LANE(rest);
         struct store store = {.bytes = lane_u32(run, insn->op[O_SIZE], lane),
                               .to = address_of(run, insn, O_TO, lane),

@@ -181,7 +181,8 @@ enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_
 }
 
 enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t mask) {
-    FOR_LANES(rest, mask) {
+    bool reduces = insn->tensor_copy.reduction != REDUCE_NONE;
+    FOR_LANES(rest, reduces ? mask : distinct_lanes(run, insn, mask)) {
         int lane = LANE(rest);
         struct store store = {
             .tensor = true, .reduction = (enum reduction)insn->tensor_copy.reduction, .kept = ALL_BYTES};

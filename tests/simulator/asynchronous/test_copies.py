@@ -215,6 +215,36 @@ def test_stores_and_reductions(mode, reduce):
     assert (out == lanes + (100 if reduce else 0)).all()
 
 
+WARP_STORE = body(
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; add.u32 %r4, %r1, 7;",
+    "st.shared.u32 [%r3], %r4; fence.proxy.async; bar.warp.sync -1; ld.param.u64 %rd1, [out];",
+    "rem.u32 %r5, %r1, {sets}; shl.b32 %r5, %r5, 7; cvt.u64.u32 %rd2, %r5; add.u64 %rd1, %rd1, %rd2;",
+    "{store} [%rd1], [%r2], 128;",
+    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+    params=".param .u64 out",
+    registers=".shared .align 128 .b8 tile[128];",
+)
+
+
+@pytest.mark.parametrize("sets", [1, 4, 32])
+def test_a_warp_issues_a_store_once_for_each_set_of_operands(sets):
+    text = WARP_STORE.replace("{sets}", str(sets)).replace("{store}", "cp.async.bulk.global.shared::cta.bulk_group")
+    sim = Sim(text)
+    out = sim.buffer(np.zeros(32 * 32, np.uint32))
+    assert sim.launch("k", out) == 0, sim.findings
+    assert sim.counters.tma_store_bytes == 128 * sets
+    assert (out.reshape(32, 32)[:sets] == np.arange(7, 39)).all()
+    assert (out.reshape(32, 32)[sets:] == 0).all()
+
+
+def test_each_lane_of_a_warp_issues_a_reduction():
+    operation = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+    sim = Sim(WARP_STORE.replace("{sets}", "1").replace("{store}", operation))
+    out = sim.buffer(np.zeros(32, np.uint32))
+    assert sim.launch("k", out) == 0, sim.findings
+    assert (out == 32 * np.arange(7, 39)).all()
+
+
 CP_ASYNC = body(
     "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r4, %r3, %r2; ld.param.u64 %rd1, [in];",
     "ld.param.u64 %rd3, [out]; cvt.u64.u32 %rd2, %r3; add.u64 %rd1, %rd1, %rd2; add.u64 %rd3, %rd3, %rd2;",
