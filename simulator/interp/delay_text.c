@@ -1,12 +1,10 @@
-/* The smallest set of delays in words: what each of them is, and until when it lasted. */
+/* Describes the smallest set of delays: each operation and until when it was delayed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "interp.h"
 #include "machine/findings.h"
 #include "shrink.h"
-#include "trial.h"
 
 static void describe_until(const struct module *module, const struct scheduled *one, char *to) {
     char warp[80] = "no warp had run", at[40] = "";
@@ -69,18 +67,4 @@ bool shrinking_describe(struct shrinking *to, const struct module *module, const
     }
     to->shown.delays = to->delays;
     return done;
-}
-
-void shrinking_free(struct shrinking *shrinking) {
-    if (shrinking == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < shrinking->shown.count; i++) {
-        free((void *)(uintptr_t)shrinking->delays[i].ptx);
-        free((void *)(uintptr_t)shrinking->delays[i].source);
-    }
-    free(shrinking->delays);
-    free(shrinking->until);
-    trial_free(shrinking->last);
-    free(shrinking);
 }

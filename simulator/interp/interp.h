@@ -1,38 +1,42 @@
-/* How clusters run. */
+/* Functions that the files of interp/ share: failures, launches, clusters, warps. */
 #ifndef SIM_INTERP_H
 #define SIM_INTERP_H
 
 #include "machine/machine.h"
 
-/* Says why a launch is not run, as a finding too unless it ran and that is its outcome; gives `status` back. */
+/* Each sets what sim_status and sim_message return, and returns the status. */
+int sim_fail(struct sim *sim, int status, const char *what);
+int sim_no_memory(struct sim *sim);
 #define MESSAGE_BYTES 400
 
+/* Reports a launch that failed, and returns `status`. A launch that did not run (any status but SIM_RUN_ERROR)
+ * becomes a finding too. */
 int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why);
-/* Shape, registers, frames, shared memory and parameters, against the chip's limits.  SIM_OK, or the status of
- * the refusal. */
+/* Lays out shape, registers, frames, shared memory and parameters and checks them against the chip's limits:
+ * SIM_OK, or the status of the refusal. */
 int launch_lay_out(struct sim *sim, struct launch *launch, const struct sim_launch_attributes *attributes);
-void launch_free(struct launch *launch); /* what that has allocated */
-/* The next of worker->resident. */
+void launch_free(struct launch *launch); /* what launch_lay_out allocated */
+/* Allocates the next entry of worker->resident. */
 void cluster_make(struct worker *worker);
 void cluster_free(struct cluster *cluster);
-/* Puts it before its kernel's first instruction, as cluster `number` of the grid. */
+/* Resets the cluster to the kernel's first instruction, as cluster `number` of the grid. */
 void cluster_start(struct cluster *cluster, uint64_t number);
-/* Runs until the cluster has ended, can only poll for what another one may write, or gives way. */
+/* Runs the cluster until it has ended (DONE), can do nothing but poll for another cluster's write (IDLE), or
+ * lets later clusters go first (GIVES_WAY). */
 enum cluster_state { CLUSTER_DONE, CLUSTER_IDLE, CLUSTER_GIVES_WAY };
 enum cluster_state run_cluster(struct cluster *cluster);
-/* The whole launch with simulated time, on this thread (timed_scheduler.c). */
+/* Runs the whole launch with simulated time, on this thread (timed_scheduler.c). */
 void run_timed(struct worker *worker);
-uint32_t timed_room(const struct launch *launch); /* clusters at a time, at most */
-/* The lanes that the warp executes next; NULL: all wait. */
+uint32_t timed_room(const struct launch *launch); /* most clusters resident at a time */
+/* The split of the warp that executes next; NULL: all of them wait. */
 struct split *warp_next(struct warp *warp);
-/* A finding whose message is the table of who waits on what; the cluster has failed. */
+/* Reports a deadlock with a table of what each split waits for, and marks the cluster as failed. */
 void report_deadlock(struct cluster *cluster);
 bool cluster_live(const struct cluster *cluster);
-/* Ends what is in flight, with the checks of a kernel's end. */
+/* Completes the operations in flight and runs the checks at a kernel's end. */
 void cluster_finish(struct cluster *cluster);
-void shrinking_free(struct shrinking *shrinking);                          /* delay_text.c */
-bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* whether anything was executed */
-/* Whether insn touches a register that a pending wgmma or tcgen05.ld reads or writes: reports it. */
+bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum); /* true: it made progress */
+/* Reports it if insn touches a register that a pending wgmma or tcgen05.ld still reads or writes. */
 enum next pending_registers(struct run *run, const struct insn *insn);
 
 #endif

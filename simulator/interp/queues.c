@@ -1,20 +1,12 @@
-/* The library's calls for queues, events, the host's waits, and copies, which are launches of their own. */
-#include <stdio.h>
-
+/* Queues, events, waits of the host, and copies and fills, which are ordered like launches (sim.h). */
 #include "clock/timing.h"
 #include "hazard/global/global_record.h"
-#include "sim.h"
-
-static int no_memory(struct sim *sim) {
-    sim->status = SIM_NO_MEMORY;
-    (void)snprintf(sim->message, sizeof sim->message, "out of memory");
-    return SIM_NO_MEMORY;
-}
+#include "interp.h"
 
 unsigned sim_queue_create(struct sim *sim, int blocking) {
     uint32_t queue = order_queue(sim->order, blocking != 0);
     if (queue == 0) {
-        (void)no_memory(sim);
+        (void)sim_no_memory(sim);
     }
     return queue;
 }
@@ -28,11 +20,11 @@ void sim_queue_select(struct sim *sim, unsigned queue) {
 }
 
 int sim_queue_synchronize(struct sim *sim, unsigned queue) {
-    return order_synchronize(sim->order, queue) ? SIM_OK : no_memory(sim);
+    return order_synchronize(sim->order, queue) ? SIM_OK : sim_no_memory(sim);
 }
 
 int sim_queues_synchronize(struct sim *sim) {
-    return order_synchronize_all(sim->order) ? SIM_OK : no_memory(sim);
+    return order_synchronize_all(sim->order) ? SIM_OK : sim_no_memory(sim);
 }
 
 struct sim_event {
@@ -42,17 +34,17 @@ struct sim_event {
 struct sim_event *sim_event_record(struct sim *sim, unsigned queue) {
     struct known *event = order_record(sim->order, queue);
     if (event == NULL) {
-        (void)no_memory(sim);
+        (void)sim_no_memory(sim);
     }
     return (struct sim_event *)(void *)event;
 }
 
 int sim_queue_wait(struct sim *sim, unsigned queue, const struct sim_event *event) {
-    return order_queue_waits(sim->order, queue, &event->known) ? SIM_OK : no_memory(sim);
+    return order_queue_waits(sim->order, queue, &event->known) ? SIM_OK : sim_no_memory(sim);
 }
 
 int sim_event_synchronize(struct sim *sim, const struct sim_event *event) {
-    return order_host_waits(sim->order, &event->known) ? SIM_OK : no_memory(sim);
+    return order_host_waits(sim->order, &event->known) ? SIM_OK : sim_no_memory(sim);
 }
 
 void sim_event_free(struct sim_event *event) {
@@ -67,23 +59,21 @@ bool sim_has(const struct sim *sim, const void *address, size_t bytes) {
 }
 
 static int no_range(struct sim *sim) {
-    sim->status = SIM_BAD_ARGUMENT;
-    (void)snprintf(sim->message, sizeof sim->message, "the range lies outside of every allocation");
-    return SIM_BAD_ARGUMENT;
+    return sim_fail(sim, SIM_BAD_ARGUMENT, "the range lies outside of every allocation");
 }
 
-/* Checks and records a copy in the selected queue; what is no memory of the device is left out. */
+/* Checks and records a copy in the selected queue; host memory that is not registered is left out. */
 static int submit(struct sim *sim, const char *name, const void *to, const void *from, size_t bytes) {
     struct launch launch = {.sim = sim, .name = name};
     if (!order_begin(sim->order, &launch.order, name, NULL, false, false)) {
-        return no_memory(sim);
+        return sim_no_memory(sim);
     }
     if (!sim->options.no_checks) {
         lines_copied(&launch, (uintptr_t)from, bytes, false);
         lines_copied(&launch, (uintptr_t)to, bytes, true);
     }
     bool done = order_end(sim->order, &launch.order) && !atomic_load(&launch.no_memory);
-    return done ? SIM_OK : no_memory(sim);
+    return done ? SIM_OK : sim_no_memory(sim);
 }
 
 int sim_write(struct sim *sim, void *to, const void *from, size_t bytes) {

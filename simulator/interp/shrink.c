@@ -1,7 +1,6 @@
-/* The smallest set of delays that still shows a finding: delta debugging (Zeller and Hildebrandt 2002) over the
- * asynchronous operations that a mode delays, first whole clusters of them, then instructions, then one by one.
- */
-#include <stdio.h>
+/* Searches for the smallest set of delays that still shows a finding: delta debugging (Zeller and Hildebrandt
+ * 2002) over the asynchronous operations that a mode delays, first by cluster, then by instruction, then one by
+ * one. */
 #include <stdlib.h>
 
 #include "interp.h"
@@ -13,7 +12,7 @@
 #define MOST_OPERATIONS   (1u << 20)
 #define MOST_INSTRUCTIONS ((uint64_t)1 << 31)
 
-/* Delays that are tried together: a part of search->item. */
+/* Delays that are kept or dropped together: a range of search->item. */
 struct group {
     uint32_t first, count;
 };
@@ -21,26 +20,25 @@ struct group {
 struct search {
     struct trials trials;
     struct sim_shrink_options options;
-    struct scheduled *item; /* what may be delayed, by cluster, instruction and the order of issue */
-    uint32_t left;          /* delays in the smallest set so far */
-    bool turns;             /* in the smallest set so far */
-    bool chosen;            /* `wanted` is set: a run ends where it is found */
+    struct scheduled
+        *item;     /* operations that may be delayed, sorted by cluster, instruction and order of issue */
+    uint32_t left; /* size of the smallest set so far */
+    bool turns;    /* the smallest set so far contains the random order of warps */
+    bool chosen;   /* `wanted` is set; a run ends as soon as it is found */
     bool seen;
     struct sim_finding wanted;
     unsigned runs;
     uint64_t instructions;
-    const char *stopped; /* "": it goes on */
-    bool undelayed;      /* there are more operations than are delayed */
-    bool failed;         /* sim_status says why */
+    const char *stopped; /* which bound ended the search; "": none */
+    bool undelayed;      /* the launch has more operations than the search may delay */
+    bool failed;         /* the simulator's status and message say why */
 };
 
 static const char no_memory[] = "out of memory", too_many[] = "the bound on operations";
 
 static bool fail(struct search *search, int status, const char *why) {
-    struct sim *sim = search->trials.sim;
     search->failed = true;
-    sim->status = status;
-    (void)snprintf(sim->message, sizeof sim->message, "%s", why);
+    (void)sim_fail(search->trials.sim, status, why);
     return false;
 }
 
@@ -75,7 +73,7 @@ static bool run(struct search *search) {
     return true;
 }
 
-/* Whether a run with all operations delayed, or none, shows it. */
+/* True if a run with all operations delayed (`all`), or none, shows the finding. */
 static bool shows_with(struct search *search, bool all, bool turns) {
     schedule_clear(&search->trials.schedule);
     search->trials.schedule.all = all;
@@ -107,14 +105,15 @@ static bool shows(struct search *search, const struct group *groups, size_t coun
     return shown;
 }
 
-/* ---- fewer and fewer ---- */
+/* ---- reduction ---- */
 
-/* Leaves out all groups without which it still shows; how many stay.  `rest`: room for as many. */
+/* Drops every group that the finding does not need and returns how many remain. `rest`: scratch space for
+ * `count` groups. */
 static size_t leave_out(struct search *search, struct group *groups, size_t count, struct group *rest) {
     size_t parts = 2;
     while (count >= 2 && search->stopped[0] == '\0' && !search->failed) {
         bool smaller = false;
-        for (size_t i = 0; i < parts && !smaller; i++) { /* a part alone */
+        for (size_t i = 0; i < parts && !smaller; i++) { /* try one part alone */
             size_t low = count * i / parts, high = count * (i + 1) / parts;
             if (shows(search, groups + low, high - low)) {
                 memmove(groups, groups + low, (high - low) * sizeof *groups);
@@ -123,7 +122,7 @@ static size_t leave_out(struct search *search, struct group *groups, size_t coun
                 smaller = true;
             }
         }
-        for (size_t i = 0; i < parts && parts > 2 && !smaller; i++) { /* all but a part */
+        for (size_t i = 0; i < parts && parts > 2 && !smaller; i++) { /* try all parts but one */
             size_t low = count * i / parts, high = count * (i + 1) / parts;
             memcpy(rest, groups, low * sizeof *groups);
             memcpy(rest + low, groups + high, (count - high) * sizeof *groups);
@@ -162,7 +161,7 @@ static int by_place(const void *a, const void *b) {
                                                         : 0;
 }
 
-/* How many of search->item stay. */
+/* Reduces search->item level by level and returns how many items remain. */
 static uint32_t leave_out_items(struct search *search, uint32_t count) {
     struct group *groups = calloc(2 * (size_t)count + 1, sizeof *groups);
     if (groups == NULL) {
@@ -180,7 +179,8 @@ static uint32_t leave_out_items(struct search *search, uint32_t count) {
         }
         ngroups = leave_out(search, groups, ngroups, groups + count);
         uint32_t kept = 0;
-        for (size_t i = 0; i < ngroups; i++) { /* in their order, so that none is overwritten before its move */
+        for (size_t i = 0; i < ngroups;
+             i++) { /* in ascending order, so that no group is overwritten before it moves */
             memmove(&search->item[kept], &search->item[groups[i].first],
                     groups[i].count * sizeof *search->item);
             kept += groups[i].count;
@@ -191,9 +191,9 @@ static uint32_t leave_out_items(struct search *search, uint32_t count) {
     return count;
 }
 
-/* ---- what to look for ---- */
+/* ---- which finding to look for ---- */
 
-/* The first finding of the worst verdict that `all` has and `none` has not; NULL: there is none. */
+/* The first of the most severe findings that run `all` shows and run `none` does not; NULL: there is none. */
 static const struct sim_finding *choose(const struct search *search, const struct sim *all,
                                         const struct sim *none) {
     static const int weight[] = {[SIM_CLEAN] = 0, [SIM_REVIEW] = 1, [SIM_INCOMPLETE] = 2, [SIM_ERROR] = 3};
@@ -214,8 +214,8 @@ static const struct sim_finding *choose(const struct search *search, const struc
 
 /* ---- the search ---- */
 
-/* Sets search->wanted; false where there is nothing to look for, or it is there without a delay.  What the
- * finding's texts belong to is in `kept`. */
+/* Runs with all delays and with none, and sets search->wanted. False if there is no finding, or it appears
+ * without delays too. *kept: the simulator that owns the finding's texts. */
 static bool find_wanted(struct search *search, struct sim_shrunk *shown, struct sim **kept) {
     const bool random = search->trials.sim->options.mode == SIM_RANDOM;
     bool by_caller = search->options.shows != NULL;
@@ -311,7 +311,7 @@ const struct sim_shrunk *sim_shrink(struct sim *sim, struct sim_module *module, 
         made->shown.runs = search.runs;
     }
     trials_end(&search.trials);
-    trial_free(search.trials.last);
+    sim_destroy(search.trials.last);
     free(search.item);
     if (search.failed) {
         shrinking_free(made);

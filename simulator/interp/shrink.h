@@ -1,4 +1,4 @@
-/* What a search for the smallest set of delays gives. */
+/* Result of a search for the smallest set of delays (sim_shrink). */
 #ifndef SIM_SHRINK_H
 #define SIM_SHRINK_H
 
@@ -9,17 +9,18 @@ struct module;
 
 #define UNTIL_BYTES 192
 
-/* What a call has found, with what its texts belong to. */
+/* The public result and the memory that its texts live in. */
 struct shrinking {
     struct sim_shrunk shown;
     struct sim_delay *delays;
     char (*until)[UNTIL_BYTES];
-    struct sim *last; /* of the last run: the finding's texts */
+    struct sim *last; /* the simulator of the first run, which owns the finding's texts */
 };
 
-/* The table of delays, of the run of `schedule`, which was that of the smallest set; `turns`: that warps take
- * turns at random is one of them.  False: no memory. */
+/* Fills the table of delays from `schedule`, the run with the smallest set. `turns`: the random order of warps
+ * is part of the set. False: out of memory. */
 bool shrinking_describe(struct shrinking *to, const struct module *module, const struct schedule *schedule,
                         bool turns);
+void shrinking_free(struct shrinking *shrinking);
 
 #endif

@@ -1,4 +1,4 @@
-/* What sim.h tells of simulated time. */
+/* Results of simulated time (sim.h): durations, resources, spans, what each launch waited for. */
 #include "clock/timing.h"
 #include "interp.h"
 

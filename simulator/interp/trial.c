@@ -2,16 +2,14 @@
 
 #include <stdlib.h>
 
-void trial_free(struct sim *trial) {
-    if (trial != NULL) {
-        free(trial->suppressions); /* the rules themselves are the sim's */
-        trial->suppressions = NULL;
-        trial->nsuppressions = 0;
-        sim_destroy(trial);
-    }
+/* A trial has its own list of suppressions, whose texts belong to the original simulator. */
+static void drop_suppressions(struct sim *trial) {
+    free(trial->suppressions);
+    trial->suppressions = NULL;
+    trial->nsuppressions = 0;
 }
 
-/* A sim of its own, with the same memory and the same rules. */
+/* A new simulator that shares the original's memory and suppressions. */
 static struct sim *trial_make(const struct trials *trials) {
     const struct sim *sim = trials->sim;
     struct sim_options options = sim->options;
@@ -34,7 +32,7 @@ static struct sim *trial_make(const struct trials *trials) {
         }
     }
     if (!done) {
-        trial_free(trial);
+        sim_destroy(trial);
         return NULL;
     }
     return trial;
@@ -55,7 +53,7 @@ bool trials_begin(struct trials *trials) {
     for (size_t i = 0; trials->saved != NULL && i < sim->nallocations; i++) {
         const struct allocation *own = &sim->allocations[i];
         if (own->bytes == 0) {
-            continue; /* freed in a queue */
+            continue; /* freed in a queue: no live contents */
         }
         trials->saved[i] = malloc(own->bytes);
         if (trials->saved[i] == NULL) {
@@ -67,7 +65,7 @@ bool trials_begin(struct trials *trials) {
 }
 
 int trials_run(struct trials *trials) {
-    trial_free(trials->last);
+    sim_destroy(trials->last);
     put_back(trials);
     trials->last = trial_make(trials);
     if (trials->last == NULL) {
@@ -77,6 +75,7 @@ int trials_run(struct trials *trials) {
     trials->module.sim = trials->last;
     int status = sim_launch(trials->last, &trials->module, trials->kernel, trials->attributes);
     trials->last->schedule = NULL;
+    drop_suppressions(trials->last);
     return status;
 }
 

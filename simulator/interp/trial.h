@@ -1,4 +1,5 @@
-/* Runs of one launch, each on memory as it was at first, with what a schedule delays. */
+/* Repeated runs of one launch, each on the memory contents of the beginning and with the delays of a schedule.
+ */
 #ifndef SIM_TRIAL_H
 #define SIM_TRIAL_H
 
@@ -10,18 +11,17 @@ struct trials {
     const char *kernel;
     const struct sim_launch_attributes *attributes;
     struct schedule schedule;
-    uint64_t run_limit; /* of instructions of a warp in a run */
-    uint8_t **saved;    /* memory, by allocation */
-    struct sim *last;   /* what the last run left: findings and counters */
+    uint64_t run_limit; /* most instructions of a warp in a run */
+    uint8_t **saved;    /* contents of each allocation at the beginning */
+    struct sim *last;   /* simulator of the last run: its findings and counters */
 };
 
-/* Keeps the memory.  False: there is none for that. */
+/* Saves the memory contents. False: out of memory. */
 bool trials_begin(struct trials *trials);
-/* A run by trials->schedule, on one worker; memory stays as it leaves it.  sim_launch's status; sim_message of
- * the last run, where there is one, says more. */
+/* Runs the launch by trials->schedule, on one worker, and leaves its results in memory. Returns sim_launch's
+ * status; sim_message(trials->last) says more. */
 int trials_run(struct trials *trials);
-/* Puts memory back; `last` stays. */
+/* Restores the memory contents; keeps `last`. */
 void trials_end(struct trials *trials);
-void trial_free(struct sim *trial);
 
 #endif
