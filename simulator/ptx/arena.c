@@ -15,7 +15,7 @@ struct arena {
     struct block *first;
 };
 
-/* The block's bytes start after its header. */
+/* The memory handed out starts after the block's header, aligned. */
 static char *bytes_of(struct block *block) {
     return (char *)block + (sizeof *block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }

@@ -1,4 +1,4 @@
-/* Memory that lives as long as a module. */
+/* Bump allocator: everything is freed together with the module. */
 #ifndef SIM_PTX_ARENA_H
 #define SIM_PTX_ARENA_H
 
@@ -6,7 +6,7 @@
 
 struct arena;
 
-/* NULL where memory runs out; parse_take and parse_string end the parse then. */
+/* Both return NULL when memory runs out; parse_take and parse_string turn that into a parse error. */
 struct arena *arena_make(void);
 void *arena_take(struct arena *arena, size_t bytes); /* zeroed, 16-byte aligned */
 void arena_free(struct arena *arena);

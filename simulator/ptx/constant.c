@@ -1,10 +1,8 @@
-/* Constant expressions, as PTX has them where a number may stand.
+/* Constant expressions, which PTX allows in place of a number (PTX ISA, Constant Expressions).
  *
- * All operators of integers but the conditional, the comparisons, the logical ones and the remainder, whose
- * sign is that of a register's name.  PTX's rule of types: .s64, but .u64 where a number has a U or no room in
- * .s64, for what ~ gives, and for what comes of an operation with either; a shift has the type of its left
- * side.
- */
+ * Supported are the integer operators except the conditional, comparisons, logical operators and the remainder
+ * (% also starts a register name). Types: a value is .s64, but .u64 if its literal has a U or exceeds .s64, if
+ * it is the result of ~, or if either operand is .u64; a shift has the type of its left operand. */
 #include "parse.h"
 
 #define MAX_NESTING 60
@@ -45,7 +43,7 @@ static struct number unary(struct parser *parser, int depth) {
     return literal(parser);
 }
 
-/* The operator's place among the levels of C, loosest first; -1: none. */
+/* Precedence of a binary operator as in C, 0 binds loosest; -1: not an operator. */
 static int binding(const struct token *token) {
     static const char *const levels[] = {"|", "^", "&", "<>", "+-", "*/"};
     for (int i = 0; token->kind == TOK_PUNCT && i < (int)(sizeof levels / sizeof *levels); i++) {
@@ -90,13 +88,13 @@ static struct number apply(struct parser *parser, uint64_t operator, struct numb
         if (mixed) {
             return (struct number){left / right, true};
         }
-        /* By -1 without a division: of the least number it would be a trap. */
+        /* INT64_MIN / -1 would trap, so dividing by -1 negates. */
         return (struct number){right == UINT64_MAX ? 0 - left : (uint64_t)((int64_t)left / (int64_t)right),
                                false};
     }
 }
 
-/* What follows `left` of operators that bind as `least` or tighter. */
+/* Applies the operators after `left` whose precedence is at least `least`. */
 static struct number rest(struct parser *parser, struct number left, int least, int depth) {
     for (int binds; (binds = binding(&parser->token)) >= least;) {
         uint64_t operator = parser->token.value;

@@ -1,4 +1,5 @@
-/* From a mnemonic and its operands to an instruction, by the table of decoders that the parser was given. */
+/* Turns a mnemonic and its operands into a struct insn with the decoder that the opcode table names, and the
+ * helpers that decoders use. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ unsigned mod_space(struct decoder *d, unsigned otherwise) {
                                         "param::entry",    "param::func", "const"};
     static const uint8_t spaces[] = {SP_GLOBAL, SP_SHARED, SP_SHARED, SP_SHARED_CLUSTER, SP_LOCAL,
                                      SP_PARAM,  SP_PARAM,  SP_PARAM,  SP_CONST};
-    for (int i = 0; i < d->nmods; i++) { /* in the mnemonic's order: copies name two spaces */
+    for (int i = 0; i < d->nmods; i++) { /* in the order written: a copy names its destination's space first */
         for (uint32_t j = 0; !d->used[i] && j < sizeof names / sizeof *names; j++) {
             if (strlen(names[j]) == d->mods[i].length &&
                 memcmp(names[j], d->mods[i].text, d->mods[i].length) == 0) {

@@ -1,4 +1,4 @@
-/* Function bodies: declarations, labels, instructions. */
+/* Parses function bodies: declarations, labels, instructions. */
 #include <string.h>
 
 #include "parse.h"
@@ -6,7 +6,7 @@
 #define MAX_REGISTERS  200000
 #define MAX_FRAME      ((uint32_t)1 << 20)
 #define MAX_CODE       ((uint32_t)1 << 22)
-#define FIRST_PRED_OFF 12 /* word 0: always true; word 1: the sink; word 2: the carry */
+#define FIRST_PRED_OFF 12 /* word 0: always true; word 1: discarded results (_); word 2: carry flag */
 
 static uint32_t align_up(uint32_t value, uint32_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -44,7 +44,7 @@ static void parse_registers(struct parser *parser) {
     parse_expect(parser, ";");
 }
 
-/* .local and .param in a body: bytes of the thread's frame. */
+/* .local and .param inside a body: space in the thread's frame. */
 static void parse_frame_variable(struct parser *parser) {
     struct function *function = parser->function;
     uint32_t align = 0, element = 1, vector = 1;
@@ -239,7 +239,7 @@ static void parse_statement(struct parser *parser) {
 }
 
 static void finish(struct parser *parser, struct function *function) {
-    struct decoder *d = parser->decoder; /* a last `ret`: nothing runs past the end */
+    struct decoder *d = parser->decoder; /* append a `ret`, so that execution cannot run past the end */
     d->parser = parser;
     d->nop = 0;
     d->mnemonic = (struct token){.kind = TOK_NAME, .text = "ret", .length = 3, .line = parser->token.line};
@@ -270,7 +270,7 @@ void parse_body(struct parser *parser, struct function *function) {
     parser->sink_pred = 4;
     parser->sink64 = 0;
     function->reg_bytes = ROW64;
-    /* A function's own parameters open its frame; a kernel's lie in the parameter space. */
+    /* A device function's parameters come first in its frame; a kernel's are in parameter space. */
     function->local_bytes = function->is_entry ? 0 : function->param_bytes;
     for (;;) {
         if (parser->token.kind == TOK_END) {

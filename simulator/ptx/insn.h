@@ -1,8 +1,7 @@
 /* One decoded instruction.
  *
- * What every instruction has comes first.  What a family of mnemonics adds is a member of the union, named
- * after the family: a decoder fills its own family's member, and only the functions that it sets as `fn` read
- * it. */
+ * The common fields come first. Each family of mnemonics has its own member of the union, named after the
+ * family: its decoder fills that member, and only the functions that the decoder stores in `fn` read it. */
 #ifndef SIM_PTX_INSN_H
 #define SIM_PTX_INSN_H
 
@@ -17,8 +16,8 @@ struct run;
 struct tensor_form;
 struct wgmma_form;
 
-/* A register, constant or predicate: a row of lanes at a byte offset from one of the machine's bases.
- * Predicates are one 32-bit word, a bit a lane. */
+/* A register, constant or predicate: a row with one value per lane, at byte offset `off` from one of the bases.
+ * A predicate row is one 32-bit word, one bit per lane. */
 struct operand {
     uint32_t off;
     uint8_t base; /* enum base */
@@ -42,8 +41,8 @@ typedef enum next (*exec_fn)(struct run *run, const struct insn *insn, uint32_t 
 
 /* Integer arithmetic, logic and bit fields. */
 struct integer_fields {
-    uint8_t byte_order; /* prmt: enum of its modes, 0 for the selector in op[3] */
-    uint8_t b_type;     /* dp4a, dp2a, vabsdiff: type of b; `type` is that of a */
+    uint8_t byte_order; /* prmt: PRMT_... of bytes.c */
+    uint8_t b_type;     /* dp4a, dp2a, vabsdiff: type of b; `type` is a's */
     bool upper_bytes;   /* dp2a.hi */
     bool sum;           /* vabsdiff.add */
     uint8_t table;      /* lop3: immLut */
@@ -58,14 +57,14 @@ struct integer_fields {
 
 /* Floating point of 16, 32 and 64 bits. */
 struct floating_fields {
-    uint8_t operation; /* one of the file's own enum */
+    uint8_t operation; /* enum of the file that decodes it */
     uint8_t rounding;  /* enum rounding */
-    uint8_t source;    /* enum ptx_type: of add, sub, fma in f32 with narrower sources */
+    uint8_t source;    /* enum ptx_type: narrower sources of a mixed-precision f32 add, sub or fma */
     bool ftz, sat, relu;
     bool nan;         /* min, max: .NaN */
     bool largest;     /* max, not min */
     bool xorsign_abs; /* min, max: .xorsign.abs */
-    bool absolute;    /* of three: .abs */
+    bool absolute;    /* min, max of three values: .abs */
 };
 
 /* cvt; `type` is the destination's. */
@@ -73,16 +72,16 @@ struct convert_fields {
     uint8_t from_type;
     uint8_t rounding; /* enum rounding */
     bool ftz, sat, relu, satfinite;
-    uint8_t register_bits; /* of an integer destination: may be wider than its type */
-    uint8_t target;        /* .rs: an index into its table of results */
-    uint8_t packed;        /* .pack: likewise */
+    uint8_t register_bits; /* integer destination: the register may be wider than the type */
+    uint8_t target;        /* cvt.rs: index into targets[] of cvt_rs.c */
+    uint8_t packed;        /* cvt.pack: index into packed[] of cvt_pack.c */
 };
 
 /* setp, set, slct. */
 struct compare_fields {
-    uint8_t operand_type; /* of what is compared; slct: of the chooser */
+    uint8_t operand_type; /* type of the compared values; slct: type of the selector */
     uint8_t relation;     /* .eq, .lt ... */
-    uint8_t combine;      /* with the predicate operand: .and, .or, .xor or not at all */
+    uint8_t combine;      /* .and, .or, .xor with the predicate operand, or none */
     bool ftz;
 };
 
@@ -97,10 +96,10 @@ struct move_fields {
 struct memory_fields {
     uint8_t elements, element_bytes;
     bool ordered;           /* .acquire, .release */
-    bool of_cta;            /* with scope .cta */
+    bool of_cta;            /* scope .cta */
     bool strong;            /* .relaxed, .volatile and the ordered ones */
     bool quad;              /* .b128 */
-    uint32_t register_mask; /* ld into registers of 8 or 16 bits: the bits that they hold */
+    uint32_t register_mask; /* ld into an 8- or 16-bit register: the bits it holds */
 };
 
 /* atom, red. */
@@ -108,12 +107,12 @@ struct atomic_fields {
     uint8_t operation;
     uint8_t elements;
     bool ordered; /* .acquire, .release, .acq_rel */
-    bool of_cta;  /* with scope .cta */
+    bool of_cta;  /* scope .cta */
 };
 
 /* shfl, vote, match, redux. */
 struct warp_fields {
-    uint8_t mode;      /* shfl, vote: which */
+    uint8_t mode;      /* shfl, vote: variant */
     uint8_t operation; /* redux */
     bool all;          /* match.all */
     bool absolute;     /* redux.abs */
@@ -135,13 +134,13 @@ struct control_fields {
         const struct call_info *call;
     };
     uint32_t target;    /* bra: pc */
-    uint16_t registers; /* setmaxnreg: of a thread */
+    uint16_t registers; /* setmaxnreg: registers per thread */
     bool exits;         /* exit, not ret */
 };
 
 /* fence, membar. */
 struct fence_fields {
-    bool acquires, releases; /* of the memory model: fence.sc, .acq_rel, .acquire, .release, membar */
+    bool acquires, releases; /* memory model: fence.sc, .acq_rel, .acquire, .release, membar */
     bool sc;                 /* fence.sc or membar of a scope wider than the cluster */
     bool async_proxy;        /* fence.proxy.async */
     bool inits;              /* fence.mbarrier_init */
@@ -151,8 +150,8 @@ struct fence_fields {
 /* ldmatrix, stmatrix, mma. */
 struct matrix_fields {
     const struct mma_form *form; /* mma */
-    uint8_t count;               /* ldmatrix, stmatrix: matrices */
-    uint8_t byte_form, packing;  /* ldmatrix, stmatrix of 8-bit elements: the file's own enums */
+    uint8_t count;               /* ldmatrix, stmatrix: number of matrices */
+    uint8_t byte_form, packing;  /* ldmatrix, stmatrix with 8-bit elements: enums of matrix.c */
     bool transposed;
 };
 
@@ -162,24 +161,24 @@ struct mbarrier_fields {
     bool expects_tx; /* arrive.expect_tx */
     bool by_parity;
     bool relaxed;
-    bool of_cta; /* .cta is written */
-    bool peeks;  /* try_wait: the program goes on when it says no (clock/instructions/families.c) */
+    bool of_cta; /* scope .cta is explicit */
+    bool peeks;  /* try_wait: on failure the program does something else (clock/instructions/families.c) */
 };
 
-/* Instructions with several addresses keep the constants added to them in a list by place in op[]. */
+/* Instructions with several address operands: offsets[i] is the constant added to the address in op[i]. */
 #define MAX_ADDRESS_OPERANDS 8
 
 /* cp.async and cp.async.mbarrier.arrive. */
 struct cp_async_fields {
     const int64_t *offsets;
-    uint8_t bytes;         /* of a thread's copy */
-    bool ignore_predicate; /* op[2] says which lanes write zeros; else it is the number of source bytes */
-    bool counted;          /* the arrival: .noinc, its count is part of the mbarrier's expected count */
+    uint8_t bytes;         /* copied by each thread */
+    bool ignore_predicate; /* op[2] is a predicate, true: write zeros; otherwise op[2] is the source size */
+    bool counted;          /* arrive with .noinc: the mbarrier's expected count includes this arrival */
 };
 
 /* commit_group and wait_group of cp.async, bulk copies and wgmma. */
 struct group_fields {
-    uint32_t pending; /* wait_group: how many may still be */
+    uint32_t pending; /* wait_group N: the newest N groups may still be in flight */
     uint8_t family;   /* enum group_family */
     bool read;        /* wait_group.read */
 };
@@ -201,9 +200,9 @@ struct tensor_copy_fields {
     uint8_t reduction; /* enum reduction */
     uint8_t cta_group;
     bool multicast;
-    uint8_t coordinates; /* where they begin in op[] */
-    uint8_t extras;      /* operands after them, of the im2col modes */
-    bool plain_types;    /* neither packed types nor swizzles of larger atoms */
+    uint8_t coordinates; /* index in op[] of the first one */
+    uint8_t extras;      /* im2col operands that follow the coordinates */
+    bool plain_types;    /* packed types and swizzle atoms over 16 bytes are refused */
 };
 
 /* st.async, red.async. */
@@ -223,15 +222,15 @@ struct cancel_fields {
 /* tensormap.replace and tensormap.cp_fenceproxy. */
 struct tensor_map_fields {
     const int64_t *offsets; /* cp_fenceproxy */
-    uint32_t dimension;     /* replace: of an indexed field */
+    uint32_t dimension;     /* replace: index of the field's dimension */
     uint8_t field;          /* replace */
 };
 
 struct wgmma_fields {
     const struct wgmma_form *form; /* mma_async */
     uint16_t n;
-    uint8_t a_registers; /* 4 where A is in registers, else 0: A's descriptor is an operand */
-    /* Of clock/: instructions that ptxas puts behind this one, and how many of them are the ALU's. */
+    uint8_t a_registers; /* 4: A is in registers; 0: A is given by a descriptor */
+    /* Set by clock/: how many instructions ptxas moves after this one, and how many of those use the ALU. */
     uint8_t moved, moved_alu;
 };
 
@@ -239,25 +238,25 @@ struct tcgen05_fields {
     const struct tensor_form *form;
 };
 
-/* op[] holds what the mnemonic's decoder documents; by default destination first. */
+/* The order in op[] is documented at the mnemonic's decoder; by default the destination comes first. */
 struct insn {
     exec_fn fn;
     const struct operand *op;
     const char *name;
-    int64_t offset; /* of the address operand: the constant in [register + constant] */
+    int64_t offset; /* the constant of the address operand [register + constant] */
     uint32_t guard_off;
     uint32_t line;     /* in the PTX text */
     uint32_t loc;      /* index of module->locs, 0: none */
     uint16_t nop;      /* operands in op[] */
     uint8_t guard;     /* 0 none, 1 @p, 2 @!p */
     uint8_t cls;       /* enum insn_class */
-    uint8_t type;      /* enum ptx_type: of the operation */
-    uint8_t space;     /* enum space: of the address operand */
-    uint8_t ndst;      /* how many of op[] are written, from op[0] on */
-    uint8_t aligned;   /* .aligned: every live lane of the warp has to be here */
-    uint8_t reg_async; /* touches registers of pending asynchronous operations legally (wgmma) */
-    uint8_t timing;    /* enum clock_family of clock/, 0: not classified */
-    uint8_t machine;   /* machine instructions that it stands for */
+    uint8_t type;      /* enum ptx_type of the operation */
+    uint8_t space;     /* enum space of the address operand */
+    uint8_t ndst;      /* op[0] to op[ndst - 1] are written */
+    uint8_t aligned;   /* .aligned: all live lanes of the warp must execute it together */
+    uint8_t reg_async; /* may touch registers of pending asynchronous operations (wgmma) */
+    uint8_t timing;    /* enum clock_family of clock/; 0: not classified yet */
+    uint8_t machine;   /* set by clock/: SASS instructions that it becomes */
     union {
         struct integer_fields integer;
         struct floating_fields floating;
@@ -284,7 +283,7 @@ struct insn {
     };
 };
 
-/* The interpreter walks an array of these: they stay small. */
+/* The interpreter walks an array of these; their size decides how much of a kernel stays in cache. */
 _Static_assert(sizeof(struct insn) <= 80, "struct insn has grown");
 
 #endif

@@ -1,4 +1,4 @@
-/* The decoded form of a PTX module: what the parser makes and the virtual machine runs. */
+/* A decoded PTX module: the parser's output, which the interpreter runs. */
 #ifndef SIM_PTX_IR_H
 #define SIM_PTX_IR_H
 
@@ -9,12 +9,12 @@
 #include "insn.h"
 
 #define LANES        32
-#define ROW32        128 /* bytes of a 32-bit register of 32 lanes */
+#define ROW32        128 /* bytes of a 32-bit register, all 32 lanes */
 #define ROW64        256
 #define ROW128       512 /* two 64-bit rows, the low one first */
 #define MAX_OPERANDS 300 /* wgmma m64n256 has 128 + 4 registers and a few more */
 
-/* A list and how many it has, for a function that takes both. */
+/* Passes an array and its length as two arguments. */
 #define COUNTED(list) (list), (uint32_t)(sizeof(list) / sizeof *(list))
 
 enum ptx_type {
@@ -86,7 +86,7 @@ enum insn_class {
     CL_CLASSES
 };
 
-/* Where an instruction comes from; inside an inlined function also where that was called. */
+/* Source position of an instruction; at_file and at_line: the call site, if it was inlined. */
 struct source_loc {
     uint32_t file, line, at_file, at_line;
 };
@@ -96,13 +96,13 @@ struct source_file {
     const char *name;
 };
 
-/* Special registers and shared symbols get a row that is filled when a warp starts. */
+/* A special register or shared symbol: its register row is filled when a warp starts. */
 struct special {
     uint32_t kind; /* enum special_kind */
     uint32_t off;
     uint32_t width; /* enum special_width */
     int64_t value;
-    const struct variable *variable; /* SR_SHARED_SYMBOL: whose address; else NULL */
+    const struct variable *variable; /* SR_SHARED_SYMBOL: the variable; otherwise NULL */
 };
 
 struct variable {
@@ -111,7 +111,8 @@ struct variable {
     uint8_t space, is_extern;
     uint32_t align;
     uint64_t bytes;
-    uint64_t offset;       /* const and global: in the module's memory; a launch places shared ones */
+    uint64_t
+        offset; /* const and global variables: in the module's memory; shared ones are placed by each launch */
     const uint8_t *init;   /* NULL: zeros */
     struct init_ref *refs; /* addresses inside the initialiser */
 };
@@ -139,22 +140,22 @@ struct function {
     uint32_t param_bytes;
     uint32_t first_pc, end_pc;
     uint32_t reg_bytes, pred_bytes;
-    uint32_t local_bytes; /* a thread's local variables and call parameters */
+    uint32_t local_bytes; /* per thread: local variables and call parameters */
     const struct special *specials;
     uint32_t nspecials;
     const struct function **calls;
     uint32_t ncalls;
     uint32_t maxntid[3], reqntid[3], cluster[3];
     uint32_t maxnreg, min_ctas; /* min_ctas: .minnctapersm */
-    uint32_t registers;         /* of a thread, by its machine code; 0: not told */
-    const char *unreadable;     /* why its body could not be read; NULL: it was */
+    uint32_t registers;         /* per thread, from machine code; 0: unknown */
+    const char *unreadable;     /* why the body could not be parsed; NULL: it was parsed */
 };
 
 enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERTFAIL, BUILTIN_MALLOC, BUILTIN_FREE };
 
 struct call_info {
     const struct function *callee;
-    /* Per-thread bytes to copy: caller's storage to the callee's and back. */
+    /* Per-thread copies between the caller's frame and the callee's, before and after the call. */
     struct call_copy {
         uint32_t caller, callee, bytes;
     } *in, *out;
@@ -175,26 +176,26 @@ struct module {
     unsigned sm; /* 90, 100 */
     struct insn *code;
     uint32_t ncode;
-    struct machine_code *machine; /* of clock/, one an instruction; NULL: it goes by PTX */
+    struct machine_code *machine; /* set by clock/, one per instruction; NULL: time follows PTX */
     struct function **functions;
     uint32_t nfunctions;
     struct variable **variables;
     uint32_t nvariables;
-    uint8_t *constants; /* rows for immediates */
+    uint8_t *constants; /* rows of immediates */
     uint64_t constant_bytes;
-    char *text; /* as it was read: reports show lines of it */
+    char *text; /* the PTX text, of which reports quote lines */
     size_t text_bytes;
     struct source_loc *locs;
     uint32_t nlocs;
     struct source_file *files;
     uint32_t nfiles;
     uint64_t global_bytes, const_bytes;
-    int64_t dynamic_shared; /* index of the extern shared array, -1 without */
+    int64_t dynamic_shared; /* index of the extern shared array; -1: none */
     uint8_t *global_memory; /* the module's own variables, allocated by the loader */
     uint8_t *const_memory;
 };
 
-/* How wide a special register's row is. */
+/* Width of a special register's row. */
 enum special_width { SPECIAL_32, SPECIAL_64, SPECIAL_PREDICATE };
 
 enum special_kind {
@@ -217,7 +218,8 @@ enum special_kind {
     SR_SMID,
     SR_NSMID,
     SR_GRIDID,
-    SR_ENVREG1, /* 1 and 2: high and low word of the workspace's address (cooperative_groups, driver_abi.h) */
+    SR_ENVREG1, /* envreg1, envreg2: high and low word of the grid barrier's address (cooperative_groups,
+                   driver_abi.h) */
     SR_ENVREG2,
     SR_CLUSTERID_X,
     SR_CLUSTERID_Y,
@@ -250,7 +252,7 @@ enum special_kind {
     SR_GLOBALTIMER,
     SR_GLOBALTIMER_LO,
     SR_GLOBALTIMER_HI,
-    SR_SHARED_SYMBOL, /* value: to be added to the variable's address */
+    SR_SHARED_SYMBOL, /* value: offset from the variable's address */
     SR_DYNAMIC_SYMBOL,
     SR_LOCAL_SYMBOL, /* value: offset in the function's frame */
     SR_KINDS
@@ -258,8 +260,8 @@ enum special_kind {
 
 struct opcode;
 
-/* Parses PTX text; the instructions are those of the table.  NULL on error: then message holds "line N: ...",
- * and *no_memory says whether the text is to blame or the heap. */
+/* Parses PTX text with the mnemonics of `opcodes`. On error returns NULL with message "line N: ..."; *no_memory
+ * is true if memory ran out and false if the text is wrong. */
 struct module *ptx_parse(const char *text, size_t bytes, const struct opcode *opcodes, char *message,
                          size_t message_bytes, bool *no_memory);
 void ptx_free(struct module *module);

@@ -28,7 +28,7 @@ static void skip_line(struct lexer *lexer) {
     }
 }
 
-/* False where a comment is not closed. */
+/* Skips white space and comments; false if a comment is not closed. */
 static bool skip_blank(struct lexer *lexer) {
     while (lexer->at < lexer->end) {
         char c = *lexer->at;
@@ -73,7 +73,8 @@ static int digit_value(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
 }
 
-/* Digits of a base; false where there is none or the value does not fit 64 bits. */
+/* Reads digits of the base, `exactly` so many or (0) at least one; false if they are missing or exceed 64 bits.
+ */
 static bool read_digits(struct lexer *lexer, int base, int exactly, uint64_t *value) {
     int count = 0;
     *value = 0;
@@ -192,7 +193,7 @@ struct token lex_next(struct lexer *lexer) {
         return bad(lexer, token, "a character that PTX does not have");
     }
     token.length = (uint32_t)(lexer->at - token.text);
-    if (token_is(&token, "WARP_SZ")) { /* PTX ISA, predefined constants: a number wherever one can stand */
+    if (token_is(&token, "WARP_SZ")) { /* PTX ISA, predefined constants: usable wherever a number is */
         token.kind = TOK_INT;
         token.value = WARP_SIZE;
     }

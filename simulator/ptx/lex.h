@@ -8,7 +8,7 @@
 
 enum token_kind {
     TOK_END,
-    TOK_NAME,      /* identifier; a leading % may be followed by .x etc. */
+    TOK_NAME,      /* identifier; one that starts with % may contain dots (%tid.x) */
     TOK_DIRECTIVE, /* .reg and the like; text includes the dot */
     TOK_INT,
     TOK_F32, /* 0fXXXXXXXX: bits in value */
@@ -29,12 +29,12 @@ struct token {
 struct lexer {
     const char *at, *end;
     uint32_t line;
-    const char *problem; /* of the last TOK_BAD */
+    const char *problem; /* what is wrong with the last TOK_BAD */
 };
 
-/* The next token; after the text's end TOK_END for ever. */
+/* The next token; at the end of the text TOK_END, any number of times. */
 struct token lex_next(struct lexer *lexer);
-/* An instruction's mnemonic with its dots and colons, from a token that lex_next has given. */
+/* Extends the name token `first` to a whole mnemonic with its dotted modifiers. */
 struct token lex_mnemonic(struct lexer *lexer, struct token first);
 bool token_is(const struct token *token, const char *text);
 

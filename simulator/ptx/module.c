@@ -1,4 +1,5 @@
-/* Directives of a module: function headers, source files, and what variables start with. */
+/* Parses a module's directives: function headers, source files, target; fills variables with their initial
+ * values. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "parse.h"
 
 #define MAX_PARAMETERS  256
-#define MAX_PARAM_BYTES 32764 /* HW: kernel parameters since PTX ISA 8.1 */
+#define MAX_PARAM_BYTES 32764 /* HW: limit on kernel parameters since PTX ISA 8.1 */
 
 static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -115,7 +116,8 @@ static struct function *function_named(struct parser *parser, struct token name)
     return function;
 }
 
-/* False where the body cannot be read.  On its own, so that no variable lives across the jump. */
+/* Parses a body; false if it cannot. A function of its own, so that no local variable lives across the longjmp.
+ */
 static bool body_reads(struct parser *parser, struct function *function) {
     if (setjmp(parser->body_fail) != 0) {
         return false;
@@ -131,8 +133,9 @@ static bool body_reads(struct parser *parser, struct function *function) {
     return true;
 }
 
-/* Back after the body's first brace: takes back what the body has made, keeps the reason, and goes on after its
- * last brace.  Its scopes close without their branches. */
+/* Recovers from an unreadable body: drops its instructions, branches and symbols, keeps the error as the
+ * function's `unreadable`, and continues after the closing brace. The lexer is just behind the opening brace.
+ */
 static void leave_body(struct parser *parser, struct function *function) {
     parser->nfixups = 0;
     for (int depth = 0; depth <= parser->depth; depth++) {
@@ -146,7 +149,7 @@ static void leave_body(struct parser *parser, struct function *function) {
     function->end_pc = function->first_pc;
     function->nspecials = function->ncalls = 0;
     function->unreadable = parse_string(parser, parser->message, strlen(parser->message));
-    for (int open = 1; open > 0;) { /* a token that is none may be the reason */
+    for (int open = 1; open > 0;) { /* lex_next, as parse_advance would fail again at a bad token */
         struct token token = lex_next(&parser->lexer);
         if (token.kind == TOK_END) {
             longjmp(parser->fail, 1);
@@ -156,7 +159,7 @@ static void leave_body(struct parser *parser, struct function *function) {
     parse_advance(parser);
 }
 
-/* A module of which no kernel can be read says why the first of its functions cannot. */
+/* Fails if no kernel of the module could be parsed, with the first function's reason. */
 static void need_readable(struct parser *parser) {
     const struct module *module = parser->module;
     const struct function *unreadable = NULL;
@@ -177,7 +180,8 @@ static void parse_function(struct parser *parser, bool is_entry) {
     struct parameter *returns = NULL;
     struct token name;
     uint32_t nreturns = 0, total = 0;
-    /* The name comes between returned and taken parameters, whose scope is the body's: look ahead. */
+    /* The name follows the return parameters, but those belong to the scope opened for the body: find the name
+     * first. */
     struct lexer lexer = parser->lexer;
     name = parser->token;
     if (!is_entry && token_is(&name, "(")) {
@@ -217,7 +221,7 @@ static void parse_function(struct parser *parser, bool is_entry) {
     if (!token_is(&parser->token, "{")) {
         parse_expect(parser, "{");
     }
-    struct lexer body = parser->lexer; /* after the brace */
+    struct lexer body = parser->lexer; /* just behind the opening brace */
     if (!body_reads(parser, function)) {
         parser->lexer = body;
         leave_body(parser, function);
@@ -264,10 +268,10 @@ static void parse_target(struct parser *parser) {
     }
 }
 
-/* One module directive, whose word has been taken. */
+/* Parses the rest of a directive whose keyword is `word`. */
 static void parse_directive(struct parser *parser, struct token word, bool is_extern) {
     if (token_is(&word, ".version")) {
-        struct token number = parser->token; /* 9.0 reads as a number with a fraction */
+        struct token number = parser->token; /* "9.0" is lexed as a floating-point number */
         double value = 0;
         if (number.kind != TOK_F64) {
             parse_fail(parser, number.line, ".version without a number");
@@ -299,7 +303,7 @@ static void parse_directive(struct parser *parser, struct token word, bool is_ex
     }
 }
 
-/* Addresses in initialisers, once every variable has its place. */
+/* Copies initial values and fills in the addresses they contain; every variable has an offset by now. */
 static void resolve_initialisers(struct parser *parser) {
     struct module *module = parser->module;
     for (uint32_t i = 0; i < module->nvariables; i++) {
@@ -326,7 +330,7 @@ static void resolve_initialisers(struct parser *parser) {
 }
 
 static uint8_t *take_memory(struct parser *parser, uint64_t bytes) {
-    const uint64_t page = 4096; /* the largest alignment a variable may ask for */
+    const uint64_t page = 4096; /* largest alignment that a variable may have */
     uint8_t *memory = aligned_alloc(page, round_up(bytes + 1, page));
     if (memory == NULL) {
         parse_no_memory(parser);
@@ -338,7 +342,7 @@ static uint8_t *take_memory(struct parser *parser, uint64_t bytes) {
 void parse_module(struct parser *parser) {
     struct module *module = parser->module;
     module->locs = parse_grow(parser, module->locs, 0, &parser->locs_room, sizeof *module->locs);
-    module->nlocs = 1; /* number 0: unknown */
+    module->nlocs = 1; /* index 0 means unknown */
     parse_advance(parser);
     while (parser->token.kind != TOK_END) {
         bool is_extern = false;

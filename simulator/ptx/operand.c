@@ -1,4 +1,4 @@
-/* Operands as rows of the machine. */
+/* Turns parsed operands into rows of registers, predicates or constants. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static uint32_t new_const_row(struct parser *parser, uint64_t bits, bool wide) {
 static struct operand const_row(struct decoder *d, uint64_t bits, bool wide) {
     struct parser *parser = d->parser;
     bits = wide ? bits : (uint32_t)bits;
-    /* An open hash of 1 + offset; slots of width in the key's low bit. */
+    /* Open-addressing hash table: entry 2 i holds 1 + offset of a row (0: free), entry 2 i + 1 its width. */
     if (parser->const_count * 2 >= parser->const_index_size) {
         uint32_t size = parser->const_index_size == 0 ? 1024 : parser->const_index_size * 2;
         uint32_t *index = calloc(size, sizeof *index * 2);
@@ -122,7 +122,7 @@ struct operand dst(struct decoder *d, const struct pop *pop, unsigned type) {
 static uint64_t number_bits(struct decoder *d, const struct pop *pop, unsigned type) {
     double value;
     float narrow;
-    if (pop->kind == PO_INT) { /* narrow values live zero-extended in their rows */
+    if (pop->kind == PO_INT) { /* 8- and 16-bit values are kept zero-extended in their rows */
         uint32_t bytes = ptx_type_bytes(type);
         return bytes == 1 ? pop->bits & 0xff : bytes == 2 ? pop->bits & 0xffff : pop->bits;
     }
@@ -150,7 +150,7 @@ static uint64_t number_bits(struct decoder *d, const struct pop *pop, unsigned t
     return bits;
 }
 
-/* The address a name stands for. */
+/* A row that holds a special register's value or a symbol's address. */
 static struct operand symbol_row(struct decoder *d, const struct pop *pop, bool wide) {
     struct parser *parser = d->parser;
     const struct symbol *symbol = pop->symbol;
@@ -255,7 +255,7 @@ void emit_address(struct decoder *d, const struct pop *pop) {
             d->insn->space = SP_LOCAL;
         }
     } else if (d->insn->space == SP_GENERIC && name->kind == PO_NAME && name->symbol->kind == SYM_VARIABLE) {
-        /* A name without a space stands for its variable's own. */
+        /* An instruction without a space uses the named variable's. */
         d->insn->space = name->symbol->variable->space;
     } else if (d->insn->space == SP_GENERIC && name->kind == PO_NAME && name->symbol->kind == SYM_FRAME) {
         d->insn->space = SP_LOCAL;

@@ -1,4 +1,4 @@
-/* Operands as they are written. */
+/* Parses operands as they are written, before the decoder gives them meaning. */
 #include <string.h>
 
 #include "parse.h"
@@ -10,7 +10,7 @@ static const struct {
     {"%tid.x", SR_TID_X},
     {"%tid.y", SR_TID_Y},
     {"%tid.z", SR_TID_Z},
-    {"%tid.w", SR_ZERO}, /* of any vector: unused, and zero */
+    {"%tid.w", SR_ZERO}, /* the unused fourth component of these vectors reads as zero */
     {"%ntid.x", SR_NTID_X},
     {"%ntid.y", SR_NTID_Y},
     {"%ntid.z", SR_NTID_Z},

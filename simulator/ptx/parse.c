@@ -1,4 +1,4 @@
-/* Symbols, scopes and the parser's entry point. */
+/* Parser basics (errors, tokens, memory), symbols and scopes, and the entry point ptx_parse. */
 #include "parse.h"
 
 #include <stdarg.h>
@@ -161,7 +161,7 @@ uint32_t register_bytes(unsigned type) {
     return type == T_PRED ? 4 : bytes == 16 ? ROW128 : bytes == 8 ? ROW64 : ROW32;
 }
 
-/* Of a register of a range (`.reg .b32 %r<9>`) a symbol of its own. */
+/* Makes a symbol for one register of a range such as `.reg .b32 %r<9>`. */
 static struct symbol *find_in_range(struct parser *parser, struct token name) {
     uint32_t digits = 0, number = 0, unit = 1;
     while (digits < 8 && digits + 1 < name.length && name.text[name.length - digits - 1] >= '0' &&
@@ -208,7 +208,7 @@ void parse_open_scope(struct parser *parser) {
     parser->scopes[++parser->depth] = (struct scope){NULL, parser->nfixups};
 }
 
-/* Branches of this scope to labels of this scope are settled; the others may mean an outer label. */
+/* Resolves branches to labels of this scope; the others are left to the enclosing scope. */
 void parse_close_scope(struct parser *parser) {
     struct scope *scope = &parser->scopes[parser->depth];
     uint32_t kept = scope->first_fixup;
@@ -259,14 +259,14 @@ static void release(struct parser *parser) {
     free(parser);
 }
 
-/* False where parse_fail ended it.  On its own, so that no variable lives across the jump. */
+/* False after parse_fail. A function of its own, so that no local variable lives across the longjmp. */
 static bool parse_text(struct parser *parser, const char *text, size_t bytes) {
     if (setjmp(parser->fail) != 0) {
         return false;
     }
-    char *copy = parse_string(parser, text, bytes); /* names point into it */
+    char *copy = parse_string(parser, text, bytes); /* symbol names point into the copy */
     parser->decoder = parse_take(parser, sizeof *parser->decoder);
-    /* A zero byte may end embedded text. */
+    /* PTX embedded in an executable may end with a zero byte. */
     parser->lexer = (struct lexer){copy, copy + strnlen(copy, bytes), 1, NULL};
     parse_module(parser);
     fill_addresses(parser);

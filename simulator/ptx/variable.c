@@ -1,4 +1,4 @@
-/* Declarations of variables, with their initialisers. */
+/* Parses declarations of variables and their initialisers. */
 #include <string.h>
 
 #include "parse.h"
@@ -19,7 +19,6 @@ static uint32_t take_align(struct parser *parser) {
     return (uint32_t)align;
 }
 
-/* `.align N`, `.ptr`, a space and a type in any order, as declarations have them. */
 unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *vector) {
     unsigned type = T_NONE;
     *align = 0;
@@ -30,7 +29,8 @@ unsigned parse_declared_type(struct parser *parser, uint32_t *align, uint32_t *v
         parse_advance(parser);
         if (token_is(&token, ".align")) {
             uint32_t stated = take_align(parser);
-            *align = type == T_NONE ? stated : *align; /* after the type it is the pointee's (.ptr) */
+            *align =
+                type == T_NONE ? stated : *align; /* after the type, .align describes the pointee of .ptr */
         } else if (token_is(&token, ".v2") || token_is(&token, ".v4")) {
             *vector = (uint32_t)(token.text[2] - '0');
         } else if (found != T_NONE) {
@@ -59,7 +59,6 @@ struct token parse_name(struct parser *parser) {
     return name;
 }
 
-/* [4][8]...; `[]` gives 0. */
 uint64_t parse_extents(struct parser *parser, bool *is_array, bool *open) {
     uint64_t count = 1;
     *is_array = *open = false;
@@ -108,7 +107,8 @@ static void put_value(struct parser *parser, uint8_t *to, unsigned type, struct 
         struct init_ref *ref = parse_take(parser, sizeof *ref);
         ref->symbol = parse_string(parser, token.text, token.length);
         ref->at = at;
-        ref->bytes = (uint8_t)(bytes < 8 ? bytes : 8); /* an address; what a wider element has above is zero */
+        ref->bytes =
+            (uint8_t)(bytes < 8 ? bytes : 8); /* an address; the upper bytes of a wider element stay zero */
         if (token_is(&parser->token, "+") || token_is(&parser->token, "-")) {
             ref->addend = (int64_t)parse_integer(parser);
         }
@@ -147,7 +147,7 @@ static void put_values(struct parser *parser, uint8_t *bytes, uint64_t size, uns
     }
 }
 
-/* Counts what an open array `x[] = {...}` holds by reading it twice. */
+/* Element count of an open array `x[] = {...}`, by scanning its initialiser ahead of parsing it. */
 static uint64_t count_values(struct parser *parser) {
     struct lexer lexer = parser->lexer;
     uint64_t count = 0;
