@@ -1,12 +1,12 @@
-/* Asynchronous operations: queued at issue, performed in three steps whenever the launch's mode says.
+/* Asynchronous operations: queued at issue, performed in three steps at times that the launch's mode chooses.
  *
- *   read      takes the source (global or shared memory, registers, TMEM) into the operation
- *   write     puts the result in its place
- *   complete  signals: bytes to an mbarrier, an arrival, a group's count
+ *   read      copies the source (global or shared memory, registers, TMEM) into the operation
+ *   write     writes the result to its destination
+ *   complete  signals: bytes to an mbarrier, an arrival, or the end of a group's member
  *
- * An operation is made with async_new, filled, and handed over with async_issue or given up with async_drop.
- * Operations that share a non-NULL `queue` run one after another in the order of issue; all others are
- * unordered. */
+ * Make an operation with async_new, fill it in, then hand it over with async_issue or discard it with
+ * async_drop.  Operations with the same non-NULL `queue` run in the order of issue; all others are unordered.
+ */
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
 
@@ -15,12 +15,12 @@
 
 struct async_kind {
     const char *name;
-    void (*read)(struct async_op *op); /* NULL: nothing to do */
+    void (*read)(struct async_op *op); /* each step may be NULL: nothing to do */
     void (*write)(struct async_op *op);
     void (*complete)(struct async_op *op);
     void (*poison)(struct async_op *op);      /* fills the destination with a trap pattern at issue */
-    bool (*ready)(const struct async_op *op); /* may it start? */
-    /* Tells the clock when its stages are reached; NULL: at once. */
+    bool (*ready)(const struct async_op *op); /* true: it may start; NULL: at once */
+    /* With simulated time: schedules the operation's stages; NULL: it is done at once. */
     void (*timed)(struct run *run, struct async_op *op);
 };
 
@@ -37,14 +37,14 @@ struct async_op {
     uint64_t number;
     const void *queue;
     enum async_stage stage;
-    uint8_t due;   /* the stage that its time has come for; more than `stage` where others are in the way */
-    uint8_t *data; /* what read has taken */
+    uint8_t due;   /* stage that is due; `stage` follows in its queue's order */
+    uint8_t *data; /* the source's contents after the read step */
     void *payload;
-    uint32_t scheduled; /* 1 + its place in launch->schedule's list; 0: not in it */
-    bool prompt;        /* takes effect at once, whatever the mode */
-    /* With simulated time: when it was issued, and what had led to that. */
+    uint32_t scheduled; /* 1 + its index in launch->schedule's list; 0: not listed */
+    bool prompt;        /* performed at once, whatever the mode */
+    /* With simulated time: when it was issued, and the chain of causes up to then (clock/path.h). */
     uint64_t issued;
-    uint64_t turn; /* at its SM's tensor cores, which may put it off; 0: it waits for none */
+    uint64_t turn; /* its turn at the SM's tensor cores, which may delay it; 0: none */
     struct path *path;
 };
 
@@ -54,18 +54,19 @@ struct async_op *async_new(struct run *run, const struct async_kind *kind, int l
                            size_t data_bytes);
 void async_issue(struct run *run, struct async_op *op);
 void async_drop(struct async_op *op);
-/* One step of one operation, chosen by the mode; false where none can move. */
+/* Performs steps of one operation that the mode chooses; false if none can proceed. */
 bool async_progress(struct cluster *cluster);
 void async_clear(struct cluster *cluster);
-/* With simulated time: the operation reaches a stage now, as far as those before it in its queue let it. */
+/* With simulated time: `stage` is due now. It is performed as soon as earlier operations of its queue are done.
+ */
 void async_due(struct timing *timing, struct async_op *op, uint8_t stage);
-/* A finding of an operation, at the instruction that issued it. */
+/* Reports a finding at the instruction that issued the operation. */
 void async_report(const struct async_op *op, enum sim_verdict verdict, const char *kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- mbarriers (async/mbarrier.c) ---- */
 
-/* A warp's last wait that found its phase complete: what the barrier's phase had to be, and when that was. */
+/* A warp's last successful wait: the phase that the barrier was in, and the warp's clock value then. */
 struct looked {
     const struct insn *insn; /* NULL: none */
     uint32_t phase, time;
@@ -74,7 +75,7 @@ struct looked {
 struct mbarrier {
     bool valid;
     uint32_t offset;
-    uint32_t expected, pending, phase; /* phase: how many are complete */
+    uint32_t expected, pending, phase; /* phase: number of completed phases */
     int64_t tx;
     uint32_t clock_index;
     uint32_t init_warp, init_time;
@@ -82,46 +83,51 @@ struct mbarrier {
     struct vector_clock *gathered, *released;
     struct cta *cta;
     uint32_t first_phase;
-    const struct insn *from_afar;     /* a releasing arrival of another CTA: in this phase; NULL: none */
-    const struct insn *was_from_afar; /* in the last one */
-    bool awaits_async;                /* this phase: more than threads' arrivals */
-    struct looked looked[MAX_WARPS];  /* by warp of the CTA */
+    const struct insn *remote_arrival; /* a releasing arrival from another CTA in this phase; NULL: none */
+    const struct insn *previous_remote_arrival; /* in the previous phase */
+    bool awaits_async;                          /* this phase also waits for asynchronous operations */
+    struct looked looked[MAX_WARPS];            /* indexed by warp of the CTA */
 };
 
 void mbarriers_make(struct cta *cta); /* sets cta->mbarriers */
 void mbarriers_reset(struct mbarriers *barriers);
 void mbarriers_free(struct mbarriers *barriers);
-/* fence.proxy.async: what the running warp has acquired, initialised mbarriers too, becomes visible to the
- * async proxy. */
+/* fence.proxy.async: everything that the running warp has acquired, initialised mbarriers included, becomes
+ * visible to the async proxy. */
 void fence_proxy_async(struct run *run);
 void mbarriers_at_end(struct cluster *cluster, struct cta *cta);
-/* The barrier at a shared address, which has to be initialised; NULL after a report.  `async`: an
- * asynchronous operation will signal it. */
+/* The initialised barrier at a shared address; NULL after a report. `own_only`: it must be in the running CTA.
+ * `async`: an asynchronous operation will signal it. */
 struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool own_only, bool async);
 enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int lane);
 enum next mbarrier_inval(struct run *run, uint64_t address, int lane);
 void mbarrier_arrive(struct run *run, struct mbarrier *barrier, uint32_t count, bool publish);
 void mbarrier_expect_tx(struct run *run, struct mbarrier *barrier, int64_t bytes);
-/* mbarrier.complete_tx, and what an operation does at its end. */
+/* Takes bytes off the tx-count: mbarrier.complete_tx, or the end of an operation. */
 void mbarrier_take_tx(struct cluster *cluster, struct mbarrier *barrier, int64_t bytes);
-/* From an asynchronous operation issued in barrier phase `phase`. */
+/* The completion of an asynchronous operation that was issued in phase `phase` of the barrier. */
 void mbarrier_complete_tx(const struct async_op *op, struct mbarrier *barrier, uint32_t phase, int64_t bytes);
-/* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive); clock NULL: none. */
+/* An arrival by an asynchronous operation (tcgen05.commit, cp.async.mbarrier.arrive). clock: what it releases;
+ * NULL: nothing. */
 void mbarrier_async_arrive(const struct async_op *op, struct mbarrier *barrier,
                            const struct vector_clock *clock);
 void mbarrier_describe(char *to, size_t room, const struct warp *warp, const struct split *split);
+
 /* ---- waits that may miss a phase (async/phase.c) ---- */
 
-/* The running warp tests for the phase before `phase`, the barrier's own or the next one. */
+/* The running warp tests whether the phase before `phase` is complete; `phase` is the barrier's current phase
+ * or the next. */
 void phase_tested(struct run *run, struct mbarrier *barrier, uint32_t phase, bool by_parity);
-/* A phase is over; called before its clock is passed on. */
+/* The barrier's phase ends; called before waiters receive its clock. */
 void phase_completes(const struct mbarrier *barrier);
-/* Whether `count` arrivals now end the phase in every schedule: all others, of threads alone, came first. */
+/* True if these `count` arrivals end the phase in every schedule: all other arrivals are by threads and
+ * happened before. */
 bool phase_ends_here(const struct run *run, const struct mbarrier *barrier, uint32_t count);
-/* An asynchronous operation that is issued now will bring this phase of the barrier bytes. */
+/* An asynchronous operation issued now will complete bytes on this phase of the barrier. */
 void phase_needs(struct run *run, struct mbarrier *barrier);
 
-/* The epoch of an operation that will complete on this phase of the barrier. */
+/* Epoch of an operation that completes on the barrier's current phase: over once a clock has acquired that
+ * phase. */
 struct epoch mbarrier_epoch(const struct run *run, const struct mbarrier *barrier);
 
 /* ---- groups: cp.async, bulk stores and wgmma (async/groups.c) ---- */
@@ -132,22 +138,23 @@ struct groups;
 struct groups *groups_make(struct worker *worker);
 void groups_free(struct groups *groups);
 void groups_reset(struct warp *warp);
-/* The clock index of a family's completions; value: the group that the next commit closes. */
+/* Epoch of an operation in the family's open group, the one that the next commit closes. `read`: over once its
+ * source has been read. */
 struct epoch group_epoch(struct run *run, enum group_family family, bool read);
 void group_add(struct run *run, enum group_family family);
-/* Called by the operations as they get on. */
+/* An operation of the group has been read (ASYNC_READ) or is done (ASYNC_DONE). */
 void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage);
-/* Read and complete at once. */
+/* A wgmma of the group is done. */
 void group_finish(struct warp *warp, enum group_family family, uint32_t group);
 uint32_t group_current(const struct warp *warp, enum group_family family);
 void groups_at_end(struct run *run);
 
 /* ---- global memory (async/global_access.c) ---- */
 
-/* Notes an access of global memory and checks it against those of other launches; flags: ACCESS_WRITE,
- * ACCESS_ATOMIC.  Before the access itself. */
+/* Records an access to global memory and checks it against other launches and threads; call it before the
+ * access. flags: ACCESS_WRITE, ACCESS_ATOMIC. */
 void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, unsigned flags);
-/* The same for lanes of a warp that access `bytes` each. */
+/* The same for lanes of a warp, `bytes` each. */
 void touch_global_lanes(struct run *run, const uint64_t addresses[LANES], uint32_t mask, uint32_t bytes,
                         unsigned flags);
 

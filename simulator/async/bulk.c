@@ -1,4 +1,4 @@
-/* What bulk loads and stores do (PTX ISA: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk). */
+/* Execution of bulk loads and stores (PTX ISA: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk). */
 #include "bulk.h"
 
 #include "groups.h"
@@ -10,7 +10,8 @@
 static struct mbarrier *signalled(struct run *run, uint64_t address, const struct cta *target, int lane,
                                   bool multicast, int cta_group) {
     uint32_t rank = (uint32_t)(address >> RANK_SHIFT) & 0xff;
-    if (multicast) { /* the same offset in each destination, or in its pair's CTA of the given parity */
+    if (multicast) { /* same offset in each destination CTA; with .cta_group::2 in the CTA of its pair that has
+                        the address's parity */
         rank = cta_group == 2 ? (target->rank & ~1u) | (rank & 1) : target->rank;
     } else if (rank != target->rank && !(cta_group == 2 && rank / 2 == target->rank / 2)) {
         (void)sim_report(run, SIM_ERROR, "barrier-rank", lane,
@@ -63,8 +64,9 @@ void record_destinations(struct run *run, const struct load *load, uint32_t span
     }
 }
 
-/* What a row holds outside the tensor: this NaN of 16 bits, whatever the type (measured on an H200 for f16, on
- * an RTX 5080 for f16, bf16, f32, f64 and tf32: roundandr/Allegro, nvidia_tma_formats_sm120a.json). */
+/* Fills a row with the out-of-bounds value: zeros, or this 16-bit NaN pattern whatever the type (measured on an
+ * H200 for f16, on an RTX 5080 for f16, bf16, f32, f64 and tf32: roundandr/Allegro,
+ * nvidia_tma_formats_sm120a.json). */
 static void fill_outside(const struct sim_tensor_map *map, uint8_t *row, uint32_t bytes) {
     static const uint8_t nan[2] = {0xf7, 0x7f};
     memset(row, 0, bytes);
@@ -73,8 +75,7 @@ static void fill_outside(const struct sim_tensor_map *map, uint8_t *row, uint32_
     }
 }
 
-/* A load rounds elements of type tf32 to nearest even; neither form flushes subnormals (measured on an H200).
- */
+/* Loads round tf32 elements to nearest even; neither tf32 type flushes subnormals (measured on an H200). */
 static void round_elements(const struct sim_tensor_map *map, uint8_t *row, uint32_t bytes) {
     if (map->data_type != TYPE_TF32 && map->data_type != TYPE_TF32_FTZ) {
         return;

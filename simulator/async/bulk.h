@@ -1,11 +1,11 @@
-/* What the bulk copies share. */
+/* Bulk copies between global and shared memory: state shared by cp.async.bulk with and without tensor maps. */
 #ifndef SIM_ASYNC_BULK_H
 #define SIM_ASYNC_BULK_H
 
 #include "hazard/global/global_record.h"
 #include "tensor_box.h"
 
-/* A copy into shared memory of one or more CTAs, each with its barrier. */
+/* One CTA that a load writes to, and the barrier that it signals there. */
 struct destination {
     struct cta *cta;
     uint32_t offset;
@@ -14,13 +14,13 @@ struct destination {
 };
 
 struct load {
-    uint64_t from; /* global address; shared source: from_cta and offset; an answer's: where the host has it */
+    uint64_t from; /* global address; offset in from_cta, if that is set; host address of an answer */
     struct cta *from_cta;
     uint32_t bytes;
     struct tensor_box box;
     bool tensor;
-    bool answer;              /* of a request to the grid: of no memory of the device */
-    const struct known *view; /* what its issuer knew of earlier launches: hazard/global/global_record.h */
+    bool answer;              /* the answer of clusterlaunchcontrol.try_cancel, not device memory */
+    const struct known *view; /* earlier launches known to its issuer (hazard/global/global_record.h) */
     uint32_t destinations;
     struct destination destination[MAX_CLUSTER];
 };
@@ -42,7 +42,7 @@ enum reduction {
 struct store {
     uint64_t to;
     uint32_t from, bytes, group;
-    uint16_t kept; /* of each 16 bytes, those that are copied: .cp_mask's, else ALL_BYTES */
+    uint16_t kept; /* byte mask, applied to each 16 bytes (.cp_mask); ALL_BYTES: no mask */
     struct tensor_box box;
     bool tensor;
     enum reduction reduction;
@@ -50,10 +50,11 @@ struct store {
     const struct known *view;
 };
 
-/* Finds the CTAs of a load's destination and their barriers, and checks them; false after a report. */
+/* Fills load->destination with the CTAs and barriers of a load, checked. mask: CTAs of a multicast, -1 without.
+ * False after a report. */
 bool make_destinations(struct run *run, struct load *load, uint64_t to, uint64_t barrier, uint32_t bytes,
                        uint32_t align, int lane, int64_t mask, int cta_group);
-/* Stamps the destination for the checks. */
+/* Records the writes for the checks: `span` bytes in each destination; `counted` goes to the counters. */
 void record_destinations(struct run *run, const struct load *load, uint32_t span, uint32_t counted);
 extern const struct async_kind load_kind;
 /* With simulated time (async/copy_times.c). */
@@ -61,10 +62,12 @@ void load_timed(struct run *run, struct async_op *op);
 void store_timed(struct run *run, struct async_op *op);
 void prefetch_timed(struct run *run, uint64_t from, uint64_t bytes);
 void prefetch_box_timed(struct run *run, const struct tensor_box *box);
-/* What is at a global address for an operation whose issuer had the view. */
+/* Reads global memory as the operation's issuer sees it (`view`: delayed stores of launches it does not know).
+ */
 void take_global(const struct async_op *op, const struct known *view, uint8_t *to, uint64_t from,
                  uint32_t bytes);
-/* The bytes from *at on that a store copies, next to each other; moves *at to the first.  0: no more. */
+/* Next run of contiguous bytes that a store copies: moves *at to its start and returns its length; 0: no more.
+ */
 uint32_t store_run(const struct store *store, uint32_t *at);
 void issue_store(struct run *run, const struct store *store, uint32_t span, int lane);
 void reduce(uint8_t *to, const uint8_t *from, uint32_t bytes, enum reduction reduction, unsigned type);

@@ -1,13 +1,14 @@
-/* When copies are done, with simulated time: what they touch of memory, and what of it was in L2. */
+/* Simulated time of copies: what they request from memory, how much of it L2 holds, and when they are done. */
 #include "clock/timing.h"
 
 #include "bulk.h"
 
-/* HW (measured, H100: cold_box_cycles): what of a row L2 takes from memory, by the promotion of its map: none,
- * 64, 128 and 256 bytes (cuda.h, CUtensorMapL2promotion). */
+/* HW (measured, H100: cold_box_cycles): granularity in which L2 fetches a row from memory, by the map's
+ * promotion: none, 64, 128 and 256 bytes (cuda.h, CUtensorMapL2promotion). */
 static const uint64_t promoted_bytes[] = {64, 64, 128, 256};
 
-/* Of a box's rows that come from HBM, those that do not lie behind one another. */
+/* Touches a box's rows in the L2 model and fills in the request. Returns the number of rows from HBM that do
+ * not directly follow the row before. */
 static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, bool store,
                           struct request *request, ticks *filled) {
     uint64_t end = 0;
@@ -27,14 +28,14 @@ static uint32_t touch_box(struct timing *timing, const struct tensor_box *box, b
             request->past++;
         }
     }
-    /* HW (measured, H200: cold_box_cycles, columns 2 and 6): of several lines that came to L2 with others the
-     * last is later than one alone. */
+    /* HW (measured, H200: cold_box_cycles, columns 2 and 6): when several lines were prefetched into L2 along
+     * with others, the last of them arrives later than a single one would. */
     if (filled != NULL && timing->ahead > 1) {
         *filled += timing->chip.l2_prefetched_rows;
     }
-    /* HW (measured, H200: box_shared_ns, box_past_end_ns): several SMs that ask for the same rows at a time are
-     * one to L2; where some lie past the end too, by a chip's file that has something of those, which take
-     * something else of it. */
+    /* HW (measured, H200: box_shared_ns, box_past_end_ns): SMs that request the same rows at the same time cost
+     * L2 one request. With rows past the tensor's end this holds only for chips whose file has a cost for such
+     * rows, which L2 then pays in addition. */
     bool counts = timing->chip.past_end_row > 0, shares = request->past == 0 || counts;
     uint64_t past = counts ? request->bytes / box->rows * request->past : 0;
     request->shared = (shares ? timing->shared : 0) + past;
@@ -55,7 +56,8 @@ static struct request *asked(struct run *run, struct async_op *op, ticks at, uin
     return request;
 }
 
-/* HW: what goes to several SMs leaves L2 once for each TPC (measured, H200: cluster_ring_cycles, multicast). */
+/* HW: multicast data leaves L2 once per TPC, a pair of SMs (measured, H200: cluster_ring_cycles, multicast).
+ * Returns the number of TPCs. */
 static uint32_t pairs_of(const struct request *request) {
     uint32_t pairs = 1;
     for (uint32_t i = 0; i < request->nothers; i++) {
@@ -68,13 +70,13 @@ static uint32_t pairs_of(const struct request *request) {
     return pairs;
 }
 
-/* Of a copy by its bytes, less what machine code shows of its issue and its wait. */
+/* Latency of a copy by its size, less the part that machine code already accounts for at issue and wait. */
 static ticks latency(const struct chip *chip, const struct curve *curve, uint64_t bytes) {
     ticks takes = curve_at(curve, bytes);
     return takes > chip->copy_latency_less ? takes - chip->copy_latency_less : 0;
 }
 
-/* HW (measured, H200: cold_box_cycles): rows that lie apart take from HBM what a warp's loads of them take. */
+/* HW (measured, H200: cold_box_cycles): scattered rows from HBM take as long as a warp's loads of them. */
 static ticks far_latency(const struct chip *chip, uint64_t bytes, uint32_t apart) {
     ticks together = latency(chip, &chip->copy_latency_hbm, bytes);
     ticks rows = apart > 1 ? curve_at(&chip->rows_latency_hbm, apart) : 0;
@@ -90,13 +92,14 @@ void load_timed(struct run *run, struct async_op *op) {
         time_operation(timing, op, op->cta, time_remote(run, load->bytes), ASYNC_DONE);
         return;
     }
-    if (load->answer) { /* not measured: as long as a copy of as many bytes from L2 */
+    if (load->answer) { /* not measured; assumed as a copy of as many bytes from L2 */
         ticks takes = latency(&timing->chip, &timing->chip.copy_latency_l2, load->bytes);
         time_operation(timing, op, op->cta, start + takes, ASYNC_DONE);
         return;
     }
     struct request *request = asked(run, op, start, load->bytes, false);
-    for (uint32_t i = 0; i < load->destinations; i++) { /* L2 is asked once, each SM takes the bytes */
+    for (uint32_t i = 0; i < load->destinations;
+         i++) { /* one request to L2, but every SM's port carries the bytes */
         if (load->destination[i].cta->sm != request->sm && request->nothers < MAX_CLUSTER) {
             request->other[request->nothers++] = (uint16_t)load->destination[i].cta->sm;
         }
@@ -118,7 +121,7 @@ void load_timed(struct run *run, struct async_op *op) {
     request->unloaded = others > request->unloaded ? others : request->unloaded;
 }
 
-/* The source has been read when the way out has taken it; the store is done when memory has it. */
+/* The source counts as read when the SM's port has taken it, and the store is done when memory has it. */
 void store_timed(struct run *run, struct async_op *op) {
     const struct store *store = op->payload;
     struct timing *timing = run->launch->timing;
@@ -137,8 +140,8 @@ void store_timed(struct run *run, struct async_op *op) {
 
 /* ---- prefetches ---- */
 
-/* HW (measured, H200: bulk_prefetch_cycles): lanes ask one after another, and the warp goes on behind the last
- * one. When this one asks. */
+/* When the next lane's prefetch is requested. HW (measured, H200: bulk_prefetch_cycles): lanes request one
+ * after another, and the warp continues after the last. */
 static ticks lane_asks(struct run *run) {
     struct timing *timing = run->launch->timing;
     struct warp_time *time = run->warp->time;

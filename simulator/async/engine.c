@@ -1,4 +1,4 @@
-/* The list of operations in flight and the modes. */
+/* The list of operations in flight, and the order in which each mode performs them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void unlink_op(struct async_op *op) {
     cluster->nops--;
 }
 
-/* The next step; frees the operation after its last one. */
+/* Performs the operation's next step and frees the operation after the last one. */
 static void step(struct async_op *op) {
     const struct async_kind *kind = op->kind;
     void (*const actions[])(struct async_op *) = {kind->read, kind->write, kind->complete};
@@ -85,7 +85,7 @@ static void run_to_end(struct async_op *op) {
     }
 }
 
-/* Performs what can be, of all operations or of those that no schedule delays. */
+/* Completes every operation that can proceed: all of them, or only those that the schedule does not delay. */
 static bool drain(struct cluster *cluster, bool all) {
     bool any = false;
     for (struct async_op *op = cluster->ops_first; op != NULL;) {
@@ -93,7 +93,7 @@ static bool drain(struct cluster *cluster, bool all) {
         if ((all || op->prompt) && can_move(op)) {
             run_to_end(op);
             any = true;
-            next = cluster->ops_first; /* something after it may move now */
+            next = cluster->ops_first; /* a later operation of its queue may proceed now */
         }
         op = next;
     }
@@ -117,7 +117,7 @@ void async_due(struct timing *timing, struct async_op *op, uint8_t stage) {
     const void *queue = op->queue;
     op->due = stage > op->due ? stage : op->due;
     if (!can_move(op)) {
-        return; /* who is in its way calls it */
+        return; /* the earlier operation of its queue will call again when it ends */
     }
     bool ends = op->due == ASYNC_DONE;
     for (int left = (int)op->due - (int)op->stage; left > 0; left--) {

@@ -1,4 +1,5 @@
-/* What kernels do to global memory, as far as others see it: other launches, and tensor maps. */
+/* Records accesses to global memory for the checks: races with other launches and threads, changes of tensor
+ * maps. */
 #include "hazard/global/global_record.h"
 #include "map_change.h"
 
@@ -12,7 +13,7 @@ void touch_global(struct run *run, uint64_t address, uint64_t bytes, int lane, u
     struct epoch epoch = warp_epoch(run, 1u << (lane < 0 ? 0 : lane));
     if (run->insn->cls == CL_ASYNC_COPY && strstr(run->insn->name, "async.bulk") != NULL) {
         flags |= ACCESS_ASYNC;
-        if (flags & ACCESS_WRITE) { /* others may know of it after its group's wait */
+        if (flags & ACCESS_WRITE) { /* other threads can learn of the write only after its group's wait */
             epoch = group_epoch(run, GROUP_BULK, false);
         }
         flags |= strncmp(run->insn->name, "cp.reduce", strlen("cp.reduce")) == 0 ? ACCESS_ATOMIC : 0u;

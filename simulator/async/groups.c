@@ -1,5 +1,5 @@
-/* Groups of operations that a warp waits for by number.  Elected lanes and whole warps alike: a group belongs
- * to the warp. */
+/* Groups of asynchronous operations (commit_group, wait_group). A group belongs to the warp, whichever lanes
+ * issue. */
 #include "groups.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ void group_add(struct run *run, enum group_family family) {
 
 void group_finish(struct warp *warp, enum group_family family, uint32_t group) {
     struct family *f = family_of(warp, family);
-    f->unfinished[group % GROUPS_AHEAD]--; /* a wgmma's: none waits for its reads alone */
+    f->unfinished[group % GROUPS_AHEAD]--; /* wgmma has no wait for reads alone */
 }
 
 void group_advance(struct async_op *op, enum group_family family, uint32_t group, enum async_stage stage) {
@@ -83,7 +83,7 @@ static bool wait_over(struct warp *warp, const struct split *split) {
 
 enum next groups_wait(struct run *run, enum group_family family, uint32_t pending, bool read) {
     struct family *f = family_of(run->warp, family);
-    if (pending == UINT32_MAX) { /* all, committed or not */
+    if (pending == UINT32_MAX) { /* wait_all: committed or not */
         f->open++;
         pending = 0;
     }
@@ -108,8 +108,8 @@ enum next groups_wait(struct run *run, enum group_family family, uint32_t pendin
     return NEXT;
 }
 
-/* Shared memory goes away with the CTA, and PTX promises nothing to a bulk store still reading it.  CUTLASS's
- * epilogues without a source tensor end so, hence for review. */
+/* A bulk store may still read shared memory when its CTA ends, and PTX does not keep that memory alive. Only a
+ * review, since CUTLASS's epilogues without a source tensor end that way. */
 void groups_at_end(struct run *run) {
     const struct family *f = family_of(run->warp, GROUP_BULK);
     if (f->used && f->waited_read < f->last_used) {

@@ -1,9 +1,8 @@
-/* Tensor maps that a kernel changes in global memory: tensormap.replace, tensormap.cp_fenceproxy, ordinary
- * stores, and what has to come between a change and a copy (PTX ISA, Data Movement: tensormap.replace;
- * fence.proxy.tensormap).
+/* Checks on tensor maps that a kernel changes in global memory, by tensormap.replace, tensormap.cp_fenceproxy
+ * or ordinary stores (PTX ISA, Data Movement: tensormap.replace; fence.proxy.tensormap).
  *
- * A change needs the copies that use the map to be complete.  A copy needs to come after the change, and after
- * a fence.proxy.tensormap of the map that itself came after the change. */
+ * Before a change, all copies that use the map must be complete. A copy must come after the change and after a
+ * fence.proxy.tensormap of the map that itself came after the change. */
 #include "map_change.h"
 
 #include "hazard/global/global_record.h"
@@ -18,11 +17,11 @@ struct moment {
 
 struct map_changes {
     uint32_t count, room;
-    uint64_t low, high; /* all their addresses lie between */
+    uint64_t low, high; /* lowest and highest address of a map in the list */
     struct map {
         uint64_t address;
         struct moment change, fence;
-        struct moment *use; /* the last one of each barrier or group that copies of the map complete on */
+        struct moment *use; /* last use per clock index (barrier or group) that copies complete on */
         uint32_t uses, use_room;
     } *map;
 };
@@ -54,7 +53,7 @@ static struct map *find(struct cluster *cluster, uint64_t address, bool make) {
         all->map = run_grow(cluster->worker, all->map, all->room, room, sizeof *all->map);
         all->room = room;
     }
-    struct map *map = &all->map[all->count++]; /* of an earlier cluster: its list of uses is used again */
+    struct map *map = &all->map[all->count++]; /* keep the list of uses that an earlier cluster allocated */
     all->low = all->count == 1 || address < all->low ? address : all->low;
     all->high = all->count == 1 || address > all->high ? address : all->high;
     *map = (struct map){.address = address, .use = map->use, .use_room = map->use_room};
@@ -119,7 +118,7 @@ void map_fenced(struct run *run, uint64_t address) {
 }
 
 void map_used(struct run *run, uint64_t address, const struct epoch *epoch) {
-    if ((address & WINDOW_MASK) != 0) { /* a parameter: no thread can change it */
+    if ((address & WINDOW_MASK) != 0) { /* in parameter space: no thread can change it */
         return;
     }
     struct map *map = run->launch->checks ? find(run->cluster, address, true) : NULL;

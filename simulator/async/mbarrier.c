@@ -6,12 +6,12 @@
 #include "clock/timing.h"
 
 #define SLOT_BYTES   8
-#define MAX_BARRIERS 512              /* of a CTA */
+#define MAX_BARRIERS 512              /* per CTA */
 #define MAX_COUNT    ((1u << 20) - 1) /* PTX ISA: ranges of the counts */
 
 struct mbarriers {
     uint32_t slots, count, room;
-    uint16_t *index; /* 1 + number of the barrier at an 8-byte slot */
+    uint16_t *index; /* by 8-byte slot of shared memory: 1 + number of the barrier there; 0: none */
     struct mbarrier *barriers;
 };
 
@@ -59,7 +59,7 @@ void mbarriers_at_end(struct cluster *cluster, struct cta *cta) {
     }
 }
 
-/* Lanes of a warp at one mbarrier.init, the first of which has made this barrier. */
+/* True if another lane of the same mbarrier.init has just initialised this barrier. */
 static bool just_made(const struct run *run, const struct mbarrier *b, uint32_t count) {
     return b->init_insn == run->insn && b->last_insn == run->insn && b->init_warp == run->warp->number &&
            b->phase == b->first_phase && b->expected == count && b->pending == count && b->tx == 0;
@@ -78,7 +78,7 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
                           "mbarrier.init with count %u; expected 1 to %u", count, MAX_COUNT);
     }
     if (number != 0 && all->barriers[number - 1].valid) {
-        if (just_made(run, &all->barriers[number - 1], count)) { /* ThunderKittens has whole warps do so */
+        if (just_made(run, &all->barriers[number - 1], count)) { /* whole warps do this in ThunderKittens */
             sim_note(run->launch, SIM_REVIEW, "mbarrier-init", cta, (int)run->warp->index, lane, run->insn,
                      NULL, "lanes of a warp initialise the same mbarrier, with one count");
             return NEXT;
@@ -102,8 +102,8 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
     struct mbarrier *b = &all->barriers[number - 1];
     b->valid = true;
     b->awaits_async = false;
-    b->was_from_afar = b->from_afar = NULL;
-    b->first_phase = b->phase = b->phase + (b->phase & 1); /* parities start anew */
+    b->previous_remote_arrival = b->remote_arrival = NULL;
+    b->first_phase = b->phase = b->phase + (b->phase & 1); /* round up to even: parity starts at 0 again */
     memset(b->looked, 0, sizeof b->looked);
     b->offset = offset;
     b->expected = b->pending = count;
@@ -117,18 +117,19 @@ enum next mbarrier_init(struct run *run, uint64_t address, uint32_t count, int l
             b->gathered = vclock_make(run->cluster);
             b->released = vclock_make(run->cluster);
         }
-        /* The phase numbers go on after inval and a new init: epochs of the old life stay in the past. */
+        /* Phase numbers continue after inval and init, so that epochs from before stay in the past. */
     }
     return NEXT;
 }
 
-/* Whether the running warp may use a barrier is a matter of what its clock knows of the initialisation. */
+/* Checks that the initialisation happened before this use, and is visible to the async proxy if `async`. */
 static void check_init(struct run *run, const struct mbarrier *b, int lane, bool async) {
     const struct vector_clock *clock = run->warp->clock;
     uint32_t who = b->init_warp, when = b->init_time;
-    bool fenced = clock->inits[who] >= when; /* PTX ISA, fence.mbarrier_init: then a relaxed signal is enough */
+    bool fenced = clock->inits[who] >= when; /* PTX ISA, fence.mbarrier_init: a relaxed signal is enough then */
     if (clock->acquired[who] < when && !fenced) {
-        /* CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster barrier. */
+        /* Review only: CUTLASS initialises a barrier after its last fence and relies on a relaxed cluster
+         * barrier. */
         bool relaxed = clock->causal[who] >= when;
         sim_note(run->launch, relaxed ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-race", run->cta,
                  (int)run->warp->index, lane, run->insn, b->init_insn,
@@ -137,7 +138,7 @@ static void check_init(struct run *run, const struct mbarrier *b, int lane, bool
                          : "uses an mbarrier without a synchronisation with the thread that initialised it");
     }
     if (async && !fenced && clock->async[who] < when) {
-        /* Triton has a barrier of the CTA and no fence, and its kernels run. */
+        /* Review only: Triton uses a CTA barrier without a fence, and its kernels run. */
         bool met = clock->met[who] >= when;
         sim_note(run->launch, met ? SIM_REVIEW : SIM_ERROR, "mbarrier-init-fence", run->cta,
                  (int)run->warp->index, lane, run->insn, b->init_insn,
@@ -162,7 +163,7 @@ struct mbarrier *mbarrier_at(struct run *run, uint64_t address, int lane, bool o
         return NULL;
     }
     if (run->launch->checks) {
-        if (!async) { /* who issues an operation says until when it signals */
+        if (!async) { /* for an asynchronous operation the issuer records when it completes */
             struct epoch epoch = warp_epoch(run, run->mask);
             remote_note(run, cta, &epoch);
         }
@@ -181,8 +182,8 @@ static void complete_if_done(struct cluster *cluster, struct mbarrier *b) {
     }
     b->phase++;
     b->awaits_async = false;
-    b->was_from_afar = b->from_afar;
-    b->from_afar = NULL;
+    b->previous_remote_arrival = b->remote_arrival;
+    b->remote_arrival = NULL;
     b->pending = b->expected;
     if (b->gathered != NULL) {
         vclock_join(cluster, b->released, b->gathered);
@@ -201,7 +202,7 @@ void mbarrier_arrive(struct run *run, struct mbarrier *b, uint32_t count, bool p
     }
     bool last = phase_ends_here(run, b, count);
     if (publish && b->gathered != NULL) {
-        b->from_afar = run->cta != b->cta ? run->insn : b->from_afar;
+        b->remote_arrival = run->cta != b->cta ? run->insn : b->remote_arrival;
         vclock_publish(run, b->gathered);
     } else if (b->gathered != NULL) {
         relaxed_signal(run, b->gathered);
@@ -278,7 +279,6 @@ void mbarrier_describe(char *to, size_t room, const struct warp *warp, const str
     }
 }
 
-/* mbarrier.inval: the memory may be used for something else. */
 enum next mbarrier_inval(struct run *run, uint64_t address, int lane) {
     struct mbarrier *b = mbarrier_at(run, address, lane, true, false);
     if (b == NULL) {

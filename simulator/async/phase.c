@@ -1,10 +1,10 @@
-/* Waits that may miss a phase of their mbarrier.
+/* Checks for waits that may miss a phase of their mbarrier.
  *
- * A wait tells a phase only from its neighbours: by parity, or by a state of the current or the preceding phase
- * (PTX ISA, mbarrier.test_wait).  So a phase must not end before everybody who waits for the one before it
- * has looked.  Both sides are checked, each when it happens, so that one of them speaks up in every schedule:
- * the end of a phase has to come after the waits for the preceding one; and who waits has to know that the
- * phases before the awaited one are over. */
+ * A wait distinguishes a phase only from its neighbours: by parity, or by a state of the current or the
+ * preceding phase (PTX ISA, mbarrier.test_wait). So a phase must not end before every thread that waits for the
+ * preceding one has looked. Both sides are checked, each when it happens, so that one of them reports in every
+ * schedule: the end of a phase must come after the waits for the preceding phase, and a waiting thread must
+ * know that the phases before the awaited one are over. */
 #include <stdio.h>
 
 #include "async.h"
@@ -30,10 +30,10 @@ bool phase_ends_here(const struct run *run, const struct mbarrier *b, uint32_t c
     return true;
 }
 
-/* Had the warp looked a phase earlier, the answer would have been another. */
+/* True if the warp knows enough of earlier phases that its test cannot mistake one phase for another. */
 static bool knows(const struct run *run, const struct mbarrier *b, uint32_t phase, bool by_parity) {
     if (!by_parity) {
-        return b->phase <= phase; /* the state's own phase or the next one */
+        return b->phase <= phase; /* the barrier is in the state's phase or the next */
     }
     return phase <= b->first_phase + 1 || run->warp->clock->causal[b->clock_index] + 1 >= phase;
 }
@@ -57,7 +57,7 @@ static void check_known(struct run *run, const struct mbarrier *b, uint32_t phas
 void phase_tested(struct run *run, struct mbarrier *b, uint32_t phase, bool by_parity) {
     check_known(run, b, phase, by_parity);
     if (b->phase == phase) {
-        warp_tick(run->warp); /* what was signalled before does not tell of this wait */
+        warp_tick(run->warp); /* signals sent before now do not cover this wait */
         b->looked[run->warp->index] =
             (struct looked){run->insn, phase, run->warp->clock->causal[run->warp->number]};
     }
@@ -73,7 +73,7 @@ static void report_missed(const struct mbarrier *b, const struct warp *warp, con
              message);
 }
 
-/* A wait that could go on now, and has slept too long. */
+/* True for a suspended wait whose phase is complete, but which has not run before the next phase ends. */
 static bool missed_wakeup(struct warp *warp, const struct split *split, const struct mbarrier *b) {
     return split->wait.kind == WAIT_MBARRIER && split->wait.object == b && split->wait.ready(warp, split);
 }

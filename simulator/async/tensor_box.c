@@ -4,8 +4,8 @@
 
 #define REFUSE(...) return (void)snprintf(message, room, __VA_ARGS__), false
 
-/* The range of pixels that a column goes through in a spatial dimension (PTX ISA, Tensors: im2col mode;
- * wOffset): the bounding box, moved by the instruction's offset. */
+/* The pixels that a column traverses in one spatial dimension: the bounding box, moved by the instruction's
+ * offset (PTX ISA, Tensors: im2col mode; wOffset). */
 struct window {
     int64_t first, last, step;
 };
@@ -16,14 +16,15 @@ static struct window window_of(const struct sim_tensor_map *map, const struct te
                            map->element_strides[i + 1]};
 }
 
-/* The spatial dimensions that a column goes through. */
+/* Number of spatial dimensions that a column traverses. */
 static uint32_t unrolled(const struct sim_tensor_map *map, const struct tensor_place *place) {
     return place->mode == TENSOR_IM2COL ? map->rank - 2 : place->mode == TENSOR_IM2COL_W ? 1 : 0;
 }
 
 static bool check_columns(const struct sim_tensor_map *map, const struct tensor_place *place, bool store,
                           char *message, size_t room) {
-    static const int64_t limits[] = {1 << 16, 1 << 8, 1 << 5}; /* of an offset, by the spatial dimensions */
+    static const int64_t limits[] = {1 << 16, 1 << 8,
+                                     1 << 5}; /* of an offset, for 1, 2, 3 spatial dimensions */
     enum { HALO = 512, W_OFFSET = 32 };
     uint32_t spatial = unrolled(map, place);
     bool wide = place->mode == TENSOR_IM2COL_W;
@@ -53,7 +54,7 @@ static bool check_columns(const struct sim_tensor_map *map, const struct tensor_
 /* PTX ISA, Tensor copy: restrictions. */
 bool tensor_place_check(const struct sim_tensor_map *map, const struct tensor_place *place, bool store,
                         char *message, size_t room) {
-    const int64_t padded = 128; /* elements of the padded types that a copy may begin at */
+    const int64_t padded = 128; /* copies of padded types start at multiples of this many elements */
     static const uint8_t modes[] = {[TENSOR_TILE] = SIM_TENSOR_TILED,
                                     [TENSOR_ROWS] = SIM_TENSOR_TILED,
                                     [TENSOR_IM2COL] = SIM_TENSOR_IM2COL,
@@ -82,7 +83,7 @@ static uint32_t count_rows(const struct sim_tensor_map *map, const struct tensor
     case TENSOR_IM2COL:
     case TENSOR_IM2COL_W:
         return map->pixels + place->halo;
-    default: /* with an element stride s the box spans box[i] elements, of which every s-th is copied */
+    default: /* with element stride s, every s-th of the box[i] elements is copied */
         for (uint32_t i = 1; i < map->rank; i++) {
             rows *= (map->box[i] + map->element_strides[i] - 1) / map->element_strides[i];
         }
@@ -96,19 +97,22 @@ void tensor_box_make(const struct sim_tensor_map *map, const struct tensor_place
     tensor_unit(map->data_type, &elements, &global, &shared);
     *box = (struct tensor_box){.map = *map, .place = *place};
     box->rows = count_rows(map, place);
-    box->row_elements = map->box[0]; /* its stride is ignored: cuda.h, cuTensorMapEncodeTiled */
+    box->row_elements =
+        map->box[0]; /* dimension 0's element stride is ignored: cuda.h, cuTensorMapEncodeTiled */
     box->row_bytes = box->row_elements / elements * global;
     box->shared_row_bytes = box->row_elements / elements * shared;
     box->pitch = width > box->shared_row_bytes ? width : box->shared_row_bytes;
-    /* A padded type signals what it reads: the kernels of CUTLASS, DeepGEMM and Triton expect 4 bits an element
-     * of fp4, those of CUTLASS 6 of fp6 (sm100_blockscaled_mma_warpspecialized.hpp: sizeof_bits of
-     * float_e2m3_t), and an RTX 5080 does (roundandr/Allegro, nvidia_tma_formats_sm120a.json). */
+    /* For padded types the barrier counts the bytes read, not the padded ones: CUTLASS, DeepGEMM and Triton
+     * expect 4 bits per fp4 element and CUTLASS 6 bits per fp6 element
+     * (sm100_blockscaled_mma_warpspecialized.hpp: sizeof_bits of float_e2m3_t); an RTX 5080 does so
+     * (roundandr/Allegro, nvidia_tma_formats_sm120a.json). */
     box->bytes = box->row_bytes * box->rows;
 }
 
-/* Where the pixel after `count` others lies, and in *count how often the dimension has begun anew. */
+/* Coordinate of the pixel *count steps after `base`; *count becomes the number of times the window was left and
+ * re-entered, the steps in the next dimension. */
 static int64_t pixel_of(struct window window, int64_t base, int64_t *count) {
-    int64_t before = (window.last - base) / window.step + 1; /* that are left until it does */
+    int64_t before = (window.last - base) / window.step + 1; /* pixels until the window's end */
     if (*count < before) {
         int64_t at = base + *count * window.step;
         *count = 0;
@@ -119,9 +123,9 @@ static int64_t pixel_of(struct window window, int64_t base, int64_t *count) {
     return window.first + rest % around * window.step;
 }
 
-/* The row's coordinates from dimension 1 on.  A column takes W first, then H, D and the images; at the end of a
- * dimension it goes on at the window's first pixel.  A halo is more of the same (both as on an RTX 5080:
- * roundandr/Allegro, nvidia_tma_sm120a.json, cases 7 to 9, 14 and 15). */
+/* Coordinates of a row, from dimension 1 on. A column runs through W first, then H, D and the images; at the
+ * end of a dimension it continues at the window's first pixel. Halo pixels continue the column in the same way
+ * (both as on an RTX 5080: roundandr/Allegro, nvidia_tma_sm120a.json, cases 7 to 9, 14 and 15). */
 static void row_coordinates(const struct tensor_box *box, uint32_t row, int64_t at[MAX_RANK]) {
     const struct sim_tensor_map *map = &box->map;
     const struct tensor_place *place = &box->place;
@@ -166,7 +170,7 @@ bool tensor_box_row(const struct tensor_box *box, uint32_t row, uint32_t *first,
     if (begin >= end) {
         return false;
     }
-    /* Packed types: coordinates are multiples of 16 or 2 elements, so bytes stay whole. */
+    /* Coordinates of packed types are multiples of 16 or 2 elements, so no byte is split. */
     *first = (uint32_t)begin * global / elements;
     *bytes = (uint32_t)end * global / elements - *first;
     *address = base + (uint64_t)((at[0] + begin) * (int64_t)global / (int64_t)elements);
@@ -186,7 +190,7 @@ void tensor_row_to_shared(const struct tensor_box *box, const uint8_t *packed, u
     }
 }
 
-/* A store takes 6 bits of each byte (PTX ISA, Sub-byte types: .b6p2x16). */
+/* A store packs 6 bits of each byte (PTX ISA, Sub-byte types: .b6p2x16). */
 void tensor_row_from_shared(const struct tensor_box *box, const uint8_t *row, uint8_t *packed) {
     const uint32_t bits = 6, mask = 0x3f;
     if (box->map.data_type != TYPE_16U6_ALIGN16B) {
@@ -203,7 +207,7 @@ void tensor_row_from_shared(const struct tensor_box *box, const uint8_t *row, ui
     }
 }
 
-/* Units of 16 (32, 64) bytes change places by the address bits above them. */
+/* XORs the number of the 16- (32-, 64-) byte unit with higher address bits. */
 uint32_t tensor_swizzle(const struct tensor_box *box, uint32_t address) {
     switch (box->map.swizzle) {
     case SWIZZLE_32B:
@@ -214,7 +218,7 @@ uint32_t tensor_swizzle(const struct tensor_box *box, uint32_t address) {
         return address ^ (address >> 3 & 0x70);
     case SWIZZLE_128B_ATOM_32B:
         return address ^ (address >> 2 & 0x60);
-    case SWIZZLE_128B_ATOM_32B_FLIP_8B: /* of each other line of 128 bytes */
+    case SWIZZLE_128B_ATOM_32B_FLIP_8B: /* flips 8-byte halves in every second 128-byte line */
         return address ^ (address >> 2 & 0x60) ^ (address >> 4 & 8);
     case SWIZZLE_128B_ATOM_64B:
         return address ^ (address >> 1 & 0x40);

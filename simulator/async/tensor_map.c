@@ -7,13 +7,13 @@
 
 static const uint8_t element_bytes[TENSOR_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 0, 0, 0};
 
-/* CUTLASS 4 clears bit 21 of a map's second word where the driver is older than 13.2 and the tensor small
- * (cute/atom/copy_traits_sm90_tma.hpp): nothing is kept in that word. */
+/* Our own encoding. The second word stays unused, because CUTLASS 4 clears bit 21 of it if the driver is older
+ * than 13.2 and the tensor small (cute/atom/copy_traits_sm90_tma.hpp). */
 struct encoded_map {
-    uint32_t magic, sum; /* sum: of all other bytes but the unused ones */
+    uint32_t magic, sum; /* sum: checksum of all other used bytes */
     uint64_t unused;
     uint64_t address, strides[MAX_RANK - 1];
-    uint32_t size[MAX_RANK]; /* modulo 2^32; whole tells 2^32 from none */
+    uint32_t size[MAX_RANK]; /* modulo 2^32; bit i of `whole`: size[i] is 2^32 */
     uint16_t box[MAX_RANK];
     int16_t lower[MAX_SPATIAL], upper[MAX_SPATIAL];
     uint16_t pixels;
@@ -23,7 +23,7 @@ struct encoded_map {
 _Static_assert(sizeof(struct encoded_map) <= SIM_TENSOR_MAP_BYTES, "a tensor map has 128 bytes");
 _Static_assert(offsetof(struct encoded_map, unused) == 8, "the second word of 64 bits");
 
-/* What says that no one else has changed a map's bytes: a mistyped one gives another sum. */
+/* Checksum that reveals changes of a map's bytes other than by tensormap.replace. */
 static uint32_t sum_of(const uint8_t *bytes) {
     const uint64_t odd = 0x9e3779b97f4a7c15u;
     uint64_t sum = odd, word[SIM_TENSOR_MAP_BYTES / 8];
@@ -51,7 +51,7 @@ static uint32_t at_most(uint32_t value, uint32_t limit) {
     return value < limit ? value : limit;
 }
 
-/* Values that no field holds stay illegal ones. */
+/* Encodes the map. Values too large for a field are clamped to one that the checks still reject. */
 static void pack(void *encoded, const struct sim_tensor_map *map) {
     uint8_t *bytes = encoded;
     struct encoded_map out = {.magic = MAGIC,
@@ -84,7 +84,7 @@ static void pack(void *encoded, const struct sim_tensor_map *map) {
 
 #define REFUSE(...) return (void)snprintf(message, message_bytes, __VA_ARGS__), -1
 
-/* What every mode asks of the tensor. */
+/* Rules on the tensor that hold in every mode. */
 static int check_tensor(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
     uint32_t elements, global, shared;
     tensor_unit(map->data_type, &elements, &global, &shared);
@@ -97,7 +97,7 @@ static int check_tensor(const struct sim_tensor_map *map, char *message, size_t 
         if (map->sizes[i] == 0 || map->sizes[i] > (uint64_t)1 << 32) {
             REFUSE("dimension %u has %llu elements; expected 1 to 2^32", i, (unsigned long long)map->sizes[i]);
         }
-        /* That of dimension 0 has to be in range and is not used (cuda.h: "ignored"). */
+        /* Dimension 0's stride must be in range although it is not used (cuda.h: "ignored"). */
         if (map->element_strides[i] == 0 || map->element_strides[i] > 8) {
             REFUSE("element stride %u is %u; expected 1 to 8", i, map->element_strides[i]);
         }
@@ -112,7 +112,7 @@ static int check_tensor(const struct sim_tensor_map *map, char *message, size_t 
     return 0;
 }
 
-/* A row of the box: box[0] elements, which im2col calls channelsPerPixel. */
+/* Rules on a row of the box: box[0] elements (channelsPerPixel in im2col modes). */
 static int check_row(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
     uint32_t elements, global, shared, width = tensor_swizzle_width(map->swizzle);
     tensor_unit(map->data_type, &elements, &global, &shared);
@@ -132,9 +132,9 @@ static int check_row(const struct sim_tensor_map *map, char *message, size_t mes
     return 0;
 }
 
-/* The bounding box of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide, and its columns. */
+/* Rules on the bounding box and columns of cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide. */
 static int check_columns(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
-    static const int32_t limits[] = {1 << 15, 1 << 7, 1 << 4}; /* of a corner, by the spatial dimensions */
+    static const int32_t limits[] = {1 << 15, 1 << 7, 1 << 4}; /* of a corner, for 1, 2, 3 spatial dimensions */
     bool wide = map->mode == SIM_TENSOR_IM2COL_W;
     if (map->rank < 3) {
         REFUSE("rank %u; im2col needs 3 to 5", map->rank);
@@ -161,8 +161,8 @@ static int check_columns(const struct sim_tensor_map *map, char *message, size_t
     return 0;
 }
 
-/* The rules are those of the CUDA driver API's documentation of cuTensorMapEncodeTiled, ...Im2col and
- * ...Im2colWide (cuda.h).  An address may be NULL: kernels of grouped GEMMs fill it in. */
+/* The rules of the CUDA driver API's documentation of cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide
+ * (cuda.h). The address may be NULL: kernels of grouped GEMMs fill it in. */
 static int check_rules(const struct sim_tensor_map *map, char *message, size_t message_bytes) {
     bool tiled = map->mode == SIM_TENSOR_TILED;
     if (map->data_type >= TENSOR_TYPES || map->rank < 1 || map->rank > MAX_RANK ||
