@@ -1,4 +1,4 @@
-/* A launch: its worker threads, and the clusters that each of them runs. */
+/* Runs a launch: worker threads, and the clusters that each of them executes. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "interp.h"
 
 #define MAX_WORKERS     64
-#define MOST_BESIDE     4 /* clusters, of which the older ones have given way */
-#define WORKSPACE_BYTES 8 /* its size and the barrier (cooperative_groups, driver_abi.h) */
+#define MOST_BESIDE     4 /* most clusters at a time where older ones have given way */
+#define WORKSPACE_BYTES 8 /* grid barrier of cooperative_groups: its size and the counter (driver_abi.h) */
 
 static void add_counters(struct sim_counters *to, const struct sim_counters *from) {
-    /* All members up to the seconds are uint64_t. */
+    /* All members before `seconds` are uint64_t. */
     uint64_t sums[offsetof(struct sim_counters, seconds) / 8], more[offsetof(struct sim_counters, seconds) / 8];
     memcpy(sums, to, sizeof sums);
     memcpy(more, from, sizeof more);
@@ -31,7 +31,7 @@ static void add_counters(struct sim_counters *to, const struct sim_counters *fro
     }
 }
 
-/* Starts the next cluster of the grid; false where there is none. */
+/* Starts the next cluster of the grid; false if none is left. */
 static bool start_next(struct worker *worker) {
     struct launch *launch = worker->launch;
     uint64_t number;
@@ -59,7 +59,7 @@ static void end_resident(struct worker *worker, uint32_t at) {
 
 enum pass { PASS_IDLE, PASS_ENDED, PASS_GAVE_WAY };
 
-/* Runs every resident cluster as far as it gets, in mode reverse the newest first and only up to one that gives
+/* Runs every resident cluster as far as it gets; in mode reverse the newest first, and stops at one that gives
  * way. */
 static enum pass run_residents(struct worker *worker) {
     const bool newest_first = worker->launch->mode == SIM_REVERSE;
@@ -81,8 +81,8 @@ static enum pass run_residents(struct worker *worker) {
     return pass;
 }
 
-/* One cluster at a time, and another beside it where all can only poll, as many as the chip holds, or where one
- * gives way. */
+/* Runs one cluster at a time. Adds the grid's next cluster, up to what the chip holds, when all resident ones
+ * can only poll or one gives way. */
 static void run_clusters(struct worker *worker) {
     struct launch *launch = worker->launch;
     const uint32_t given_way = worker->room < MOST_BESIDE ? worker->room : MOST_BESIDE;
@@ -98,10 +98,10 @@ static void run_clusters(struct worker *worker) {
         pass = run_residents(worker);
         if (pass == PASS_IDLE && (!more || worker->active == worker->room) &&
             atomic_load(&launch->working) > 1) {
-            (void)sched_yield(); /* what is polled may come from another worker */
+            (void)sched_yield(); /* another worker may write what they poll */
         }
     }
-    while (worker->active > 0) { /* stopped by another worker */
+    while (worker->active > 0) { /* another worker stopped the launch */
         (void)run_residents(worker);
     }
 }
@@ -118,7 +118,7 @@ static void *work(void *argument) {
     }
     atomic_fetch_sub(&worker->launch->working, 1);
     for (uint32_t i = 0; i < worker->made; i++) {
-        async_clear(worker->resident[i]); /* of a run that was cut short */
+        async_clear(worker->resident[i]); /* operations left over if the run was cut short */
         cluster_free(worker->resident[i]);
     }
     return NULL;
@@ -126,12 +126,14 @@ static void *work(void *argument) {
 
 static uint32_t resident_room(const struct launch *launch, int workers) {
     uint32_t ctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    uint32_t room = launch->workspace != 0 ? (uint32_t)launch->ncluster /* they wait for each other */
-                                           : launch->sim->options.sms / ctas / (uint32_t)workers;
+    uint32_t room = launch->workspace != 0
+                        ? (uint32_t)launch->ncluster /* the grid barrier needs all clusters resident */
+                        : launch->sim->options.sms / ctas / (uint32_t)workers;
     return room == 0 ? 1 : room;
 }
 
-/* Whether clusters may give way to each other, which one worker does in the same order in every run. */
+/* True if clusters may give way to later ones: mode reverse, with atomics. Such a launch uses one worker, so
+ * that the order is the same in every run. */
 static bool gives_way(const struct launch *launch) {
     uint32_t pc = launch->kernel->first_pc;
     while (pc < launch->kernel->end_pc && launch->module->code[pc].cls != CL_ATOM) {
@@ -161,7 +163,7 @@ static int run_workers(struct sim *sim, struct launch *launch) {
         workers[i].resident = residents + (size_t)i * room;
     }
     while (started < count && pthread_create(&workers[started].thread, NULL, work, &workers[started]) == 0) {
-        started++; /* fewer do as well */
+        started++; /* if a thread cannot be made, fewer workers do */
     }
     (void)work(&workers[0]);
     add_counters(&sim->counters, &workers[0].counters);
@@ -179,7 +181,7 @@ static int run_workers(struct sim *sim, struct launch *launch) {
                : SIM_OK;
 }
 
-/* In these modes stores of a launch are as late as its successors have to allow. */
+/* In these modes a launch's stores reach later launches only when those are sure to know of them. */
 static bool delays_stores(const struct sim *sim) {
     return sim->options.mode != SIM_EAGER && (sim->options.mode != SIM_RANDOM || sim->options.seed % 2 != 0);
 }
@@ -218,7 +220,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         return launch_refuse(sim, SIM_NO_KERNEL, kernel, "no such kernel in the module");
     }
     int status = launch_lay_out(sim, &launch, attributes);
-    void *workspace = NULL; /* of this launch alone: no order between launches comes from it */
+    void *workspace = NULL; /* per launch, so that it creates no order between launches */
     if (status == SIM_OK && attributes->cooperative) {
         workspace = sim_alloc(sim, WORKSPACE_BYTES, "the grid's barrier");
         launch.workspace = (uintptr_t)workspace;
@@ -232,7 +234,7 @@ int sim_launch(struct sim *sim, struct sim_module *module, const char *kernel,
         bool classified = launch.timing == NULL || timing_classify(module->ptx, launch.timing, why, sizeof why);
         launch.reordered = launch.timing != NULL && module->ptx->machine != NULL;
         launch.no_values =
-            launch.no_values || launch.reordered; /* a register may change before it is multiplied */
+            launch.no_values || launch.reordered; /* registers may be overwritten before an MMA reads them */
         status = classified       ? run_in_order(sim, &launch)
                  : why[0] == '\0' ? launch_refuse(sim, SIM_NO_MEMORY, kernel, "out of memory")
                                   : launch_refuse(sim, SIM_BAD_ARGUMENT, kernel, why);

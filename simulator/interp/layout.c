@@ -1,17 +1,16 @@
-/* What a launch needs before it runs: its shape within the chip's limits, the places of the functions'
- * registers and frames, shared memory, parameters.
- */
+/* Lays out a launch before it runs: checks its shape against the chip's limits, places the functions' registers
+ * and frames and the shared variables, copies the parameters. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "interp.h"
 
-#define MAX_SHARED_WINDOW (1u << 21) /* enough to say that it is too much */
-/* Of a warp, with all functions that its kernel may call. */
+#define MAX_SHARED_WINDOW (1u << 21) /* stop adding up here: far over any limit */
+/* Per warp, for the kernel and all functions it may call. */
 #define MAX_REGISTER_BYTES ((uint64_t)128 << 20)
-#define MAX_LOCAL_BYTES    ((uint64_t)4 << 20) /* a thread */
+#define MAX_LOCAL_BYTES    ((uint64_t)4 << 20) /* per thread */
 #define MAX_THREADS        1024
-#define MAX_NESTING        1000 /* of calls; more than MAX_CALL_DEPTH cannot be executed anyway */
+#define MAX_NESTING        1000 /* of calls in the call graph; at run time MAX_CALL_DEPTH limits them */
 
 int launch_refuse(struct sim *sim, int status, const char *kernel, const char *why) {
     if (status != SIM_RUN_ERROR) {
@@ -41,15 +40,15 @@ static const char *no_body(const char *name) {
     return "it calls a function without a body";
 }
 
-/* Places a function and what it calls; recursion comes back to a function that is open.  NULL, or what is
- * wrong. */
+/* Places a function and everything it calls; open[] marks those on the current call path, which reveals
+ * recursion. NULL, or the reason for a refusal. */
 static const char *place_function(struct launch *launch, const struct function *function, uint8_t *open,
                                   uint32_t depth) {
     if (open[function->index]) {
         return "it calls itself";
     }
     if (function->unreadable != NULL) {
-        return function->unreadable; /* PTX text of another function may be sound */
+        return function->unreadable; /* refused only if it is called */
     }
     if (launch->reg_base[function->index] != UINT32_MAX || !function->is_defined) {
         return function->is_defined || function->builtin != BUILTIN_NONE ? NULL : no_body(function->name);
@@ -81,7 +80,7 @@ static const char *place_function(struct launch *launch, const struct function *
     return NULL;
 }
 
-/* The static shared variables that the placed functions name, in the order of their declarations. */
+/* Places the static shared variables that the placed functions use, in the order of declaration. */
 static void place_shared(struct launch *launch) {
     const struct module *module = launch->module;
     for (uint32_t i = 0; i < module->nfunctions; i++) {
@@ -129,7 +128,7 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
                                  "a grid beyond 2147483647 x 65535 x 65535");
         }
         launch->clusters[i] = launch->grid[i] / launch->cluster[i];
-        threads *= at_most(launch->block[i], 2 * MAX_THREADS); /* no product can wrap */
+        threads *= at_most(launch->block[i], 2 * MAX_THREADS); /* capped, so that the product cannot overflow */
         clusters *= launch->clusters[i];
         ctas *= at_most(launch->cluster[i], 2 * MAX_CLUSTER);
     }
@@ -155,18 +154,18 @@ static int check_shape(struct sim *sim, struct launch *launch, const struct sim_
     return SIM_OK;
 }
 
-/* Says how many arguments the kernel takes and, of the first ones, how many bytes each. */
+/* The message has the number of parameters and the sizes of the first SHOWN. */
 static int refuse_arguments(struct sim *sim, const struct launch *launch, size_t given) {
-    enum { TOLD = 16 };
+    enum { SHOWN = 16 };
     const struct function *kernel = launch->kernel;
     char why[256];
     int length = snprintf(why, sizeof why, "the wrong number of arguments: %zu given; it takes %u", given,
                           kernel->nparams);
-    for (uint32_t i = 0; i < kernel->nparams && i < TOLD; i++) {
+    for (uint32_t i = 0; i < kernel->nparams && i < SHOWN; i++) {
         length += snprintf(why + length, sizeof why - (size_t)length, "%s%u", i == 0 ? ", of bytes " : ", ",
                            kernel->params[i].bytes);
     }
-    if (kernel->nparams > TOLD) {
+    if (kernel->nparams > SHOWN) {
         (void)snprintf(why + length, sizeof why - (size_t)length, ", ...");
     }
     return launch_refuse(sim, SIM_BAD_ARGUMENT, launch->name, why);
@@ -208,7 +207,7 @@ static int lay_out(struct sim *sim, struct launch *launch) {
         return launch_refuse(sim, SIM_NO_KERNEL, launch->name, wrong);
     }
     place_shared(launch);
-    /* Dynamic shared memory starts aligned as its declaration asks. */
+    /* Dynamic shared memory follows the static variables, aligned as declared. */
     uint32_t align = 16;
     if (launch->module->dynamic_shared >= 0) {
         align = launch->module->variables[launch->module->dynamic_shared]->align;

@@ -1,4 +1,4 @@
-/* The table of instructions that the parser is given: each mnemonic with its family's decoder. */
+/* The opcode table for ptx_parse, and the names of the counter classes. */
 #include "opcodes.h"
 #include "sim.h"
 

@@ -1,10 +1,11 @@
-/* Which decoder reads which mnemonic.  A family's file holds its decoders and what they execute. */
+/* The list of mnemonics, and decoders that one file calls of another. The decoder of a mnemonic and the
+ * functions that execute it are in one file or in a pair of files of its family's folder. */
 #ifndef SIM_ISA_OPCODES_H
 #define SIM_ISA_OPCODES_H
 
 #include "ptx/parse.h"
 
-/* mnemonic up to the first dot, decoder, class of the counters */
+/* X(mnemonic up to the first dot, decoder, counter class) */
 #define OPCODES(X)                                                                                             \
     X(add, add, INT)                                                                                           \
     X(sub, sub, INT)                                                                                           \
@@ -109,17 +110,17 @@
     X(clusterlaunchcontrol, clusterlaunchcontrol, ASYNC_COPY)                                                  \
     X(tensormap, tensormap, MEM_OTHER)
 
-/* OPCODES as a table, ended by a NULL name: what the parser is given. */
+/* OPCODES as a table for ptx_parse, ended by a NULL name. */
 extern const struct opcode isa_opcodes[];
 
 #define X(name, function, cls) void decode_##function(struct decoder *d);
 OPCODES(X)
 #undef X
 
-/* add.cc and its kin; the modifiers .cc has been taken. */
+/* add.cc, addc, sub.cc, subc; .cc has been taken. */
 void carry_form(struct decoder *d, bool in, bool subtract, bool set);
 
-/* Floating-point twins of mnemonics that integers share; the type has been taken. */
+/* Floating-point forms of mnemonics that integers have too; the type has been taken. */
 void decode_float_binary(struct decoder *d, const char *name, unsigned type);
 void decode_float_fma(struct decoder *d, unsigned type);
 void decode_float_unary(struct decoder *d, const char *name, unsigned type);
@@ -130,7 +131,7 @@ void decode_half(struct decoder *d, const char *name, unsigned type);
 void decode_cvt_stochastic(struct decoder *d);
 void decode_cvt_pack(struct decoder *d);
 
-/* st.async and red.async: copies, whatever their mnemonics. */
+/* st.async and red.async, which are asynchronous copies. */
 void decode_st_async(struct decoder *d);
 void decode_red_async(struct decoder *d);
 

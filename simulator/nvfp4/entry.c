@@ -1,5 +1,5 @@
-/* custom_kernel and its like for host tensors: they become the device's memory for the call, and
- * the problem goes to a GPU backend, whose kernels run on the simulator. */
+/* The library's entry points (custom_kernel, ..._grouped, ..._extended) on the simulator: for the call, host
+ * tensors are registered as device memory, and a GPU backend's kernels run on them. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { RANGES = 7, GROUP_RANGES = 5, EXTENDED_RANGES = 12 };
 
-/* submission/core/custom_kernel.c, compiled under these names. */
+/* The real entry points of submission/core/custom_kernel.c, compiled under these names. */
 int32_t custom_kernel_on_device(const struct custom_kernel_args *args);
 int32_t custom_kernel_grouped_on_device(const struct custom_kernel_grouped_args *args);
 int32_t custom_kernel_extended_on_device(const struct custom_kernel_extended_args *args);
@@ -35,8 +35,7 @@ static int ranges_of(const struct custom_kernel_args *args, struct range ranges[
     return RANGES;
 }
 
-/* Inputs may share memory or lie side by side: what is already known stays as it is.  False where there is no
- * memory. */
+/* Tensors may overlap; a range that overlaps a registered one is left out. False: out of memory. */
 static bool register_ranges(const struct range *ranges, bool *registered, int64_t count) {
     bool exhausted = false;
     struct sim *sim = runtime_lock();
@@ -65,7 +64,8 @@ static void forget_ranges(const struct range *ranges, const bool *registered, in
     }
 }
 
-/* Whether the sizes can be trusted before validation; if not, custom_kernel_on_device says why. */
+/* True if the sizes are safe to compute with. If not, custom_kernel_on_device rejects the call with the reason.
+ */
 static bool plausible(const struct custom_kernel_args *args) {
     const int64_t limit = (int64_t)1 << 20;
     const size_t without_queue = offsetof(struct custom_kernel_args, queue);
@@ -75,7 +75,7 @@ static bool plausible(const struct custom_kernel_args *args) {
            args->sfa != NULL && args->sfb1 != NULL && args->sfb2 != NULL && args->c != NULL;
 }
 
-/* Unless NVFP4_SIMULATE_CHIP names a chip, it is the one of the backend that is asked for. */
+/* NVFP4_BACKEND decides the simulated chip, unless NVFP4_SIMULATE_CHIP names one. */
 __attribute__((constructor)) static void choose_chip(void) {
     const char *backend = getenv("NVFP4_BACKEND");
     if (backend != NULL && strcmp(backend, "geforce") == 0) {
@@ -85,7 +85,7 @@ __attribute__((constructor)) static void choose_chip(void) {
     }
 }
 
-/* Whether a call for this backend stays on the CPU. */
+/* True if a call that asks for this backend runs on the CPU. */
 static bool on_cpu(int32_t wanted) {
     const char *backend = getenv("NVFP4_BACKEND");
     bool named = backend != NULL && strcmp(backend, "cpu") == 0;
@@ -95,7 +95,7 @@ static bool on_cpu(int32_t wanted) {
 int32_t custom_kernel(const struct custom_kernel_args *args) {
     struct range ranges[RANGES];
     bool registered[RANGES] = {false};
-    choose_chip(); /* the variable may have been set since the library was loaded */
+    choose_chip(); /* again: the variable may have changed since the library was loaded */
     if (!plausible(args) || args->device != CUSTOM_KERNEL_DEVICE_HOST || on_cpu(args->backend)) {
         return custom_kernel_on_device(args);
     }
@@ -112,8 +112,7 @@ int32_t custom_kernel(const struct custom_kernel_args *args) {
     return status;
 }
 
-/* As plausible() and ranges_of(), of a call of the grouped GEMM; the number of ranges, or -1 where they cannot
- * be trusted. */
+/* plausible() and ranges_of() for the grouped GEMM: the number of ranges, or -1 if the sizes are not safe. */
 static int64_t group_ranges_of(const struct custom_kernel_grouped_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20;
     int64_t count = 0;
@@ -164,7 +163,7 @@ int32_t custom_kernel_grouped(const struct custom_kernel_grouped_args *args) {
     return status;
 }
 
-/* The same of the extended call; -1 where a size or a tensor that every call has cannot be trusted. */
+/* The same for the extended call. */
 static int64_t extended_ranges_of(const struct custom_kernel_extended_args *args, struct range *ranges) {
     const int64_t limit = (int64_t)1 << 20, m = args->m, n = args->n, k = args->k, l = args->l;
     if (m < 1 || n < 1 || k < 1 || l < 1 || m > limit || n > limit || k > limit || l > limit) {

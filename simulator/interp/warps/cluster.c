@@ -1,4 +1,4 @@
-/* Making a cluster and putting it before its kernel's first instruction. */
+/* Allocates a cluster, resets it to its kernel's first instruction, and fills special registers. */
 #include <stdlib.h>
 
 #include "async/async.h"
@@ -9,7 +9,7 @@
 #include "isa/tcgen05/tcgen05_interp.h"
 #include "isa/wgmma/warpgroup.h"
 
-#define TRAP_PATTERN 0xb5 /* what no thread has written reads as this: negative and far from plausible */
+#define TRAP_PATTERN 0xb5 /* fills shared memory at a CTA's start: as a number negative and implausible */
 
 static void make_warp(struct warp *warp, struct worker *worker) {
     const struct launch *launch = worker->launch;
@@ -59,8 +59,8 @@ void cluster_make(struct worker *worker) {
     cluster->worker = worker;
     cluster->launch = launch;
     cluster->nctas = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
-    /* Of a warp: its time and that of a single lane, groups of cp.async and bulk copies (read and complete), a
-     * quarter of a warpgroup's wgmma, tcgen05's pipe, ld and st.  Then the mbarriers. */
+    /* Clock indices per warp: the warp and a single lane of it; cp.async and bulk groups, read and complete; a
+     * quarter of its warpgroup's wgmma; tcgen05's pipe, ld and st. Per CTA: the mbarriers. */
     const uint32_t of_warp = 11, of_cta = 96;
     cluster->clock_capacity = cluster->nctas * (launch->warps * of_warp + of_cta) + 2;
     cluster->execution_indices = run_take(worker, cluster->clock_capacity, sizeof *cluster->execution_indices);
@@ -225,7 +225,7 @@ static void start_warp(struct warp *warp) {
     memset(warp->preds, 0, launch->pred_bytes);
     for (uint32_t i = 0; i < module->nfunctions; i++) {
         if (launch->reg_base[i] != UINT32_MAX) {
-            memset(warp->preds + launch->pred_base[i], 0xff, 4); /* the predicate that always holds */
+            memset(warp->preds + launch->pred_base[i], 0xff, 4); /* the always-true predicate */
             fill_specials(warp, module->functions[i]);
         }
     }
@@ -239,7 +239,7 @@ static void start_warp(struct warp *warp) {
     warp->cluster_arrivals = warp->cluster_open = warp->synced_time = warp->unwaited = 0;
     memset(warp->reg_pending, 0, (launch->reg_bytes / ROW32 + 1) * sizeof *warp->reg_pending);
     for (uint32_t i = 0; i <= launch->reg_bytes / ROW32; i++) {
-        warp->reg_written[i] = 1 << 1; /* nothing is fenced before the first fence */
+        warp->reg_written[i] = 1 << 1; /* wgmma.fence epoch 1 before the first fence; not written by a move */
     }
     warp->fence_epoch = 1;
     warp->npending = 0;

@@ -1,4 +1,4 @@
-/* Registers that belong to asynchronous operations until those have been waited for: wgmma's, tcgen05.ld's. */
+/* Checks for registers that a wgmma or tcgen05.ld in flight still owns, until the program has waited for it. */
 #include "interp/interp.h"
 #include "isa/tcgen05/tcgen05_interp.h"
 #include "isa/wgmma/warpgroup.h"

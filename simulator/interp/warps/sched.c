@@ -1,4 +1,4 @@
-/* Which warp runs next, and what happens when none can. */
+/* Runs a cluster without simulated time: which warp runs next, and what happens when none can. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -7,11 +7,12 @@
 #include "isa/tcgen05/tcgen05_interp.h"
 #include "machine/schedule.h"
 
-#define QUANTUM            4096  /* instructions of a warp's turn */
-#define IDLE_ROUNDS        20000 /* of polling with nothing in flight, before it is called a deadlock */
-#define IDLE_BESIDE_OTHERS (100 * IDLE_ROUNDS) /* another worker's round takes long */
-#define TABLE_BYTES        4096
-#define RANDOM_STEPS       4
+#define QUANTUM     4096  /* instructions a warp executes per turn */
+#define IDLE_ROUNDS 20000 /* rounds of polling with nothing in flight before it counts as a deadlock */
+#define IDLE_BESIDE_OTHERS                                                                                     \
+    (100 * IDLE_ROUNDS) /* other workers may still write what is polled, and their rounds are long */
+#define TABLE_BYTES  4096
+#define RANDOM_STEPS 4
 
 static void describe(char *to, size_t room, const struct warp *warp, const struct split *split) {
     const struct module *module = warp->cta->cluster->launch->module;
@@ -104,7 +105,7 @@ static bool run_round(struct cluster *cluster, bool *polling) {
 }
 
 void cluster_finish(struct cluster *cluster) {
-    while (!cluster->failed && async_progress(cluster)) { /* what is still in flight at the end */
+    while (!cluster->failed && async_progress(cluster)) { /* complete what is still in flight */
     }
     if (!cluster->failed) {
         for (uint32_t i = 0; i < cluster->nctas; i++) {
@@ -135,12 +136,12 @@ enum cluster_state run_cluster(struct cluster *cluster) {
             continue;
         }
         const uint64_t rounds = atomic_load(&cluster->launch->rounds);
-        if (rounds != cluster->others) { /* another worker's cluster goes on */
+        if (rounds != cluster->others) { /* another worker's cluster made progress */
             cluster->others = rounds;
             cluster->idle = 0;
         }
         const uint32_t most = atomic_load(&cluster->launch->working) > 1 ? IDLE_BESIDE_OTHERS : IDLE_ROUNDS;
-        if (polling && ++cluster->idle < most) { /* another cluster may set what is polled */
+        if (polling && ++cluster->idle < most) { /* another cluster may write what is polled */
             return CLUSTER_IDLE;
         }
         report_deadlock(cluster);

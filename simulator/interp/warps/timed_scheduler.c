@@ -1,5 +1,5 @@
-/* The scheduler of simulated time: the earliest warp runs next, and an operation takes effect when its time
- * comes.  SMs advance in windows; what they ask of memory is served between two of them. */
+/* Scheduler with simulated time: the warp with the earliest time runs next, and an operation takes effect when
+ * it is due. SMs advance in windows; memory serves their requests between two windows. */
 #include "async/async.h"
 #include "clock/timing.h"
 #include "interp/interp.h"
@@ -16,7 +16,7 @@ uint32_t timed_room(const struct launch *launch) {
     return (uint32_t)(launch->ncluster < most ? launch->ncluster : most);
 }
 
-/* As many as there is room for before that time, and no more than so many. */
+/* Starts up to `most` clusters that find room before time `before`; false if none did. */
 static bool start_clusters(struct worker *worker, ticks before, uint32_t most) {
     struct launch *launch = worker->launch;
     struct timing *timing = launch->timing;
@@ -46,7 +46,7 @@ static bool start_clusters(struct worker *worker, ticks before, uint32_t most) {
     return count > 0;
 }
 
-/* Its warps have ended; its place is free though stores may be under way. */
+/* The cluster's warps have ended: its place is free, though its stores may still be in flight. */
 static void end_cluster(struct cluster *cluster, ticks at) {
     cluster->left = true;
     time_cluster_end(cluster->launch, cluster, at);
@@ -71,7 +71,7 @@ static void collect(struct worker *worker) {
 
 /* ---- a window ---- */
 
-/* Something has happened in the cluster: warps that waited for it go on. */
+/* Wakes the cluster's warps that waited for an event which has happened. */
 static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
     if (cluster->events == cluster->seen_events) {
         return;
@@ -97,12 +97,13 @@ static void wake(struct cluster *cluster, struct timing *timing, ticks at) {
     }
 }
 
-/* HW: of the warps of a sub-partition, the one that issued last goes on as long as it can. */
+/* HW: among the warps of a sub-partition, the one that issued last keeps issuing as long as it can. True if
+ * `warp` must let that warp go first at time `at`. */
 static bool yields(struct warp *warp, ticks at) {
     const struct sm_time *sm = sm_of(warp->cta);
     struct warp *last = sm->part[warp->index % SM_PARTS].last;
     if (last == NULL || last == warp || last->nsplits == 0 || last->time->blocked || last->time->next > at ||
-        last->time->due > at || /* what it waits for may come sooner than it looks again */
+        last->time->due > at || /* it sleeps until then, or until what it waits for comes */
         sm_of(last->cta) != sm) {
         return false;
     }
@@ -110,14 +111,15 @@ static bool yields(struct warp *warp, ticks at) {
     if (split == NULL || time_operands(last, split) > at || time_ready(last, split) > at) {
         return false;
     }
-    if (time_stores(last, split) && time_stores(warp, warp_next(warp))) { /* each store has its turn */
+    if (time_stores(last, split) && time_stores(warp, warp_next(warp))) { /* stores take turns */
         return false;
     }
-    /* By machine code the one that could go first, where an MMA keeps both from issuing: see issue_beside. */
+    /* With machine code, when an MMA kept both from issuing, the one chosen first goes first: see issue_beside.
+     */
     return !warp->cta->cluster->launch->reordered || last->time->chosen <= warp->time->chosen;
 }
 
-/* The warp looks again then; what one of its splits waits for may come before. */
+/* Schedules the warp's next turn at time `at`; what one of its splits waits for may wake it earlier. */
 static void look_again(struct warp *warp, struct timing *timing, ticks at) {
     for (uint32_t i = 0; !warp->time->partly && i < warp->nsplits; i++) {
         enum wait_kind kind = warp->splits[i]->wait.kind;
@@ -129,7 +131,7 @@ static void look_again(struct warp *warp, struct timing *timing, ticks at) {
     add_warp(timing, warp, at);
 }
 
-/* Runs the warp until it waits, ends, or something else of its island comes first. */
+/* Runs the warp until it waits, ends, or another event of its island is due. */
 static void run_from(struct warp *warp, struct worker *worker, struct island *island, ticks until) {
     struct timing *timing = worker->launch->timing;
     struct cluster *cluster = warp->cta->cluster;
@@ -138,7 +140,7 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (split == NULL) {
             break;
         }
-        if (warp->time->early) { /* the last of its warpgroup wakes it */
+        if (warp->time->early) { /* the last warp of its warpgroup will wake it */
             warp->time->due = NEVER;
             return;
         }
@@ -146,14 +148,14 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         if (time_word(warp, split, at)) {
             at = time_ready(warp, split);
         }
-        if (at == NEVER) { /* until memory has answered */
+        if (at == NEVER) { /* ready only after memory has answered, between two windows */
             look_again(warp, timing, until);
             return;
         }
-        if (split->resumed) { /* not before what it waited for: another split may have been at its turn */
+        if (split->resumed) { /* another split may have run meanwhile: not before what this one waited for */
             at = later(at, timing->now);
         }
-        /* A store that waits for its way out does so behind those that have waited longer. */
+        /* A store that waits for the port queues behind stores that have waited longer. */
         bool behind = at > timing->now && time_stores(warp, split);
         if (at >= until || (island->count > 0 && island->events[0].at < at + behind) || yields(warp, at)) {
             look_again(warp, timing, at);
@@ -162,7 +164,7 @@ static void run_from(struct warp *warp, struct worker *worker, struct island *is
         timing->now = at;
         (void)run_warp(warp, worker, 1);
         wake(cluster, timing, at);
-        if (island->count > 0 && island->events[0].at <= at) { /* turns of the same time alternate */
+        if (island->count > 0 && island->events[0].at <= at) { /* warps due at the same time alternate */
             look_again(warp, timing, at);
             return;
         }
@@ -216,8 +218,8 @@ static ticks earliest(const struct timing *timing) {
     return first;
 }
 
-/* Clusters start in their order, each where a place is free first; which that is, is known only up to the first
- * event that is still to come.  That event's time. */
+/* Returns the time of the next event, after starting the clusters that begin before its window. Clusters start
+ * in order, each in the place that is free first, and that place is known only up to the next event. */
 static ticks next_event(struct worker *worker) {
     struct timing *timing = worker->launch->timing;
     ticks first;

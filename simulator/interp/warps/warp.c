@@ -1,11 +1,12 @@
-/* A warp's splits and its interpreter loop. */
+/* A warp's splits (lanes that share a pc): merging, choice of the next one, and the interpreter loop. */
 #include "async/async.h"
 #include "clock/timing.h"
 #include "hazard/hazard.h"
 #include "interp/interp.h"
 
-#define POLL_LOOP  64    /* instructions between two polls that still make a polling loop */
-#define FAIR_STEPS 20000 /* after so many a split at a low pc lets its siblings run: it may wait for them */
+#define POLL_LOOP 64 /* most instructions between two polls of a polling loop */
+#define FAIR_STEPS                                                                                             \
+    20000 /* instructions after which a split lets its siblings run: it may be polling for them */
 
 static bool wait_ready(struct warp *warp, const struct split *split) {
     const struct wait *wait = &split->wait;
@@ -44,14 +45,14 @@ static bool same_place(const struct split *a, const struct split *b) {
     return true;
 }
 
-/* Splits at one pc become one, unless one of them waits for something that the others have still to execute. */
+/* Merges splits at the same pc and call stack, unless one of them waits for something or resumes a wait. */
 static void merge_splits(struct warp *warp) {
     for (uint32_t i = 0; i < warp->nsplits; i++) {
         struct split *a = warp->splits[i];
         for (uint32_t j = i + 1; j < warp->nsplits;) {
             struct split *b = warp->splits[j];
             bool apart = a->wait.kind == WAIT_CONVERGE && b->wait.kind == WAIT_CONVERGE &&
-                         a->wait.a != b->wait.a; /* they wait for different lanes */
+                         a->wait.a != b->wait.a; /* they wait for different sets of lanes */
             bool mergeable = !apart && (a->wait.kind == WAIT_NONE || a->wait.kind == WAIT_CONVERGE) &&
                              (b->wait.kind == WAIT_NONE || b->wait.kind == WAIT_CONVERGE) && !a->resumed &&
                              !b->resumed;
@@ -80,7 +81,7 @@ static bool runnable(struct warp *warp, struct split *split) {
     return true;
 }
 
-/* The deepest call first, then the lowest pc: that is where lanes meet again. */
+/* Chooses the deepest call, then the lowest pc, so that diverged lanes meet again. */
 struct split *warp_next(struct warp *warp) {
     if (warp->nsplits == 1) {
         struct split *only = warp->splits[0];
@@ -100,7 +101,7 @@ struct split *warp_next(struct warp *warp) {
             best = split;
         }
     }
-    if (best != NULL && best->steps > FAIR_STEPS) { /* all are tired: start again */
+    if (best != NULL && best->steps > FAIR_STEPS) { /* all have used up their steps: start again */
         for (uint32_t i = 0; i < warp->nsplits; i++) {
             warp->splits[i]->steps = 0;
         }
@@ -194,8 +195,8 @@ bool run_warp(struct warp *warp, struct worker *worker, uint32_t quantum) {
         if (next == YIELD) {
             split->resumed = false;
             split->pc++;
-            split->steps += FAIR_STEPS / 64; /* what it polls for may come from its siblings */
-            /* A short loop of polls with nothing new since the last one is no progress. */
+            split->steps += FAIR_STEPS / 64; /* a sibling may write what it polls */
+            /* Polling again in a short loop, with no event since the last poll, is not progress. */
             uint64_t now = warp->executed + done;
             warp->fruitless = warp->polled == cluster->events && now - warp->polled_at <= POLL_LOOP;
             warp->polled = cluster->events;

@@ -1,6 +1,7 @@
-/* clusterlaunchcontrol (PTX ISA, Miscellaneous: try_cancel, query_cancel).  A request takes the grid's last
- * cluster that has not started, unless all of them fit the chip at once: then, as on a card, all have started.
- * The answer of 16 bytes is of our own form: whether it is one, and the first CTA's place in x, y and z. */
+/* clusterlaunchcontrol (PTX ISA, Miscellaneous: try_cancel, query_cancel). A request takes the last cluster of
+ * the grid that has not started; if the whole grid fits on the chip at once, all clusters have started, as on a
+ * card, and it gets none. The encoding of the 16-byte answer is our own: success, and the first CTA's
+ * coordinates. */
 #include "async/bulk.h"
 #include "async_decode.h"
 
@@ -24,7 +25,7 @@ static struct answer ask(struct run *run) {
     return answer;
 }
 
-/* op: the answer's place, its barrier */
+/* op: address of the answer, barrier */
 static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint32_t mask) {
     const int64_t *offsets = insn->cancel.offsets;
     FOR_LANES(rest, mask) {
@@ -39,7 +40,7 @@ static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint3
         record_destinations(run, &load, ANSWER_BYTES, 0);
         struct answer answer = ask(run);
         struct async_op *op = async_new(run, &load_kind, lane, sizeof load + sizeof answer, ANSWER_BYTES);
-        uint8_t *kept = (uint8_t *)op->payload + sizeof load; /* what the copy reads when its time comes */
+        uint8_t *kept = (uint8_t *)op->payload + sizeof load; /* the source that the copy reads later */
         load.from = (uintptr_t)kept;
         memcpy(op->payload, &load, sizeof load);
         memcpy(kept, &answer, sizeof answer);
@@ -48,7 +49,7 @@ static enum next exec_try_cancel(struct run *run, const struct insn *insn, uint3
     return run->cluster->failed ? FAIL : NEXT;
 }
 
-/* The answer in a lane's register of 128 bits, whose halves are the last operands. */
+/* The answer in a lane's 128-bit register, whose halves are the last two operands. */
 static struct answer answer_of(const struct run *run, const struct insn *insn, int lane) {
     uint64_t halves[2] = {lane_u64(run, insn->op[insn->nop - 2], lane),
                           lane_u64(run, insn->op[insn->nop - 1], lane)};
@@ -66,7 +67,7 @@ static enum next exec_is_canceled(struct run *run, const struct insn *insn, uint
     return NEXT;
 }
 
-/* op: x, y, z and a fourth that means nothing, or the one of insn->cancel.dimension; then the answer. */
+/* op: x, y, z and an undefined fourth value, or only dimension insn->cancel.dimension; then the answer. */
 static enum next exec_first_ctaid(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);

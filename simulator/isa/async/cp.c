@@ -1,10 +1,10 @@
-/* cp.async (the older, per-thread copies), st.async, red.async, and who decodes which cp. */
+/* cp.async (non-bulk, per-thread copies), st.async and red.async; also decides which decoder reads a cp. */
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async_decode.h"
 #include "clock/timing.h"
 
-/* ---- cp.async: op: destination, source, [bytes of the source] ---- */
+/* ---- cp.async: op: destination, source, [source bytes, or predicate: ignore the source] ---- */
 
 struct copies {
     uint32_t mask, bytes, group;
@@ -46,7 +46,7 @@ static void copies_poison(struct async_op *op) {
     }
 }
 
-/* As a load of the warp's, but that no register waits for it. */
+/* Takes as long as a load by the warp; no register waits for it. */
 static void copies_timed(struct run *run, struct async_op *op) {
     const struct copies *copies = op->payload;
     struct timing *timing = run->launch->timing;
@@ -62,7 +62,7 @@ static void copies_timed(struct run *run, struct async_op *op) {
     uint64_t filled = 0, block = time_fetched(run->insn->name), lines[LANES];
     request->by_block = block == WIDEST_BLOCK;
     uint32_t count = 0;
-    FOR_LANES(rest, copies->mask) { /* a load brings a block from memory, for the other lanes as well */
+    FOR_LANES(rest, copies->mask) { /* a block fetched from memory serves the other lanes too */
         request->bytes += copies->bytes;
         request->missed += time_touch_row(timing, copies->from[LANE(rest)], copies->bytes, block, &filled);
         lines[count++] = copies->from[LANE(rest)] / LINE_BYTES;
@@ -87,7 +87,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
         uint64_t to = operand_address(run, insn, insn->cp_async.offsets, 0, lane) & ~WINDOW_MASK;
         copies.from[lane] = operand_address(run, insn, insn->cp_async.offsets, 1, lane);
         copies.source_bytes[lane] = insn->cp_async.bytes;
-        if (insn->nop > 2 && insn->cp_async.ignore_predicate) { /* a predicate: ignore the source */
+        if (insn->nop > 2 && insn->cp_async.ignore_predicate) { /* true: ignore the source, write zeros */
             copies.source_bytes[lane] = pred(run, insn->op[2]) >> lane & 1 ? 0 : insn->cp_async.bytes;
         } else if (insn->nop > 2) {
             uint32_t wanted = lane_u32(run, insn->op[2], lane);
@@ -122,7 +122,7 @@ static enum next exec_cp_async(struct run *run, const struct insn *insn, uint32_
     }
     struct async_op *op = async_new(run, &copies_kind, -1, sizeof copies, (size_t)LANES * insn->cp_async.bytes);
     memcpy(op->payload, &copies, sizeof copies);
-    op->queue = run->warp->groups; /* the arrival of cp.async.mbarrier.arrive comes after these */
+    op->queue = run->warp->groups; /* a later cp.async.mbarrier.arrive comes after these copies */
     async_issue(run, op);
     return NEXT;
 }
@@ -167,7 +167,7 @@ static enum next exec_copy_arrive(struct run *run, const struct insn *insn, uint
         if (barrier == NULL) {
             return FAIL;
         }
-        if (!insn->cp_async.counted) { /* without .noinc the arrival has not been counted yet */
+        if (!insn->cp_async.counted) { /* without .noinc the arrival increments the pending count first */
             barrier->pending++;
         }
         arrival->barrier[lane] = barrier;
@@ -196,7 +196,7 @@ static void decode_cp_async(struct decoder *d) {
     }
     if (mod(d, "wait_all")) {
         decode_group_insn(d, GROUP_CP_ASYNC, true, true);
-        insn->group.pending = UINT32_MAX; /* what has not been committed too */
+        insn->group.pending = UINT32_MAX; /* uncommitted copies included */
         return;
     }
     int64_t *offsets = take_offsets(d);

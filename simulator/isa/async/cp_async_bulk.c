@@ -1,10 +1,11 @@
-/* The cp.async.bulk instructions. */
+/* cp.async.bulk and cp.reduce.async.bulk without tensor maps (PTX ISA, Data Movement): decoding and issue. */
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async_decode.h"
 #include "ptx/ir.h"
 
-/* op[] in this order: destination, source, size, barrier, multicast mask; a store's: ..., size, byte mask. */
+/* op[] of a load: destination, source, size, barrier, [multicast mask]; of a store: destination, source, size,
+ * [byte mask]. */
 enum { O_TO, O_FROM, O_SIZE, O_BARRIER, O_MASK, O_BYTES = O_BARRIER };
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
@@ -42,7 +43,8 @@ static enum next exec_bulk_load(struct run *run, const struct insn *insn, uint32
                 return FAIL;
             }
             load.from = offset;
-            if (run->launch->checks) { /* the source is free when the destination's barrier says so */
+            if (run->launch
+                    ->checks) { /* the source may be overwritten once the destination's barrier has completed */
                 struct epoch epoch = mbarrier_epoch(run, load.destination[0].barrier);
                 (void)hazard_range(run, load.from_cta, offset, bytes, ACCESS_ASYNC, &epoch);
             }
@@ -91,7 +93,7 @@ uint32_t distinct_lanes(const struct run *run, const struct insn *insn, uint32_t
     return distinct;
 }
 
-/* What a store does not copy need not be there. */
+/* Checks only the bytes that the mask selects: the others need not be in an allocation. */
 static bool store_fits(struct run *run, const struct store *store, int lane) {
     for (uint32_t at = 0, part; (part = store_run(store, &at)) > 0; at += part) {
         if (global_memory(run, store->to + at, part, lane, true) == NULL) {
@@ -131,7 +133,7 @@ static enum next exec_bulk_store(struct run *run, const struct insn *insn, uint3
     return NEXT;
 }
 
-/* op[]: source, size.  Nothing but for the clock: L2 is asked for what memory has of it. */
+/* op[]: source, size. Only affects simulated time: L2 fetches what it does not hold. */
 enum { O_PREFETCH, O_PREFETCH_SIZE };
 
 static enum next exec_bulk_prefetch(struct run *run, const struct insn *insn, uint32_t mask) {
@@ -139,7 +141,7 @@ static enum next exec_bulk_prefetch(struct run *run, const struct insn *insn, ui
         int lane = LANE(rest);
         uint64_t from = address_of(run, insn, O_PREFETCH, lane);
         uint32_t bytes = lane_u32(run, insn->op[O_PREFETCH_SIZE], lane);
-        if (bytes % 16 != 0) { /* L2 has room for more than a copy's destination */
+        if (bytes % 16 != 0) { /* unlike a copy, not limited by the size of shared memory */
             return sim_report(run, SIM_ERROR, "copy-size", lane,
                               "a bulk prefetch of %u bytes; expected a multiple of 16", bytes);
         }
@@ -235,7 +237,7 @@ void decode_bulk(struct decoder *d, bool reduces) {
         if (to != SP_GLOBAL || from != SP_SHARED) {
             decode_fail(d, "a bulk group goes from shared::cta to global memory");
         }
-        if (masked) { /* after the cache policy */
+        if (masked) { /* it follows the cache policy */
             emit(d, src(d, &d->op[d->nop - 1], T_U16));
         }
         insn->bulk.masked = masked;

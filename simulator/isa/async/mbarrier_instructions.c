@@ -1,4 +1,5 @@
-/* The mbarrier instructions. */
+/* The mbarrier instructions (PTX ISA, Parallel Synchronization: mbarrier); the objects are in async/mbarrier.c.
+ */
 #include "async/async.h"
 #include "isa/opcodes.h"
 
@@ -14,11 +15,11 @@ enum {
     M_PENDING
 };
 
-/* op: the destination if there is one, the value if there is one, the address. */
+/* op: [destination], [value], address. */
 
 static uint64_t address_lane(const struct run *run, const struct insn *insn, int lane) {
     uint64_t address = lane_u64(run, insn->op[insn->nop - 1], lane) + (uint64_t)insn->offset;
-    return address & ~WINDOW_MASK; /* a generic address of shared memory is as good */
+    return address & ~WINDOW_MASK; /* accepts generic addresses of shared memory too */
 }
 
 static struct operand value_operand(const struct insn *insn) {
@@ -68,7 +69,7 @@ static enum next exec_arrive(struct run *run, const struct insn *insn, uint32_t 
         if (insn->mbarrier.operation == M_ARRIVE_DROP && barrier->expected > 0) {
             barrier->expected--;
         }
-        /* PTX ISA, memory consistency model: what is released to a scope is for the threads in it */
+        /* PTX ISA, memory consistency model: a release with scope .cta is only for threads of that CTA */
         bool in_scope = !insn->mbarrier.of_cta || barrier->cta == run->cta;
         mbarrier_arrive(run, barrier, value, !insn->mbarrier.relaxed && in_scope);
         if (insn->mbarrier.has_destination && !insn->op[0].sink) {
@@ -87,13 +88,13 @@ static bool barrier_ready(struct warp *warp, const struct split *split) {
     return phase_over(split->wait.object, split->wait.b, split->wait.a);
 }
 
-/* What a lane's test of a barrier tells its warp. */
+/* Updates the warp's clock by the result of a test: acquires what a completed phase released. */
 static void look(struct run *run, const struct insn *insn, struct mbarrier *barrier, bool parity,
                  uint32_t phase, bool over) {
     phase_tested(run, barrier, parity ? barrier->phase + !over : phase + 1, parity);
     if (over && !insn->mbarrier.relaxed) {
-        if (insn->mbarrier.of_cta && barrier->was_from_afar != NULL) {
-            report_narrow_scope(run, barrier->was_from_afar);
+        if (insn->mbarrier.of_cta && barrier->previous_remote_arrival != NULL) {
+            report_narrow_scope(run, barrier->previous_remote_arrival);
         }
         vclock_observe(run, barrier->released);
     } else if (over) {
@@ -103,12 +104,12 @@ static void look(struct run *run, const struct insn *insn, struct mbarrier *barr
     }
 }
 
-/* op: p, value (state or parity), address. */
+/* op: predicate, state or parity, address. */
 static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     bool parity = insn->mbarrier.by_parity;
     uint32_t done = 0;
     struct mbarrier *waited = NULL;
-    const struct mbarrier *looked = NULL; /* the lane before's, and what it found */
+    const struct mbarrier *looked = NULL; /* barrier and result of the previous lane's test */
     bool looked_over = false;
     uint32_t wanted = 0;
     FOR_LANES(rest, mask) {
@@ -119,9 +120,10 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         }
         uint64_t value = lane_u64(run, insn->op[1], lane);
         uint32_t phase = parity ? (uint32_t)value : (uint32_t)(value >> 32);
-        /* With time, who was let go saw the phase end, whatever came after it. */
-        bool told = run->launch->timing != NULL && run->split->resumed && run->split->wait.object == barrier;
-        bool over = told || phase_over(barrier, parity, phase);
+        /* With simulated time, a thread that was woken saw the phase end, even if later phases ended meanwhile.
+         */
+        bool woken = run->launch->timing != NULL && run->split->resumed && run->split->wait.object == barrier;
+        bool over = woken || phase_over(barrier, parity, phase);
         if (run->launch->checks && (barrier != looked || over != looked_over)) {
             look(run, insn, barrier, parity, phase, over);
             looked = barrier;
@@ -138,8 +140,8 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         run->worker->counters.barrier_waits++;
         run->worker->counters.barrier_waits_blocked += done != mask;
     }
-    /* try_wait may say no at any time: it does so once, so that a program that does not ask again is found out;
-     * asked again it suspends its lanes.  With time it suspends at once where the program asks again. */
+    /* try_wait may fail at any time. It fails once, to expose programs that do not retry; a retry suspends the
+     * lanes. With simulated time it suspends at once if the program retries. */
     uint32_t here = run->split->pc + 1;
     bool again = run->launch->timing != NULL ? !insn->mbarrier.peeks : run->split->failed_try == here;
     run->split->failed_try = done == mask ? 0 : here;
@@ -195,7 +197,7 @@ void decode_mbarrier(struct decoder *d) {
                                         "arrive_drop", "test_wait", "try_wait",  "pending_count"};
     static const char *const scopes[] = {"cta", "cluster"};
     struct insn *insn = d->insn;
-    /* arrive.expect_tx has both words: look for arrive first. */
+    /* Look for arrive first: arrive.expect_tx contains expect_tx. */
     int op = mod(d, "arrive") ? M_ARRIVE : mod(d, "arrive_drop") ? M_ARRIVE_DROP : mod_of(d, COUNTED(names));
     if (op < 0) {
         decode_fail(d, "unknown form");
@@ -205,7 +207,7 @@ void decode_mbarrier(struct decoder *d) {
     (void)mod(d, "acquire");
     (void)mod(d, "release");
     insn->mbarrier.of_cta =
-        mod_of(d, COUNTED(scopes)) == 0; /* by default the scope is that of the barrier's space */
+        mod_of(d, COUNTED(scopes)) == 0; /* without a scope, that of the barrier's space applies */
     insn->space = (uint8_t)mod_space(d, SP_GENERIC);
     if (mod_type(d) != T_B64) {
         decode_fail(d, "only with type .b64");

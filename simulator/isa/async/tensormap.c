@@ -1,6 +1,5 @@
-/* tensormap.replace and tensormap.cp_fenceproxy (PTX ISA, Data Movement).  A map is read and changed as the
- * fields that it was encoded from, by cuTensorMapEncodeTiled's values; the chip's layout of it is
- * not modelled. */
+/* tensormap.replace and tensormap.cp_fenceproxy (PTX ISA, Data Movement). A map is decoded into the parameters
+ * of cuTensorMapEncodeTiled, changed, and encoded again; the chip's own layout is not modelled. */
 #include "async/map_change.h"
 #include "async/tensor_map.h"
 #include "async_decode.h"
@@ -28,12 +27,12 @@ static bool is_indexed(uint32_t field) {
     return field >= F_BOX && field <= F_STEP;
 }
 
-/* The driver API's data types by the .elemtype values of PTX ISA, tensormap.replace. */
+/* CUtensorMapDataType by the .elemtype value of PTX (PTX ISA, tensormap.replace). */
 static const uint8_t element_types[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
 
 static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, uint64_t value) {
     uint32_t limit = field == F_STRIDE ? 4 : 5;
-    /* The driver's modes from 128 bytes on differ in what stays together: 16 bytes, 32, 32 with a flip, 64. */
+    /* CUtensorMapSwizzle has one 128-byte mode for each atom: 16 bytes, 32, 32 with a flip, 64. */
     uint32_t atomicity = map->swizzle > SWIZZLE_128B ? map->swizzle - SWIZZLE_128B : 0;
     if (is_indexed(field) && at >= limit) {
         return false;
@@ -42,7 +41,7 @@ static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, u
     case F_ADDRESS:
         map->address = (const void *)(uintptr_t)value;
         return true;
-    case F_RANK: /* the number of dimensions less one */
+    case F_RANK: /* the value is the number of dimensions minus one */
         map->rank = (uint32_t)value + 1;
         return true;
     case F_BOX:
@@ -60,13 +59,13 @@ static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, u
     case F_TYPE:
         map->data_type = value < sizeof element_types ? element_types[value] : UINT32_MAX;
         return true;
-    case F_SWIZZLE: /* value 4 is 96 bytes, of sm_103a alone, and no value of the driver's */
+    case F_SWIZZLE: /* value 4, 96 bytes, exists on sm_103a only and not in the driver API */
         if (value > SWIZZLE_128B || (atomicity != 0 && value != SWIZZLE_128B)) {
             return false;
         }
         map->swizzle = (uint32_t)value + atomicity;
         return true;
-    case F_ATOMICITY: /* PTX ISA, Swizzling Modes: but for 16 bytes of the 128-byte mode alone */
+    case F_ATOMICITY: /* PTX ISA, Swizzling Modes: atoms other than 16 bytes need the 128-byte mode */
         if (value > 3 || (value != 0 && map->swizzle < SWIZZLE_128B)) {
             return false;
         }
@@ -80,7 +79,7 @@ static bool put_field(struct sim_tensor_map *map, uint32_t field, uint32_t at, u
     }
 }
 
-/* op: new value, address; insn->tensor_map says which field. */
+/* op: new value, address; insn->tensor_map has the field. */
 static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
@@ -120,7 +119,7 @@ static enum next exec_replace(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-/* op: destination, source.  All lanes name the same two. */
+/* op: destination, source, the same in all lanes. */
 static enum next exec_copy(struct run *run, const struct insn *insn, uint32_t mask) {
     const int64_t *offsets = insn->tensor_map.offsets;
     int lane = __builtin_ctz(mask);

@@ -1,11 +1,15 @@
-/* cp.async.bulk.tensor (PTX ISA, Data Movement: cp.async.bulk.tensor; Tensors; Swizzling modes). */
+/* Issue of cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (PTX ISA, Data Movement: cp.async.bulk.tensor;
+ * Tensors; Swizzling modes). */
 #include "async/bulk.h"
 #include "async/groups.h"
 #include "async/map_change.h"
 #include "async_decode.h"
 
-/* op: shared address, tensor map, barrier (loads), multicast mask (if any), coordinates, what im2col adds. */
+/* op: shared address, tensor map, barrier (loads), [multicast mask], coordinates, [im2col offsets and halo]. */
 enum { O_SHARED, O_MAP, O_BARRIER };
+
+/* HW: of a box in shared memory. */
+#define SHARED_ALIGNMENT 128
 
 static uint64_t address_of(const struct run *run, const struct insn *insn, int at, int lane) {
     return operand_address(run, insn, insn->tensor_copy.offsets, at, lane);
@@ -36,7 +40,7 @@ static struct tensor_place read_place(const struct run *run, const struct insn *
     return place;
 }
 
-/* The box that an instruction names; false after a report. */
+/* Reads and checks the tensor map and coordinates; false after a report. */
 static bool read_box(struct run *run, const struct insn *insn, int lane, bool store, struct tensor_box *box) {
     struct cta *cta;
     uint32_t offset;
@@ -87,7 +91,7 @@ static bool read_box(struct run *run, const struct insn *insn, int lane, bool st
     return true;
 }
 
-/* Every row that lies inside the tensor has to lie inside an allocation too. */
+/* Checks that every row inside the tensor is inside an allocation too. */
 static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, bool write) {
     for (uint32_t i = 0; i < box->rows; i++) {
         uint32_t first, bytes;
@@ -103,8 +107,8 @@ static bool rows_exist(struct run *run, const struct tensor_box *box, int lane, 
     return true;
 }
 
-/* HW: a store may run past the end of a tensor but not start before it: an illegal instruction (measured on an
- * H200; CUDA programming guide, tensor memory access; PTX ISA, Tensor copy: restrictions). */
+/* HW: a store may extend past the end of a tensor, but a negative coordinate is an illegal instruction
+ * (measured on an H200; CUDA programming guide, tensor memory access; PTX ISA, Tensor copy: restrictions). */
 static bool starts_inside(struct run *run, const struct tensor_box *box, int lane) {
     const struct tensor_place *place = &box->place;
     bool rows = place->mode == TENSOR_ROWS;
@@ -120,19 +124,13 @@ static bool starts_inside(struct run *run, const struct tensor_box *box, int lan
     return true;
 }
 
-/* What of shared memory a box takes: a swizzled one whole lines. */
+/* Bytes of shared memory that a box spans; with a swizzle, whole rows of its width. */
 static uint32_t span_of(const struct tensor_box *box) {
     return box->map.swizzle != 0 ? box->rows * box->pitch
                                  : (box->rows - 1) * box->pitch + box->shared_row_bytes;
 }
 
-/* HW: 128 bytes; a swizzled box needs its pattern's repeat, or rows land in other places than expected. */
-static uint32_t shared_alignment(const struct tensor_box *box) {
-    (void)box;
-    return 128;
-}
-
-/* What a box takes in shared memory, without padding to the swizzle's width. */
+/* Bytes of a box in shared memory, before padding to the swizzle's width. */
 static uint32_t shared_bytes(const struct tensor_box *box) {
     return box->rows * box->shared_row_bytes;
 }
@@ -150,8 +148,8 @@ enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t ma
         int64_t targets = multicast ? (int64_t)(lane_u32(run, insn->op[3], lane) & 0xffff) : -1;
         if (!rows_exist(run, &load.box, lane, false) ||
             !make_destinations(run, &load, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK,
-                               address_of(run, insn, O_BARRIER, lane) & ~WINDOW_MASK, span,
-                               shared_alignment(&load.box), lane, targets, insn->tensor_copy.cta_group)) {
+                               address_of(run, insn, O_BARRIER, lane) & ~WINDOW_MASK, span, SHARED_ALIGNMENT,
+                               lane, targets, insn->tensor_copy.cta_group)) {
             return FAIL;
         }
         record_destinations(run, &load, span, load.bytes);
@@ -166,7 +164,7 @@ enum next exec_tensor_load(struct run *run, const struct insn *insn, uint32_t ma
     return run->cluster->failed ? FAIL : NEXT;
 }
 
-/* Nothing but for the clock: L2 is asked for what memory has of it. */
+/* Only affects simulated time: L2 fetches what it does not hold. */
 enum next exec_tensor_prefetch(struct run *run, const struct insn *insn, uint32_t mask) {
     FOR_LANES(rest, mask) {
         struct tensor_box box;
@@ -190,7 +188,7 @@ enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t m
             !rows_exist(run, &store.box, lane, true)) {
             return FAIL;
         }
-        /* A reduction's type is the tensor's. */
+        /* A reduction uses the tensor's element type. */
         static const uint8_t types[] = {T_B8,  T_U16, T_U32,  T_S32, T_U64, T_S64, T_F16,
                                         T_F32, T_F64, T_BF16, T_F32, T_F32, T_F32};
         uint32_t type = store.box.map.data_type;
@@ -200,8 +198,8 @@ enum next exec_tensor_store(struct run *run, const struct insn *insn, uint32_t m
         store.type = type < sizeof types ? types[type] : T_B8;
         store.bytes = shared_bytes(&store.box);
         uint32_t span = span_of(&store.box);
-        if (shared_cta(run, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK, span, 128, lane, true,
-                       &store.from) == NULL) {
+        if (shared_cta(run, address_of(run, insn, O_SHARED, lane) & ~WINDOW_MASK, span, SHARED_ALIGNMENT, lane,
+                       true, &store.from) == NULL) {
             return FAIL;
         }
         struct epoch epoch = group_epoch(run, GROUP_BULK, false);

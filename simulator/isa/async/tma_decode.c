@@ -1,5 +1,5 @@
-/* The forms of cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, and which chips have them (PTX ISA, Data
- * Movement: cp.async.bulk.tensor). */
+/* Decodes cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, with the modes that each chip supports (PTX
+ * ISA, Data Movement: cp.async.bulk.tensor). */
 #include "async/bulk.h"
 #include "async_decode.h"
 #include "ptx/ir.h"
@@ -38,7 +38,7 @@ static void emit_extras(struct decoder *d, const struct pop *info, int wanted) {
     d->insn->tensor_copy.extras = (uint8_t)wanted;
 }
 
-/* sm_100a, sm_103a, sm_110a and their families, not RTX 50. */
+/* True for sm_100a, sm_103a, sm_110a and their families, not for RTX 50. */
 static bool has_data_center_copies(const struct module *module) {
     const char last = module->target[strlen(module->target) - 1];
     return module->sm >= 100 && module->sm < 120 && (last == 'a' || last == 'f');
@@ -47,7 +47,7 @@ static bool has_data_center_copies(const struct module *module) {
 static void check_mode(struct decoder *d, int mode, int rank, bool store, unsigned to) {
     const struct module *module = d->parser->module;
     bool rows = mode == M_GATHER4 || mode == M_SCATTER4, columns = mode >= M_IM2COL;
-    if (mode == M_IM2COL_W_128) { /* where its halos come from is told by a figure alone */
+    if (mode == M_IM2COL_W_128) { /* the PTX ISA defines its halos only in a figure */
         decode_fail(d, ".im2col::w::128 is not supported");
     }
     if (store != (mode == M_SCATTER4 || mode == M_IM2COL_NO_OFFSETS) && mode != M_TILE) {
@@ -108,7 +108,7 @@ static void decode_tensor_prefetch(struct decoder *d, int rank, const uint8_t *p
     int extras = extras_of(mode, rank), operands = 1 + (extras > 0);
     d->insn->tensor_copy.offsets = offsets;
     need_operands(d, operands, operands + hinted);
-    emit_offset_address(d, &d->op[0], offsets); /* in the place of a load's shared memory */
+    emit_offset_address(d, &d->op[0], offsets); /* fills the slot of a load's shared address */
     emit_offset_address(d, &d->op[0], offsets);
     emit_coordinates(d, &d->op[0], places[mode] == TENSOR_ROWS ? 1 + ROWS_AT_ONCE : rank);
     if (extras > 0) {

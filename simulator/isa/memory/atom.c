@@ -1,4 +1,4 @@
-/* Atomics (PTX ISA: atom, red).  Every address is a host address, so the host's atomics serve all spaces. */
+/* Atomics (PTX ISA: atom, red). All spaces are host memory, so host atomics implement them. */
 #include <math.h>
 
 #include "async/async.h"
@@ -8,7 +8,7 @@
 #include "ptx/ir.h"
 #include "tensorcore/half.h"
 
-#define MOST_GIVEN_WAY 4 /* times of a cluster: one that polls by atomics gives way no further */
+#define MOST_GIVEN_WAY 4 /* times per cluster: one that polls with atomics must not give way for ever */
 
 enum { A_ADD, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_EXCH, A_CAS };
 static const char *const op_names[] = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"};
@@ -32,7 +32,7 @@ static uint32_t half_step(unsigned op, bool bf16, uint32_t a, uint32_t b) {
     return bf16 ? f32_to_bf16(r) : f32_to_f16(r);
 }
 
-/* The new value of a location. */
+/* The value that the atomic stores. */
 static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t c) {
     unsigned op = insn->atomic.operation;
     double x, y;
@@ -78,7 +78,7 @@ static uint64_t step(const struct insn *insn, uint64_t old, uint64_t b, uint64_t
         return op == A_ADD   ? old + b
                : op == A_MIN ? ((int64_t)old < (int64_t)b ? old : b)
                              : ((int64_t)old > (int64_t)b ? old : b);
-    default: /* of 32 bits too: zeros stand above them */
+    default: /* 32-bit values too: they are zero-extended */
         return op == A_ADD ? old + b : op == A_MIN ? (old < b ? old : b) : (old > b ? old : b);
     }
 }
@@ -108,7 +108,8 @@ static uint64_t update(const struct insn *insn, uint8_t *at, uint32_t bytes, uin
     return old;
 }
 
-/* In mode reverse the clusters that start later go on first, so that who is to wait for this one has to. */
+/* In mode reverse, lets later clusters run first, so that those which depend on this one really have to wait.
+ */
 static void give_way(struct run *run) {
     struct cluster *cluster = run->cluster;
     if (run->launch->mode == SIM_REVERSE && !cluster->gives_way && cluster->given_way < MOST_GIVEN_WAY) {
@@ -117,7 +118,7 @@ static void give_way(struct run *run) {
     }
 }
 
-/* What a lane's address names, after all checks; NULL after a report. */
+/* The host address of a lane's location, after all checks; NULL after a report. */
 static uint8_t *atom_place(struct run *run, const struct insn *insn, uint32_t bytes, int lane) {
     struct operand base = insn->op[insn->nop - 1];
     bool shared = insn->space == SP_SHARED || insn->space == SP_SHARED_CLUSTER;
@@ -157,7 +158,7 @@ static void give(struct run *run, const struct insn *insn, uint32_t i, int lane,
     }
 }
 
-/* op: the old values' registers (vec of them; none for red), b (vec), c for cas, address last. */
+/* op: registers for the old values (atom: one per element; red: none), b per element, [c of cas], address. */
 static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t bytes = ptx_type_bytes(insn->type), vec = insn->atomic.elements, nb = insn->ndst;
     run->cluster->events++;
@@ -178,7 +179,7 @@ static enum next exec_atom(struct run *run, const struct insn *insn, uint32_t ma
     return YIELD;
 }
 
-/* op: as exec_atom's, each operand as its two halves. */
+/* op: as exec_atom, each 128-bit operand as two halves. */
 static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32_t mask) {
     run->cluster->events++;
     sync_location(run, mask, sync_order(insn->atomic.ordered, insn->atomic.of_cta), true);
@@ -207,7 +208,7 @@ static enum next exec_atom_quad(struct run *run, const struct insn *insn, uint32
     return YIELD;
 }
 
-/* op: destination, address, b and, of cas, c. */
+/* In the mnemonic's order: destination, address, b, [c of cas]. */
 static void decode_quad(struct decoder *d, int op, bool gives) {
     bool cas = op == A_CAS;
     if (!gives || (!cas && op != A_EXCH) || d->parser->module->sm < 90) {

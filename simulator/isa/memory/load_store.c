@@ -1,4 +1,4 @@
-/* What ld and st do (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
+/* Execution of ld and st (PTX ISA, Data Movement: ld, ld.global.nc, ldu, st). */
 #include "load_store.h"
 
 #include <stdatomic.h>
@@ -9,9 +9,9 @@
 #include "machine/count.h"
 #include "machine/machine.h"
 
-#define MOST_BYTES 32 /* of a lane's access */
+#define MOST_BYTES 32 /* largest access of a lane */
 
-/* Sign- or zero-extends what a narrow load gives to its register. */
+/* Sign- or zero-extends a loaded value to its register. */
 static inline uint64_t extend(uint64_t value, unsigned type) {
     switch (type) {
     case T_S8:
@@ -33,7 +33,7 @@ static inline void put(void *to, struct operand operand, int lane, uint64_t valu
     }
 }
 
-/* op: the vector's registers, then the address. */
+/* op: the vector's registers, then the address in `base`. */
 struct access {
     uint32_t vec, element, bytes;
     struct operand base;
@@ -45,7 +45,8 @@ static inline struct access access_of(const struct insn *insn) {
                            insn->op[insn->memory.elements]};
 }
 
-/* One element of all lanes; with a constant size the copies are single instructions. */
+/* Copies one element for all lanes. `bytes` is a constant at each call, so that memcpy becomes one instruction.
+ */
 static inline void element_in(const struct insn *insn, void *to, struct operand operand,
                               uint8_t *const at[LANES], uint32_t skip, uint32_t mask, const uint32_t bytes) {
     FOR_LANES(rest, mask) {
@@ -75,7 +76,7 @@ void quad_end(void) {
     atomic_flag_clear_explicit(&quad_taken, memory_order_release);
 }
 
-/* Between the registers and each lane's place in memory. */
+/* Copies between registers and memory; at[lane] is the lane's place. */
 static void transfer(struct run *run, const struct insn *insn, const struct access *a, uint8_t *const at[LANES],
                      uint32_t mask, bool write) {
     bool whole = insn->memory.quad && insn->memory.strong;
@@ -124,7 +125,7 @@ static inline uint64_t lane_address(const struct run *run, const struct insn *in
     return a->base.wide ? base + (uint64_t)insn->offset : (uint32_t)(base + (uint64_t)insn->offset);
 }
 
-/* Whether every lane's address is in one known allocation, so that no lane needs a search of its own. */
+/* True if all lanes' addresses are in one allocation, which saves a search per lane. */
 static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mask, uint32_t bytes) {
     uint64_t low = UINT64_MAX, high = 0;
     FOR_LANES(rest, mask) {
@@ -135,12 +136,12 @@ static bool whole_range(struct run *run, const uint64_t *addresses, uint32_t mas
     return find_range(run->launch->sim, run->worker, low, high - low + bytes);
 }
 
-/* Strong accesses do not race with each other (PTX ISA, Memory Consistency Model: data race). */
+/* Strong accesses do not race with each other, like atomics (PTX ISA, Memory Consistency Model: data race). */
 static unsigned access_flags(const struct insn *insn, bool write) {
     return (write ? ACCESS_WRITE : ACCESS_READ) | (insn->memory.strong ? ACCESS_ATOMIC : 0u);
 }
 
-/* With the stores of earlier launches held back from the running warp. */
+/* A transfer that hides stores of earlier launches which the running warp does not know to be complete. */
 static void delayed_transfer(struct run *run, const struct insn *insn, const struct access *a,
                              const uint64_t *addresses, uint32_t mask, bool write, const struct known *view) {
     uint8_t room[LANES][MOST_BYTES];
@@ -158,7 +159,7 @@ static void delayed_transfer(struct run *run, const struct insn *insn, const str
     }
 }
 
-/* Whether a plain store of the running instruction writes what is there already. */
+/* True if the running store writes the values that memory already holds. */
 static bool leaves_memory(const struct run *run) {
     struct access a = access_of(run->insn);
     bool same = true;
@@ -208,9 +209,9 @@ static enum next global_access(struct run *run, const struct insn *insn, uint32_
     return NEXT;
 }
 
-/* A store's registers as the bytes that they will be in shared memory. */
+/* The bytes that a store is about to write to shared memory, for the checks. */
 struct store_values {
-    struct new_values common; /* first: what the checks know of it */
+    struct new_values common; /* first member: the checks see only this part */
     const struct access *access;
     struct cta *const *ctas;
     const uint32_t *offsets;
@@ -248,7 +249,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
                      place + a.bytes <= cta->shared_bytes && (place & (a.bytes - 1)) == 0;
         ctas[lane] = cta;
         offsets[lane] = place;
-        if (!plain) { /* another CTA's, or wrong */
+        if (!plain) { /* another CTA's memory, or a bad address */
             ctas[lane] = shared_cta(run, address, a.bytes, a.bytes, lane, own_only, &offsets[lane]);
             if (ctas[lane] == NULL) {
                 return FAIL;
@@ -264,7 +265,7 @@ static enum next shared_access(struct run *run, const struct insn *insn, uint32_
     }
     struct store_values values = {{fill_values}, &a, ctas, offsets, mask};
     run->values = write && !insn->memory.strong ? &values.common : NULL;
-    for (uint32_t left = mask; run->launch->checks && left != 0;) { /* a CTA at a time */
+    for (uint32_t left = mask; run->launch->checks && left != 0;) { /* one target CTA at a time */
         struct cta *at = ctas[__builtin_ctz(left)];
         uint32_t part = 0;
         FOR_LANES(rest, left) {
@@ -313,7 +314,7 @@ static enum next other_access(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-/* A generic access of one space all over the warp runs as an access of that space. */
+/* If all lanes' generic addresses are in one space, runs as an access to that space. */
 static enum next generic_access(struct run *run, const struct insn *insn, uint32_t mask, bool write) {
     struct access a = access_of(insn);
     uint32_t global = 0, shared = 0;
@@ -342,8 +343,6 @@ FORMS(shared, shared_access)
 FORMS(generic, generic_access)
 FORMS(other, other_access)
 
-/* An acquiring load of a flag sees what the releasing store published; strong accesses of one warp in a loop
- * are polls. */
 static enum next ld_strong(struct run *run, const struct insn *insn, uint32_t mask) {
     enum next next = generic_access(run, insn, mask, false);
     if (next != NEXT) {

@@ -1,4 +1,5 @@
-/* The forms of ld and st, and what only advises caches (prefetch, createpolicy). */
+/* Decodes ld and st, and the instructions that only advise caches: prefetch, prefetchu, discard, applypriority,
+ * createpolicy. */
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "load_store.h"
@@ -23,7 +24,7 @@ static void decode_access(struct decoder *d, bool write) {
     uint32_t wanted = vector < 0 ? 1 : 2u << vector;
     bool quad = type == T_B128 && count == 1 && vector < 0 && list->kind == PO_REG;
     insn->memory.quad = quad;
-    if (quad) { /* two halves */
+    if (quad) { /* as two 64-bit halves */
         type = T_B64;
         bytes = 8;
         count = 2;
@@ -94,7 +95,7 @@ static enum next exec_nothing(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-/* Nothing but for the clock, which has to know the lines that L2 is asked for. */
+/* Only affects simulated time: notes the addresses that L2 fetches. */
 static enum next exec_prefetch_l2(struct run *run, const struct insn *insn, uint32_t mask) {
     struct footprint *footprint = run->worker->footprint;
     if (footprint != NULL) {
@@ -119,7 +120,7 @@ void decode_prefetch(struct decoder *d) {
 }
 
 void decode_advice(struct decoder *d) {
-    d->nmods = 0; /* whatever it says */
+    d->nmods = 0; /* accept any modifiers */
     d->insn->fn = exec_nothing;
 }
 

@@ -1,7 +1,7 @@
-/* multimem.ld_reduce, .st, .red and the bulk copies (PTX ISA, Data Movement: multimem).  They need a multicast
- * address, which cuMulticastCreate and cuMulticastBindMem give to memory of several devices; here is one, whose
- * attribute says that it has no multicast.  So they are read, for a kernel may hold them in a branch that only
- * machines with several devices take, and end the run as incomplete where one is reached. */
+/* multimem.ld_reduce, .st, .red and bulk copies (PTX ISA, Data Movement: multimem). They need a multicast
+ * address of several devices (cuMulticastCreate, cuMulticastBindMem); the simulator has one device, without
+ * multicast. They are parsed, because a kernel may contain them in a branch for several devices, and end the
+ * run as incomplete if executed. */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 #include "ptx/ir.h"
@@ -21,6 +21,6 @@ void decode_multimem(struct decoder *d) {
     if (operation < 0 || d->nop < 2 || d->parser->module->sm < 90) {
         decode_fail(d, "multimem has .ld_reduce, .st, .red and copies, on sm_90 or later");
     }
-    d->nmods = 0; /* which form is meant does not matter any more */
+    d->nmods = 0; /* the rest of the form does not matter: it is never executed */
     d->insn->fn = exec_multimem;
 }
