@@ -247,10 +247,10 @@ bring-up: ## measure: on a B200 or H200: build, check, time, compare, write buil
 	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bring_up $(BRING_UP_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## measure: simulate the Blackwell backend: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.backend_table blackwell $(TABLE_ARGS)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m simulator.validation.backend_table blackwell $(TABLE_ARGS)
 
 geforce-table: build $(SIM_LIBRARY) ## measure: simulate the GeForce backend: problems x configurations x modes (hours)
-	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m scripts.evidence.backend_table geforce $(TABLE_ARGS)
+	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m simulator.validation.backend_table geforce $(TABLE_ARGS)
 
 MICRO_ARGS ?=
 micro: $(BUILD)/micro ## measure: on an sm_90a device: what a model of its time needs (seconds), write build/micro.json

@@ -20,8 +20,8 @@ from typing import Any
 
 from scripts.common import tile_table
 from scripts.common.simulated_call import CHIPS, ROOT, simulated_calls
-from scripts.evidence.third_party.cuda import cutlass
-from scripts.evidence.third_party.sources import Sources
+from simulator.validation.third_party.cuda import cutlass
+from simulator.validation.third_party.third_party_sources import Sources
 
 RECORD, PAGE = ROOT / "shark_tank/simulated/geforce_clock.json", ROOT / "shark_tank/simulated/geforce_clock.md"
 SMS, CLOCK_GHZ, FLOP_A_CYCLE, BYTES_PER_US = 170, 2.88, 4096, 1.792e6

@@ -24,12 +24,12 @@ from typing import Any
 from scripts.common.simulated_call import ROOT, simulated_calls
 from scripts.common.toolchain import BUILD
 from scripts.evidence.clock import b200_page
-from scripts.evidence.mutants.blackwell.grouped import CONFIGS as GROUPED_TILES
-from scripts.evidence.third_party.compile import compile_object, link
-from scripts.evidence.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
-from scripts.evidence.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
-from scripts.evidence.third_party.sources import Sources
 from scripts.rounds.model import benchmark_shapes
+from simulator.validation.mutants.backends.blackwell_grouped import CONFIGS as GROUPED_TILES
+from simulator.validation.third_party.cuda.libraries import DUAL_CALL, SINGLE_CALL, string_of, tensor
+from simulator.validation.third_party.cuda.wrappers import TORCH_STUB, WRAPPER
+from simulator.validation.third_party.nvcc_objects import compile_object, link
+from simulator.validation.third_party.third_party_sources import Sources
 
 RESULT = ROOT / "shark_tank/simulated/blackwell_public.json"
 GAU, NAREG, JIAB = "gau-nernst/gpu-mode-kernels", "NaregAmirianMegan/NVFP4_Kernels", "jIab-b/nvfp4_gemm"

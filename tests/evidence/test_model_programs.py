@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from scripts.common import simulated_call, tensorcore
 from scripts.cost_model import geforce, model_times, public_kernels
-from scripts.evidence.third_party.sources import Sources
+from simulator.validation.third_party.third_party_sources import Sources
 
 
 def test_a_call_is_simulated_by_a_process_of_its_own(monkeypatch, tmp_path):

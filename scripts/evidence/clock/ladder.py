@@ -18,7 +18,7 @@ from scripts.common.machine_code.assemble import VARIABLE, by_machine_code
 from scripts.common.simulated_call import MACHINE_CODE
 from scripts.common.toolchain import built, nvcc
 from scripts.evidence.clock.table import RECORDED, ROOT, Row
-from scripts.evidence.third_party.cuda.wrappers import PREAMBLE_FAST
+from simulator.validation.third_party.cuda.wrappers import PREAMBLE_FAST
 
 SIZE = 2048  # of the sizes that were timed, the one that is simulated in a minute
 CALLS = 2  # the last of them counts

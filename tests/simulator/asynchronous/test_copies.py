@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.evidence.mutants.multicast import MULTICAST
+from simulator.validation.mutants.multicast import MULTICAST
 from tests.simulator.sim_kit import MODES, Sim, body
 
 BYTES = 16384

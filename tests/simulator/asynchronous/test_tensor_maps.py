@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.evidence.mutants.tensor_maps import COLUMNS, COPY, MUTANTS, REPLACE, ROWS, STORES, WAIT, kernel, run
+from simulator.validation.mutants.changed_maps import COLUMNS, COPY, MUTANTS, REPLACE, ROWS, STORES, WAIT, kernel, run
 from tests.simulator.sim_kit import MODES, PtxError, Sim, body
 
 

@@ -6,20 +6,20 @@ import re
 
 import pytest
 
-from scripts.evidence.simulator_example import PAGE, SHRINK, WALK, render
+from simulator.validation.worked_examples import PAGE, SHRINK, WALK, render
 from tests.simulator.sim_kit import nvcc
 
 
 def test_the_example_is_what_its_commands_print():
     page = PAGE.read_text()
-    assert render(page) == page, "`./nvfp4 evidence simulator_example` writes it again"
+    assert render(page) == page, "`./nvfp4 validate worked_examples` writes it again"
     block = page.split("<!-- generated:example -->")[1].split("<!-- /generated:example -->")[0]
     assert block.count("$ ") == 3 and "verdict: clean" in block and "error: read-before-completion" in block
 
 
 def test_the_smallest_set_of_delays_is_what_its_commands_print():
     page = PAGE.read_text()
-    assert render(page, SHRINK) == page, "`./nvfp4 evidence simulator_example` writes it again"
+    assert render(page, SHRINK) == page, "`./nvfp4 validate worked_examples` writes it again"
     block = page.split("<!-- generated:shrink -->")[1].split("<!-- /generated:shrink -->")[0]
     assert "shrunk: out-of-bounds" in block and "needs 1 delay, of" in block and "verdict: error" in block
 
@@ -29,7 +29,7 @@ def test_four_commands_lead_from_a_source_file_to_a_report():
     page = PAGE.read_text()
     compiled = re.compile(r"PTX line \d+|%\w+")  # nvcc's choice, another one in another version
     assert compiled.sub("", render(page, WALK)) == compiled.sub("", page), (
-        "`./nvfp4 evidence simulator_example` writes it again"
+        "`./nvfp4 validate worked_examples` writes it again"
     )
     block = page.split("<!-- generated:walk -->")[1].split("<!-- /generated:walk -->")[0]
     assert block.count("$ ") == 4 and "verdict: error, 1 launch" in block and "read-after-write-race" in block

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.evidence.h200.hopper_cases import COMMITTED_SAMPLE, SIGNS, cases, configs, inputs, sample, simulate, ulps
+from simulator.validation.h200.hopper_cases import (
+    COMMITTED_SAMPLE,
+    SIGNS,
+    cases,
+    configs,
+    inputs,
+    sample,
+    simulate,
+    ulps,
+)
 from tests.simulator.sim_kit import built, nvcc
 
 RECORDED = Path(__file__).parent / "recorded.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants.launches import CASES, TRIGGER, Case, run, text
+from simulator.validation.mutants.overlapping_launches import CASES, TRIGGER, Case, run, text
 from tests.simulator.sim_kit import MODES, VERDICTS
 
 

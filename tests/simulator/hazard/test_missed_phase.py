@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.evidence.mutants.phases import ROUNDS, SAFE, THREADS, UNSAFE, run
+from simulator.validation.mutants.mbarrier_phases import ROUNDS, SAFE, THREADS, UNSAFE, run
 from tests.simulator.sim_kit import MODES, body
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants.pipeline import MUTANTS, TEXT, run
+from simulator.validation.mutants.tma_pipeline import MUTANTS, TEXT, run
 from tests.simulator.sim_kit import MODES, RUN_ERROR
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants.real_faults import FAULTS, MODES
+from simulator.validation.mutants.real_faults import FAULTS, MODES
 
 
 @pytest.mark.parametrize("name", FAULTS)

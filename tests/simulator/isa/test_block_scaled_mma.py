@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from scripts.evidence.mutants.fused_sum import Rule, vectors
+from simulator.validation.fused_sum import Rule, vectors
 from tests.simulator.sim_kit import PtxError, Sim, body
 
 SM120 = ("sm_90a", "sm_120a")

@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from scripts.evidence.backend_table import BACKENDS, BLACKWELL, CHOSEN, MODES, Problem, Run, execute, render, small
+from simulator.validation.backend_table import BACKENDS, BLACKWELL, CHOSEN, MODES, Problem, Run, execute, render, small
 from tests.simulator.sim_kit import built, nvcc
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.mutants.blackwell import grouped
-from scripts.evidence.mutants.blackwell.kernels import CONFIGS, PLACES, Kernel, entries, is_right, mutant_k, mutants
+from simulator.validation.mutants.backends import blackwell_grouped as grouped
+from simulator.validation.mutants.backends.blackwell_dual import (
+    CONFIGS,
+    PLACES,
+    Kernel,
+    entries,
+    is_right,
+    mutant_k,
+    mutants,
+)
 from tests.simulator.sim_kit import nvcc
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from scripts.common import forked
 from scripts.common.ptxsim import MODES
-from scripts.evidence.mutants.geforce import grouped
-from scripts.evidence.mutants.geforce.kernels import CONFIGS, Kernel, entries, mutants
+from simulator.validation.mutants.backends import geforce_grouped as grouped
+from simulator.validation.mutants.backends.geforce_dual import CONFIGS, Kernel, entries, mutants
 from tests.simulator.sim_kit import built, nvcc
 
 LIBRARY = "libcustom_kernel_sim.so"

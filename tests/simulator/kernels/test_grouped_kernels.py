@@ -9,7 +9,7 @@ import re
 import pytest
 
 from scripts.common import forked
-from scripts.evidence.mutants.hopper import MEETING_MUTANTS, kernel_text
+from simulator.validation.mutants.backends.hopper_mutants import MEETING_MUTANTS, kernel_text
 from tests.simulator.sim_kit import built, nvcc
 
 TILES = {

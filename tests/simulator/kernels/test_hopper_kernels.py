@@ -9,7 +9,7 @@ import re
 import pytest
 
 from scripts.common import forked, tile_table
-from scripts.evidence.mutants.hopper import (
+from simulator.validation.mutants.backends.hopper_mutants import (
     BARRIER_MUTANTS,
     FEW_ROWS,
     MUTANTS,

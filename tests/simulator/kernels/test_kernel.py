@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from scripts.evidence.mutants.gemm import ALTERED, CHUNKS, MUTANTS, PAIR_MUTANTS, Problem
-from scripts.evidence.mutants.gemm_ptx import STEPS, kernel, mutate
+from simulator.validation.mutants.gemm_problem import ALTERED, CHUNKS, MUTANTS, PAIR_MUTANTS, Problem
+from simulator.validation.mutants.gemm_ptx import STEPS, kernel, mutate
 
 MODES = ("eager", "late", "reverse", "random:1", "random:2", "poison")
 

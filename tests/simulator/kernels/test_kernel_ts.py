@@ -10,8 +10,8 @@ import pytest
 
 from scripts.common.tensorcore import matrix_descriptor, plain
 from scripts.common.toolchain import built
-from scripts.evidence.mutants.fused_sum import Rule, vectors
-from scripts.evidence.mutants.gemm_ptx import mutate
+from simulator.validation.fused_sum import Rule, vectors
+from simulator.validation.mutants.gemm_ptx import mutate
 from tests.simulator.tensorcore.test_tmem import COLUMNS, REGISTERS, fragment
 
 N, A_COLUMN, D_SCALE = 16, 64, 3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence.mutants import gemm_ptx
+from simulator.validation.mutants import gemm_ptx
 from tests.simulator.sim_kit import HEADER, PTX, ROOT, built, nvcc
 
 NOT_RUN = 4  # the tool's exit status where nothing was run to its end

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence.mutants import launches
+from simulator.validation.mutants import overlapping_launches as launches
 from tests.simulator.hazard.findings.test_each_finding import CASES, run, texts
 from tests.simulator.sim_kit import Sim
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from scripts.common.tensorcore import RELU, SATFINITE, from_f32, to_f32
-from scripts.evidence.mutants.fused_sum import LAYOUTS, codes_of, decode
+from simulator.validation.fused_sum import LAYOUTS, codes_of, decode
 
 TORCH = {
     "e4m3": torch.float8_e4m3fn,

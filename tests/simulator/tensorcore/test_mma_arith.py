@@ -7,7 +7,7 @@ import pytest
 
 from scripts.common.tensorcore import ISAS, force_isa, mma
 from scripts.common.tensorcore import rule as c_rule
-from scripts.evidence.mutants.fused_sum import Rule, exact, vectors
+from simulator.validation.fused_sum import Rule, exact, vectors
 
 M, N = 256, 128  # elements of a round: 32768 vectors
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts.common.tensorcore import matrix_descriptor, plain, scaled
-from scripts.evidence.mutants.fused_sum import Rule, vectors
+from simulator.validation.fused_sum import Rule, vectors
 from tests.simulator.tensorcore.canonical import store
 from tests.simulator.tensorcore.tensor_kit import CLEAN, KINDS, Mma, Refused, Tmem, tcgen05_mma
 

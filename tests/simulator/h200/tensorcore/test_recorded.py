@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scripts.common.tensorcore import ISAS, force_isa, from_f32, mma
-from scripts.evidence.h200.record_mma import CONVERSIONS, INSTRUCTIONS, STYLES
+from simulator.validation.h200.record_mma import CONVERSIONS, INSTRUCTIONS, STYLES
 
 FIXTURE = Path(__file__).with_name("recorded_h200.npz")
 

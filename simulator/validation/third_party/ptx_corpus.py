@@ -1,0 +1,56 @@
+"""PTX that others collected for their parsers: what ptxas assembles, the simulator reads, or says why not."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import subprocess
+from pathlib import Path
+
+from scripts.common.ptxsim import PtxError, Sim
+from scripts.common.toolchain import nvcc
+from simulator.validation.third_party.third_party_sources import Sources
+
+REPOSITORY, FOLDER = "patrick-toulme/pyptx", "tests/corpus"
+OLDEST = "sm_75"  # that ptxas 13 knows: texts for chips before are assembled for it
+KNOWN = re.compile(r"sm_(7[5-9]|[89]\d|1\d\d)[af]?$")
+
+
+def assembled(path: Path) -> bool:
+    """Whether ptxas takes the text for the chip that it names."""
+    target = re.search(r"\.target\s+(\w+)", path.read_text(errors="replace"))
+    chip = target[1] if target and KNOWN.match(target[1]) else OLDEST
+    command = [str(Path(nvcc()).with_name("ptxas")), f"-arch={chip}", "-o", "/dev/null", str(path)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def unread(path: Path) -> str:
+    """Why the simulator does not read a text; empty: it does."""
+    try:
+        sim = Sim(path.read_text())
+    except PtxError as error:
+        return str(error)
+    # A kernel that cannot be read does not lose its module.
+    lib = sim.lib
+    lib.sim_kernel_name.restype = lib.sim_unreadable.restype = ctypes.c_char_p
+    index = itertools.count()
+    kernels = iter(lambda: lib.sim_kernel_name(sim.module, ctypes.c_size_t(next(index))), None)
+    return next((why.decode() for name in kernels if (why := lib.sim_unreadable(sim.module, name))), "")
+
+
+def measure(sources: Sources) -> dict:
+    """Counts, and each text that ptxas takes and the simulator does not, with its reason."""
+    folder = sources.checkout(REPOSITORY) / FOLDER
+    texts = sorted(folder.rglob("*.ptx"))
+    reasons = {str(path.relative_to(folder)): unread(path) for path in texts}
+    valid = {str(path.relative_to(folder)) for path in texts if assembled(path)}
+    return {
+        "project": REPOSITORY,
+        "version": sources.commit(REPOSITORY),
+        "texts": len(texts),
+        "assembled": len(valid),
+        "read": sum(not reasons[name] for name in valid),
+        "refused_by_both": sum(bool(why) for name, why in reasons.items() if name not in valid),
+        "unread": {name: why for name, why in reasons.items() if why and name in valid},
+    }

@@ -1,0 +1,60 @@
+"""The worked examples of simulator/README.md: their commands, with what they print here.
+
+./nvfp4 validate worked_examples           write the blocks again
+./nvfp4 validate worked_examples --check   exit with 1 if it is not what the commands print
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.common import toolchain
+from scripts.common.toolchain import BUILD, ROOT, built
+
+PAGE = ROOT / "simulator" / "README.md"
+BLOCK = "(<!-- generated:{name} -->\n)(.*?)(<!-- /generated:{name} -->)"
+WALK, EXAMPLE, SHRINK = "walk", "example", "shrink"  # from a .cu file to a report, where there is nvcc; from PTX
+COMMAND = re.compile(r"^    \$ ((?:.*\\\n)*.*)", re.MULTILINE)  # with its continued lines
+INDENT = "    "
+
+
+def printed(command: str, folder: Path) -> str:
+    """What a command of the page prints, its scratch files in `folder` and its programs those of BUILD."""
+    command = command.replace("/tmp/", f"{folder}/").replace("build/ptxsim", f"'{BUILD}/ptxsim'")
+    if command.startswith("nvcc "):
+        command = f"'{toolchain.nvcc()}' {command.removeprefix('nvcc ')}"
+    command = command.replace("make simulator", "make -s simulator > /dev/null")
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).replace(f"{ROOT}/", "")
+
+
+def render(page: str, name: str = EXAMPLE) -> str:
+    """The page with a block's commands as they are and their output anew."""
+    built("ptxsim")
+    block = re.search(BLOCK.format(name=name), page, re.DOTALL)
+    if block is None:
+        raise ValueError(f"simulator/README.md has no block generated:{name}")
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for command in COMMAND.findall(block[2]):
+            lines.append(f"{INDENT}$ {command}")
+            lines += [f"{INDENT}{line}" for line in printed(command, Path(folder)).splitlines()]
+    return page[: block.start(2)] + "\n" + "\n".join(lines) + "\n\n" + page[block.end(2) :]
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; returns the exit status."""
+    page = PAGE.read_text()
+    fresh = render(render(render(page), SHRINK), WALK)
+    if "--check" in arguments:
+        return int(fresh != page)
+    PAGE.write_text(fresh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
