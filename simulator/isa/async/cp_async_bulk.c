@@ -76,9 +76,9 @@ static bool same_operands(const struct run *run, const struct insn *insn, int la
     return true;
 }
 
-/* HW: a warp issues a plain store once for each distinct set of operands among its lanes: ptxas 13.0 loops over R2UR
- * matches around UBLKCP.G.S and UTMASTG on sm_90a and sm_100a.  Loads and reductions, whose repetition would show,
- * it issues once a lane, in a loop over ELECT. */
+/* HW: a warp issues a plain store once for each distinct set of operands among its lanes: ptxas 13.0 loops over
+ * R2UR matches around UBLKCP.G.S and UTMASTG on sm_90a and sm_100a.  Loads and reductions, whose repetition
+ * would show, it issues once a lane, in a loop over ELECT. */
 uint32_t distinct_lanes(const struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t distinct = 0;
     while (mask != 0) {

@@ -1,11 +1,10 @@
-/* Byte permutation, dot products of bytes, differences of parts (PTX ISA: prmt, dp4a, dp2a, vabsdiff2,
- * vabsdiff4). */
+/* Operations on the bytes and halves of a word (PTX ISA: prmt, dp4a, dp2a, vabsdiff2, vabsdiff4). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
 enum { PRMT_DEFAULT, PRMT_F4E, PRMT_B4E, PRMT_RC8, PRMT_ECL, PRMT_ECR, PRMT_RC16 };
 
-/* The nibbles that a special mode stands for, by the selector's two low bits. */
+/* Equivalent selectors of the special modes, by the two low bits of the operand c. */
 static const uint16_t prmt_selectors[7][4] = {
     [PRMT_F4E] = {0x3210, 0x4321, 0x5432, 0x6543}, [PRMT_B4E] = {0x5670, 0x6701, 0x7012, 0x0123},
     [PRMT_RC8] = {0x0000, 0x1111, 0x2222, 0x3333}, [PRMT_ECL] = {0x3210, 0x3211, 0x3222, 0x3333},
@@ -18,7 +17,7 @@ static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
     for (int i = 0; i < 4; i++) {
         uint32_t nibble = selector >> (4 * i);
         uint32_t byte = (uint32_t)(bytes >> (nibble & 7) * 8) & 0xff;
-        byte = nibble & 8 ? (byte & 0x80 ? 0xff : 0) : byte; /* the sign, replicated */
+        byte = nibble & 8 ? (byte & 0x80 ? 0xff : 0) : byte; /* replicate the sign */
         result |= byte << (8 * i);
     }
     return result;
@@ -87,8 +86,8 @@ static enum next exec_dp2a(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* |a - b| of the bytes or halves of two words: side by side, or their sum and c.  c takes the place of parts
- * that a mask leaves out, and there is none. */
+/* |a - b| of the bytes or halves of two words: packed into a word, or summed and added to c (.add). Without
+ * .add, c would replace parts that a mask leaves out, but masks are not supported. */
 static inline uint32_t differences(const struct insn *insn, uint32_t a, uint32_t b, uint32_t c, int parts) {
     bool sign_a = insn->type == T_S32, sign_b = insn->integer.b_type == T_S32;
     uint32_t sum = c, word = 0;
@@ -143,7 +142,7 @@ void decode_dp2a(struct decoder *d) {
     two_types(d, exec_dp2a);
 }
 
-/* The forms that nvcc makes of __vabsdiffu4 and its kin: without masks, selectors and saturation. */
+/* The forms that nvcc emits for __vabsdiffu4 and similar intrinsics: no masks, selectors or saturation. */
 static void vabsdiff(struct decoder *d, exec_fn fn) {
     unsigned type = mod_type(d);
     if (type != T_U32 && type != T_S32) {

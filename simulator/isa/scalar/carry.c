@@ -1,5 +1,5 @@
-/* Extended precision (PTX ISA: add.cc, addc, sub.cc, subc, mad.cc, madc): the carry is a bit a lane, in a
- * reserved predicate word of the warp. */
+/* Extended-precision arithmetic (PTX ISA: add.cc, addc, sub.cc, subc, mad.cc, madc). The carry flags are a
+ * reserved predicate word of the warp, one bit per lane. */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 

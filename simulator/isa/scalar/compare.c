@@ -29,7 +29,7 @@ static const char *const compare_names[] = {"eq", "ne",  "lt",  "le",  "gt",  "g
                                             "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 enum { BOOL_NONE, BOOL_AND, BOOL_OR, BOOL_XOR };
 
-/* One loop for each comparison: full warps become a few vector instructions. */
+/* A loop per comparison, so that the compiler vectorises it for full warps. */
 #define COMPARE(T, operator)                                                                                   \
     LANEWISE(mask, bits |= (uint32_t)((T)pa[l] operator(T) pb[l]) << l);                                       \
     break;
@@ -158,7 +158,7 @@ static enum next exec_setp(struct run *run, const struct insn *insn, uint32_t ma
     bool pair = insn->compare.operand_type == T_F16X2 || insn->compare.operand_type == T_BF16X2;
     uint32_t bits = compare(run, insn, insn->op[2], insn->op[3], mask, false);
     uint32_t second = pair ? compare(run, insn, insn->op[2], insn->op[3], mask, true) : ~bits;
-    second = combine(run, insn, second, 4); /* read c before p may overwrite it */
+    second = combine(run, insn, second, 4); /* p may be the same register as c: compute both results first */
     set_pred(run, insn->op[0], mask, combine(run, insn, bits, 4));
     if (!insn->op[1].sink) {
         set_pred(run, insn->op[1], mask, second);

@@ -1,4 +1,4 @@
-/* cvt (PTX ISA, Data Movement and Conversion: cvt). */
+/* cvt except .pack and .rs (PTX ISA, Data Movement and Conversion: cvt). */
 #include <fenv.h>
 #include <math.h>
 
@@ -36,8 +36,7 @@ static uint64_t load_int(const struct run *run, const struct insn *insn, int lan
     }
 }
 
-/* A destination register wider than the type is extended; the row itself holds 16-bit registers zero-extended.
- */
+/* Extends the value to a destination register wider than its type. Rows keep 16-bit registers zero-extended. */
 static void store_int(const struct run *run, const struct insn *insn, int lane, uint64_t value) {
     struct operand to = insn->op[0];
     uint32_t bits = ptx_type_bytes(insn->type) * 8, reg_bits = insn->convert.register_bits;
@@ -75,7 +74,7 @@ static enum next int_to_int(struct run *run, const struct insn *insn, uint32_t m
     return NEXT;
 }
 
-/* The conversions that address arithmetic is full of. */
+/* Fast paths for conversions that are frequent in address arithmetic. */
 static enum next widen_u32(struct run *run, const struct insn *insn, uint32_t mask) {
     uint64_t *d = row(run, insn->op[0]);
     const uint32_t *a = row(run, insn->op[1]);
@@ -124,7 +123,7 @@ static enum next real_to_int(struct run *run, const struct insn *insn, uint32_t 
         int lane = LANE(rest);
         double x = load_real(run, insn, lane);
         uint64_t value;
-        if (x != x) { /* NaN: 0, but the top bit where the source or the result has 64 bits */
+        if (x != x) { /* NaN gives 0, or only the top bit if the source or result has 64 bits */
             value = bits == 64 || insn->convert.from_type == T_F64 ? (uint64_t)1 << (bits - 1) : 0;
         } else {
             x = round_to_int(x, insn->convert.rounding);
@@ -159,7 +158,8 @@ static float narrowed(double x, unsigned rnd) {
     return narrow;
 }
 
-/* A float to a smaller format; what comes from f64 was rounded to odd first, so this is the only rounding. */
+/* Rounds a float to a smaller format. A value from f64 was rounded to odd before, so it is rounded only once.
+ */
 static uint32_t to_small(const struct insn *insn, enum tc_format format, float x) {
     unsigned flags = (insn->convert.relu ? TC_RELU : 0) | (insn->convert.satfinite ? TC_SATFINITE : 0);
     return tc_from_f32(format, x, tc_rounds[insn->convert.rounding], flags, 0);
@@ -187,7 +187,7 @@ static void store_real(const struct run *run, const struct insn *insn, int lane,
         ((uint32_t *)to)[lane] = bits;
         return;
     }
-    /* Rounding to a float first would round twice: to odd keeps what the second rounding needs. */
+    /* Round to odd first: rounding to nearest twice could give a wrong result. */
     float narrow = narrowed(x, RND_RZ);
     uint32_t bits;
     memcpy(&bits, &narrow, 4);
@@ -197,9 +197,10 @@ static void store_real(const struct run *run, const struct insn *insn, int lane,
     ((uint32_t *)to)[lane] = to_small(insn, format, narrow);
 }
 
-/* Rounded to odd where a double has too few bits: the rounding to a narrower format is then the only one. */
+/* An integer as a double, rounded to odd beyond 53 bits, so that a later rounding to a narrower format is
+ * right. */
 static double int_to_double(uint64_t value, bool negative) {
-    const uint64_t below = (1u << 11) - 1; /* what 53 bits leave of 64 */
+    const uint64_t below = (1u << 11) - 1; /* the bits of 64 that do not fit into 53 */
     uint64_t magnitude = negative ? 0 - value : value;
     if (magnitude >> 53 != 0) {
         magnitude = (magnitude & ~below) | (magnitude & below ? below + 1 : 0);
@@ -212,7 +213,7 @@ static enum next int_to_real(struct run *run, const struct insn *insn, uint32_t 
         int lane = LANE(rest);
         uint64_t value = load_int(run, insn, lane);
         bool sign = is_signed(insn->convert.from_type);
-        if (insn->type == T_F32 || insn->type == T_F64) { /* 64-bit integers: the conversion is the rounding */
+        if (insn->type == T_F32 || insn->type == T_F64) { /* the conversion itself rounds */
             int before = fegetround();
             (void)fesetround(insn->convert.rounding <= RND_RP ? fe_modes[insn->convert.rounding]
                                                               : FE_TONEAREST);
@@ -236,7 +237,7 @@ static enum next real_to_real(struct run *run, const struct insn *insn, uint32_t
     FOR_LANES(rest, mask) {
         int lane = LANE(rest);
         if (insn->type == T_TF32 &&
-            insn->convert.from_type == T_F32) { /* not through a double: a NaN keeps its bits */
+            insn->convert.from_type == T_F32) { /* directly, so that a NaN keeps its bits */
             ((uint32_t *)row(run, insn->op[0]))[lane] =
                 to_small(insn, TC_TF32, ((const float *)row(run, insn->op[1]))[lane]);
             continue;
@@ -246,7 +247,7 @@ static enum next real_to_real(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-/* ---- packed forms: the first source is the high half ---- */
+/* ---- packed formats; the first source becomes the high part ---- */
 
 static enum tc_format element_format(unsigned type) {
     switch (type) {

@@ -1,4 +1,4 @@
-/* cvt.pack: two integers, saturated to few bits, side by side (PTX ISA, Data Movement and Conversion). */
+/* cvt.pack: saturates two integers and packs them into a register (PTX ISA, Data Movement and Conversion). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -15,7 +15,7 @@ static uint32_t saturated(const struct packed *to, int32_t value) {
     return (uint32_t)value & ((1u << to->bits) - 1);
 }
 
-/* op: d, a, b, and but for 16 bits c, whose low bits go above theirs. */
+/* op: d, a, b and, below 16 bits, c, whose low bits become the upper bits of d. */
 static enum next exec_pack(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct packed *to = &packed[insn->convert.packed];
     uint32_t *d = row(run, insn->op[0]);
@@ -29,7 +29,7 @@ static enum next exec_pack(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* After cvt{.sat}.pack, which are taken. */
+/* cvt.pack; .pack and .sat have been taken. */
 void decode_cvt_pack(struct decoder *d) {
     size_t kind = 0;
     while (kind < sizeof packed / sizeof *packed && !mod(d, packed[kind].name)) {

@@ -1,5 +1,5 @@
-/* cvt.rs, stochastic rounding (PTX ISA, Data Movement and Conversion: cvt): the result's magnitude goes up
- * where adding random bits to the mantissa bits that are dropped carries out of them. */
+/* cvt.rs, stochastic rounding (PTX ISA, Data Movement and Conversion: cvt): random bits are added to the
+ * mantissa bits to be dropped, and a carry increases the result's magnitude. */
 #include <string.h>
 
 #include "isa/opcodes.h"
@@ -11,7 +11,7 @@ enum { PAIR = 2, QUAD = 4, HALF_BITS = 16, F16_BITS = 13, BYTE_BITS = 8 };
 static const struct target {
     const char *name;
     enum tc_format format;
-    int count; /* of f32 sources; one of four takes 4 bits of the result (e2m1) or 8 */
+    int count; /* f32 sources; of four, each gives 4 (e2m1) or 8 bits of the result */
 } targets[] = {
     {"f16x2", TC_F16, PAIR},   {"bf16x2", TC_BF16, PAIR}, {"e4m3x4", TC_E4M3, QUAD}, {"e5m2x4", TC_E5M2, QUAD},
     {"e2m3x4", TC_E2M3, QUAD}, {"e3m2x4", TC_E3M2, QUAD}, {"e2m1x4", TC_E2M1, QUAD},
@@ -25,11 +25,11 @@ static uint32_t reversed16(uint32_t x) {
     return out;
 }
 
-/* The random bits of the source that becomes element `at` of the result, counted from its low end,
- * left-aligned. PTX ISA: each half of rbits serves one of two 16-bit formats, and a pair of the narrow ones,
- * where the upper element of the pair takes the half's bits in reverse (measured:B200 by FlashInfer's authors
- * on e4m3x4; the PTX ISA has it in a figure).  Of e2m1 a pair has a byte of each half: which element takes
- * which is taken to be as for f16x2. */
+/* Random bits, left-aligned, for the source that becomes element `at` of the result, counted from the low end.
+ * PTX ISA: with 16-bit formats each half of rbits serves one element; with narrow formats it serves a pair,
+ * whose upper element uses the half's bits in reverse order (measured:B200 by FlashInfer's authors on e4m3x4;
+ * the PTX ISA shows it in a figure). With e2m1 a pair uses one byte of each half; which element uses which is
+ * assumed to be as for f16x2. */
 static uint32_t random_of(const struct target *target, uint32_t rbits, int at) {
     uint32_t half = target->count == PAIR ? rbits >> at * HALF_BITS : rbits >> at / 2 * HALF_BITS;
     switch (target->format) {
@@ -44,7 +44,7 @@ static uint32_t random_of(const struct target *target, uint32_t rbits, int at) {
     }
 }
 
-/* op: the result, its sources from the high end down, rbits. */
+/* op: result, sources from the highest element down, rbits. */
 static enum next exec_stochastic(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct target *target = &targets[insn->convert.target];
     uint32_t *d = row(run, insn->op[0]);

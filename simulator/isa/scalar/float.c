@@ -1,5 +1,6 @@
-/* Floating point, 32 and 64 bits (PTX ISA, Floating Point Instructions); halves are in half.c.
- * The approximations are the correctly rounded values of double arithmetic: inside every documented bound. */
+/* Floating-point add, sub, mul, div, fma, min, max of f32, f32x2 and f64 (PTX ISA, Floating Point
+ * Instructions); f16 and bf16 are in half.c. Approximate divisions are correctly rounded, which is within the
+ * documented bounds. */
 #include <fenv.h>
 #include <math.h>
 
@@ -13,7 +14,7 @@ static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
                                [RND_RM] = FE_DOWNWARD,
                                [RND_RP] = FE_UPWARD};
 
-/* Subnormals to zero of the same sign. */
+/* Flushes subnormals to zero of the same sign. */
 static inline float flush(float x) {
     return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
 }
@@ -31,7 +32,7 @@ static inline float canonical(float x) {
     return x;
 }
 
-/* The plain forms, to nearest, vectorise. */
+/* Forms without modifiers, rounded to nearest, which the compiler vectorises. */
 #define F32(name, expression)                                                                                  \
     static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
         float *d = row(run, insn->op[0]);                                                                      \
@@ -87,7 +88,7 @@ static float compute_f32(unsigned op, float a, float b, float c) {
                           : fmaf(a, b, c);
 }
 
-/* With .ftz, .sat or another rounding. */
+/* Forms with .ftz, .sat or another rounding mode. */
 static enum next general_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
@@ -98,7 +99,8 @@ static enum next general_f32(struct run *run, const struct insn *insn, uint32_t 
     FOR_LANES(rest, mask) {
         for (int i = 0; i < width; i++) {
             int l = LANE(rest) * width + i;
-            volatile float a = pa[l], b = pb[l], c = pc[l]; /* computed after the rounding mode is set */
+            volatile float a = pa[l], b = pb[l],
+                           c = pc[l]; /* volatile: not computed before the rounding mode is set */
             if (insn->floating.ftz) {
                 a = flush(a);
                 b = flush(b);
@@ -129,8 +131,8 @@ static enum next general_f64(struct run *run, const struct insn *insn, uint32_t 
     return NEXT;
 }
 
-/* add, sub and fma in f32 of f16 or bf16 sources (PTX ISA, Mixed Precision Floating Point Instructions): the
- * sources but the last are converted first, which is exact. */
+/* Mixed-precision add, sub and fma: f32 with f16 or bf16 sources (PTX ISA, Mixed Precision Floating Point
+ * Instructions). All sources but the last are converted first, which is exact. */
 static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const uint32_t *pa = row(run, insn->op[1]), *pb = row(run, insn->op[2]);
@@ -149,7 +151,7 @@ static enum next mixed_f32(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* True where the mnemonic goes on with the sources' type. */
+/* Decodes a mixed-precision form; false if the mnemonic has no second type. */
 static bool decode_mixed(struct decoder *d) {
     struct insn *insn = d->insn;
     int operation = insn->floating.operation, sources = operation == OP_FMA ? 3 : 2;
@@ -176,7 +178,7 @@ static bool decode_mixed(struct decoder *d) {
     return true;
 }
 
-/* ---- minimum and maximum: a NaN loses unless .NaN is said; -0 < +0 ---- */
+/* ---- min and max: a NaN is ignored unless .NaN is given; -0 < +0 ---- */
 
 static double extreme(double a, double b, bool largest, bool nan) {
     if (a != a || b != b) {
@@ -257,7 +259,7 @@ void decode_float_binary(struct decoder *d, const char *name, unsigned type) {
     }
     d->insn->floating.operation = (uint8_t)op;
     if (op == OP_DIV && (mod(d, "approx") || mod(d, "full"))) {
-        d->insn->floating.rounding = RND_RN; /* 2 ulp are allowed; we round correctly */
+        d->insn->floating.rounding = RND_RN; /* PTX allows 2 ulp; this is correctly rounded */
     } else {
         d->insn->floating.rounding = (uint8_t)mod_rounding(d);
     }

@@ -1,4 +1,5 @@
-/* One-operand floating point: abs, neg, sqrt and the approximations. */
+/* Floating-point instructions with one source: abs, neg, rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh; copysign,
+ * testp. */
 #include <fenv.h>
 #include <math.h>
 
@@ -57,7 +58,7 @@ static const int fe_modes[] = {[RND_NONE] = FE_TONEAREST,
                                [RND_RM] = FE_DOWNWARD,
                                [RND_RP] = FE_UPWARD};
 
-/* rcp and sqrt with a rounding are exact to the bit: float division and root are correctly rounded. */
+/* rcp and sqrt with a rounding mode: the host's float division and square root are correctly rounded. */
 static enum next exact_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);
@@ -109,7 +110,7 @@ static enum next exec_f64(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-/* ex2 and rcp carry the epilogues: no double arithmetic where a float's own precision is inside the bound. */
+/* Faster ex2.approx and rcp.approx, which epilogues use much: float arithmetic is within PTX's error bounds. */
 static enum next ex2_f32(struct run *run, const struct insn *insn, uint32_t mask) {
     float *d = row(run, insn->op[0]);
     const float *a = row(run, insn->op[1]);

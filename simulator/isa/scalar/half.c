@@ -1,4 +1,4 @@
-/* Arithmetic of fp16 and bf16, single and in pairs (PTX ISA, Half Precision Floating Point Instructions). */
+/* Arithmetic on f16, bf16 and pairs of them (PTX ISA, Half Precision Floating Point Instructions). */
 #include "tensorcore/half.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static inline bool is_bf16(unsigned type) {
     return type == T_BF16 || type == T_BF16X2;
 }
 
-/* x + y rounded to odd, so that a second, narrower rounding gives what a single one would. */
+/* x + y rounded to odd, so that rounding it again to a narrower format gives the correctly rounded sum. */
 static double add_to_odd(double x, double y) {
     double sum = x + y, back = sum - x, error = (x - (sum - back)) + (y - back);
     uint64_t bits;
@@ -117,7 +117,7 @@ static enum next exec_half(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* The product of two halves is exact in fp32, so that one conversion rounds it. */
+/* The product of two f16 is exact in f32, so the conversion is the only rounding. */
 static enum next mul_f16x2(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t *d = row(run, insn->op[0]);
     const uint32_t *a = row(run, insn->op[1]), *b = row(run, insn->op[2]);
@@ -151,7 +151,6 @@ void decode_half(struct decoder *d, const char *name, unsigned type) {
     d->insn->floating.sat = mod(d, "sat");
     d->insn->floating.relu = mod(d, "relu");
     d->insn->floating.nan = (op == H_MIN || op == H_MAX) && mod(d, "NaN");
-    /* bf16 takes the register class b16 like f16. */
     plain(d, fns, type, sources[op]);
     if (op == H_MUL && type == T_F16X2 && !d->insn->floating.ftz && !d->insn->floating.sat &&
         !d->insn->floating.relu) {

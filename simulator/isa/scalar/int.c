@@ -2,7 +2,8 @@
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
-/* 16-bit values live zero-extended in 32-bit rows; T reads them, D is the row's element. */
+/* T is the type of the operation, D that of a row's element: 16-bit values are kept zero-extended in 32-bit
+ * rows. */
 #define BINARY(name, D, T, expression)                                                                         \
     static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
         D *d = row(run, insn->op[0]);                                                                          \
@@ -44,7 +45,7 @@ __extension__ typedef unsigned __int128 u128;
 __extension__ typedef __int128 s128;
 BINARY(mul_hi_u64, uint64_t, uint64_t, (u128)a *b >> 64)
 BINARY(mul_hi_s64, uint64_t, int64_t, (u128)((s128)a * b) >> 64)
-/* PTX leaves division by zero open; NVIDIA's chips give all ones. */
+/* Division by zero is unspecified in PTX; NVIDIA's chips return all ones. */
 BINARY(div_u16, uint32_t, uint16_t, b == 0 ? 0xffff : a / b)
 BINARY(div_s16, uint32_t, int16_t, (uint16_t)(b == 0 ? -1 : (int)a / b))
 BINARY(div_u32, uint32_t, uint32_t, b == 0 ? UINT32_MAX : a / b)
@@ -82,7 +83,7 @@ BINARY(min_s16x2, uint32_t, uint32_t,
        pick_half(HALF_S(a >> 16) < HALF_S(b >> 16) ? a >> 16 : b >> 16, HALF_S(a) < HALF_S(b) ? a : b))
 BINARY(max_s16x2, uint32_t, uint32_t,
        pick_half(HALF_S(a >> 16) > HALF_S(b >> 16) ? a >> 16 : b >> 16, HALF_S(a) > HALF_S(b) ? a : b))
-/* .relu: below zero becomes zero. */
+/* .relu: negative results become zero. */
 #define ABOVE_ZERO(x) ((x) > 0 ? (uint32_t)(x) : 0)
 #define LEAST(x, y)   ((x) < (y) ? (x) : (y))
 #define MOST(x, y)    ((x) > (y) ? (x) : (y))
@@ -298,7 +299,7 @@ void decode_mad(struct decoder *d) {
     }
 }
 
-/* PTX ISA, mul24 and mad24: the product has 48 bits; .hi are its bits 16 to 47. */
+/* PTX ISA, mul24 and mad24: the product has 48 bits, of which .hi returns bits 16 to 47. */
 static inline int64_t product24(uint32_t a, uint32_t b) {
     return ((int64_t)(int32_t)(a << 8) >> 8) * ((int64_t)(int32_t)(b << 8) >> 8);
 }

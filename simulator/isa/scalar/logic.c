@@ -1,4 +1,5 @@
-/* Logic, shifts and bit fields (PTX ISA, Logic and Shift Instructions; bfe, bfi, prmt, lop3, dp4a). */
+/* Logic, shifts and bit fields (PTX ISA, Logic and Shift Instructions; popc, clz, brev, bfind, fns, bfe, bfi,
+ * szext, bmsk). */
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
@@ -54,7 +55,7 @@ void decode_cnot(struct decoder *d) {
     plain(d, fns, mod_type(d), 1);
 }
 
-/* ---- shifts: the amount is 32 bits and clamped ---- */
+/* ---- shifts; the amount is a 32-bit value, clamped to the width ---- */
 
 #define SHIFT(name, D, T, bits, expression)                                                                    \
     static enum next name(struct run *run, const struct insn *insn, uint32_t mask) {                           \
@@ -106,7 +107,7 @@ void decode_shr(struct decoder *d) {
         LANEWISE(mask, uint32_t a = pa[l]; uint32_t b = pb[l]; uint32_t c = pc[l]; d[l] = (expression));       \
         return NEXT;                                                                                           \
     }
-/* The 64 bits b:a shifted, the high or low word of it. */
+/* shf: shifts the 64 bits b:a and returns the high word (.l) or the low word (.r). */
 TERNARY(shf_l_wrap, b << (c & 31) | a >> 1 >> (31 - (c & 31)))
 TERNARY(shf_l_clamp, (uint32_t)(c >= 32 ? a : ((uint64_t)b << 32 | a) << c >> 32))
 TERNARY(shf_r_wrap, a >> (c & 31) | b << 1 << (31 - (c & 31)))
@@ -126,7 +127,7 @@ void decode_shf(struct decoder *d) {
     plain(d, fns[right][clamp], mod_type(d), 3);
 }
 
-/* ---- lop3: a table of eight bits ---- */
+/* ---- lop3: immLut has the result for each combination of the three input bits ---- */
 
 static inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     uint32_t result = 0;
@@ -218,7 +219,7 @@ void decode_brev(struct decoder *d) {
     plain(d, fns, mod_type(d), 1);
 }
 
-/* Position of the highest bit that differs from the sign; all ones without. */
+/* Position of the highest bit that differs from the sign; all ones if there is none. */
 static uint32_t find_bit(uint64_t x, int bits, bool sign, bool amount) {
     if (sign && (x >> (bits - 1) & 1)) {
         x = ~x & (bits == 64 ? UINT64_MAX : UINT32_MAX);
@@ -327,7 +328,7 @@ void decode_bfi(struct decoder *d) {
     emit(d, src(d, &d->op[4], T_U32));
 }
 
-/* szext: the low c bits with sign or zero extension; bmsk: b bits from bit a on. */
+/* szext: sign- or zero-extends the low b bits of a; bmsk: b ones from bit a up. */
 BINARY(szext_u32, uint32_t,
        insn->integer.wrap ? extract(a, 0, b & 31, 32, false)
                           : (b > 31 ? a : (uint32_t)extract(a, 0, b, 32, false)))

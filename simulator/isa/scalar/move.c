@@ -1,4 +1,4 @@
-/* Moves and address conversions (PTX ISA: mov, cvta, mapa, getctarank, isspacep). */
+/* Moves and address conversion (PTX ISA: mov, cvta, mapa, getctarank, isspacep). */
 #include <time.h>
 
 #include "clock/timing.h"
@@ -24,7 +24,8 @@ static enum next mov_pred(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-/* A clock that counts the machine's own steps: two reads never agree, and no run depends on the host's time. */
+/* Without simulated time the clock registers count reads of clocks: two reads differ, and no run depends on the
+ * host's time. */
 static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t mask) {
     uint64_t now = run->launch->timing != NULL ? time_clock_register(run->launch->timing, insn->move.clock)
                                                : atomic_fetch_add(&run->launch->clock, 32) + 32;
@@ -39,7 +40,7 @@ static enum next mov_clock(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* {d0, d1, ...} = a: op holds the pieces, then a. */
+/* {d0, d1, ...} = a; op: the pieces, a. */
 static enum next mov_unpack(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t pieces = insn->move.pieces, bits = insn->move.piece_bits;
     struct operand from = insn->op[pieces];
@@ -56,7 +57,7 @@ static enum next mov_unpack(struct run *run, const struct insn *insn, uint32_t m
     return NEXT;
 }
 
-/* d = {a0, a1, ...}: op holds d, then the pieces. */
+/* d = {a0, a1, ...}; op: d, the pieces. */
 static enum next mov_pack(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t pieces = insn->move.pieces, bits = insn->move.piece_bits;
     FOR_LANES(rest, mask) {
@@ -100,7 +101,7 @@ static void decode_pieces(struct decoder *d, unsigned type, int vector_at) {
     }
 }
 
-/* op: the two halves of d, those of a */
+/* op: the two halves of d, the two halves of a */
 static enum next mov_128(struct run *run, const struct insn *insn, uint32_t mask) {
     for (int half = 0; half < 2; half++) {
         uint64_t *d = row(run, insn->op[half]);
@@ -213,7 +214,8 @@ static enum next exec_mapa(struct run *run, const struct insn *insn, uint32_t ma
         int lane = LANE(rest);
         uint64_t address = lane_u64(run, insn->op[1], lane);
         uint32_t rank = lane_u32(run, insn->op[2], lane);
-        rank = rank < NO_RANK ? rank : NO_RANK; /* that there is none is said where the address is used */
+        rank = rank < NO_RANK ? rank
+                              : NO_RANK; /* a rank that does not exist is reported when the address is used */
         if (insn->space == SP_GENERIC && (address & WINDOW_MASK) != SHARED_WINDOW) {
             return sim_report(run, SIM_ERROR, "bad-address", lane, "mapa of %#llx, which is no shared address",
                               (unsigned long long)address);

@@ -1,4 +1,4 @@
-/* tcgen05.cp, tcgen05.shift and tcgen05.commit: what a thread issues to the tensor pipe besides MMAs. */
+/* Execution of tcgen05.cp, tcgen05.shift and tcgen05.commit. */
 #include <stdlib.h>
 
 #include "clock/timing.h"
@@ -163,7 +163,8 @@ static void commit_complete(struct async_op *op) {
     }
 }
 
-static void commit_timed(struct run *run, struct async_op *op) { /* those before it keep it waiting */
+static void commit_timed(struct run *run,
+                         struct async_op *op) { /* the queue makes it wait for earlier operations */
     struct timing *timing = run->launch->timing;
     time_operation(timing, op, op->cta, timing->issued + timing->chip.tcgen05_commit_latency, ASYNC_DONE);
 }
@@ -171,7 +172,7 @@ static void commit_timed(struct run *run, struct async_op *op) { /* those before
 static const struct async_kind commit_kind = {"tcgen05.commit", NULL, NULL, commit_complete, NULL, NULL,
                                               commit_timed};
 
-/* op: barrier, and with multicast the mask of CTAs. */
+/* op: barrier, [mask of CTAs with multicast]. */
 enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     FOR_LANES(rest, mask) {
@@ -199,15 +200,15 @@ enum next pipe_commit(struct run *run, const struct insn *insn, uint32_t mask) {
             }
         }
         if (run->launch->checks) {
-            /* Told is the end of this thread's operations and what was acquired before they were issued, but
-             * not the thread's ordinary accesses: a commit does not release those. */
+            /* The arrival releases the end of this thread's operations and what the thread had acquired before
+             * issuing them, but not the thread's own ordinary accesses. */
             if (!stream_open(run, &warp->pipe, false)) {
                 return FAIL;
             }
             c.clock = vclock_make(run->cluster);
             vclock_join(run->cluster, c.clock, run->warp->clock);
             vclock_forget_own(run, c.clock);
-            struct epoch epoch = pipe_epoch(run, warp); /* it arrives when the operations before it are over */
+            struct epoch epoch = pipe_epoch(run, warp); /* it arrives once the operations before it are done */
             for (uint32_t i = 0; i < c.count; i++) {
                 remote_note(run, c.barriers[i]->cta, &epoch);
             }

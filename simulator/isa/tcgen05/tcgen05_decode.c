@@ -1,4 +1,4 @@
-/* The tcgen05 mnemonics: PTX ISA "TensorCore 5th Generation Family Instructions". */
+/* Decodes the tcgen05 mnemonics (PTX ISA, TensorCore 5th Generation Family Instructions). */
 #include "isa/opcodes.h"
 #include "tcgen05_state.h"
 
@@ -9,7 +9,7 @@ static struct tensor_form *new_form(struct decoder *d) {
     return form;
 }
 
-/* Emits an address's base; its offset goes into the form. */
+/* Emits an address's base row and puts its constant into the form. */
 static void address(struct decoder *d, struct tensor_form *form, const struct pop *pop) {
     int at = d->nout;
     int64_t offset;
@@ -103,7 +103,7 @@ static void decode_access(struct decoder *d, bool load) {
     }
     int64_t offset;
     emit(d, address_base(d, at, &offset));
-    form->access.address = (uint32_t)offset; /* added to the base */
+    form->access.address = (uint32_t)offset; /* the constant; execution adds the base */
     d->insn->fn = tensor_memory_fn(load ? T_LD : T_ST);
 }
 
@@ -125,10 +125,10 @@ static void decode_collector(struct decoder *d) {
         "collector::b2::fill", "collector::b2::use", "collector::b2::lastuse", "collector::b2::discard",
         "collector::b3::fill", "collector::b3::use", "collector::b3::lastuse", "collector::b3::discard",
         "collector::a"};
-    (void)mod_of(d, COUNTED(names)); /* a hint: reuse is the hardware's choice */
+    (void)mod_of(d, COUNTED(names)); /* only hints; the hardware decides about reuse */
 }
 
-/* Scales a row: 0 without, -1 for the kind's default. */
+/* Number of scales per row that the mnemonic states; 0: the kind's default. */
 static int scale_vector(struct decoder *d, enum tc_kind kind) {
     static const char *const names[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16",
                                         "block32"};
@@ -169,7 +169,7 @@ static void decode_tensor_mma(struct decoder *d) {
         }
     }
     decode_collector(d);
-    int metadata = form->sparse ? 1 : 0; /* an operand, after B */
+    int metadata = form->sparse ? 1 : 0; /* one more operand, after B */
     need_operands(d, metadata + (scaled ? 7 : 5), metadata + 7);
     address(d, form, &d->op[0]);
     form->a_in_tmem = d->op[1].kind == PO_ADDRESS;

@@ -1,13 +1,13 @@
-/* What the interpreter asks of tcgen05: the end of a CTA, and registers that tcgen05.ld fills. */
+/* The part of tcgen05 that the interpreter calls: a CTA's end, and registers that a tcgen05.ld still fills. */
 #ifndef SIM_ISA_TCGEN05_H
 #define SIM_ISA_TCGEN05_H
 
 #include "machine/machine.h"
 
 void tensor_free(struct cta *cta);
-/* The cluster has ended: columns still allocated are a finding. */
+/* The cluster has ended: reports columns that are still allocated. */
 void tensor_at_end(struct cluster *cluster, struct cta *cta);
-/* An instruction reads or writes a register that a tcgen05.ld is still to fill. */
+/* An instruction reads or writes (`written`) a register that the pending tcgen05.ld `load` still fills. */
 enum next tensor_register_use(struct run *run, const struct insn *load, bool written);
 
 #endif

@@ -1,4 +1,4 @@
-/* tcgen05.mma: its operands from registers and descriptors, its checks, its steps. */
+/* Execution of tcgen05.mma: reads descriptors, checks operands, issues the operation. */
 #include <stdlib.h>
 
 #include "clock/timing.h"
@@ -40,7 +40,7 @@ static void mma_write(struct async_op *op) {
 
 static void mma_poison(struct async_op *op) {
     const struct mma_op *m = op->payload;
-    for (int i = 0; !m->mma.accumulate && i < m->count; i++) { /* only what is overwritten whole */
+    for (int i = 0; !m->mma.accumulate && i < m->count; i++) { /* only if D is overwritten completely */
         pipe_poison(m->ctas[i], &m->footprint.d);
     }
 }
@@ -79,12 +79,12 @@ static bool check_mma(struct run *run, struct mma_op *m) {
     return true;
 }
 
-/* op: d, a (address or descriptor), b descriptor, instruction descriptor, enable-input-d, the metadata's
- * address if A is sparse, then the scale addresses or the lanes' masks. */
+/* op: D's address, A (address or descriptor), B's descriptor, instruction descriptor, enable-input-d,
+ * [metadata's address if A is sparse], [two scale addresses, or the masks of disabled lanes]. */
 enum { M_D, M_A, M_B, M_IDESC, M_ENABLE, M_REST };
 
-/* CUTLASS's addresses of scale factors repeat the ID of the instruction descriptor in their two highest bits,
- * which no lane has (cute/arch/mma_sm100_desc.hpp): the MMA takes the ID from the descriptor. */
+/* CUTLASS puts the scale factor ID into the two highest bits of a scale address, where no lane number reaches
+ * (cute/arch/mma_sm100_desc.hpp). They are dropped: the MMA takes the ID from the instruction descriptor. */
 static uint32_t scale_address(const struct run *run, const struct insn *insn, int operand, int lane) {
     const uint32_t id_bits = 3U << 30;
     return (uint32_t)(lane_u64(run, insn->op[operand], lane) + (uint64_t)insn->tcgen05.form->offset[operand]) &
@@ -164,7 +164,7 @@ enum next pipe_mma(struct run *run, const struct insn *insn, uint32_t mask) {
         run->worker->counters.tensor_instructions++;
         run->worker->counters.tensor_macs +=
             (uint64_t)m->mma.in.m * (uint64_t)m->mma.in.n * (uint64_t)m->mma.in.k;
-        /* HW: 128 lanes by N columns by 32 bytes of K in N / 2 cycles of each SM. */
+        /* HW: each SM multiplies 128 lanes x N columns x 32 bytes of K in N / 2 cycles. */
         run->worker->counters.tensor_cycles += (uint64_t)m->mma.in.n / 2 * (uint64_t)count;
         async_issue(run, op);
     }

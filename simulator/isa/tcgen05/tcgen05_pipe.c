@@ -1,9 +1,9 @@
-/* What all operations of a thread's tensor pipe have in common: whose they are, and what the checks are told of
- * them.  A thread's operations are performed in the order of issue, which the pipelined pairs ask for; what
- * else it must not rely on is left to the checks. */
+/* What mma, cp, shift and commit share: their CTAs, and what they record for the checks. The operations of one
+ * thread are performed in the order of issue. PTX guarantees this order only for the pipelined pairs; the
+ * checks report code that relies on more. */
 #include "tcgen05_pipe.h"
 
-/* The CTAs of an operation: the issuing one, or its pair with the even one first. */
+/* The CTAs of an operation; returns their number, 0 after a report. */
 static int group_ctas(struct run *run, int cta_group, struct cta *ctas[2]) {
     uint32_t rank = run->cta->rank, even = rank & ~1u;
     if (cta_group == 1) {

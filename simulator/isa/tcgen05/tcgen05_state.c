@@ -1,4 +1,5 @@
-/* A CTA's tensor state: made at its first tcgen05 instruction, cleared for each CTA that runs in its place. */
+/* A CTA's tensor state: allocated at its first tcgen05 instruction, cleared for each later CTA that reuses it.
+ */
 #include "tcgen05_state.h"
 
 #include <stdlib.h>

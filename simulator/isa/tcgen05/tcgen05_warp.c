@@ -1,4 +1,4 @@
-/* tcgen05 instructions that a whole warp executes: allocation, ld, st, wait and the fences. */
+/* Execution of the tcgen05 instructions that a whole warp executes: allocation, ld, st, waits and fences. */
 #include <stdlib.h>
 
 #include "clock/timing.h"
@@ -23,20 +23,19 @@ static bool check_group(struct run *run, struct tensor *tensor, int cta_group) {
     return false;
 }
 
-/* Whether the running warp has been told, by whatever signal, that a warp of the cluster got as far as `time`.
- */
-static bool told_of(const struct run *run, uint32_t warp, uint32_t time) {
+/* True if the running warp knows, by any signal, that `warp` of the cluster has reached clock value `time`. */
+static bool knows_of(const struct run *run, uint32_t warp, uint32_t time) {
     const struct vector_clock *clock = run->warp->clock;
     return clock->causal[warp] >= time || clock->acquired[warp] >= time;
 }
 
-/* PTX ISA, tcgen05.alloc: with .cta_group::2 the issuing warp has to make sure that the peer CTA is launched.
- */
+/* PTX ISA, tcgen05.alloc: with .cta_group::2 the issuing warp must make sure that the peer CTA has been
+ * launched. */
 static void check_peer_runs(struct run *run) {
     const uint32_t warps = run->launch->warps, peer = run->cta->rank ^ 1;
     bool runs = peer >= run->cluster->nctas;
     for (uint32_t i = 0; !runs && i < warps; i++) {
-        runs = told_of(run, peer * warps + i, 1);
+        runs = knows_of(run, peer * warps + i, 1);
     }
     if (!runs) {
         (void)sim_report(
@@ -45,21 +44,21 @@ static void check_peer_runs(struct run *run) {
     }
 }
 
-/* A pair's columns are one allocation: a B300 ends the launch where one CTA frees them while the other one is
- * still to allocate (CUTLASS issue 3435). */
+/* The columns of a pair are one allocation: a B300 ends the launch if one CTA frees them before the other has
+ * allocated (CUTLASS issue 3435). */
 static void check_peer_has(struct run *run, int column) {
     const uint32_t rank = run->cta->rank ^ 1, unit = (uint32_t)column / TMEM_UNIT_COLUMNS;
     struct cta *peer = rank < run->cluster->nctas ? &run->cluster->ctas[rank] : NULL;
     const struct tensor *tensor = peer == NULL ? NULL : tensor_of(run, peer);
     if (peer != NULL &&
-        (tensor->alloc[unit].time == 0 || !told_of(run, tensor->alloc[unit].warp, tensor->alloc[unit].time))) {
+        (tensor->alloc[unit].time == 0 || !knows_of(run, tensor->alloc[unit].warp, tensor->alloc[unit].time))) {
         sim_note(
             run->launch, SIM_ERROR, "pair-dealloc", run->cta, (int)run->warp->index, -1, run->insn, NULL,
             "tcgen05.dealloc of a pair of CTAs, and nothing orders it after the other one's tcgen05.alloc");
     }
 }
 
-/* op: columns, address in shared memory. */
+/* op: number of columns, address in shared memory. */
 static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
@@ -88,7 +87,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
         break;
     }
     memcpy(cta->shared + offset, &address, sizeof address);
-    if (run->launch->checks) { /* one write, by any lane */
+    if (run->launch->checks) { /* one write, attributed to the first lane */
         if (form->cta_group == 2) {
             check_peer_runs(run);
         }
@@ -103,7 +102,7 @@ static enum next exec_alloc(struct run *run, const struct insn *insn, uint32_t m
     return NEXT;
 }
 
-/* op: columns, address. */
+/* op: number of columns, address. */
 static enum next exec_dealloc(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     struct tensor *tensor = tensor_of(run, run->cta);
@@ -196,14 +195,14 @@ static const struct async_kind ld_kind = {"tcgen05.ld", ld_read, ld_write,    ac
 static const struct async_kind st_kind = {"tcgen05.st", NULL, st_write,    access_complete,
                                           NULL,         NULL, access_timed};
 
-/* Registers of a tcgen05.ld count as written by a pending operation until wait::ld. */
+/* Marks (sign 1) the registers of a tcgen05.ld as written by a pending operation, or unmarks them (-1). */
 static void mark_rows(struct warp *warp, const struct function *function, const struct insn *insn, int sign) {
     for (int r = 0; r < insn->ndst; r++) {
         *pending_row(warp, function, insn->op[r]) += (uint32_t)(sign * PENDING_WRITE);
     }
 }
 
-/* op: the registers, then the address. */
+/* op: registers, address. */
 static enum next exec_access(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct tensor_form *form = insn->tcgen05.form;
     bool load = insn->ndst > 0;
@@ -221,9 +220,10 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     }
     struct tmem_access access = form->access;
     struct tensor *tensor = run->cta->tensor;
-    access.address += (uint32_t)address; /* the form has the offset */
+    access.address += (uint32_t)address; /* to the constant offset */
     if (tmem_lane(access.address) >= TMEM_LANES) {
-        /* Kernels that run on real chips count the odd CTA's lanes from 128 on; PTX has lanes 0 to 127 only. */
+        /* Review: PTX has lanes 0 to 127, but kernels that work on real chips number an odd CTA's lanes from
+         * 128. */
         (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
                          "%s at lane %d, taken modulo 128: a CTA has 128 lanes", insn->name,
                          tmem_lane(access.address));
@@ -231,8 +231,9 @@ static enum next exec_access(struct run *run, const struct insn *insn, uint32_t 
     }
     uint32_t own = run->warp->index % 4 * TMEM_QUARTER_LANES;
     if (own != 0 && tmem_lane(access.address) < TMEM_QUARTER_LANES) {
-        /* PTX ISA: a warp reaches its own quarter only.  A kernel that names the first for all four warps has
-         * given right results on a B200, as if the address's lane counted from the warp's quarter. */
+        /* Review: by the PTX ISA a warp accesses only its own quarter. A kernel that gives the first quarter's
+         * lane in all four warps had right results on a B200, as if the lane were relative to the warp's
+         * quarter. */
         (void)sim_report(run, SIM_REVIEW, "tensor-memory-lane", -1,
                          "%s at lane %d in a warp that reaches lanes %u to %u: taken as one of those",
                          insn->name, tmem_lane(access.address), own, own + TMEM_QUARTER_LANES - 1);
@@ -316,8 +317,8 @@ static enum next exec_wait_ld(struct run *run, const struct insn *insn, uint32_t
     return NEXT;
 }
 
-/* CUTLASS's epilogues use registers ahead of wait::ld, and nvcc moves uses there: chips seem to hold such a use
- * back.  It waits for the data here, but learns nothing of the load's being complete. */
+/* CUTLASS's epilogues use registers before wait::ld, and nvcc moves uses there; chips seem to stall such a use.
+ * So it waits for the data, but does not count as having waited for the load. */
 enum next tensor_register_use(struct run *run, const struct insn *load, bool written) {
     struct tensor_warp *warp = tensor_warp(run);
     (void)sim_report_pair(run, written ? SIM_ERROR : SIM_REVIEW, "tcgen05-register", -1, load,

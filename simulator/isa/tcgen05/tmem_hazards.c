@@ -1,10 +1,10 @@
 /* Happens-before checks on tensor memory, at issue.
  *
- * Two things order tcgen05 operations: the PTX ISA's pipelined pairs, between operations of one thread, and
- * completion that was waited for.  Completion is a clock value: of a thread's pipe (mma, cp, shift) it travels
- * with the mbarrier of its tcgen05.commit, of a warp's ld and st with what the warp signals after wait and
- * fence::before_thread_sync.  Having acquired it is enough once fence::after_thread_sync has followed (PTX ISA,
- * "Memory Consistency Model for 5th generation of TensorCore operations"). */
+ * Two tcgen05 operations are ordered if they are a pipelined pair of one thread, or if the second thread has
+ * waited for the first's completion. Completion is a clock value. For mma, cp and shift it is released by the
+ * mbarrier of the thread's tcgen05.commit; for a warp's ld and st, by what the warp signals after wait::ld or
+ * wait::st and fence::before_thread_sync. The other thread must acquire the value and then execute
+ * fence::after_thread_sync (PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations). */
 #include "tcgen05_state.h"
 
 #include <stdio.h>
@@ -28,9 +28,10 @@ static bool of_pipe(unsigned kind) {
 
 enum order { ORDERED, REVIEW, UNORDERED };
 
-/* Operations of one thread's pipe, the first not known to be complete.  PTX ISA "Pipelined tcgen05
- * Instructions": mma -> mma with the same accumulator and shape, cp -> mma, shift -> mma, shift -> cp.4x256b,
- * mma -> shift.  An mma and a cp after it onto its scale factors is not among them, but common practice. */
+/* Order of two operations of one thread's pipe if the first is not known to be complete. PTX ISA, Pipelined
+ * tcgen05 Instructions: mma -> mma with the same accumulator and shape, cp -> mma, shift -> mma, shift ->
+ * cp.4x256b, mma -> shift. A cp that overwrites an earlier mma's scale factors is not among these, but common,
+ * so it is a review. */
 static enum order pipelined(const struct tmem_record *before, const struct tmem_use *now) {
     bool now_mma = now->kind == USE_MMA || now->kind == USE_MMA_SOURCE;
     switch (before->kind) {
@@ -101,7 +102,7 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
     bool acquired = own == NULL && run->warp->clock->acquired[before->clock_index] >= before->value;
     if (before->clock_index == now->clock_index && of_pipe(before->kind) && of_pipe(now->kind)) {
         enum order order = pipelined(before, now);
-        if (order == ORDERED || acquired) { /* its own commit, waited for: no other thread is involved */
+        if (order == ORDERED || acquired) { /* its own commit was waited for, and no other thread is involved */
             return;
         }
         report_conflict(run, cta, order == REVIEW ? SIM_REVIEW : SIM_ERROR,
@@ -109,11 +110,12 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
                         advice(before->kind, now->kind, true));
         return;
     }
-    if (acquired) { /* complete and told by a barrier: CUTLASS relies on that alone */
-        bool told = !access || run->warp->clock->acquired[before->clock_index + 1] >= before->value;
+    if (acquired) { /* complete and ordered by a barrier, without the fences: CUTLASS relies on that, so a
+                       review */
+        bool released = !access || run->warp->clock->acquired[before->clock_index + 1] >= before->value;
         report_conflict(run, cta, SIM_REVIEW, "missing-tcgen05-fence", before, now->kind,
-                        told ? "no tcgen05.fence::after_thread_sync since the barrier that ordered them"
-                             : "no tcgen05.fence::before_thread_sync before the barrier that ordered them");
+                        released ? "no tcgen05.fence::after_thread_sync since the barrier that ordered them"
+                                 : "no tcgen05.fence::before_thread_sync before the barrier that ordered them");
         return;
     }
     bool early = before->kind == USE_MMA && now->kind == USE_LD;
@@ -123,7 +125,7 @@ static void check(struct run *run, const struct cta *cta, const struct tensor_wa
 
 void use_shared_read(struct run *run, const struct cta *cta, uint32_t offset) {
     const struct tensor_warp *warp = tensor_warp(run);
-    /* What this warp itself has not acquired is an error that the checks of shared memory find. */
+    /* A write that this warp has not even acquired is reported by the checks on shared memory. */
     const struct insn *writer = hazard_unacquired_write(run->launch, cta, offset, warp->ordered);
     if (writer != NULL &&
         hazard_unacquired_write(run->launch, cta, offset, run->warp->clock->acquired) == NULL) {
@@ -152,7 +154,8 @@ static bool same_record(const struct tmem_record *a, const struct tmem_record *b
     return a->clock_index == b->clock_index && a->value == b->value && a->kind == b->kind && a->pc == b->pc;
 }
 
-/* Neighbours have mostly the same history: a record just checked is not checked again. */
+/* Checks a use against earlier reads. Neighbouring cells mostly have the same history, so a record that was
+ * just checked is skipped. */
 static void check_readers(struct run *run, const struct cta *cta, const struct tensor_warp *warp,
                           const struct tmem_record *read, uint32_t count, const struct tmem_use *access,
                           struct tmem_record *checked) {
@@ -164,7 +167,7 @@ static void check_readers(struct run *run, const struct cta *cta, const struct t
     }
 }
 
-/* The list of the reads that a cell has no room for. */
+/* The list of reads that do not fit into a cell. */
 static struct reads *more_reads(struct run *run, struct tensor *tensor, struct cell *cell) {
     if (tensor->more == NULL) {
         tensor->more = run_take(run->worker, CELL_ROWS * TMEM_COLUMNS, sizeof *tensor->more);
@@ -177,7 +180,7 @@ static struct reads *more_reads(struct run *run, struct tensor *tensor, struct c
     return more;
 }
 
-/* A read takes the place of an earlier one of its clock index, or a new one. */
+/* Records a read, in place of an earlier one with the same clock index if there is one. */
 static void add_read(struct run *run, struct tensor *tensor, struct cell *cell, const struct tmem_record *now) {
     for (int i = 0; i < CELL_READS; i++) {
         if (!cell->read[i].kind || cell->read[i].clock_index == now->clock_index) {
@@ -207,19 +210,18 @@ void use_region(struct run *run, struct cta *cta, const struct tmem_region *regi
         return;
     }
     struct tmem_record now = record_of(run, access), checked = {0};
-    bool told = !access->read;
+    bool reported = !access->read;
     for (int row = 0; row < CELL_ROWS; row++) {
-        int first = row % 2 * 16; /* of the quarter's lanes */
+        int first = row % 2 * 16; /* lane within the quarter */
         if (!(region->quarters >> row / 2 & 1) || first + 16 <= region->first_lane ||
             first >= region->first_lane + region->lanes) {
             continue;
         }
         struct cell *cell = &tensor->cells[row][region->column];
         for (int i = 0; i < region->columns; i++, cell++) {
-            /* Neighbours have mostly the same history: a record just checked is not checked again. */
-            if (!cell->write.kind && !told) {
+            if (!cell->write.kind && !reported) {
                 uninitialised(run, cta, access, region->column + i);
-                told = true;
+                reported = true;
             }
             if (cell->write.kind && !same_record(&cell->write, &checked)) {
                 check(run, cta, warp, &cell->write, access);
@@ -240,7 +242,7 @@ void use_region(struct run *run, struct cta *cta, const struct tmem_region *regi
     }
 }
 
-/* What is wrong about freeing a cell's columns now: review, error, or nothing. */
+/* Verdict on freeing a cell now: error if the use may not be over, review if only a fence is missing. */
 static enum sim_verdict freed_early(const struct run *run, const struct tensor_warp *warp,
                                     const struct tmem_record *record) {
     bool access = record->kind == USE_LD || record->kind == USE_ST;
@@ -253,7 +255,7 @@ static enum sim_verdict freed_early(const struct run *run, const struct tensor_w
     return !over ? SIM_ERROR : !fenced && !own_load && !own_store ? SIM_REVIEW : SIM_CLEAN;
 }
 
-/* One finding a dealloc; whether there was one. */
+/* Reports the first use that is freed too early; true if there was one. */
 static bool report_freed(struct run *run, const struct cta *cta, const struct tmem_record *records,
                          uint32_t count) {
     const struct tensor_warp *warp = tensor_warp(run);
@@ -277,15 +279,15 @@ static bool report_freed(struct run *run, const struct cta *cta, const struct tm
 
 void use_freed(struct run *run, struct cta *cta, int column, int columns) {
     struct tensor *tensor = cta->tensor;
-    bool told = false;
+    bool reported = false;
     for (int row = 0; tensor->cells != NULL && row < CELL_ROWS; row++) {
         for (int i = column; i < column + columns; i++) {
             struct cell *cell = &tensor->cells[row][i];
-            told = told || report_freed(run, cta, &cell->write, 1) ||
-                   report_freed(run, cta, cell->read, CELL_READS);
+            reported = reported || report_freed(run, cta, &cell->write, 1) ||
+                       report_freed(run, cta, cell->read, CELL_READS);
             if (cell->write.crowded) {
                 const struct reads *more = more_reads(run, tensor, cell);
-                told = told || report_freed(run, cta, more->record, more->count);
+                reported = reported || report_freed(run, cta, more->record, more->count);
             }
             memset(cell, 0, sizeof *cell);
         }

@@ -1,4 +1,4 @@
-/* Barriers of a CTA, a warp and a cluster (PTX ISA: bar, barrier, bar.warp.sync, barrier.cluster). */
+/* Barriers of CTAs, warps and clusters (PTX ISA: bar, barrier, bar.warp.sync, barrier.cluster). */
 #include "async/async.h"
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
@@ -107,7 +107,7 @@ static enum next exec_bar(struct run *run, const struct insn *insn, uint32_t mas
     return NEXT;
 }
 
-/* op: membermask.  Lanes may wait at different instructions. */
+/* op: member mask. The lanes may wait at different bar.warp.sync instructions. */
 static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32_t mask) {
     struct warp *warp = run->warp;
     const uint32_t *masks = row(run, insn->op[0]);
@@ -115,7 +115,7 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
     FOR_LANES(rest, mask) {
         same |= (uint32_t)(masks[LANE(rest)] == named) << LANE(rest);
     }
-    if (mask != same) { /* lanes with another mask meet apart from these */
+    if (mask != same) { /* lanes with another mask synchronise separately */
         (void)add_split(run, mask & ~same, run->split->pc);
         run->split->mask &= ~mask | same;
         run->mask = mask = same;
@@ -132,7 +132,7 @@ static enum next exec_warp_sync(struct run *run, const struct insn *insn, uint32
         }
     }
     if ((here & named & warp->live) != (named & warp->live)) {
-        if (passed != 0) { /* by its predicate: those do not wait */
+        if (passed != 0) { /* lanes that the predicate leaves out do not wait */
             (void)add_split(run, passed, run->split->pc + 1);
             run->split->mask = mask;
         }
@@ -237,7 +237,7 @@ static void decode_cluster(struct decoder *d) {
 void decode_bar(struct decoder *d) {
     static const char *const reductions[] = {"popc", "and", "or"};
     struct insn *insn = d->insn;
-    bool old = d->mnemonic.text[3] != 'r'; /* bar, not barrier: always aligned */
+    bool old = d->mnemonic.text[3] != 'r'; /* `bar` is always aligned, `barrier` need not be */
     if (mod(d, "warp")) {
         decode_warp_sync(d);
         return;

@@ -1,4 +1,4 @@
-/* Branches, calls, ends, and instructions that only tell the chip something. */
+/* Control flow (bra, brx, call, ret, exit, trap), nanosleep, griddepcontrol, and fences. */
 #include "async/map_change.h"
 #include "hazard/global/order.h"
 #include "hazard/hazard.h"
@@ -73,7 +73,7 @@ void decode_brx(struct decoder *d) {
     d->insn->fn = exec_brx;
 }
 
-/* ---- calls: no recursion, so a function has one block of registers and one frame a warp ---- */
+/* ---- calls; there is no recursion, so each function has one block of registers and one frame per warp ---- */
 
 static void copy_frame(struct run *run, const struct call_copy *copy, uint32_t count, uint32_t caller_base,
                        uint32_t callee_base, uint32_t mask, bool in) {
@@ -114,7 +114,7 @@ static enum next exec_call(struct run *run, const struct insn *insn, uint32_t ma
     return GONE;
 }
 
-/* The lanes are over; barriers that count all threads count without them from now on. */
+/* Ends lanes; barriers of all threads no longer count them. */
 static void end_lanes(struct run *run, uint32_t mask) {
     struct warp *warp = run->warp;
     warp->live &= ~mask;
@@ -131,12 +131,12 @@ static void end_lanes(struct run *run, uint32_t mask) {
     run->cta->live_threads -= (uint32_t)__builtin_popcount(mask);
     run->cluster->events++;
     barriers_lost(run->cta);
-    /* barrier.cluster.wait waits for all threads that have not ended (PTX ISA): it comes after the end of a
-     * warp that does not arrive, though no memory of that warp's is ordered. */
+    /* barrier.cluster.wait waits for all threads that have not exited (PTX ISA), so it happens after the exit
+     * of a warp that did not arrive; that orders none of the warp's memory accesses. */
     if (run->launch->checks && warp->live == 0 && (warp->cluster_open & mask) == 0) {
         causal_join(run->cluster, run->cluster->cluster_gathered, warp->clock);
     }
-    /* Whoever has arrived at the cluster's barrier and leaves does not stand for one who has not. */
+    /* An exited thread that had arrived must not be counted in place of one that has not. */
     run->cluster->cluster_arrived -= (uint32_t)__builtin_popcount(warp->cluster_open & mask);
     warp->cluster_open &= ~mask;
     uint32_t live = 0;
@@ -248,7 +248,7 @@ static enum next exec_nanosleep(struct run *run, const struct insn *insn, uint32
     (void)insn;
     (void)mask;
     (void)run;
-    return YIELD; /* sleeping is part of polling */
+    return YIELD; /* treated as a poll */
 }
 
 void decode_brkpt(struct decoder *d) {
@@ -267,7 +267,7 @@ void decode_nanosleep(struct decoder *d) {
     d->insn->fn = exec_nanosleep;
 }
 
-/* The previous launch is complete before this one runs: there is nothing to wait for, only what is known. */
+/* Launches run one after another, so nothing has to wait; only the order that the checks know changes. */
 static enum next exec_dependency_wait(struct run *run, const struct insn *insn, uint32_t mask) {
     (void)insn;
     order_thread_waits(run, mask);
@@ -305,7 +305,7 @@ static enum next exec_fence(struct run *run, const struct insn *insn, uint32_t m
     if (insn->fence.inits) {
         vclock_fence_inits(run);
     }
-    if (insn->fence.acquires_map) { /* an acquire names its map */
+    if (insn->fence.acquires_map) { /* an acquire names the tensor map */
         FOR_LANES(rest, mask) {
             map_fenced(run, lane_u64(run, insn->op[0], LANE(rest)) + (uint64_t)insn->offset);
         }
@@ -334,8 +334,8 @@ void decode_fence(struct decoder *d) {
                                         "sync_restrict::shared::cta",
                                         "sync_restrict::shared::cluster"};
     bool async = false, tensormap = false, plain = !proxy && !init;
-    bool only_acquires = false, only_releases = false, sc = d->mnemonic.text[0] == 'm'; /* membar */
-    bool wide = false; /* its scope holds threads of other clusters */
+    bool only_acquires = false, only_releases = false, sc = d->mnemonic.text[0] == 'm'; /* membar is fence.sc */
+    bool wide = false; /* the scope includes threads of other clusters */
     for (int word = mod_of(d, COUNTED(words)); word >= 0; word = mod_of(d, COUNTED(words))) {
         sc |= word == 0;
         wide |= word >= 6 && word <= 8;

@@ -6,7 +6,7 @@
 #include "isa/opcodes.h"
 #include "machine/machine.h"
 
-/* Lanes with one member mask, and whether all are here that it names. */
+/* Lanes with the same member mask; complete: all lanes in the mask are here. */
 struct party {
     uint32_t lanes, named;
     bool complete;
@@ -16,7 +16,7 @@ static struct wait wait_for_lanes(const struct party *party) {
     return (struct wait){.kind = WAIT_CONVERGE, .a = party->named, .what = "lanes of the member mask"};
 }
 
-/* False after a report: a lane's mask leaves it out. */
+/* Groups the lanes by member mask; false after a report of a lane whose mask leaves it out. */
 static bool find_parties(struct run *run, const uint32_t *named, uint32_t mask, struct party party[LANES],
                          uint32_t *count) {
     *count = 0;
@@ -39,11 +39,11 @@ static bool find_parties(struct run *run, const uint32_t *named, uint32_t mask, 
     return true;
 }
 
-/* Lanes named by the member mask have to be here.  Those with different masks exchange apart from each other:
- * *mask becomes the lanes of the first set that is complete, and each other set is a split of its own. */
+/* Waits until all lanes of the member mask are here. Lanes with different masks exchange separately: *mask
+ * becomes the first complete set, and every other set becomes a split of its own. */
 static enum next gather(struct run *run, struct operand members, uint32_t *mask) {
     struct party party[LANES];
-    uint32_t count, first = 0, passed = run->split->mask & ~*mask; /* by its predicate */
+    uint32_t count, first = 0, passed = run->split->mask & ~*mask; /* lanes that the predicate leaves out */
     if (!find_parties(run, row(run, members), *mask, party, &count)) {
         return FAIL;
     }
@@ -70,7 +70,7 @@ static enum next gather(struct run *run, struct operand members, uint32_t *mask)
     return wait_for(run, wait_for_lanes(own));
 }
 
-/* op: d, p (predicate or sink), a, b, c, membermask */
+/* op: d, p or _, a, b, c, member mask */
 static enum next exec_shfl(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t source[LANES], found = 0, result[LANES];
     enum next next = gather(run, insn->op[5], &mask);
@@ -138,7 +138,7 @@ void decode_shfl(struct decoder *d) {
     }
 }
 
-/* op: d, predicate, membermask */
+/* op: d, predicate, member mask */
 static enum next exec_vote(struct run *run, const struct insn *insn, uint32_t mask) {
     enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {
@@ -173,7 +173,7 @@ void decode_vote(struct decoder *d) {
     emit(d, src(d, &d->op[2], T_B32));
 }
 
-/* op: d, p or sink, a, membermask */
+/* op: d, p or _, a, member mask */
 static enum next exec_match(struct run *run, const struct insn *insn, uint32_t mask) {
     uint32_t result[LANES], same = ALL_LANES;
     enum next next = gather(run, insn->op[3], &mask);
@@ -215,7 +215,7 @@ void decode_match(struct decoder *d) {
     emit(d, src(d, &d->op[2], T_B32));
 }
 
-/* op: d, p, membermask.  The lowest lane is the leader, as on the chip. */
+/* op: d, p, member mask. The lowest lane is elected, as on the chip. */
 static enum next exec_elect(struct run *run, const struct insn *insn, uint32_t mask) {
     enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {
@@ -246,7 +246,7 @@ void decode_elect(struct decoder *d) {
 
 enum { R_ADD, R_MIN, R_MAX, R_AND, R_OR, R_XOR };
 
-/* op: d, a, membermask */
+/* op: d, a, member mask */
 static enum next exec_redux(struct run *run, const struct insn *insn, uint32_t mask) {
     enum next next = gather(run, insn->op[2], &mask);
     if (next != NEXT) {

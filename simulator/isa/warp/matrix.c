@@ -1,11 +1,11 @@
-/* Matrix fragments on their way (PTX ISA, Warp Level Matrix Instructions: ldmatrix, stmatrix, movmatrix). */
+/* Moving matrix fragments (PTX ISA, Warp Level Matrix Instructions: ldmatrix, stmatrix, movmatrix). */
 #include "hazard/hazard.h"
 #include "isa/opcodes.h"
 #include "machine/count.h"
 
 enum { ROW_BYTES = 16 };
 
-/* Where the rows lie in shared memory, each named by a lane; checked and counted. */
+/* Finds the rows in shared memory, whose addresses the lanes hold; checks and counts the accesses. */
 static enum next take_rows(struct run *run, const struct insn *insn, uint32_t rows, bool store,
                            struct cta *ctas[LANES], uint32_t offsets[LANES]) {
     for (uint32_t i = 0; i < rows; i++) {
@@ -24,7 +24,7 @@ static enum next take_rows(struct run *run, const struct insn *insn, uint32_t ro
     return NEXT;
 }
 
-/* op: registers, then the address; the address is in shared memory. */
+/* op: registers, address. */
 static enum next exec_move(struct run *run, const struct insn *insn, uint32_t mask, bool store) {
     uint32_t count = insn->matrix.count, rows = count * 8, offsets[LANES];
     uint16_t tile[4][8][8];
@@ -33,10 +33,10 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
     if (take_rows(run, insn, rows, store, ctas, offsets) == FAIL) {
         return FAIL;
     }
-    for (uint32_t i = 0; !store && i < rows; i++) { /* lane i names row i % 8 of matrix i / 8 */
+    for (uint32_t i = 0; !store && i < rows; i++) { /* lane i holds the address of row i % 8 of matrix i / 8 */
         memcpy(tile[i / 8][i % 8], ctas[i]->shared + offsets[i], ROW_BYTES);
     }
-    /* Thread t holds elements 2 (t % 4) and the next one of row t / 4, or of column t / 4 if transposed. */
+    /* Thread t holds elements 2 (t % 4) and 2 (t % 4) + 1 of row t / 4; transposed: of column t / 4. */
     for (uint32_t m = 0; m < count; m++) {
         uint32_t *lanes = row(run, insn->op[m]);
         for (int t = 0; t < LANES; t++) {
@@ -59,14 +59,14 @@ static enum next exec_move(struct run *run, const struct insn *insn, uint32_t ma
     return NEXT;
 }
 
-/* ---- elements of 8 bits: matrices of 16 rows (m16n16.trans), of 8 rows with packed elements (m8n16), and
- * stores of 8 rows (m16n8.trans) ---- */
+/* ---- 8-bit elements: m16n16.trans loads 16 rows, m8n16 loads 8 rows of packed elements, m16n8.trans stores 8
+ * rows ---- */
 
 enum byte_form { BYTES_16X16, BYTES_8X16, BYTES_STORE };
 enum packing { PACKED_NOT, PACKED_4, PACKED_6 };
 
-/* 16 elements of 4 or 6 bits, from the row's start, to a byte each, in its low bits (CUTLASS moves those of 4
- * bits to the middle, where mma wants them: cute/atom/mma_traits_sm120.hpp, fp4_shift_A). */
+/* Unpacks 16 elements of 4 or 6 bits to the low bits of a byte each (CUTLASS then shifts 4-bit elements to the
+ * middle, where mma expects them: cute/atom/mma_traits_sm120.hpp, fp4_shift_A). */
 static void unpack_row(uint8_t bytes[ROW_BYTES], unsigned packing) {
     uint8_t packed[ROW_BYTES + 1] = {0};
     unsigned bits = packing == PACKED_4 ? 4 : 6;
@@ -77,8 +77,8 @@ static void unpack_row(uint8_t bytes[ROW_BYTES], unsigned packing) {
     }
 }
 
-/* Row and column of byte `byte` of register `reg` of thread t, by cute/atom/copy_traits_sm100.hpp
- * (SM100_U8x8_LDSM_T, SM100_U8x4_STSM_T, SM100_SU4_DU8x16): a transposed register holds 2 columns of 2 rows. */
+/* Row and column of byte `byte` of register `reg` of thread t (cute/atom/copy_traits_sm100.hpp:
+ * SM100_U8x8_LDSM_T, SM100_U8x4_STSM_T, SM100_SU4_DU8x16). Transposed, a register holds 2 rows of 2 columns. */
 static void byte_place(unsigned form, int t, int reg, int byte, int *r, int *c) {
     if (form == BYTES_8X16) {
         *r = t / 4;
@@ -89,7 +89,7 @@ static void byte_place(unsigned form, int t, int reg, int byte, int *r, int *c) 
     }
 }
 
-/* op: registers, then the address. */
+/* op: registers, address. */
 static enum next exec_bytes(struct run *run, const struct insn *insn, uint32_t mask) {
     unsigned form = insn->matrix.byte_form;
     bool store = form == BYTES_STORE;
@@ -128,7 +128,7 @@ static enum next exec_stmatrix(struct run *run, const struct insn *insn, uint32_
     return exec_move(run, insn, mask, true);
 }
 
-/* -1: elements of 16 bits. */
+/* enum byte_form; -1: 16-bit elements. */
 static int decode_byte_form(struct decoder *d, bool store) {
     static const char *const shapes[] = {"m16n16", "m8n16", "m16n8"};
     static const char *const sources[] = {"b4x16_p64", "b6x16_p32"};

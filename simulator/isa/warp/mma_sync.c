@@ -1,4 +1,5 @@
-/* mma.sync and mma.sp (PTX ISA, Warp Level Matrix Instructions: mma), with and without block scales. */
+/* Execution of mma.sync and mma.sp (PTX ISA, Warp Level Matrix Instructions: mma), with and without block
+ * scales. */
 #include "mma_sync.h"
 
 #include <string.h>
@@ -9,11 +10,12 @@
 enum {
     M = 16,
     N = 8,
-    ROW_BYTES = 64,           /* of a fragment's row: up to 4 registers of K a thread */
-    UNPACKED = 2 * ROW_BYTES, /* with a byte for each 4-bit element */
+    ROW_BYTES = 64,           /* of a fragment's row; a thread holds up to 4 registers along K */
+    UNPACKED = 2 * ROW_BYTES, /* one byte per 4-bit element */
 };
 
-/* A register covers 4 bytes of K; thread t's lie at byte 4 (t % 4) of its row, later pairs 16 bytes on. */
+/* Collects a fragment from registers of 4 bytes along K: thread t's first one starts at byte 4 (t % 4) of row t
+ * / 4, the next ones 16 bytes further. */
 static void gather_fragment(const struct run *run, const struct insn *insn, int first, int regs, int row_groups,
                             uint8_t out[][ROW_BYTES]) {
     for (int reg = 0; reg < regs; reg++) {
@@ -24,7 +26,7 @@ static void gather_fragment(const struct run *run, const struct insn *insn, int 
     }
 }
 
-/* Elements of 4 and 6 bits to their byte's low bits, where the sums want them. */
+/* Moves 4- and 6-bit elements to the low bits of their bytes, as tensorcore/ expects. */
 static void take_out(enum tc_format format, uint8_t *bytes, size_t count) {
     int bits = tc_formats[format].bits;
     for (size_t i = 0; bits < 8 && i < count; i++) {
@@ -33,8 +35,9 @@ static void take_out(enum tc_format format, uint8_t *bytes, size_t count) {
 }
 
 /* ---- block scaling (PTX ISA, Block Scaling for mma.sync) ----
- * op, after C: the scales of A, their byte and thread, those of B.  Of A, lane 4 r + 2 thread + h supplies row
- * r + 8 h; of B, lane 4 c + thread column c (the same layouts as cute/atom/mma_traits_sm120.hpp, SFALayout). */
+ * op, after C: A's scales, their byte and thread selectors, then the same for B.  Lane 4 r + 2 thread + h has
+ * A's scales of row r + 8 h; lane 4 c + thread has B's of column c (same layout as
+ * cute/atom/mma_traits_sm120.hpp, SFALayout). */
 static bool read_selector(struct run *run, const struct insn *insn, int at, int scales, uint32_t threads,
                           uint32_t *byte, uint32_t *thread) {
     *byte = lane_u32(run, insn->op[at], 0) & 0xffff;
@@ -71,7 +74,7 @@ static bool gather_scales(struct run *run, const struct insn *insn, int at, int 
     return true;
 }
 
-/* Elements of 4 bits to a byte each, the low nibble first. */
+/* Unpacks 4-bit elements to a byte each, the low nibble first. */
 static void unpack_nibbles(enum tc_format format, const uint8_t *packed, uint8_t *out) {
     for (int i = 0; i < UNPACKED; i++) {
         uint8_t code = packed[i / 2] >> (i % 2 * 4) & 15;

@@ -1,4 +1,4 @@
-/* What a decoder of mma leaves in insn->matrix.form. */
+/* insn->matrix.form of mma.sync and mma.sp, and its execution. */
 #ifndef SIM_ISA_MMA_H
 #define SIM_ISA_MMA_H
 

@@ -1,4 +1,4 @@
-/* The mnemonic mma. */
+/* Decodes mma.sync and mma.sp (PTX ISA, Warp Level Matrix Instructions: mma). */
 #include <string.h>
 
 #include "isa/opcodes.h"
@@ -18,7 +18,7 @@ static int emit_list(struct decoder *d, int at, bool write) {
     return (int)count;
 }
 
-/* The next element type of A or B in the mnemonic's order. */
+/* The next element type in the mnemonic: A's, then B's. */
 static enum tc_format element_of(struct decoder *d, bool *nibbles) {
     static const struct {
         const char *name;
@@ -43,7 +43,7 @@ static bool is_narrow(enum tc_format format) {
            format == TC_E2M1;
 }
 
-/* What RTX 50 and GB10 have of their own. */
+/* For forms that only RTX 50 and GB10 have. */
 static void need_sm_120(struct decoder *d) {
     const struct module *module = d->parser->module;
     const char last = module->target[strlen(module->target) - 1];
@@ -52,7 +52,7 @@ static void need_sm_120(struct decoder *d) {
     }
 }
 
-/* .kind::f8f6f4, and the kinds with block scales. */
+/* .kind::f8f6f4 and the kinds with block scales. */
 static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     enum { F8F6F4, MXF8F6F4, MXF4, MXF4NVF4 };
     static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X"};
@@ -87,7 +87,7 @@ static void decode_kind(struct decoder *d, struct mma_form *form, int kind) {
     form->d_regs = to == T_F16 ? 2 : 4;
 }
 
-/* A register, alone or in braces, as CUTLASS writes it. */
+/* A register, alone or in braces as CUTLASS writes it. */
 static void emit_scales(struct decoder *d, int at) {
     uint32_t count;
     const struct pop *list = elements(&d->op[at], &count);
@@ -125,10 +125,10 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
         decode_fail(d, "only .row.col forms m16n8k4 to k128 with matching types and sums");
     }
     int products = depth[shape] / (form->sparse ? 2 : 1);
-    int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* of a row as registers hold it */
+    int bytes = tc_formats[a].bits * products / (form->nibbles ? 16 : 8); /* of a row in registers */
     enum tc_format result = to == T_F32 ? TC_F32 : to == T_F16 ? TC_F16 : TC_S32;
     form->rule = tc_rule_mma_sync(a, b, result, products);
-    form->rule.two_passes &= d->parser->module->sm < 120; /* there the instruction is that of .kind::f8f6f4 */
+    form->rule.two_passes &= d->parser->module->sm < 120; /* on sm_120 it is the instruction of .kind::f8f6f4 */
     form->a_regs = bytes / 8;
     form->b_regs = bytes / (form->sparse ? 8 : 16);
     form->d_regs = result == TC_F16 ? 2 : 4;
@@ -137,8 +137,8 @@ static void decode_plain(struct decoder *d, struct mma_form *form) {
     }
 }
 
-/* Metadata and the selector of its lanes, a constant: one of four lanes' of a group, or two's, or all of them.
- */
+/* The metadata register and the constant selector: which lane or pair of each four supplies the metadata, or
+ * all of them. */
 static void emit_metadata(struct decoder *d, struct mma_form *form, int at) {
     emit(d, src(d, &d->op[at], T_B32));
     int unit = form->nibbles ? 2 : tc_sparse_unit(form->rule.a);

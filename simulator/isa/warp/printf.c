@@ -1,4 +1,4 @@
-/* vprintf: the format string and the packed arguments lie in device memory. */
+/* The built-in vprintf: format string and packed arguments are in device memory. */
 #include <stdio.h>
 
 #include "isa/opcodes.h"
@@ -26,7 +26,7 @@ static bool read_string(struct run *run, uint64_t address, int lane, char *to, s
     return true;
 }
 
-/* Every vararg is 4 or 8 bytes, aligned to its size. */
+/* Reads the next variadic argument: 4 or 8 bytes, aligned to its size. */
 static bool read_argument(struct run *run, uint64_t base, uint64_t *offset, uint32_t bytes, int lane,
                           uint64_t *value) {
     struct cta *cta;
@@ -52,14 +52,14 @@ static bool print_one(struct run *run, int lane, const char *spec, size_t length
     if (length >= 48) {
         return false;
     }
-    /* Rebuilt without length modifiers: the value is passed as long long. */
+    /* The conversion without its length modifiers; integers are passed as long long. */
     size_t used = 0;
     for (size_t i = 0; i + 1 < length; i++) {
         if (strchr("lhzjt", spec[i]) == NULL) {
             format[used++] = spec[i];
         }
         if (i == 0 && kind == 'p') {
-            format[used++] = '#'; /* a pointer prints as 0x... */
+            format[used++] = '#'; /* pointers print as 0x... */
         }
     }
     if (strchr("eEfFgGaA", kind) != NULL) {
@@ -140,7 +140,7 @@ enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask) 
             at += length;
         }
         out[used] = '\0';
-        if (run->launch->schedule == NULL) { /* a trial's is no output of the program's */
+        if (run->launch->schedule == NULL) { /* repeated runs of a search must not print again */
             (void)fputs(out, stdout);
         }
     }

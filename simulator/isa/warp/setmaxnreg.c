@@ -1,7 +1,7 @@
-/* setmaxnreg (PTX ISA, Miscellaneous): warpgroups give registers back to their CTA's pool and take from it.
+/* setmaxnreg (PTX ISA, Miscellaneous): warpgroups return registers to their CTA's pool and take from it.
  *
- * The pool is what the launch took: as many registers a thread as ptxas has given the kernel, for all its
- * threads.  ptxas takes them from .maxnreg, or from .minnctapersm with the most threads of a CTA; with neither
+ * The pool is what the launch allocated: the registers per thread that ptxas chose for the kernel, for all its
+ * threads. ptxas derives them from .maxnreg, or from .minnctapersm and the most threads of a CTA. With neither
  * it ignores setmaxnreg, unless a command-line option sets a number, which PTX does not show (ptxas 13.0,
  * message C7508). */
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "machine/machine.h"
 
 #define GROUP_WARPS 4
-#define UNIT        8     /* registers of a thread are given in such steps */
-#define OF_QUARTER  16384 /* HW: registers of an SM's sub-partition, where every fourth warp is */
+#define UNIT        8     /* granularity of registers per thread */
+#define OF_QUARTER  16384 /* HW: registers of an SM's sub-partition, which has every fourth warp */
 #define QUARTERS    4
 #define MOST        256
-#define LEAST       24 /* PTX ISA: what a warpgroup can go down to */
+#define LEAST       24 /* PTX ISA: fewest registers per thread of a warpgroup */
 
-/* Of a thread at the launch; 0: the PTX does not say. */
+/* Registers per thread at launch; 0: the PTX does not determine them. */
 static uint32_t at_launch(const struct function *kernel) {
     const uint32_t *bound = kernel->maxntid[0] != 0 ? kernel->maxntid : kernel->reqntid;
     if (kernel->maxnreg != 0) {
@@ -36,12 +36,12 @@ static uint32_t warps_of(const struct cta *cta, uint32_t group) {
     return left < GROUP_WARPS ? left : GROUP_WARPS;
 }
 
-/* A CTA's registers, by thread and in all. */
+/* A CTA's registers, from the view of one warpgroup. */
 struct pool {
-    uint32_t start, all; /* start: of a thread at the launch, 0: not known */
-    uint32_t others;     /* what the other warpgroups have, those that have ended not counted */
-    uint32_t ended;      /* what those had */
-    uint32_t least;      /* what the others can come down to, were none of them to end */
+    uint32_t start, all; /* start: per thread at launch, 0: unknown; all: of the CTA */
+    uint32_t others;     /* held by the other warpgroups that have not exited */
+    uint32_t ended;      /* held by those that have exited */
+    uint32_t least;      /* fewest that the other warpgroups could hold without exiting */
 };
 
 static struct pool pool_of(const struct cta *cta, uint32_t group) {
@@ -68,9 +68,9 @@ static bool registers_free(struct warp *warp, const struct split *split) {
     return split->wait.a * warps_of(warp->cta, group) * LANES + pool.others <= pool.all;
 }
 
-/* What is held and asked for, in words. */
-static void tell(const struct cta *cta, uint32_t group, uint32_t wanted, const char *end, char *text,
-                 size_t room) {
+/* Describes the request and what the CTA's warpgroups hold. */
+static void describe_request(const struct cta *cta, uint32_t group, uint32_t wanted, const char *end,
+                             char *text, size_t room) {
     const struct pool pool = pool_of(cta, group);
     const uint32_t threads = warps_of(cta, group) * LANES;
     char launch[100] = "that an SM has";
@@ -83,12 +83,12 @@ static void tell(const struct cta *cta, uint32_t group, uint32_t wanted, const c
                    wanted, wanted * threads, threads, pool.all, launch, pool.others, end);
 }
 
-/* No warp can run any more. */
+/* Called when no warp can run any more. */
 static void hung(const struct warp *warp, const struct split *split) {
     const struct launch *launch = warp->cta->cluster->launch;
     char text[300];
-    tell(warp->cta, warp->index / GROUP_WARPS, split->wait.a, "none of them gives enough back", text,
-         sizeof text);
+    describe_request(warp->cta, warp->index / GROUP_WARPS, split->wait.a, "none of them gives enough back",
+                     text, sizeof text);
     sim_note(warp->cta->cluster->launch, SIM_ERROR, "setmaxnreg", warp->cta, (int)warp->index, -1,
              &launch->module->code[split->pc], NULL, text);
 }
@@ -105,8 +105,8 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
     if (pool.start == 0) {
         atomic_store(&run->launch->sim->unjudged_registers, true);
     } else if (own + pool.least > pool.all) {
-        tell(run->cta, group, wanted, "no setmaxnreg.dec of theirs can make room, and it waits for ever", text,
-             sizeof text);
+        describe_request(run->cta, group, wanted,
+                         "no setmaxnreg.dec of theirs can make room, and it waits for ever", text, sizeof text);
         return sim_report(run, SIM_ERROR, "setmaxnreg", -1, "%s", text);
     }
     if (own + pool.others > pool.all) {
@@ -117,9 +117,10 @@ static enum next exec_inc(struct run *run, const struct insn *insn, uint32_t mas
                                            .what = "registers that other warpgroups have (setmaxnreg)"});
     }
     if (pool.start != 0 && own + pool.others + pool.ended > pool.all) {
-        tell(run->cta, group, wanted,
-             "there is room only since others have ended, and PTX does not say that this gives any back", text,
-             sizeof text);
+        describe_request(
+            run->cta, group, wanted,
+            "there is room only since others have ended, and PTX does not say that this gives any back", text,
+            sizeof text);
         (void)sim_report(run, SIM_REVIEW, "setmaxnreg", -1, "%s", text);
     }
     run->cta->registers[group] = wanted;

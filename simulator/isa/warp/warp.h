@@ -1,14 +1,14 @@
-/* What this family's files call of each other. */
+/* Functions that the files of isa/warp/ share. */
 #ifndef SIM_ISA_WARP_H
 #define SIM_ISA_WARP_H
 
 #include "machine/machine.h"
 
-/* Lanes have ended: whoever waits for all threads of the CTA may be complete now. */
+/* Lanes of the CTA have exited: completes barriers that now have all remaining threads. */
 void barriers_lost(struct cta *cta);
-/* Every thread has arrived at the cluster barrier. */
+/* Completes the cluster barrier: every thread has arrived. */
 void clusters_complete(struct cluster *cluster);
-/* The built-in function vprintf. */
+/* A call of the built-in vprintf. */
 enum next exec_vprintf(struct run *run, const struct insn *insn, uint32_t mask);
 
 #endif

@@ -1,4 +1,4 @@
-/* The wgmma mnemonics. */
+/* Decodes the wgmma mnemonics (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions). */
 #include <stdlib.h>
 
 #include "isa/opcodes.h"
@@ -89,7 +89,7 @@ static void decode_mma_async(struct decoder *d) {
     }
     unsigned to = mod_type(d);
     bool saturate = mod(d, "satfinite");
-    int whole = k, stored = form->sparse ? k / 2 : k; /* of a row of B, of A */
+    int whole = k, stored = form->sparse ? k / 2 : k; /* K of a row of B; stored K of a row of A */
     if (!format_of(mod_type(d), &a, &ka) || !format_of(mod_type(d), &b, &kb) || ka != stored || kb != stored ||
         whole % 2 != 0 || n < 8 || n > 256 || n % 8 != 0) {
         decode_fail(d, "this shape and these types do not go together");
@@ -102,7 +102,7 @@ static void decode_mma_async(struct decoder *d) {
     bool can_transpose = a == TC_F16 || a == TC_BF16;
     bool in_registers = d->nop > 1 && d->op[1].kind == PO_VECTOR;
     bool integer = result == TC_S32;
-    int metadata = form->sparse ? 2 : 0; /* operands: itself and its selector, after B */
+    int metadata = form->sparse ? 2 : 0; /* metadata and selector, after B */
     int expected = metadata + (integer ? 4 : 6 + (can_transpose ? (in_registers ? 1 : 2) : 0));
     need_operands(d, expected, expected);
     form->rule = tc_rule_wgmma(a, b, result);

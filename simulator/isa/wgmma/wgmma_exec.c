@@ -1,5 +1,6 @@
-/* wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions).  The four warps of a warpgroup meet in one
- * operation, which starts when all of them have issued it; a warpgroup's operations run in order. */
+/* Execution of wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions). The four warps of a warpgroup
+ * contribute to one operation, which starts when all four have issued it; a warpgroup's operations run in
+ * order. */
 #include "warpgroup.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ static void mma_read(struct async_op *op) {
     if (op->cluster->launch->no_values) {
         return;
     }
-    if (insn->wgmma.a_registers != 0) { /* A in registers */
+    if (insn->wgmma.a_registers != 0) {
         for (int warp = 0; warp < 4; warp++) {
             for (int reg = 0; reg < 4; reg++) {
                 const uint32_t *lanes = reg_lanes(mma, warp, insn->ndst + reg);
@@ -54,8 +55,9 @@ static void mma_read(struct async_op *op) {
     tc_operand_gather(op->cta->shared, &mma->b_shape, mma->b_chunks, data->b[0], sizeof data->b[0]);
 }
 
-/* Thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next one: 8 rows of 8
- * columns are 32 threads' pairs.  In f32 a pair is two registers. */
+/* Accumulator layout: thread t of a warp holds rows t / 4 and t / 4 + 8, columns 8 j + 2 (t % 4) and the next
+ * one. So a tile of 8 x 8 elements is one pair from each thread; with 32-bit elements a pair is two registers.
+ */
 enum { TILE = 8, PAIRS = TILE / 2 };
 typedef uint32_t words __attribute__((vector_size(PAIRS * sizeof(uint32_t))));
 
@@ -112,8 +114,9 @@ static void move_accumulators(struct async_op *op, struct wgmma_data *data, bool
 
 #define NAMES_TWICE "metadata 0x%x (bits %d to %d) for row %d, chunk %d of A names one place twice"
 
-/* False: metadata without a meaning is for values, so that there is no result. */
-static bool metadata_decides_nothing(const struct async_op *op, const struct wgmma_data *data) {
+/* Reports metadata that selects the same element twice. True if all of it belongs to stored zeros, so that the
+ * result does not depend on it. */
+static bool only_zeros_concerned(const struct async_op *op, const struct wgmma_data *data) {
     const struct wgmma *mma = op->payload;
     const struct wgmma_form *form = op->insn->wgmma.form;
     int chunks = (int)tc_row_bytes(&mma->rule, mma->rule.a) / (2 * tc_sparse_unit(mma->rule.a));
@@ -140,7 +143,7 @@ static void mma_write(struct async_op *op) {
     if (op->cluster->launch->no_values) {
         return;
     }
-    if (mma->names_twice && !metadata_decides_nothing(op, data)) {
+    if (mma->names_twice && !only_zeros_concerned(op, data)) {
         return;
     }
     uint32_t *rows[64];
@@ -171,7 +174,7 @@ static void mma_complete(struct async_op *op) {
 
 static void mma_poison(struct async_op *op) {
     const struct wgmma *mma = op->payload;
-    /* Only what the instruction overwrites whole may be spoilt. */
+    /* Only if D is overwritten completely. */
     for (int warp = 0; warp < 4 && mma->issued == 0xf && !mma->accumulate; warp++) {
         for (int reg = 0; reg < op->insn->ndst; reg++) {
             memset(reg_lanes(mma, warp, reg), POISON_BYTE, ROW32);
@@ -209,14 +212,15 @@ static enum next exec_wait(struct run *run, const struct insn *insn, uint32_t ma
         uint32_t before = run->warp->npending;
         wgmma_release_registers(run, open - 1 > pending ? open - 1 - pending : 0);
         const struct vector_clock *issuers = run->cta->warpgroups[run->warp->index / 4].issuers;
-        if (issuers != NULL && run->warp->npending != before) { /* a wgmma is over: its four warps were there */
+        if (issuers != NULL &&
+            run->warp->npending != before) { /* a completed wgmma implies that all four warps issued it */
             causal_join(run->cluster, run->warp->clock, issuers);
         }
     }
     return next;
 }
 
-/* A register changed since the last wgmma.fence is not yet visible to the tensor cores. */
+/* Reports registers written since the last wgmma.fence: the tensor cores may not see the new values. */
 static void check_fence(struct run *run, const struct insn *insn) {
     const struct launch *launch = run->launch;
     if (launch->reordered) {
@@ -226,7 +230,8 @@ static void check_fence(struct run *run, const struct insn *insn) {
     for (uint32_t i = 0; i < wgmma_registers_used(insn); i++) {
         uint32_t written = run->warp->reg_written[(base + insn->op[i].off) / ROW32];
         if (written >> 1 == run->warp->fence_epoch) {
-            /* Copies are what nvcc puts there by itself; ptxas then serialises the wgmma (its note C7510). */
+            /* Only a review for register copies, which nvcc inserts itself; ptxas then serialises the wgmma
+             * (note C7510). */
             bool copied = written & 1;
             (void)sim_report_pair(run, copied ? SIM_REVIEW : SIM_ERROR, "missing-wgmma-fence", -1, NULL,
                                   "uses a register that was %s after the last wgmma.fence%s",
@@ -268,7 +273,7 @@ static void record_operand(struct run *run, const struct wgmma *mma, const uint3
     hazard_granules(run, run->cta, chunks, (uint32_t)count, &epoch);
 }
 
-/* The metadata of a warp's 16 rows, taken at the issue. */
+/* Reads the metadata of the warp's 16 rows, at issue. */
 static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at, struct wgmma *mma) {
     const struct wgmma_form *form = insn->wgmma.form;
     int chunks = (int)tc_row_bytes(&form->rule, form->rule.a) / (2 * tc_sparse_unit(form->rule.a));
@@ -278,7 +283,7 @@ static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at,
             int nibble, lane = tc_sparse_place(form->rule.a, chunks, form->selector, row, chunk, &nibble);
             uint8_t metadata = lane_u32(run, insn->op[at], lane) >> 4 * nibble & 15;
             if (!tc_sparse_legal(metadata, form->rule.a, false)) {
-                if (form->rule.a != TC_TF32) { /* told of with the values that it is for */
+                if (form->rule.a != TC_TF32) { /* reported later, with the values it belongs to */
                     mma->names_twice = true;
                 } else {
                     (void)sim_report(run, SIM_ERROR, "sparse-metadata", lane, NAMES_TWICE " or half an element",
@@ -292,7 +297,7 @@ static bool take_metadata(struct run *run, const struct insn *insn, uint32_t at,
     return true;
 }
 
-/* op: D, then A's registers or its descriptor, B's descriptor, metadata if A is sparse, scale-d */
+/* op: D's registers, A's registers or descriptor, B's descriptor, [metadata if A is sparse], scale-d. */
 static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mask) {
     const struct wgmma_form *form = insn->wgmma.form;
     struct warp *warp = run->warp;
@@ -367,7 +372,7 @@ static enum next exec_mma(struct run *run, const struct insn *insn, uint32_t mas
     wgmma_mark_registers(warp, run->split->function, insn, 1);
     if (run->launch->checks) {
         vclock_join(run->cluster, mma->clock, warp->clock);
-        warp_tick(warp); /* a wait that comes later is not before this */
+        warp_tick(warp); /* later waits of the warp are not ordered before this wgmma */
     }
     if (mma->issued == 0xf) {
         if (run->launch->checks) {

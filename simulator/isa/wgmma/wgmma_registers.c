@@ -1,4 +1,4 @@
-/* Registers that a pending wgmma accumulates into or reads. */
+/* Tracks the registers that pending wgmma accumulate into or read. */
 #include "async/groups.h"
 #include "warpgroup.h"
 
@@ -14,7 +14,7 @@ void wgmma_mark_registers(struct warp *warp, const struct function *function, co
     }
 }
 
-/* Of all groups, the open one included. */
+/* True if all wgmma of the warp are done, uncommitted ones included. */
 static bool all_done(struct warp *warp, const struct split *split) {
     uint32_t open = group_current(warp, GROUP_WGMMA);
     (void)split;
@@ -22,8 +22,8 @@ static bool all_done(struct warp *warp, const struct split *split) {
            warp->groups->family[GROUP_WGMMA].unfinished[open % GROUPS_AHEAD] == 0;
 }
 
-/* nvcc copies sums between loop iterations by itself; where ptxas cannot drop the copy, it waits before
- * it. */
+/* nvcc inserts copies of accumulators between loop iterations. ptxas removes such a copy or waits before it, so
+ * this waits too and is only a review. */
 static enum next move_pending(struct run *run, const struct insn *first) {
     (void)sim_report_pair(
         run, SIM_REVIEW, "wgmma-register", -1, first,
