@@ -1,6 +1,7 @@
-"""Writes the README's tables of results from the measurements in shark_tank/, or checks that they are current.
+"""Writes the tables of results in PAGES from the measurements in shark_tank/.
 
-usage: readme.py [--check].  A table stands between <!-- generated:NAME --> and <!-- /generated:NAME -->.
+usage: readme.py [--check] (only reports whether a page is not current).  A table stands between
+<!-- generated:NAME --> and <!-- /generated:NAME --> in one of the pages.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scripts.cost_model.clock import error_text, grouped, grouped_rows, older_te
 from scripts.cost_model.clock import rows as clock_rows
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "shark_tank/RESULTS.md", "scripts/release/README.md")
 BASELINES = {
     "cublas_one_gemm": "cuBLAS fp16, one [2N, K] GEMM on dequantized operands, no SiLU",
     "cublas_two_gemms": "two cuBLAS GEMMs on dequantized operands, silu * mul",
@@ -157,7 +159,24 @@ def group_clock(data: dict[str, Any]) -> str:
     return f"{error_text(data)}{older_text(grouped())}\n\n{grouped_rows()}"
 
 
+def simulated_summary(data: dict[str, Any]) -> str:
+    """Both problems on a simulated B200 next to the best published times, with the model's error."""
+    predicted = {shape.replace("x", " "): times["back_to_back_us"] for shape, times in data["times"].items()}
+    groups = {row["case"].replace(" x ", " "): row["ours"]["back_to_back_us"] for row in grouped()}
+    published = [*data["published_best_us"].values(), *(row["published_us"] for row in grouped())]
+    lights = [*data["speed_of_light_us"].values(), *PROBLEMS["group_gemm"].published_us["B200"].values()]
+    rows = [
+        [shape, *(f"{us:.1f}" for us in times)]
+        for (shape, ours), *rest in zip((predicted | groups).items(), published, lights, strict=True)
+        for times in [[ours, *rest]]
+    ]
+    head = ["M N K, us a call", "ours, **simulated**", "best published", "speed of light at 1.5 GHz"]
+    return f"{error_text(data)}{older_text(grouped())}\n\n{table(head, rows)}"
+
+
+# Name -> the measurements, and the function that writes the block.
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "simulated-summary": ("shark_tank/simulated/blackwell_clock.json", simulated_summary),
     "hopper": ("shark_tank/compared/hopper_comparison.json", hopper),
     "sweep": ("shark_tank/recorded/rows/h200_sweep_now.json", sweep),
     "clock": ("shark_tank/simulated/blackwell_clock.json", clock),
@@ -174,26 +193,31 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 
 
 def render(text: str, root: Path = ROOT) -> str:
-    """The README with every block written anew. Raises ValueError where a block's markers are missing."""
-    for name, (path, write) in BLOCKS.items():
-        begin, end = f"<!-- generated:{name} -->", f"<!-- /generated:{name} -->"
-        block = f"{begin}\n{write(json.loads((root / path).read_text()))}\n{end}"
-        text, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _, block=block: block, text, flags=re.S)
-        if count != 1:
-            raise ValueError(f"README.md has {count} blocks {begin}; expected one")
-    return text
+    """A page with each of its blocks written anew. Raises ValueError for a block that no one writes."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in BLOCKS:
+            raise ValueError(f"<!-- generated:{name} -->: no such block")
+        path, write = BLOCKS[name]
+        return f"<!-- generated:{name} -->\n{write(json.loads((root / path).read_text()))}\n<!-- /generated:{name} -->"
+
+    return re.sub(r"<!-- generated:([\w-]+) -->.*?<!-- /generated:\1 -->", block, text, flags=re.S)
 
 
 def main(arguments: list[str]) -> int:
-    """Writes README.md, or with --check says whether it is current."""
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = render(old)
-    if arguments == ["--check"]:
+    """Writes the pages, or with --check returns 1 if one is not current."""
+    stale = []
+    for page in PAGES:
+        old = (ROOT / page).read_text()
+        new = render(old)
         if old != new:
-            print("README.md: tables are not current; run python -m scripts.evidence.readme", file=sys.stderr)
-        return int(old != new)
-    readme.write_text(new)
+            stale.append(page)
+            if arguments != ["--check"]:
+                (ROOT / page).write_text(new)
+    if stale and arguments == ["--check"]:
+        print(f"{', '.join(stale)}: tables are not current; run python -m scripts.evidence.readme", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -276,6 +276,7 @@ def test_the_readme_is_checked_or_written(monkeypatch, tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps({"x": name * 2}))
     (tmp_path / "README.md").write_text(blocks)
     monkeypatch.setattr(readme, "ROOT", tmp_path)
+    monkeypatch.setattr(readme, "PAGES", ("README.md",))
     monkeypatch.setattr(readme, "BLOCKS", {n: (f"{n}.json", lambda found: f"{found['x']} \\1") for n in ("a", "b")})
     monkeypatch.setattr(readme.render, "__defaults__", (tmp_path,))
     assert readme.main(["--check"]) == 1 and "README.md: tables are not current" in capsys.readouterr().err
@@ -286,6 +287,3 @@ def test_the_readme_is_checked_or_written(monkeypatch, tmp_path, capsys):
         f"<!-- generated:{name} -->\n{name * 2} \\1\n<!-- /generated:{name} -->\nkept\n" for name in ("a", "b")
     )
     assert readme.main(["--check"]) == 0 and capsys.readouterr().err == ""
-    (tmp_path / "README.md").write_text(written * 2)
-    with pytest.raises(ValueError, match="has 2 blocks <!-- generated:a -->; expected one"):
-        readme.main([])
