@@ -141,8 +141,8 @@ build: library $(TILE_TABLE) $(TIMING_CORE) ## build: the C library with every b
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
-	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(BLACKWELL_103), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
-	@echo '  geforce    $(if $(filter geforce,$(GPU_PARTS)),built (sm_120a$(if $(GEFORCE_121), and sm_121a)),not built: $(or $(NVCC_REASON),not in this tree))'
+	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(filter 103,$(blackwell_ARCHS)), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
+	@echo '  geforce    $(if $(filter geforce,$(GPU_PARTS)),built (sm_120a$(if $(filter 121,$(geforce_ARCHS)), and sm_121a)),not built: $(or $(NVCC_REASON),not in this tree))'
 
 setup: ## start: find or make a Python with torch, with the development tools of scripts/dev.lock
 	@scripts/setup.sh test

@@ -66,7 +66,7 @@ def _gpu_target(gpu: str, folder: str, *archs: str, also: tuple[str, ...] = ()) 
             ),
             (
                 "run_extended",
-                ("submission/gpu/gpu_extended*", f"submission/{folder}/extended/*"),
+                (f"submission/{folder}/extended/*.c*",),
                 "NVFP4_WITHOUT_EXTENDED",
             ),
         ),
@@ -130,5 +130,5 @@ def runs(problem: Problem, target: str, root: Path = ROOT) -> bool:
     """Whether the target's backend has what runs the problem."""
     path = root / TARGETS[target].backend
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    defined = re.search(r"const struct backend \w+ = \{(.*?)\};", text, re.DOTALL)
-    return defined is not None and re.search(rf"\b{problem.backend_member}\b", defined[1]) is not None
+    defined = re.search(r"(?:const struct backend \w+ = \{|^GPU_BACKEND\()(.*?)[)}];", text, re.DOTALL | re.MULTILINE)
+    return defined is not None and re.search(rf"(?:\b|_){problem.backend_member}\b", defined[1]) is not None

@@ -1,40 +1,25 @@
-/* The Blackwell backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
- * memory, encode the tensor maps, launch.
+/* The host side of the Blackwell dual GEMM.  A call: select a tile, check the limits, get scratch memory,
+ * encode the tensor maps, permute scale factors if they are not in the blocked layout, multiply.
  *
- * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory, and how
- * many of their clusters run at once. */
-#include <stdbool.h>
+ * Kept between calls: how many clusters of each configuration fit a device at once. */
+#include <stdatomic.h>
 
-#include "../gpu/gpu_host.h"
+#include "../gpu/gpu_backend.h"
+#include "../gpu/gpu_scales.h"
 #include "blackwell_kernels.h"
 #include "blackwell_operands.h"
 #include "blackwell_tile_selection.h"
-#include "grouped/blackwell_grouped_backend.h"
-#ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
 #include "extended/blackwell_extended_backend.h"
-#endif
+#include "grouped/blackwell_grouped_backend.h"
 
-#define CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"
-#define PDL_VARIABLE    "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
-
-/* What a call launches. */
 struct launch_plan {
     int tile; /* index of the configuration */
     const struct blackwell_config *config;
-    bool permute_scales;          /* sfa, sfb1 and sfb2, into the blocked layout */
-    int64_t sfa_bytes, sfb_bytes; /* in scratch memory: sfa; sfb1 or sfb2, permuted */
+    struct gpu_scales scales;
 };
 
-/* Where the GEMM finds its scale factors. */
-struct operands {
-    const uint8_t *sfa, *sfb1, *sfb2;
-    uint8_t *permuted_sfa, *permuted_sfb1,
-        *permuted_sfb2; /* in scratch memory; NULL where the caller's are taken */
-};
-
-/* A configuration's launch, but for its grid; its kernel is given its shared memory. */
+/* The launch of a configuration's kernel, without the grid's size. */
 static int32_t make_dual_gemm_launch(int32_t device, int tile, struct launch *launch) {
-    static atomic_bool allowed[MAX_DEVICES][BLACKWELL_TILES];
     const struct blackwell_config *config = &blackwell_configs[tile];
     *launch = (struct launch){
         .kernel = blackwell_dual_gemm_kernel(tile),
@@ -42,15 +27,15 @@ static int32_t make_dual_gemm_launch(int32_t device, int tile, struct launch *la
         .threads = CTA_THREADS,
         .cluster = (int64_t)config->ctas * config->split_k,
         .shared_bytes = blackwell_shared_bytes(config),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = BLACKWELL_PDL_VARIABLE,
     };
-    return gpu_allow_shared_memory(&allowed[device][tile], launch);
+    return gpu_allow_shared_memory(device, launch);
 }
 
-/* Clusters of each configuration that run at once: only the driver knows how a chip's SMs lie.  Asked once on
- * each device; where it does not say, they are taken to lie as on a B200. */
+/* How many clusters of each configuration run at once.  Only the driver knows which SMs of a chip share a GPC,
+ * so it is asked, once for each device; if it does not say, the SMs are assumed to lie as on a B200. */
 static int32_t find_clusters_at_once(int32_t device, int *clusters) {
-    static atomic_int known[MAX_DEVICES][BLACKWELL_TILES]; /* and one: 0 is unknown */
+    static atomic_int known[MAX_DEVICES][BLACKWELL_TILES]; /* the number + 1; 0 is unknown */
     int sms = 0;
     for (int i = 0; i < BLACKWELL_TILES; i++) {
         clusters[i] = atomic_load(&known[device][i]) - 1;
@@ -61,7 +46,7 @@ static int32_t find_clusters_at_once(int32_t device, int *clusters) {
         RETURN_IF_FAILED(make_dual_gemm_launch(device, i, &launch));
         clusters[i] = gpu_clusters_at_once(&launch);
         if (clusters[i] < 0) {
-            CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+            RETURN_IF_FAILED(gpu_count_sms(device, &sms));
             clusters[i] = blackwell_clusters_at_once(&blackwell_configs[i], sms);
         }
         atomic_store(&known[device][i], clusters[i] + 1);
@@ -70,7 +55,7 @@ static int32_t find_clusters_at_once(int32_t device, int *clusters) {
 }
 
 static int32_t select_tile(const struct problem *problem, int *tile) {
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, blackwell_tile_name, tile));
+    RETURN_IF_FAILED(gpu_wanted_tile(BLACKWELL_CONFIG_VARIABLE, blackwell_tile_name, tile));
     if (*tile >= 0) {
         return CUSTOM_KERNEL_OK;
     }
@@ -107,50 +92,21 @@ static int32_t make_plan(const struct problem *problem, struct launch_plan *plan
     RETURN_IF_FAILED(select_tile(problem, &plan->tile));
     plan->config = &blackwell_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
-    plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
-    if (plan->permute_scales) {
-        plan->sfa_bytes = blackwell_permuted_bytes(problem, problem->m);
-        plan->sfb_bytes = blackwell_permuted_bytes(problem, problem->n);
-    }
+    plan->scales = gpu_plan_scales(problem, problem->n, 3);
     return CUSTOM_KERNEL_OK;
-}
-
-static int64_t scratch_bytes(const struct launch_plan *plan) {
-    return plan->sfa_bytes + 2 * plan->sfb_bytes;
-}
-
-static struct operands place_operands(const struct problem *problem, const struct launch_plan *plan,
-                                      uint8_t *scratch) {
-    struct operands operands = {.sfa = problem->sfa, .sfb1 = problem->sfb1, .sfb2 = problem->sfb2};
-    if (plan->permute_scales) {
-        operands.sfa = operands.permuted_sfa = scratch;
-        operands.sfb1 = operands.permuted_sfb1 = operands.permuted_sfa + plan->sfa_bytes;
-        operands.sfb2 = operands.permuted_sfb2 = operands.permuted_sfb1 + plan->sfb_bytes;
-    }
-    return operands;
 }
 
 /* The tensor maps travel in the kernel's parameters. */
 static int32_t encode_maps(const struct problem *problem, const struct launch_plan *plan,
-                           const struct operands *operands, struct blackwell_dual_gemm_params *params) {
+                           struct blackwell_dual_gemm_params *params) {
+    const struct gpu_scales *scales = &plan->scales;
     int b_rows = blackwell_b_box_rows(plan->config);
     RETURN_IF_FAILED(blackwell_encode_fp4("a", problem, problem->a, problem->m, TILE_M, &params->a));
     RETURN_IF_FAILED(blackwell_encode_fp4("b1", problem, problem->b1, problem->n, b_rows, &params->b1));
     RETURN_IF_FAILED(blackwell_encode_fp4("b2", problem, problem->b2, problem->n, b_rows, &params->b2));
-    RETURN_IF_FAILED(blackwell_encode_scales("sfa", problem, operands->sfa, problem->m, &params->sfa));
-    RETURN_IF_FAILED(blackwell_encode_scales("sfb1", problem, operands->sfb1, problem->n, &params->sfb1));
-    return blackwell_encode_scales("sfb2", problem, operands->sfb2, problem->n, &params->sfb2);
-}
-
-static int32_t launch_permute_scales(const struct problem *problem, const struct operands *operands) {
-    struct permute_scales_params params = {
-        .tensors = {{problem->sfa, operands->permuted_sfa, problem->m},
-                    {problem->sfb1, operands->permuted_sfb1, problem->n},
-                    {problem->sfb2, operands->permuted_sfb2, problem->n}},
-        .tiles_k = problem->k / SCALE_TILE_K,
-        .count = 3,
-    };
-    return gpu_launch_permute_scales(problem, blackwell_permute_scales_kernel(), params, PDL_VARIABLE);
+    RETURN_IF_FAILED(blackwell_encode_scales("sfa", problem, scales->sfa, problem->m, &params->sfa));
+    RETURN_IF_FAILED(blackwell_encode_scales("sfb1", problem, scales->sfb1, problem->n, &params->sfb1));
+    return blackwell_encode_scales("sfb2", problem, scales->sfb2, problem->n, &params->sfb2);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
@@ -160,7 +116,7 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
     params->m = (int32_t)problem->m;
     params->n = (int32_t)problem->n;
     params->steps_k = (int32_t)(problem->k / STEP_K);
-    params->scales_by_previous_kernel = plan->permute_scales;
+    params->scales_by_previous_kernel = plan->scales.permute;
     launch->grid[0] = round_up(ceil_div(problem->m, TILE_M), config->ctas) * config->split_k;
     launch->grid[1] = ceil_div(problem->n, config->tile_n);
     launch->grid[2] = problem->l;
@@ -168,16 +124,15 @@ static int32_t launch_dual_gemm(const struct problem *problem, const struct laun
     return gpu_launch(problem, launch, arguments);
 }
 
-/* All that can fail for the problem's sake comes before the first launch. */
-static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
-    struct operands operands = place_operands(problem, plan, scratch);
+/* Every step that can fail because of the arguments comes before the first launch. */
+static int32_t launch_all(const struct problem *problem, struct launch_plan *plan, uint8_t *scratch) {
     struct blackwell_dual_gemm_params params;
     struct launch dual_gemm;
-    RETURN_IF_FAILED(encode_maps(problem, plan, &operands, &params));
+    gpu_place_scales(problem, scratch, &plan->scales);
+    RETURN_IF_FAILED(encode_maps(problem, plan, &params));
     RETURN_IF_FAILED(make_dual_gemm_launch(problem->device, plan->tile, &dual_gemm));
-    if (plan->permute_scales) {
-        RETURN_IF_FAILED(launch_permute_scales(problem, &operands));
-    }
+    RETURN_IF_FAILED(
+        gpu_permute_scales(problem, &plan->scales, blackwell_permute_scales_kernel(), BLACKWELL_PDL_VARIABLE));
     return launch_dual_gemm(problem, plan, &params, &dual_gemm);
 }
 
@@ -185,34 +140,17 @@ static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(make_plan(problem, &plan));
-    RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
+    RETURN_IF_FAILED(gpu_acquire_scratch(problem, gpu_scales_bytes(&plan.scales), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
 }
 
 /* HW: sm_100a code runs on compute capability 10.0 only, sm_103a code on 10.3 only (CUDA programming guide). */
-static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {
-        CAPABILITY_B200,
 #ifdef NVFP4_HAVE_SM_103
-        CAPABILITY_B300,
+#define CAPABILITIES CAPABILITY_B200, CAPABILITY_B300
+#else
+#define CAPABILITIES CAPABILITY_B200
 #endif
-    };
-    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
-                         detail_bytes);
-}
 
-const struct backend blackwell_backend = {
-    .id = CUSTOM_KERNEL_BACKEND_BLACKWELL,
-    .name = "blackwell",
-    .available = available,
-    .run = run,
-    .acquire_device = gpu_acquire_device,
-    .release_device = gpu_release_device,
-#ifndef NVFP4_WITHOUT_GROUPED
-    .run_grouped = blackwell_run_grouped,
-#endif
-#ifndef NVFP4_WITHOUT_EXTENDED
-    .run_extended = blackwell_run_extended,
-#endif
-};
+GPU_BACKEND(blackwell_backend, CUSTOM_KERNEL_BACKEND_BLACKWELL, "blackwell", run,
+            GPU_GROUPED(blackwell_run_grouped), GPU_EXTENDED(blackwell_run_extended), CAPABILITIES);

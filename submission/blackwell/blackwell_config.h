@@ -21,6 +21,10 @@
 #include "../core/scale_layout.h"
 #include "../gpu/gpu_limits.h"
 
+/* Variables of the environment: the name of the tile to use, and 0 for launches without PDL. */
+#define BLACKWELL_CONFIG_VARIABLE "NVFP4_BLACKWELL_CONFIG"
+#define BLACKWELL_PDL_VARIABLE    "NVFP4_BLACKWELL_DEPENDENT_LAUNCH"
+
 #define TILE_M            128 /* HW: tcgen05.mma's M of a CTA with block scales (PTX ISA, Matrix Shape) */
 #define STAGE_K           256 /* elements of K in a stage: a row's fp4 are one row of the widest swizzle */
 #define STAGE_FP4_BYTES   (STAGE_K / 2)

@@ -11,10 +11,6 @@ int64_t blackwell_scale_tiles(const struct problem *problem, int64_t rows) {
     return scale_tile_rows(rows) * (problem->k / SCALE_TILE_K);
 }
 
-int64_t blackwell_permuted_bytes(const struct problem *problem, int64_t rows) {
-    return round_up(problem->l * blackwell_scale_tiles(problem, rows) * SCALE_TILE_BYTES, SCRATCH_ALIGNMENT);
-}
-
 int32_t blackwell_encode_fp4(const char *name, const struct problem *problem, const uint8_t *fp4, int64_t rows,
                              int box_rows, CUtensorMap *map) {
     struct tensor_3d tensor =

@@ -21,11 +21,10 @@ const struct blackwell_costs blackwell_costs = {
 #define SMS_OF_TPC          2 /* HW: a pair of CTAs fits into each */
 #define PROCESSING_CLUSTERS 8
 
-#define CONFIG(name, tile_n, stages, ctas, tail, split_k) {#name, tile_n, stages, ctas, tail, split_k},
-const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(CONFIG)};
+const struct blackwell_config blackwell_configs[BLACKWELL_TILES] = {BLACKWELL_CONFIGS(GPU_TILE_ROW)};
 
 const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES] = {
-    BLACKWELL_GROUPED_CONFIGS(CONFIG)};
+    BLACKWELL_GROUPED_CONFIGS(GPU_TILE_ROW)};
 
 int64_t blackwell_ctas(const struct blackwell_config *config, int64_t m, int64_t n, int64_t l) {
     return round_up(ceil_div(m, TILE_M), config->ctas) * config->split_k * ceil_div(n, config->tile_n) * l;
@@ -69,7 +68,7 @@ int blackwell_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, const int 
 }
 
 const char *blackwell_tile_name(int index) {
-    return index >= 0 && index < BLACKWELL_TILES ? blackwell_configs[index].name : NULL;
+    return GPU_TILE_NAME(blackwell_configs, index);
 }
 
 int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t k) {
@@ -77,5 +76,5 @@ int64_t blackwell_grouped_tile_ps(const struct blackwell_config *config, int64_t
 }
 
 const char *blackwell_grouped_tile_name(int index) {
-    return index >= 0 && index < BLACKWELL_GROUPED_TILES ? blackwell_grouped_configs[index].name : NULL;
+    return GPU_TILE_NAME(blackwell_grouped_configs, index);
 }

@@ -2,12 +2,11 @@
 #ifndef BLACKWELL_TILE_SELECTION_H
 #define BLACKWELL_TILE_SELECTION_H
 
+#include "../gpu/gpu_tiles.h"
 #include "grouped/blackwell_grouped_config.h"
 
-#define ONE_CONFIG(...) +1
-enum { BLACKWELL_TILES = 0 BLACKWELL_CONFIGS(ONE_CONFIG) };
-enum { BLACKWELL_GROUPED_TILES = 0 BLACKWELL_GROUPED_CONFIGS(ONE_CONFIG) };
-#undef ONE_CONFIG
+enum { BLACKWELL_TILES = GPU_COUNT_TILES(BLACKWELL_CONFIGS) };
+enum { BLACKWELL_GROUPED_TILES = GPU_COUNT_TILES(BLACKWELL_GROUPED_CONFIGS) };
 extern const struct blackwell_config blackwell_grouped_configs[BLACKWELL_GROUPED_TILES];
 extern const struct blackwell_config blackwell_configs[BLACKWELL_TILES];
 

@@ -1,27 +1,27 @@
-/* The GeForce backend's host side.  A call: select a tile, check the limits, plan the launches, get scratch
- * memory, encode the tensor maps, launch.
- *
- * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory. */
-#include <stdbool.h>
-
-#ifndef NVFP4_WITHOUT_GROUPED
-#include "grouped/geforce_grouped_backend.h"
-#endif
+/* The host side of the GeForce dual GEMM.  A call: select a tile, check the limits, get scratch memory, encode
+ * the tensor maps, permute scale factors if they are not in the blocked layout, multiply. */
+#include "../gpu/gpu_backend.h"
+#include "../gpu/gpu_scales.h"
 #include "geforce_kernels.h"
 #include "geforce_operands.h"
 #include "geforce_tile_selection.h"
+#include "grouped/geforce_grouped_backend.h"
 
-#define CONFIG_VARIABLE "NVFP4_GEFORCE_CONFIG"
-#define PDL_VARIABLE    "NVFP4_GEFORCE_DEPENDENT_LAUNCH"
-
-/* What a call launches. */
 struct launch_plan {
     int tile; /* index of the configuration */
     const struct geforce_config *config;
     int sms;
-    bool permute_scales;          /* sfa, sfb1 and sfb2, into the blocked layout */
-    int64_t sfa_bytes, sfb_bytes; /* in scratch memory: sfa; sfb1 or sfb2, permuted */
+    struct gpu_scales scales;
 };
+
+/* The tile that the environment names, else the one of least predicted time. */
+static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
+    RETURN_IF_FAILED(gpu_wanted_tile(GEFORCE_CONFIG_VARIABLE, geforce_tile_name, tile));
+    if (*tile < 0) {
+        *tile = geforce_select_tile(problem->m, problem->n, problem->k, problem->l, sms);
+    }
+    return CUSTOM_KERNEL_OK;
+}
 
 static int32_t check_limits(const struct problem *problem, const struct geforce_config *config) {
     const struct limit limits[] = {
@@ -35,33 +35,21 @@ static int32_t check_limits(const struct problem *problem, const struct geforce_
 }
 
 static int32_t make_plan(const struct problem *problem, struct launch_plan *plan) {
-    CHECK_CUDA(cudaDeviceGetAttribute(&plan->sms, cudaDevAttrMultiProcessorCount, problem->device));
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, geforce_tile_name, &plan->tile));
-    if (plan->tile < 0) {
-        plan->tile = geforce_select_tile(problem->m, problem->n, problem->k, problem->l, plan->sms);
-    }
+    RETURN_IF_FAILED(gpu_count_sms(problem->device, &plan->sms));
+    RETURN_IF_FAILED(select_tile(problem, plan->sms, &plan->tile));
     plan->config = &geforce_configs[plan->tile];
     RETURN_IF_FAILED(check_limits(problem, plan->config));
-    plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
-    if (plan->permute_scales) {
-        plan->sfa_bytes = geforce_permuted_bytes(problem, problem->m);
-        plan->sfb_bytes = geforce_permuted_bytes(problem, problem->n);
-    }
+    plan->scales = gpu_plan_scales(problem, problem->n, 3);
     return CUSTOM_KERNEL_OK;
 }
 
-static int64_t scratch_bytes(const struct launch_plan *plan) {
-    return plan->sfa_bytes + 2 * plan->sfb_bytes;
-}
-
 /* The tensor maps travel in the kernel's parameters. */
-static int32_t make_params(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch,
+static int32_t make_params(const struct problem *problem, const struct launch_plan *plan,
                            struct geforce_dual_gemm_params *params) {
     const struct geforce_config *config = plan->config;
-    const bool permuted = plan->permute_scales;
-    params->sfa = permuted ? scratch : problem->sfa;
-    params->sfb1 = permuted ? scratch + plan->sfa_bytes : problem->sfb1;
-    params->sfb2 = permuted ? scratch + plan->sfa_bytes + plan->sfb_bytes : problem->sfb2;
+    params->sfa = plan->scales.sfa;
+    params->sfb1 = plan->scales.sfb1;
+    params->sfb2 = plan->scales.sfb2;
     params->c = problem->c;
     params->m = (int32_t)problem->m;
     params->n = (int32_t)problem->n;
@@ -74,36 +62,22 @@ static int32_t make_params(const struct problem *problem, const struct launch_pl
     return geforce_encode_fp4("b2", problem, problem->b2, problem->n, config->tile_n, &params->b2);
 }
 
-static int32_t launch_permute_scales(const struct problem *problem, const struct launch_plan *plan,
-                                     uint8_t *scratch) {
-    uint8_t *sfb1 = scratch + plan->sfa_bytes, *sfb2 = sfb1 + plan->sfb_bytes;
-    struct permute_scales_params params = {
-        .tensors = {{problem->sfa, scratch, problem->m},
-                    {problem->sfb1, sfb1, problem->n},
-                    {problem->sfb2, sfb2, problem->n}},
-        .tiles_k = problem->k / SCALE_TILE_K,
-        .count = 3,
-    };
-    return gpu_launch_permute_scales(problem, geforce_permute_scales_kernel(), params, PDL_VARIABLE);
-}
-
-/* All that can fail for the problem's sake comes before the first launch. */
-static int32_t launch_all(const struct problem *problem, const struct launch_plan *plan, uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][GEFORCE_TILES];
+/* Every step that can fail because of the arguments comes before the first launch. */
+static int32_t launch_all(const struct problem *problem, struct launch_plan *plan, uint8_t *scratch) {
     struct geforce_dual_gemm_params params;
-    RETURN_IF_FAILED(make_params(problem, plan, scratch, &params));
+    gpu_place_scales(problem, scratch, &plan->scales);
+    RETURN_IF_FAILED(make_params(problem, plan, &params));
     struct launch launch = {
         .kernel = geforce_dual_gemm_kernel(plan->tile),
         .grid = {params.tiles < plan->sms ? params.tiles : plan->sms, 1, 1},
         .threads = geforce_cta_threads(plan->config),
         .cluster = 1,
         .shared_bytes = geforce_shared_bytes(plan->config),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = GEFORCE_PDL_VARIABLE,
     };
-    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[problem->device][plan->tile], &launch));
-    if (plan->permute_scales) {
-        RETURN_IF_FAILED(launch_permute_scales(problem, plan, scratch));
-    }
+    RETURN_IF_FAILED(gpu_allow_shared_memory(problem->device, &launch));
+    RETURN_IF_FAILED(
+        gpu_permute_scales(problem, &plan->scales, geforce_permute_scales_kernel(), GEFORCE_PDL_VARIABLE));
     void *arguments[] = {&params};
     return gpu_launch(problem, &launch, arguments);
 }
@@ -112,31 +86,17 @@ static int32_t run(const struct problem *problem) {
     struct launch_plan plan = {0};
     uint8_t *scratch = NULL;
     RETURN_IF_FAILED(make_plan(problem, &plan));
-    RETURN_IF_FAILED(gpu_acquire_scratch(problem, scratch_bytes(&plan), &scratch));
+    RETURN_IF_FAILED(gpu_acquire_scratch(problem, gpu_scales_bytes(&plan.scales), &scratch));
     int32_t status = launch_all(problem, &plan, scratch);
     return gpu_release_scratch(problem, scratch, status);
 }
 
 /* HW: sm_120a code runs on compute capability 12.0 only, sm_121a code on 12.1 only (CUDA programming guide). */
-static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {
-        CAPABILITY_RTX50,
 #ifdef NVFP4_HAVE_SM_121
-        CAPABILITY_GB10,
+#define CAPABILITIES CAPABILITY_RTX50, CAPABILITY_GB10
+#else
+#define CAPABILITIES CAPABILITY_RTX50
 #endif
-    };
-    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
-                         detail_bytes);
-}
 
-const struct backend geforce_backend = {
-    .id = CUSTOM_KERNEL_BACKEND_GEFORCE,
-    .name = "geforce",
-    .available = available,
-    .run = run,
-    .acquire_device = gpu_acquire_device,
-    .release_device = gpu_release_device,
-#ifndef NVFP4_WITHOUT_GROUPED
-    .run_grouped = geforce_run_grouped,
-#endif
-};
+GPU_BACKEND(geforce_backend, CUSTOM_KERNEL_BACKEND_GEFORCE, "geforce", run, GPU_GROUPED(geforce_run_grouped),
+            NULL, CAPABILITIES);

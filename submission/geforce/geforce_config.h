@@ -15,6 +15,10 @@
 #include "../core/scale_layout.h"
 #include "../gpu/gpu_limits.h"
 
+/* Variables of the environment: the name of the tile to use, and 0 for launches without PDL. */
+#define GEFORCE_CONFIG_VARIABLE "NVFP4_GEFORCE_CONFIG"
+#define GEFORCE_PDL_VARIABLE    "NVFP4_GEFORCE_DEPENDENT_LAUNCH"
+
 #define STAGE_K           128 /* elements of K in a stage */
 #define STAGE_FP4_BYTES   (STAGE_K / 2)
 #define STEP_K            64 /* HW: K of one mma.sync of 4-bit elements (PTX ISA) */

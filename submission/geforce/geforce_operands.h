@@ -1,13 +1,10 @@
-/* What the GeForce GEMMs tell the device of a problem's operands: of the dual GEMM, or of a group. */
+/* How the GeForce GEMMs describe a problem's operands to TMA: those of the dual GEMM, or of a group. */
 #ifndef GEFORCE_OPERANDS_H
 #define GEFORCE_OPERANDS_H
 
 #include "../gpu/gpu_host.h"
 
-/* The bytes in scratch memory of the tensor's scale factors, permuted. */
-int64_t geforce_permuted_bytes(const struct problem *problem, int64_t rows);
-
-/* The tensor map of fp4 in boxes of a stage's K by box_rows. */
+/* The tensor map of `rows` rows of fp4, in boxes of a stage's K by box_rows. */
 int32_t geforce_encode_fp4(const char *name, const struct problem *problem, const uint8_t *fp4, int64_t rows,
                            int box_rows, CUtensorMap *map);
 

@@ -12,10 +12,9 @@ const struct geforce_costs geforce_costs = {
     .tile_cycles = 1000,
 };
 
-#define CONFIG(name, tile_m, tile_n, stages, warps_m, warps_n)                                                 \
-    {#name, tile_m, tile_n, stages, warps_m, warps_n},
-const struct geforce_config geforce_configs[GEFORCE_TILES] = {GEFORCE_CONFIGS(CONFIG)};
-const struct geforce_config geforce_grouped_configs[GEFORCE_GROUPED_TILES] = {GEFORCE_GROUPED_CONFIGS(CONFIG)};
+const struct geforce_config geforce_configs[GEFORCE_TILES] = {GEFORCE_CONFIGS(GPU_TILE_ROW)};
+const struct geforce_config geforce_grouped_configs[GEFORCE_GROUPED_TILES] = {
+    GEFORCE_GROUPED_CONFIGS(GPU_TILE_ROW)};
 
 int64_t geforce_tiles(const struct geforce_config *config, int64_t m, int64_t n, int64_t l) {
     return ceil_div(m, config->tile_m) * ceil_div(n, config->tile_n) * l;
@@ -50,7 +49,7 @@ int geforce_select_tile(int64_t m, int64_t n, int64_t k, int64_t l, int sms) {
 }
 
 const char *geforce_tile_name(int index) {
-    return index >= 0 && index < GEFORCE_TILES ? geforce_configs[index].name : NULL;
+    return GPU_TILE_NAME(geforce_configs, index);
 }
 
 /* Half as many columns of two products are as much work. */
@@ -59,5 +58,5 @@ int64_t geforce_grouped_tile_cycles(const struct geforce_config *config, int64_t
 }
 
 const char *geforce_grouped_tile_name(int index) {
-    return index >= 0 && index < GEFORCE_GROUPED_TILES ? geforce_grouped_configs[index].name : NULL;
+    return GPU_TILE_NAME(geforce_grouped_configs, index);
 }

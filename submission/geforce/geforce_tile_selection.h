@@ -2,12 +2,11 @@
 #ifndef GEFORCE_TILE_SELECTION_H
 #define GEFORCE_TILE_SELECTION_H
 
+#include "../gpu/gpu_tiles.h"
 #include "grouped/geforce_grouped_config.h"
 
-#define ONE_CONFIG(...) +1
-enum { GEFORCE_TILES = 0 GEFORCE_CONFIGS(ONE_CONFIG) };
-enum { GEFORCE_GROUPED_TILES = 0 GEFORCE_GROUPED_CONFIGS(ONE_CONFIG) };
-#undef ONE_CONFIG
+enum { GEFORCE_TILES = GPU_COUNT_TILES(GEFORCE_CONFIGS) };
+enum { GEFORCE_GROUPED_TILES = GPU_COUNT_TILES(GEFORCE_GROUPED_CONFIGS) };
 extern const struct geforce_config geforce_configs[GEFORCE_TILES];
 extern const struct geforce_config geforce_grouped_configs[GEFORCE_GROUPED_TILES];
 

@@ -1,15 +1,9 @@
 #include "gpu_grouped.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "../core/checks.h"
-#include "gpu_host.h"
-
-enum {
-    MANY_WAVES = 16,  /* from here on the end of the last wave decides little */
-    MOST_UNITS = 512, /* that are told apart */
-};
+#include "gpu_backend.h"
 
 int32_t gpu_check_groups(const char *backend, const struct problem *groups, int64_t count) {
     int64_t rows = 0;
@@ -42,55 +36,6 @@ int32_t gpu_check_ctas(const char *backend, int64_t ctas) {
     return gpu_check_limits(backend, NULL, &limit, 1);
 }
 
-/* Units that are free at the same time. */
-struct level {
-    int64_t ps, units;
-};
-
-/* Keeps levels in order of time, none twice. */
-static int add_level(struct level *levels, int count, struct level level) {
-    int at = count;
-    while (at > 0 && levels[at - 1].ps > level.ps) {
-        at--;
-    }
-    if (at > 0 && levels[at - 1].ps == level.ps) {
-        levels[at - 1].units += level.units;
-        return count;
-    }
-    memmove(&levels[at + 1], &levels[at], (size_t)(count - at) * sizeof *levels);
-    levels[at] = level;
-    return count + 1;
-}
-
-int64_t gpu_schedule_ps(const struct tile_class *classes, int64_t count, int units) {
-    struct level levels[MOST_UNITS + 1];
-    int64_t tiles = 0;
-    double work = 0;
-    units = units < MOST_UNITS ? units : MOST_UNITS;
-    for (int64_t i = 0; i < count; i++) {
-        tiles += classes[i].tiles;
-        work += (double)classes[i].tiles * (double)classes[i].tile_ps;
-    }
-    if (tiles > (int64_t)MANY_WAVES * units) {
-        return (int64_t)(work / units) + classes[0].tile_ps / 2;
-    }
-    int used = 1;
-    levels[0] = (struct level){0, units};
-    for (int64_t i = 0; i < count; i++) {
-        for (int64_t remaining = classes[i].tiles; remaining > 0;) {
-            struct level first = levels[0];
-            int64_t taken = first.units < remaining ? first.units : remaining;
-            levels[0].units -= taken;
-            if (levels[0].units == 0) {
-                memmove(&levels[0], &levels[1], (size_t)--used * sizeof *levels);
-            }
-            used = add_level(levels, used, (struct level){first.ps + classes[i].tile_ps, taken});
-            remaining -= taken;
-        }
-    }
-    return levels[used - 1].ps;
-}
-
 static int longest_first(const void *x, const void *y) {
     const struct tiled_group *a = x, *b = y;
     return (a->tiles.tile_ps < b->tiles.tile_ps) - (a->tiles.tile_ps > b->tiles.tile_ps);
@@ -119,9 +64,8 @@ static int64_t predict(const struct tiled_groups *tiled, int units) {
 
 static int32_t select_tile(const struct grouped_tiling *tiling, struct tiled_groups *tiled) {
     int tile = -1;
-    RETURN_IF_FAILED(gpu_wanted_tile(tiling->variable, tiling->name, &tile));
-    CHECK_CUDA(
-        cudaDeviceGetAttribute(&tiled->sms, cudaDevAttrMultiProcessorCount, tiled->group[0].problem->device));
+    RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, tiling->name, &tile));
+    RETURN_IF_FAILED(gpu_count_sms(tiled->group[0].problem->device, &tiled->sms));
     int64_t least_ps = INT64_MAX;
     for (int i = 0, any = tile < 0; any && tiling->name(i) != NULL; i++) {
         cut_groups(tiling, i, tiled);
@@ -135,19 +79,12 @@ static int32_t select_tile(const struct grouped_tiling *tiling, struct tiled_gro
     return CUSTOM_KERNEL_OK;
 }
 
-/* Of a tensor's scale factors in the blocked layout. */
-static int64_t permuted_bytes(const struct problem *problem, int64_t rows) {
-    int64_t groups = problem->k / NVFP4_GROUP_ELEMS;
-    return round_up(scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, rows, groups), SCRATCH_ALIGNMENT);
-}
-
-static void place_scales(struct tiled_groups *tiled) {
-    tiled->permute_scales = tiled->group[0].problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED;
-    for (int64_t i = 0; i < tiled->count && tiled->permute_scales; i++) {
+static void plan_scales(struct tiled_groups *tiled) {
+    for (int64_t i = 0; i < tiled->count; i++) {
         struct tiled_group *group = &tiled->group[i];
-        group->sfa_offset = tiled->scratch_bytes;
-        group->sfb_offset = group->sfa_offset + permuted_bytes(group->problem, group->problem->m);
-        tiled->scratch_bytes = group->sfb_offset + permuted_bytes(group->problem, group->problem->n);
+        group->scales = gpu_plan_scales(group->problem, group->problem->n, 2);
+        group->scales_offset = tiled->scratch_bytes;
+        tiled->scratch_bytes += gpu_scales_bytes(&group->scales);
     }
 }
 
@@ -161,16 +98,20 @@ static int32_t tile_groups(const struct grouped_tiling *tiling, const struct pro
     }
     RETURN_IF_FAILED(select_tile(tiling, tiled));
     RETURN_IF_FAILED(gpu_check_ctas(tiling->backend, tiled->tiles * tiling->ctas_of_unit(tiled->tile)));
-    place_scales(tiled);
+    plan_scales(tiled);
     return CUSTOM_KERNEL_OK;
 }
 
-static int32_t launch_all_groups(const struct grouped_tiling *tiling, const struct tiled_groups *tiled,
+static int32_t launch_all_groups(const struct grouped_tiling *tiling, struct tiled_groups *tiled,
                                  uint8_t *scratch) {
+    for (int64_t i = 0; i < tiled->count; i++) {
+        struct tiled_group *group = &tiled->group[i];
+        gpu_place_scales(group->problem, scratch + group->scales_offset, &group->scales);
+    }
     for (int64_t i = 0; i < tiled->count; i += tiling->most_groups) {
         int64_t left = tiled->count - i;
         int64_t count = left < tiling->most_groups ? left : tiling->most_groups;
-        RETURN_IF_FAILED(tiling->launch_groups(tiled, i, count, scratch));
+        RETURN_IF_FAILED(tiling->launch_groups(tiled, i, count));
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -184,32 +125,11 @@ int32_t gpu_run_grouped(const struct grouped_tiling *tiling, const struct proble
     return gpu_release_scratch(groups, scratch, status);
 }
 
-const uint8_t *gpu_group_sfa(const struct tiled_groups *tiled, const struct tiled_group *group,
-                             const uint8_t *scratch) {
-    return tiled->permute_scales ? scratch + group->sfa_offset : group->problem->sfa;
-}
-
-const uint8_t *gpu_group_sfb(const struct tiled_groups *tiled, const struct tiled_group *group,
-                             const uint8_t *scratch) {
-    return tiled->permute_scales ? scratch + group->sfb_offset : group->problem->sfb1;
-}
-
-static int32_t permute_scales_of_group(const struct tiled_group *group, const void *kernel, uint8_t *scratch,
-                                       const char *pdl_variable) {
-    const struct problem *problem = group->problem;
-    struct permute_scales_params params = {
-        .tensors = {{problem->sfa, scratch + group->sfa_offset, problem->m},
-                    {problem->sfb1, scratch + group->sfb_offset, problem->n}},
-        .tiles_k = problem->k / SCALE_TILE_K,
-        .count = 2,
-    };
-    return gpu_launch_permute_scales(problem, kernel, params, pdl_variable);
-}
-
-int32_t gpu_launch_groups_permute_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
-                                         const void *kernel, uint8_t *scratch, const char *pdl_variable) {
-    for (int64_t i = first; i < first + count && tiled->permute_scales; i++) {
-        RETURN_IF_FAILED(permute_scales_of_group(&tiled->group[i], kernel, scratch, pdl_variable));
+int32_t gpu_permute_groups_scales(const struct tiled_groups *tiled, int64_t first, int64_t count,
+                                  const void *kernel, const char *pdl_variable) {
+    for (int64_t i = first; i < first + count; i++) {
+        const struct tiled_group *group = &tiled->group[i];
+        RETURN_IF_FAILED(gpu_permute_scales(group->problem, &group->scales, kernel, pdl_variable));
     }
     return CUSTOM_KERNEL_OK;
 }

@@ -1,8 +1,7 @@
 #include "gpu_host.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,8 @@
  * holds a word that the leaderboard refuses in any file (cudaLaunchAttributeID, CUDA 13.0 driver_types.h). */
 #define ATTRIBUTE_PDL      ((cudaLaunchAttributeID)6)
 #define DRIVER_API_VERSION 12000 /* cuTensorMapEncodeTiled as of CUDA 12.0 */
-#define NAMES_BYTES        256   /* for the names of a backend's tiles; longer lists are cut */
+#define KNOWN_KERNELS      256   /* more than the library has */
+#define FUNCTION_ALIGNMENT 16
 
 typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
@@ -18,111 +18,13 @@ typedef CUresult (*encode_tiled_function)(CUtensorMap *, CUtensorMapDataType, cu
                                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 int32_t gpu_error(const char *what, cudaError_t error) {
-    (void)cudaGetLastError(); /* or a later call would report it again; a sticky error stays */
+    (void)cudaGetLastError(); /* clears the error, or a later call would report it; a sticky one stays */
     return set_message(error == cudaErrorMemoryAllocation ? CUSTOM_KERNEL_ERROR_OUT_OF_MEMORY
                                                           : CUSTOM_KERNEL_ERROR_DEVICE,
                        "%s: %s (%s)", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* The chips of a compute capability (NVIDIA, "CUDA GPU Compute Capability"). */
-static const char *chips_of(int capability) {
-    switch (capability) {
-    case 90:
-        return "H100, H200";
-    case 100:
-        return "B200";
-    case 103:
-        return "B300";
-    case 120:
-        return "RTX 50, RTX PRO 6000";
-    case 121:
-        return "GB10";
-    default:
-        return "unknown chips";
-    }
-}
-
-/* Appends "; it needs 10.0 (B200) or 10.3 (B300)" to `detail`. */
-static void add_needed(const int *capabilities, int count, char *detail, size_t detail_bytes) {
-    for (int i = 0; i < count; i++) {
-        size_t used = strlen(detail);
-        (void)snprintf(detail + used, detail_bytes - used, "%s %d.%d (%s)", i == 0 ? "; it needs" : " or",
-                       capabilities[i] / 10, capabilities[i] % 10, chips_of(capabilities[i]));
-    }
-}
-
-static int device_available(int32_t device, const int *capabilities, int count, char *detail,
-                            size_t detail_bytes) {
-    int major = 0, minor = 0, sms = 0;
-    cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    }
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-    }
-    int right = 0;
-    for (int i = 0; i < count && error == cudaSuccess; i++) {
-        right = right || capabilities[i] == 10 * major + minor;
-    }
-    if (detail == NULL) {
-        return right;
-    }
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError();
-        (void)snprintf(detail, detail_bytes, "CUDA device %d: %s", device, cudaGetErrorString(error));
-        return right;
-    }
-    (void)snprintf(detail, detail_bytes, "CUDA device %d, compute capability %d.%d, %d SMs", device, major,
-                   minor, sms);
-    if (!right) {
-        add_needed(capabilities, count, detail, detail_bytes);
-    }
-    return right;
-}
-
-int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes) {
-    if (device >= 0) {
-        return device_available(device, capabilities, count, detail, detail_bytes);
-    }
-    int devices = 0;
-    cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error != cudaSuccess || devices == 0) {
-        (void)cudaGetLastError();
-        if (detail != NULL) {
-            (void)snprintf(detail, detail_bytes, "no CUDA device (%s)", cudaGetErrorString(error));
-        }
-        return 0;
-    }
-    for (int i = 0; i < devices; i++) {
-        if (device_available(i, capabilities, count, detail, detail_bytes)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-int32_t gpu_acquire_device(const struct problem *problem, int *before) {
-    if (problem->device >= MAX_DEVICES) {
-        return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED, "device is %d; expected at most %d",
-                           problem->device, MAX_DEVICES - 1);
-    }
-    CHECK_CUDA(cudaGetDevice(before));
-    if (*before != problem->device) {
-        CHECK_CUDA(cudaSetDevice(problem->device));
-    }
-    return CUSTOM_KERNEL_OK;
-}
-
-int32_t gpu_release_device(const struct problem *problem, int before, int32_t status) {
-    cudaError_t error = before != problem->device ? cudaSetDevice(before) : cudaSuccess;
-    if (status == CUSTOM_KERNEL_OK && error != cudaSuccess) {
-        return gpu_error("cudaSetDevice(before)", error);
-    }
-    return status;
-}
-
-/* cuTensorMapEncodeTiled through the runtime, so that the library loads where there is no driver. */
+/* Asks the runtime for cuTensorMapEncodeTiled, so that the library loads on a machine without a driver. */
 static int32_t find_encode_tiled(encode_tiled_function *found) {
     static _Atomic(encode_tiled_function) known;
     *found = atomic_load(&known);
@@ -222,42 +124,34 @@ int32_t gpu_release_scratch(const struct problem *problem, uint8_t *scratch, int
     return status;
 }
 
-int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count) {
-    for (int i = 0; i < count; i++) {
-        if (limits[i].found > limits[i].most) {
-            return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
-                               "%s is %lld; expected at most %lld on the %s backend%s%s", limits[i].what,
-                               (long long)limits[i].found, (long long)limits[i].most, backend,
-                               tile != NULL ? " with tile " : "", tile != NULL ? tile : "");
+/* Kernels whose limit was raised, in a hash table that never forgets, with a bit for each device.  NULL if the
+ * table is full. */
+static atomic_uint_least64_t *devices_allowed(const void *kernel) {
+    static struct {
+        _Atomic(const void *) kernel;
+        atomic_uint_least64_t devices;
+    } table[KNOWN_KERNELS];
+    for (uintptr_t i = 0; i < KNOWN_KERNELS; i++) {
+        const uintptr_t place = ((uintptr_t)kernel / FUNCTION_ALIGNMENT + i) % KNOWN_KERNELS;
+        const void *found = atomic_load(&table[place].kernel);
+        if (found == kernel ||
+            (found == NULL &&
+             (atomic_compare_exchange_strong(&table[place].kernel, &found, kernel) || found == kernel))) {
+            return &table[place].devices;
         }
     }
-    return CUSTOM_KERNEL_OK;
+    return NULL;
 }
 
-int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index) {
-    const char *wanted = getenv(variable);
-    *index = -1;
-    if (wanted == NULL || wanted[0] == '\0') {
-        return CUSTOM_KERNEL_OK;
-    }
-    char names[NAMES_BYTES] = "";
-    for (int i = 0; name_of(i) != NULL; i++) {
-        if (strcmp(wanted, name_of(i)) == 0) {
-            *index = i;
-            return CUSTOM_KERNEL_OK;
-        }
-        size_t used = strlen(names);
-        (void)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", name_of(i));
-    }
-    return set_message(CUSTOM_KERNEL_ERROR_ARGUMENT, "%s is '%.64s'; expected one of %s", variable, wanted,
-                       names);
-}
-
-int32_t gpu_allow_shared_memory(atomic_bool *allowed, const struct launch *launch) {
-    if (!atomic_load(allowed)) {
+int32_t gpu_allow_shared_memory(int32_t device, const struct launch *launch) {
+    atomic_uint_least64_t *devices = devices_allowed(launch->kernel);
+    const uint_least64_t bit = (uint_least64_t)1 << device;
+    if (devices == NULL || !(atomic_load(devices) & bit)) {
         CHECK_CUDA(cudaFuncSetAttribute(launch->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         launch->shared_bytes));
-        atomic_store(allowed, true);
+        if (devices != NULL) {
+            atomic_fetch_or(devices, bit);
+        }
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -307,30 +201,4 @@ int32_t gpu_launch(const struct problem *problem, const struct launch *launch, v
     cudaLaunchConfig_t config = launch_config(launch, problem->queue, attributes, launch->cluster > 1 ? 2 : 1);
     CHECK_CUDA(cudaLaunchKernelExC(&config, launch->kernel, arguments));
     return CUSTOM_KERNEL_OK;
-}
-
-static int64_t at_most(int64_t x, int64_t limit) {
-    return x < limit ? x : limit;
-}
-
-int32_t gpu_launch_permute_scales(const struct problem *problem, const void *kernel,
-                                  struct permute_scales_params params, const char *pdl_variable) {
-    params.groups = problem->k / NVFP4_GROUP_ELEMS;
-    params.batches = problem->l;
-    params.scale_layout = problem->scale_layout;
-    int64_t most_tile_rows = 0;
-    for (int i = 0; i < params.count; i++) {
-        int64_t tile_rows = scale_tile_rows(params.tensors[i].rows);
-        most_tile_rows = tile_rows > most_tile_rows ? tile_rows : most_tile_rows;
-    }
-    struct launch launch = {
-        .kernel = kernel,
-        .grid = {ceil_div(params.tiles_k, PERMUTE_SCALES_CTA_TILES), at_most(most_tile_rows, MAX_GRID_YZ),
-                 at_most(problem->l * params.count, MAX_GRID_YZ)},
-        .threads = PERMUTE_SCALES_THREADS,
-        .cluster = 1,
-        .pdl_variable = pdl_variable,
-    };
-    void *arguments[] = {&params};
-    return gpu_launch(problem, &launch, arguments);
 }

@@ -2,21 +2,15 @@
  * scratch memory, encode the tensor maps, launch.
  *
  * Kept between calls, beside what gpu/gpu_host.h keeps: which kernels were given their shared memory. */
-#include <stdbool.h>
-
-#include "../gpu/gpu_host.h"
+#include "../gpu/gpu_backend.h"
+#include "../gpu/gpu_scales.h"
+#include "extended/hopper_extended_backend.h"
 #include "grouped/hopper_grouped_backend.h"
 #include "hopper_kernels.h"
 #include "hopper_operands.h"
 #include "hopper_tile_selection.h"
 #include "narrow/hopper_narrow_backend.h"
 #include "narrow/hopper_narrow_selection.h"
-#ifndef NVFP4_WITHOUT_EXTENDED /* a bundle has no use for it */
-#include "extended/hopper_extended_backend.h"
-#endif
-
-#define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
-#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
 /* The dequantization of A where the GEMM does it, ahead of its tiles (hopper_config.h). */
 struct ahead {
@@ -47,7 +41,7 @@ struct operands {
 /* The tile that the environment names, else what is best for the problem's size and so many SMs. */
 static int32_t select_tiles(const struct problem *problem, int sms, struct hopper_choice *choice) {
     *choice = (struct hopper_choice){.first_columns = problem->n};
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
+    RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, &choice->tile));
     if (choice->tile < 0) {
         *choice = hopper_select_tiles(problem->m, problem->n, problem->k, problem->l, sms);
     }
@@ -104,9 +98,7 @@ static int32_t make_plan(const struct problem *problem, struct hopper_choice cho
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
     plan->a_bytes = round_up(problem->l * problem->m * padded_k * (int64_t)sizeof(uint16_t), SCRATCH_ALIGNMENT);
     if (plan->permute_scales) {
-        int64_t batch_bytes =
-            scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS);
-        plan->scale_bytes = round_up(problem->l * batch_bytes, SCRATCH_ALIGNMENT);
+        plan->scale_bytes = gpu_permuted_bytes(problem, problem->n, padded_k);
     }
     plan->ahead = plan_ahead(problem, plan);
     plan->counters_bytes = plan->ahead.counters * (int64_t)sizeof(uint32_t);
@@ -180,7 +172,7 @@ static int32_t launch_dequantize(const struct problem *problem, const struct lau
         .grid = {rows, ceil_div(units, threads), batches},
         .threads = threads,
         .cluster = 1,
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     return gpu_launch(problem, &launch, arguments);
 }
@@ -193,7 +185,7 @@ static int32_t launch_permute_scales(const struct problem *problem, const struct
         .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
         .count = 2,
     };
-    return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
+    return gpu_launch_permute_scales(problem, hopper_permute_scales_kernel(), params, HOPPER_PDL_VARIABLE);
 }
 
 /* A launch of the GEMM: with one tile, some columns of C. */
@@ -209,7 +201,6 @@ struct dual_gemm {
 static int32_t make_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
                               const struct operands *operands, int tile, int64_t first_n, int64_t columns,
                               struct dual_gemm *gemm) {
-    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES][2]; /* [persistent] */
     const struct hopper_config *config = &hopper_configs[tile];
     const int64_t tiles_n = ceil_div(columns, hopper_tile_n(config)),
                   tiles_m = ceil_div(problem->m, config->tile_m), tiles = tiles_n * tiles_m * problem->l;
@@ -223,7 +214,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
                    .threads = hopper_cta_threads(config),
                    .cluster = config->split_k,
                    .shared_bytes = hopper_shared_bytes(config),
-                   .pdl_variable = PDL_VARIABLE},
+                   .pdl_variable = HOPPER_PDL_VARIABLE},
     };
     if (gemm->persistent) {
         gemm->launch.kernel = hopper_persistent_dual_gemm_kernel();
@@ -233,7 +224,7 @@ static int32_t make_dual_gemm(const struct problem *problem, const struct launch
                                                             config->stages, config->warpgroups_n);
     }
     RETURN_IF_FAILED(encode_maps(problem, plan, operands, config, &gemm->maps));
-    return gpu_allow_shared_memory(&allowed[problem->device][tile][gemm->persistent], &gemm->launch);
+    return gpu_allow_shared_memory(problem->device, &gemm->launch);
 }
 
 static int32_t launch_dual_gemm(const struct problem *problem, const struct launch_plan *plan,
@@ -298,10 +289,10 @@ static int32_t run(const struct problem *problem) {
     uint8_t *scratch = NULL;
     struct hopper_choice choice;
     int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
+    RETURN_IF_FAILED(gpu_count_sms(problem->device, &sms));
     RETURN_IF_FAILED(select_tiles(problem, sms, &choice));
     if (choice.tile >= HOPPER_TILES) {
-        return hopper_run_narrow(problem, choice.tile - HOPPER_TILES, sms, PDL_VARIABLE);
+        return hopper_run_narrow(problem, choice.tile - HOPPER_TILES, sms);
     }
     plan.sms = sms;
     RETURN_IF_FAILED(make_plan(problem, choice, &plan));
@@ -310,40 +301,6 @@ static int32_t run(const struct problem *problem) {
     return gpu_release_scratch(problem, scratch, status);
 }
 
-#ifndef NVFP4_WITHOUT_GROUPED
-static int32_t run_grouped(const struct problem *groups, int64_t count) {
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, groups->device));
-    return hopper_run_grouped(groups, count, sms);
-}
-#endif
-
-#ifndef NVFP4_WITHOUT_EXTENDED
-static int32_t run_extended(const struct problem *problem) {
-    int sms = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, problem->device));
-    return hopper_run_extended(problem, sms);
-}
-#endif
-
 /* HW: sm_90a code runs on compute capability 9.0 only (CUDA programming guide). */
-static int available(int32_t device, char *detail, size_t detail_bytes) {
-    static const int capabilities[] = {CAPABILITY_H100};
-    return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,
-                         detail_bytes);
-}
-
-const struct backend hopper_backend = {
-    .id = CUSTOM_KERNEL_BACKEND_HOPPER,
-    .name = "hopper",
-    .available = available,
-    .run = run,
-    .acquire_device = gpu_acquire_device,
-    .release_device = gpu_release_device,
-#ifndef NVFP4_WITHOUT_GROUPED
-    .run_grouped = run_grouped,
-#endif
-#ifndef NVFP4_WITHOUT_EXTENDED
-    .run_extended = run_extended,
-#endif
-};
+GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
+            GPU_EXTENDED(hopper_run_extended), CAPABILITY_H100);

@@ -13,6 +13,10 @@
 #include "../core/scale_layout.h"
 #include "../gpu/gpu_limits.h"
 
+/* Variables of the environment: the name of the tile to use, and 0 for launches without PDL. */
+#define HOPPER_CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
+#define HOPPER_PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
+
 #define WGMMA_M_BLOCK_B_ROWS 32  /* of B1, and of B2 */
 #define STAGE_K              128 /* elements of K in a stage: 64 bytes of fp4 a row, two scale tiles */
 #define STAGE_FP4_BYTES      (STAGE_K / 2)

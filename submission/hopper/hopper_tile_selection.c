@@ -21,8 +21,7 @@ const struct hopper_costs hopper_costs = {
 
 enum { REST_GAIN_PERCENT = 3, REST_TRIED_WAVES = 2 };
 
-#define CONFIG(name, ...) {#name, __VA_ARGS__},
-const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(CONFIG)};
+const struct hopper_config hopper_configs[HOPPER_TILES] = {HOPPER_CONFIGS(GPU_TILE_ROW)};
 
 int64_t hopper_ctas(const struct hopper_config *config, int64_t m, int64_t n, int64_t l) {
     return ceil_div(n, hopper_tile_n(config)) * ceil_div(m, config->tile_m) * l * config->split_k;
@@ -112,8 +111,6 @@ struct hopper_choice hopper_select_tiles(int64_t m, int64_t n, int64_t k, int64_
 }
 
 const char *hopper_tile_name(int index) {
-    if (index >= HOPPER_TILES && index < HOPPER_TILES + HOPPER_NARROW_TILES) {
-        return hopper_narrow_configs[index - HOPPER_TILES].name;
-    }
-    return index >= 0 && index < HOPPER_TILES ? hopper_configs[index].name : NULL;
+    return index < HOPPER_TILES ? GPU_TILE_NAME(hopper_configs, index)
+                                : GPU_TILE_NAME(hopper_narrow_configs, index - HOPPER_TILES);
 }

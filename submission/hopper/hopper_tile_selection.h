@@ -2,11 +2,10 @@
 #ifndef HOPPER_TILE_SELECTION_H
 #define HOPPER_TILE_SELECTION_H
 
+#include "../gpu/gpu_tiles.h"
 #include "hopper_config.h"
 
-#define ONE_CONFIG(...) +1
-enum { HOPPER_TILES = 0 HOPPER_CONFIGS(ONE_CONFIG) };
-#undef ONE_CONFIG
+enum { HOPPER_TILES = GPU_COUNT_TILES(HOPPER_CONFIGS) };
 extern const struct hopper_config hopper_configs[HOPPER_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */

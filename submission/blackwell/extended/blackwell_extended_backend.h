@@ -4,7 +4,7 @@
 
 #include "../../core/backend.h"
 
-/* On the current device; returns as struct backend's run_extended. */
+/* struct backend's `run_extended`. */
 int32_t blackwell_run_extended(const struct problem *problem);
 
 #endif

@@ -11,8 +11,6 @@
 #include "../blackwell_operands.h"
 #include "../blackwell_tile_selection.h"
 
-#define PDL_VARIABLE "NVFP4_BLACKWELL_DEPENDENT_LAUNCH" /* the dual GEMM's */
-
 static int64_t tile_rows(int tile) {
     return (int64_t)TILE_M * blackwell_grouped_configs[tile].ctas;
 }
@@ -34,29 +32,28 @@ static int ctas_of_cluster(int tile) {
 }
 
 /* What the kernel takes of a group whose tiles start at number first_tile. */
-static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, const uint8_t *scratch,
-                        int32_t first_tile, struct blackwell_group *group) {
+static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
+                        struct blackwell_group *group) {
     const struct problem *problem = of->problem;
     const int b_rows = blackwell_b_box_rows(&blackwell_grouped_configs[tiled->tile]);
     group->c = problem->c;
     group->m = (int32_t)problem->m;
     group->n = (int32_t)problem->n;
     group->steps_k = (int32_t)(problem->k / STEP_K);
-    group->scales_by_previous_kernel = tiled->permute_scales;
+    group->scales_by_previous_kernel = of->scales.permute;
     group->first_tile = first_tile;
     group->tiles_m = (int32_t)of->tiles_m;
     RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "a").text, problem, problem->a,
                                           problem->m, TILE_M, &group->a));
     RETURN_IF_FAILED(blackwell_encode_fp4(member_name(problem->group, "b").text, problem, problem->b1,
                                           problem->n, b_rows, &group->b1));
-    RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem,
-                                             gpu_group_sfa(tiled, of, scratch), problem->m, &group->sfa));
-    return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem,
-                                   gpu_group_sfb(tiled, of, scratch), problem->n, &group->sfb1);
+    RETURN_IF_FAILED(blackwell_encode_scales(member_name(problem->group, "sfa").text, problem, of->scales.sfa,
+                                             problem->m, &group->sfa));
+    return blackwell_encode_scales(member_name(problem->group, "sfb").text, problem, of->scales.sfb1,
+                                   problem->n, &group->sfb1);
 }
 
-static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][BLACKWELL_GROUPED_TILES][2];
+static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count) {
     const struct blackwell_config *config = &blackwell_grouped_configs[tiled->tile];
     struct blackwell_many_groups many;
     struct blackwell_few_groups few;
@@ -65,7 +62,7 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     struct blackwell_group *described = is_few ? few.group : many.group;
     int64_t tiles = 0;
     for (int64_t i = 0; i < count; i++) {
-        RETURN_IF_FAILED(describe(tiled, &groups[i], scratch, (int32_t)tiles, &described[i]));
+        RETURN_IF_FAILED(describe(tiled, &groups[i], (int32_t)tiles, &described[i]));
         tiles += groups[i].tiles.tiles;
     }
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
@@ -75,19 +72,17 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
         .threads = CTA_THREADS,
         .cluster = config->ctas,
         .shared_bytes = blackwell_shared_bytes(config),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = BLACKWELL_PDL_VARIABLE,
     };
-    RETURN_IF_FAILED(
-        gpu_allow_shared_memory(&allowed[groups[0].problem->device][tiled->tile][is_few], &launch));
-    RETURN_IF_FAILED(gpu_launch_groups_permute_scales(tiled, first, count, blackwell_permute_scales_kernel(),
-                                                      scratch, PDL_VARIABLE));
+    RETURN_IF_FAILED(gpu_allow_shared_memory(groups[0].problem->device, &launch));
+    RETURN_IF_FAILED(gpu_permute_groups_scales(tiled, first, count, blackwell_permute_scales_kernel(),
+                                               BLACKWELL_PDL_VARIABLE));
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
 static const struct grouped_tiling tiling = {
     .backend = "blackwell",
-    .variable = "NVFP4_GROUPED_CONFIG",
     .name = blackwell_grouped_tile_name,
     .rows = tile_rows,
     .columns = tile_columns,

@@ -11,8 +11,6 @@
 #include "../geforce_operands.h"
 #include "../geforce_tile_selection.h"
 
-#define PDL_VARIABLE "NVFP4_GEFORCE_DEPENDENT_LAUNCH" /* the dual GEMM's */
-
 static int64_t tile_rows(int tile) {
     return geforce_grouped_configs[tile].tile_m;
 }
@@ -37,12 +35,12 @@ static int one_cta(int tile) {
 }
 
 /* What the kernel takes of a group whose tiles start at number first_tile. */
-static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, const uint8_t *scratch,
-                        int32_t first_tile, struct geforce_group *group) {
+static int32_t describe(const struct tiled_groups *tiled, const struct tiled_group *of, int32_t first_tile,
+                        struct geforce_group *group) {
     const struct problem *problem = of->problem;
     const struct geforce_config *config = &geforce_grouped_configs[tiled->tile];
-    group->sfa = gpu_group_sfa(tiled, of, scratch);
-    group->sfb1 = gpu_group_sfb(tiled, of, scratch);
+    group->sfa = of->scales.sfa;
+    group->sfb1 = of->scales.sfb1;
     group->c = problem->c;
     group->m = (int32_t)problem->m;
     group->n = (int32_t)problem->n;
@@ -55,8 +53,7 @@ static int32_t describe(const struct tiled_groups *tiled, const struct tiled_gro
                               config->tile_n, &group->b1);
 }
 
-static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count, uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][GEFORCE_GROUPED_TILES][2];
+static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, int64_t count) {
     const struct geforce_config *config = &geforce_grouped_configs[tiled->tile];
     struct geforce_many_groups many;
     struct geforce_few_groups few;
@@ -65,7 +62,7 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
     struct geforce_group *described = is_few ? few.group : many.group;
     int64_t tiles = 0;
     for (int64_t i = 0; i < count; i++) {
-        RETURN_IF_FAILED(describe(tiled, &groups[i], scratch, (int32_t)tiles, &described[i]));
+        RETURN_IF_FAILED(describe(tiled, &groups[i], (int32_t)tiles, &described[i]));
         tiles += groups[i].tiles.tiles;
     }
     *(is_few ? &few.groups : &many.groups) = (int32_t)count;
@@ -76,19 +73,17 @@ static int32_t launch_groups(const struct tiled_groups *tiled, int64_t first, in
         .threads = geforce_cta_threads(config),
         .cluster = 1,
         .shared_bytes = geforce_shared_bytes(config),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = GEFORCE_PDL_VARIABLE,
     };
+    RETURN_IF_FAILED(gpu_allow_shared_memory(groups[0].problem->device, &launch));
     RETURN_IF_FAILED(
-        gpu_allow_shared_memory(&allowed[groups[0].problem->device][tiled->tile][is_few], &launch));
-    RETURN_IF_FAILED(gpu_launch_groups_permute_scales(tiled, first, count, geforce_permute_scales_kernel(),
-                                                      scratch, PDL_VARIABLE));
+        gpu_permute_groups_scales(tiled, first, count, geforce_permute_scales_kernel(), GEFORCE_PDL_VARIABLE));
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
 }
 
 static const struct grouped_tiling tiling = {
     .backend = "geforce",
-    .variable = "NVFP4_GROUPED_CONFIG",
     .name = geforce_grouped_tile_name,
     .rows = tile_rows,
     .columns = tile_columns,

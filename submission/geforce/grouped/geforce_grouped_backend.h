@@ -4,7 +4,7 @@
 
 #include "../../core/backend.h"
 
-/* Runs groups on the current device. */
+/* struct backend's `run_grouped`. */
 int32_t geforce_run_grouped(const struct problem *groups, int64_t count);
 
 #endif

@@ -2,14 +2,12 @@
  * tensor maps, dequantize A, permute B's scale factors where needed, multiply. */
 #include "hopper_extended_backend.h"
 
-#include "../../gpu/gpu_host.h"
+#include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_scales.h"
 #include "../hopper_kernels.h"
 #include "../hopper_operands.h"
 #include "../hopper_tile_selection.h"
 #include "hopper_extended_kernels.h"
-
-#define CONFIG_VARIABLE "NVFP4_HOPPER_CONFIG"
-#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH"
 
 struct extended_plan {
     const struct problem *problem;
@@ -36,11 +34,11 @@ static bool suits(const struct hopper_config *config, const struct extension *ex
  */
 static int32_t select_tile(const struct problem *problem, int sms, int *tile) {
     const struct extension *extension = problem->extension;
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_tile_name, tile));
+    RETURN_IF_FAILED(gpu_wanted_tile(HOPPER_CONFIG_VARIABLE, hopper_tile_name, tile));
     if (*tile >= HOPPER_TILES || (*tile >= 0 && !suits(&hopper_configs[*tile], extension))) {
         return set_message(CUSTOM_KERNEL_ERROR_UNSUPPORTED,
                            "tile %s has no extended GEMM of this kind on the hopper backend; expected another, "
-                           "or none, in " CONFIG_VARIABLE,
+                           "or none, in " HOPPER_CONFIG_VARIABLE,
                            hopper_tile_name(*tile));
     }
     const int64_t columns = extension->plain ? ceil_div(problem->n, 2) : problem->n;
@@ -80,9 +78,7 @@ static int32_t make_plan(const struct problem *problem, int sms, struct extended
     plan->permute_scales = problem->scale_layout != CUSTOM_KERNEL_SCALES_BLOCKED || padded_k != problem->k;
     plan->a_bytes = round_up(problem->m * padded_k * (int64_t)sizeof(uint16_t), SCRATCH_ALIGNMENT);
     if (plan->permute_scales) {
-        plan->scale_bytes = round_up(
-            scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, plan->b_rows, padded_k / NVFP4_GROUP_ELEMS),
-            SCRATCH_ALIGNMENT);
+        plan->scale_bytes = gpu_permuted_bytes(problem, plan->b_rows, padded_k);
     }
     return CUSTOM_KERNEL_OK;
 }
@@ -129,7 +125,7 @@ static int32_t launch_dequantize(const struct extended_plan *plan, uint8_t *a_fp
         .grid = {plan->problem->m, ceil_div(params.row_units, threads), 1},
         .threads = threads,
         .cluster = 1,
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     void *arguments[] = {&params};
     return gpu_launch(plan->problem, &launch, arguments);
@@ -141,12 +137,12 @@ static int32_t launch_permute_scales(const struct extended_plan *plan, uint8_t *
         .tiles_k = plan->stages_k * STAGE_SCALE_TILES,
         .count = plan->joint ? 1 : 2,
     };
-    return gpu_launch_permute_scales(plan->problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
+    return gpu_launch_permute_scales(plan->problem, hopper_permute_scales_kernel(), params,
+                                     HOPPER_PDL_VARIABLE);
 }
 
 /* All that can fail for the problem's sake comes before the first launch. */
 static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][HOPPER_TILES];
     const struct problem *problem = plan->problem;
     const struct hopper_config *config = plan->config;
     const int tile_n = hopper_tile_n(config);
@@ -159,7 +155,7 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
         .threads = hopper_cta_threads(config),
         .cluster = config->split_k,
         .shared_bytes = hopper_shared_bytes(config),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     uint32_t tx_bytes = STAGE_BYTES((uint32_t)tile_n, a_box_rows(plan));
     if (plan->joint) {
@@ -183,7 +179,7 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
         .interleave = problem->extension->interleave,
     };
     RETURN_IF_FAILED(encode_maps(plan, scratch, &maps));
-    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[problem->device][plan->tile], &launch));
+    RETURN_IF_FAILED(gpu_allow_shared_memory(problem->device, &launch));
     RETURN_IF_FAILED(launch_dequantize(plan, scratch));
     if (plan->permute_scales) {
         RETURN_IF_FAILED(launch_permute_scales(plan, sfb1, sfb2));
@@ -192,9 +188,11 @@ static int32_t launch_all(const struct extended_plan *plan, uint8_t *scratch) {
     return gpu_launch(problem, &launch, arguments);
 }
 
-int32_t hopper_run_extended(const struct problem *problem, int sms) {
+int32_t hopper_run_extended(const struct problem *problem) {
     struct extended_plan plan = {0};
     uint8_t *scratch = NULL;
+    int sms = 0;
+    RETURN_IF_FAILED(gpu_count_sms(problem->device, &sms));
     RETURN_IF_FAILED(make_plan(problem, sms, &plan));
     RETURN_IF_FAILED(gpu_acquire_scratch(problem, plan.a_bytes + 2 * plan.scale_bytes, &scratch));
     int32_t status = launch_all(&plan, scratch);

@@ -4,7 +4,7 @@
 
 #include "../../core/backend.h"
 
-/* On the current device, which has so many SMs; returns as struct backend's run_extended. */
-int32_t hopper_run_extended(const struct problem *problem, int sms);
+/* struct backend's `run_extended`. */
+int32_t hopper_run_extended(const struct problem *problem);
 
 #endif

@@ -8,12 +8,11 @@
 #include <stdlib.h>
 
 #include "../../core/checks.h"
+#include "../../gpu/gpu_backend.h"
+#include "../../gpu/gpu_grouped.h"
 #include "../hopper_kernels.h"
 #include "../hopper_operands.h"
 #include "hopper_grouped_selection.h"
-
-#define CONFIG_VARIABLE "NVFP4_GROUPED_CONFIG"
-#define PDL_VARIABLE    "NVFP4_HOPPER_DEPENDENT_LAUNCH" /* the dual GEMM's */
 
 /* A group, how it is cut, and where the device finds what was made of its operands. */
 struct group_plan {
@@ -110,7 +109,7 @@ static void share_k(struct grouped_plan *plan, int sms) {
  * Smaller tiles make no group fewer, so as many in all are the same cut. */
 static int32_t select_cuts(struct grouped_plan *plan, int sms) {
     int largest = -1;
-    RETURN_IF_FAILED(gpu_wanted_tile(CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
+    RETURN_IF_FAILED(gpu_wanted_tile(GROUPED_CONFIG_VARIABLE, hopper_grouped_tile_name, &largest));
     int64_t least_ps = INT64_MAX, tiles = 0;
     for (int i = HOPPER_GROUPED_TILES_COUNT - 1, any = largest < 0; any && i >= 0; i--) {
         cut_groups(plan, i);
@@ -148,9 +147,7 @@ static void place_operands(struct grouped_plan *plan) {
         plan->scratch_bytes += round_up(padded_rows(problem) * padded_k * FP16_BYTES, SCRATCH_ALIGNMENT);
         group->sfb_offset = plan->scratch_bytes;
         if (group->permute_scales) {
-            plan->scratch_bytes += round_up(
-                scale_batch_bytes(CUSTOM_KERNEL_SCALES_BLOCKED, problem->n, padded_k / NVFP4_GROUP_ELEMS),
-                SCRATCH_ALIGNMENT);
+            plan->scratch_bytes += gpu_permuted_bytes(problem, problem->n, padded_k);
         }
         group->arrivals = plan->arrivals;
         group->sums_offset = plan->scratch_bytes;
@@ -227,7 +224,7 @@ static int32_t launch_grouped_dequantize(const struct grouped_plan *plan, const 
         .threads = threads,
         .cluster = 1,
         .shared_bytes = spreading_bytes(rows * ceil_div(row_parts, threads), plan->sms),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
     void *arguments[] = {is_few ? (void *)&few : (void *)&many};
     return gpu_launch(groups[0].problem, &launch, arguments);
@@ -239,13 +236,13 @@ static int32_t launch_group_permute_scales(const struct group_plan *group, uint8
         .tiles_k = group->stages_k * STAGE_SCALE_TILES,
         .count = 1,
     };
-    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params, PDL_VARIABLE);
+    return gpu_launch_permute_scales(group->problem, hopper_permute_scales_kernel(), params,
+                                     HOPPER_PDL_VARIABLE);
 }
 
 /* As many groups as a launch takes. */
 static int32_t launch_groups(const struct grouped_plan *plan, const struct group_plan *groups, int64_t count,
                              uint8_t *scratch) {
-    static atomic_bool allowed[MAX_DEVICES][2][2];
     struct hopper_many_groups many;
     struct hopper_few_groups few;
     const bool is_few = count <= HOPPER_FEW_GROUPS;
@@ -267,9 +264,9 @@ static int32_t launch_groups(const struct grouped_plan *plan, const struct group
         .threads = CTA_THREADS(GROUPED_WARPGROUPS),
         .cluster = 1,
         .shared_bytes = hopper_grouped_shared_bytes(),
-        .pdl_variable = PDL_VARIABLE,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
-    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[groups[0].problem->device][is_few][shares], &launch));
+    RETURN_IF_FAILED(gpu_allow_shared_memory(groups[0].problem->device, &launch));
     RETURN_IF_FAILED(launch_grouped_dequantize(plan, groups, count, scratch));
     for (int64_t i = 0; i < count; i++) {
         if (groups[i].permute_scales) {
@@ -289,17 +286,17 @@ static int32_t launch_all_groups(const struct grouped_plan *plan, uint8_t *scrat
     return CUSTOM_KERNEL_OK;
 }
 
-int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms) {
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count) {
     struct grouped_plan plan;
     uint8_t *scratch = NULL;
+    RETURN_IF_FAILED(gpu_count_sms(groups->device, &plan.sms));
     RETURN_IF_FAILED(gpu_check_groups("hopper", groups, count));
     plan.groups = count;
-    plan.sms = sms;
     plan.scratch_bytes = plan.arrivals = 0;
     for (int64_t i = 0; i < count; i++) {
         plan.group[i].problem = &groups[i];
     }
-    RETURN_IF_FAILED(select_cuts(&plan, sms));
+    RETURN_IF_FAILED(select_cuts(&plan, plan.sms));
     RETURN_IF_FAILED(gpu_check_ctas("hopper", tiles_of(&plan)));
     place_operands(&plan);
     RETURN_IF_FAILED(gpu_acquire_scratch(groups, plan.scratch_bytes, &scratch));

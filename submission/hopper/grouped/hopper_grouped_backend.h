@@ -4,7 +4,7 @@
 
 #include "../../core/backend.h"
 
-/* Runs groups on the current device, which has so many SMs. */
-int32_t hopper_run_grouped(const struct problem *groups, int64_t count, int sms);
+/* struct backend's `run_grouped`. */
+int32_t hopper_run_grouped(const struct problem *groups, int64_t count);
 
 #endif

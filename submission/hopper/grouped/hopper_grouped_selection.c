@@ -7,9 +7,8 @@
 
 enum { LEAST_SHARED_STAGES = 4 };
 
-#define TILE(name, tile_m, stages) {#name, tile_m, stages},
 const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT] = {
-    HOPPER_GROUPED_TILES(TILE)};
+    HOPPER_GROUPED_TILES(GPU_TILE_ROW)};
 
 struct hopper_grouped_cut hopper_cut_group(int64_t m, int64_t n, int64_t k, int largest) {
     struct hopper_grouped_cut cut = {
@@ -56,5 +55,5 @@ int64_t hopper_grouped_sum_bytes(int index) {
 }
 
 const char *hopper_grouped_tile_name(int index) {
-    return index >= 0 && index < HOPPER_GROUPED_TILES_COUNT ? hopper_grouped_tiles[index].name : NULL;
+    return GPU_TILE_NAME(hopper_grouped_tiles, index);
 }

@@ -4,12 +4,11 @@
 
 #include <stdbool.h>
 
-#include "../../gpu/gpu_grouped.h"
+#include "../../gpu/gpu_schedule.h"
+#include "../../gpu/gpu_tiles.h"
 #include "../hopper_config.h"
 
-#define ONE_CONFIG(...) +1
-enum { HOPPER_GROUPED_TILES_COUNT = 0 HOPPER_GROUPED_TILES(ONE_CONFIG) };
-#undef ONE_CONFIG
+enum { HOPPER_GROUPED_TILES_COUNT = GPU_COUNT_TILES(HOPPER_GROUPED_TILES) };
 extern const struct hopper_grouped_tile hopper_grouped_tiles[HOPPER_GROUPED_TILES_COUNT];
 
 /* How a group is cut: into tiles of one kind, tiles_m along its rows. */

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "../../gpu/gpu_host.h"
+#include "../../gpu/gpu_backend.h"
 #include "../hopper_kernels.h"
 #include "hopper_narrow_selection.h"
 
@@ -43,8 +43,7 @@ static struct hopper_narrow_params make_params(const struct problem *problem,
     };
 }
 
-int32_t hopper_run_narrow(const struct problem *problem, int index, int sms, const char *pdl_variable) {
-    static atomic_bool allowed[MAX_DEVICES][HOPPER_NARROW_TILES][NARROW_MAX_SPLIT_K];
+int32_t hopper_run_narrow(const struct problem *problem, int index, int sms) {
     const struct hopper_narrow_config *config = &hopper_narrow_configs[index];
     struct hopper_narrow_layout layout = {0};
     RETURN_IF_FAILED(check_limits(problem, config));
@@ -57,9 +56,9 @@ int32_t hopper_run_narrow(const struct problem *problem, int index, int sms, con
         .threads = (int64_t)layout.warps_n * layout.warps_k * WARP_THREADS,
         .cluster = layout.split_k,
         .shared_bytes = MAX_SHARED_BYTES, /* allowed once, for every layout */
-        .pdl_variable = pdl_variable,
+        .pdl_variable = HOPPER_PDL_VARIABLE,
     };
-    RETURN_IF_FAILED(gpu_allow_shared_memory(&allowed[problem->device][index][layout.split_k - 1], &launch));
+    RETURN_IF_FAILED(gpu_allow_shared_memory(problem->device, &launch));
     launch.shared_bytes = layout.shared_bytes;
     void *arguments[] = {&params};
     return gpu_launch(problem, &launch, arguments);

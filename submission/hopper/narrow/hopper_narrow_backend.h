@@ -1,10 +1,10 @@
-/* A call with few rows of A: one launch, no scratch memory, any scale layout. */
+/* The host side of calls with few rows of A: one launch, no scratch memory, any scale layout. */
 #ifndef HOPPER_NARROW_BACKEND_H
 #define HOPPER_NARROW_BACKEND_H
 
 #include "../../core/backend.h"
 
 /* Runs a problem with narrow tile number `index` on the current device, which has `sms` SMs. */
-int32_t hopper_run_narrow(const struct problem *problem, int index, int sms, const char *pdl_variable);
+int32_t hopper_run_narrow(const struct problem *problem, int index, int sms);
 
 #endif

@@ -19,8 +19,8 @@ const struct hopper_narrow_costs hopper_narrow_costs = {
 
 enum { SCHEDULERS = 4, HIDDEN_WARPS = 2 };
 
-#define CONFIG(name, ...) {#name, __VA_ARGS__},
-const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {HOPPER_NARROW_CONFIGS(CONFIG)};
+const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES] = {
+    HOPPER_NARROW_CONFIGS(GPU_TILE_ROW)};
 
 /* Tiles along the rows of B: units of a warp's rows, where 128 rows count whole. */
 static int64_t tiles_n(const struct hopper_narrow_config *config, int64_t n, int warps_n) {

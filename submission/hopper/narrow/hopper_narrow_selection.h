@@ -2,11 +2,10 @@
 #ifndef HOPPER_NARROW_SELECTION_H
 #define HOPPER_NARROW_SELECTION_H
 
+#include "../../gpu/gpu_tiles.h"
 #include "../hopper_config.h"
 
-#define ONE_CONFIG(...) +1
-enum { HOPPER_NARROW_TILES = 0 HOPPER_NARROW_CONFIGS(ONE_CONFIG) };
-#undef ONE_CONFIG
+enum { HOPPER_NARROW_TILES = GPU_COUNT_TILES(HOPPER_NARROW_CONFIGS) };
 extern const struct hopper_narrow_config hopper_narrow_configs[HOPPER_NARROW_TILES];
 
 /* The predicted times behind the choice, in picoseconds. */

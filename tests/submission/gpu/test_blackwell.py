@@ -19,7 +19,9 @@ MAX_REGISTERS = 255
 SMS = 148
 FAT_BINARY, MACHINE_CODE = bytes.fromhex("50ed55ba"), 2  # CUDA's fatbinary_section.h; kinds: by trial
 PARTS = (
+    "gpu/gpu_backend",
     "gpu/gpu_host",
+    "gpu/gpu_scales",
     "blackwell/blackwell_backend",
     "blackwell/blackwell_tile_selection",
     "core/message",

@@ -1,0 +1,77 @@
+/* What every GPU backend shares: its entry in the library's table, the chips it runs on, the limits and the
+ * tile of a call.  A backend adds its list of tiles and their selection, its kernels and their launches.
+ *
+ * A backend's file ends with one line, in which `run` is its function for the dual GEMM:
+ *
+ *     GPU_BACKEND(hopper_backend, CUSTOM_KERNEL_BACKEND_HOPPER, "hopper", run, GPU_GROUPED(hopper_run_grouped),
+ *                 GPU_EXTENDED(hopper_run_extended), CAPABILITY_H100);
+ */
+#ifndef GPU_BACKEND_H
+#define GPU_BACKEND_H
+
+#include "gpu_host.h"
+
+/* A compute capability: 10 * major + minor. */
+enum {
+    CAPABILITY_H100 = 90, /* and H200 */
+    CAPABILITY_B200 = 100,
+    CAPABILITY_B300 = 103,
+    CAPABILITY_RTX50 = 120, /* and RTX PRO of this generation */
+    CAPABILITY_GB10 = 121,
+};
+
+/* Bundles for one problem leave out the code of the others. */
+#ifdef NVFP4_WITHOUT_GROUPED
+#define GPU_GROUPED(function) NULL
+#else
+#define GPU_GROUPED(function) function
+#endif
+#ifdef NVFP4_WITHOUT_EXTENDED
+#define GPU_EXTENDED(function) NULL
+#else
+#define GPU_EXTENDED(function) function
+#endif
+
+/* Defines a struct backend; the compute capabilities that it has code for come last. */
+#define GPU_BACKEND(object, id_, name_, run_, run_grouped_, run_extended_, ...)                                \
+    static int available(int32_t device, char *detail, size_t detail_bytes) {                                  \
+        static const int capabilities[] = {__VA_ARGS__};                                                       \
+        return gpu_available(device, capabilities, sizeof capabilities / sizeof *capabilities, detail,         \
+                             detail_bytes);                                                                    \
+    }                                                                                                          \
+    const struct backend object = {                                                                            \
+        .id = id_,                                                                                             \
+        .name = name_,                                                                                         \
+        .available = available,                                                                                \
+        .run = run_,                                                                                           \
+        .run_grouped = run_grouped_,                                                                           \
+        .run_extended = run_extended_,                                                                         \
+        .acquire_device = gpu_acquire_device,                                                                  \
+        .release_device = gpu_release_device,                                                                  \
+    }
+
+/* struct backend's `available`, for devices of one of `count` compute capabilities. */
+int gpu_available(int32_t device, const int *capabilities, int count, char *detail, size_t detail_bytes);
+
+/* struct backend's `acquire_device` and `release_device`. */
+int32_t gpu_acquire_device(const struct problem *problem, int *before);
+int32_t gpu_release_device(const struct problem *problem, int before, int32_t status);
+
+/* How many SMs the device has. */
+int32_t gpu_count_sms(int32_t device, int *sms);
+
+/* A number that follows from the arguments, and the largest that the backend can run. */
+struct limit {
+    const char *what; /* the caller's name for it: "m", "the number of scale tiles of sfa" */
+    int64_t found, most;
+};
+
+/* CUSTOM_KERNEL_ERROR_UNSUPPORTED and a message for the first of `count` limits that is exceeded; `tile` is
+ * NULL if the limits hold for every tile. */
+int32_t gpu_check_limits(const char *backend, const char *tile, const struct limit *limits, int count);
+
+/* The index of the tile that the environment's `variable` names, or -1 if it is unset or empty; `name_of`
+ * gives the name of each index, NULL past the last one. */
+int32_t gpu_wanted_tile(const char *variable, const char *(*name_of)(int index), int *index);
+
+#endif
