@@ -1,25 +1,25 @@
-# The two commands are `make run` and `make test`; `make help` lists the rest.  Programs are run by ./nvfp4.
+# `make run` and `make test` are the two commands; `make help` lists all targets.  ./nvfp4 runs the programs.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
 BUILD   ?= build
 ifneq ($(words $(BUILD)),1)
-$(error BUILD is '$(BUILD)': expected a folder without a space in its name, which make cannot take)
+$(error BUILD is '$(BUILD)': expected a folder whose name has no space, since make splits names at spaces)
 endif
 LIBRARY := $(BUILD)/libcustom_kernel.so
-# CUSTOM_KERNEL_VERSION of the header, as 1.2.3; the library's name at run time has the major number.
+# The header's CUSTOM_KERNEL_VERSION as 1.2.3; the soname has the major number.
 VERSION := $(shell sed -n 's/^\#define CUSTOM_KERNEL_VERSION 0x\(....\)\(..\)\(..\)u/0x\1 0x\2 0x\3/p' submission/custom_kernel.h \
              | xargs printf '%d.%d.%d')
 SONAME := libcustom_kernel.so.$(firstword $(subst ., ,$(VERSION)))
-# Set to e.g. address,undefined for an instrumented library (with another BUILD).
+# For example address,undefined builds an instrumented library; give it a BUILD of its own.
 SANITIZE ?=
-# Set to 0 to build no GPU backend.
+# 0 builds no GPU backend.
 GPU ?= 1
-# Set to 1 to see every command of the build; a line a file otherwise.
+# 1 shows every command of the build instead of a line per file.
 V ?=
 Q := $(if $(filter 1,$(V)),,@)
-# $(call step,WHAT,FILE): that line, where the command itself is not shown.
+# $(call step,WHAT,FILE) prints that line.
 step = $(if $(Q),@echo '  $(1)	$(2)')
 
 ifeq ($(origin CC),default)
@@ -35,20 +35,20 @@ override CFLAGS += -g -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit
 override LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 
-# --- what a build needs, told before anything is fetched or built ---------------------------------------------
+# --- what a build needs: checked before anything is fetched or built ------------------------------------------
 NO_BUILD := help clean format lint lint-submission bundle submit setup lock history rounds-check rounds-render
-# Targets whose recipe sets up, then builds with a make of its own.
+# Targets that set up first and then build through a make of their own.
 SETS_UP := run test bench compare sweep sanitize mutate bring-up
 WANTED := $(or $(MAKECMDGOALS),help)
 ifneq ($(filter-out $(NO_BUILD),$(WANTED)),)
 ifeq ($(shell command -v $(firstword $(CC))),)
-$(error no C compiler '$(CC)' in PATH: install gcc, or give another with CC=)
+$(error no C compiler '$(CC)' in PATH: install gcc, or name another with CC=)
 endif
 ifeq ($(shell mkdir -p '$(BUILD)' 2> /dev/null && test -w '$(BUILD)' && echo yes),)
 $(error cannot write $(abspath $(BUILD)): give BUILD= a folder of your own, and NVFP4_VENV= one for the Python environment)
 endif
 endif
-# As many jobs as processors, where nothing else was asked for and all goals are files.
+# One job per processor, if -j was not given and every goal is a file.
 JOBS := $(shell nproc 2> /dev/null || echo 1)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS))$(filter-out build library install simulator test-programs $(BUILD)/%,$(WANTED)),0)
 MAKEFLAGS += -j$(JOBS)
@@ -95,14 +95,14 @@ SOURCES += $(filter-out $(if $(findstring AVX2,$(CPU_PARTS)),,%_avx2.c) $(if $(f
              $(wildcard submission/cpu/*.c submission/cpu/kernels/*.c))
 OBJS := $(SOURCES:%.c=$(BUILD)/%.o)
 GPU_PARTS :=
-# Each GPU backend adds its objects, libraries, NVFP4_HAVE_* flag and its name in GPU_PARTS when NVCC is set.
+# When NVCC is set, each GPU backend adds its objects, libraries, NVFP4_HAVE_* flag, and its name to GPU_PARTS.
 -include $(wildcard submission/*/build.mk)
 
 $(BUILD)/%_avx2.o: override CFLAGS += $(AVX2_FLAGS)
 $(BUILD)/%_avx512.o: override CFLAGS += $(AVX512_FLAGS)
 $(BUILD)/%_amx.o: override CFLAGS += $(AMX_FLAGS)
 
-# Changes when the flags do, so that no object of another configuration is linked.
+# Its time changes with the flags, so that objects of another configuration are rebuilt.
 FLAGS_STAMP := $(BUILD)/flags.txt
 $(FLAGS_STAMP): FORCE
 	@mkdir -p $(@D)
@@ -121,36 +121,35 @@ $(LIBRARY): $(OBJS) $(EXPORTS)
 -include $(OBJS:.o=.d)
 include submission/install.mk
 -include $(wildcard eval/timing/build.mk simulator/build.mk tests/simulator/h200/features/build.mk scripts/bench/micro/build.mk tests/simulator/fuzz/build.mk)
-# Read here, not where it is used: as a prerequisite of a target with flags of its own, the stamp would get those.
+# Expanded here: as a prerequisite of a target with its own flags, the stamp would otherwise hold those.
 ALL_FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC)
 
 .PHONY: FORCE help setup test-python lock build library run test test-programs bench sweep bundle lint-submission submit format lint clean rounds-check rounds-render rerun history compare blackwell-table geforce-table bring-up sanitize mutate micro timeline compare-outputs
 FORCE:
 
-help: ## start: list the targets (the default)
+help: ## start: list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## [a-z]+: / { group = text = $$2; sub(/:.*/, "", group); sub(/^[a-z]+: /, "", text); \
 	  said[group] = said[group] sprintf("  make %-16s %s\n", $$1, text) } \
 	  END { split("start build measure submit rounds develop", order, " "); \
 	  for (i = 1; i in order; i++) printf "%s\n%s", order[i], said[order[i]] }' $(MAKEFILE_LIST)
 	@echo 'variables: BUILD=folder NVFP4_VENV=folder PYTHON=python CC=compiler NVCC=nvcc GPU=0 V=1 SANITIZE=address,undefined'
-	@echo '  (ENVIRONMENT.md has all of them; ./nvfp4 lists the programs)'
+	@echo '  (all of them: ENVIRONMENT.md; the programs: ./nvfp4)'
 
 library: $(LIBRARY)
 
-build: library $(TILE_TABLE) $(TIMING_CORE) ## build: the C library with every backend that can be built here, and build/tile_table
+build: library $(TILE_TABLE) $(TIMING_CORE) ## build: the C library with every backend that builds here, and build/tile_table
 	@echo 'built $(LIBRARY)'
 	@echo '  cpu        built ($(CPU_PARTS))'
 	@echo '  hopper     $(if $(filter hopper,$(GPU_PARTS)),built (sm_90a),not built: $(or $(NVCC_REASON),not in this tree))'
 	@echo '  blackwell  $(if $(filter blackwell,$(GPU_PARTS)),built (sm_100a$(if $(filter 103,$(blackwell_ARCHS)), and sm_103a)),not built: $(or $(NVCC_REASON),not in this tree))'
 	@echo '  geforce    $(if $(filter geforce,$(GPU_PARTS)),built (sm_120a$(if $(filter 121,$(geforce_ARCHS)), and sm_121a)),not built: $(or $(NVCC_REASON),not in this tree))'
 
-setup: ## start: find or make a Python with torch, with the development tools of scripts/dev.lock
+setup: ## start: find or make a Python with torch and the development tools
 	@scripts/setup.sh test
 
-# First whatever may be missing, then the build.
 BUILDS := $(MAKE) --no-print-directory -j$(JOBS) build
 READY := python=$$(scripts/setup.sh run) && $(BUILDS)
-# The tests' Python is set up while one processor more builds: neither needs the other.
+# The build runs while the tests' Python is set up, with one job more.
 TEST_PYTHON := $(BUILD)/python.txt
 TEST_READY := $(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) test-python build test-programs && python=$$(cat $(TEST_PYTHON))
 test-python:
@@ -158,26 +157,26 @@ test-python:
 
 # dual_gemm or group_gemm.
 PROBLEM ?= dual_gemm
-run: ## start: set up, build, run the ten tests and the four benchmarks on the best backend (PROBLEM=group_gemm for those)
+run: ## start: set up, build, run the ten tests and four benchmarks on the best backend here (PROBLEM=group_gemm)
 	+@$(READY) && ./nvfp4 eval test --problem $(PROBLEM) && ./nvfp4 eval benchmark --problem $(PROBLEM)
 
-# What tests run beside the library: built before them, because several of them run at a time.
+# Programs that tests run, built first because tests run in parallel.
 TEST_PROGRAMS := $(PTXSIM) $(SIM_SHARED) $(TENSOR_TEST_LIBRARY) $(SIM_NO_MEMORY)
 TEST_PROGRAMS += $(if $(filter hopper,$(GPU_PARTS)),$(SIM_LIBRARY) $(BUILD)/features_sim $(BUILD)/micro_sim \
                    $(BUILD)/libcudart_sim.a $(SIM_STAND_INS))
 test-programs: $(TEST_PROGRAMS)
 	@:
 
-# Files of tests are dealt out to workers, one more than there are processors since some tests wait for a deadline,
-# where a pytest-xdist is there that can keep their order.  Waiting OpenMP threads sleep.
+# With a pytest-xdist that keeps the order of files (3.7), each worker takes whole files; there is one worker more than
+# processors, since some tests wait for a deadline.  Waiting OpenMP threads sleep.
 PARALLEL := -n $(shell expr $(JOBS) + 1) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 HAS_XDIST := import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version("pytest-xdist").split(".")[:2])) < (3, 7))
-test: ## start: set up, build, pass every test
+test: ## start: set up, build, run every test (one file: PYTEST_ARGS='-n 0 -x tests/submission/test_abi.py')
 	+@$(TEST_READY) && \
 	{ "$$python" -c '$(HAS_XDIST)' 2> /dev/null && parallel='$(PARALLEL)' || parallel=; } && \
 	NVFP4_TESTS_BUILT=1 OMP_WAIT_POLICY=passive "$$python" -m pytest $$parallel $(PYTEST_ARGS)
 
-lock: ## develop: write scripts/dev.lock anew: the newest versions that the group `dev` allows, with their hashes
+lock: ## develop: update scripts/dev.lock to the newest versions that pyproject.toml allows, with their hashes
 	@python=$$(scripts/setup.sh run) && "$$python" -m pip install --quiet --target $(BUILD)/uv uv && \
 	$(BUILD)/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --group dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o scripts/dev.lock > /dev/null && git diff --stat scripts/dev.lock
@@ -189,31 +188,31 @@ compare-outputs: ## develop: show how the programs' outputs differ from those at
 	@test -n "$(BASE)" || { echo 'compare-outputs: give BASE=COMMIT'; exit 2; }
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.compare_outputs $(BASE)
 
-bench: ## measure: time the CPU backend against torch, and the host cost of a call
+bench: ## measure: time the CPU backend against torch, and the host cost of a call (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench cpu --problem $(PROBLEM) && ./nvfp4 bench host --problem $(PROBLEM)
 
-sweep: ## measure: time every M beside a GEMM on dequantized operands; build/sweep.json and .png (SWEEP_ARGS='--rows 1,64')
+sweep: ## measure: time every M against cuBLAS, on a CPU torch; write build/sweep.json and .png (SWEEP_ARGS='--rows 1,64')
 	+@$(BUILDS) && python=$$(scripts/setup.sh test) && \
 	"$$python" -m scripts.bench.sweep --json $(BUILD)/sweep.json --plot $(BUILD)/sweep.png $(SWEEP_ARGS)
 
-# A shape of the leaderboard and the backend, which says the chip.
+# The shape, and the backend, which implies the chip.
 M ?= 256
 N ?= 4096
 K ?= 7168
 BACKEND ?= blackwell
-timeline: build simulator ## measure: simulated time of one call as a Chrome trace and a picture, build/timeline.json and .png (M= N= K= BACKEND=)
+timeline: build simulator ## measure: simulate one call's time, draw it: build/timeline.json (Perfetto) and .png (M= N= K= BACKEND=)
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.bench.timeline $(M) $(N) $(K) $(BACKEND)
 
 TARGET ?= auto
-# popcorn (the leaderboard's), or sol-execbench: solution.json, definition.json and workload.jsonl in build/sol-execbench.
+# popcorn for the leaderboard, or sol-execbench, which writes three files to build/sol-execbench.
 BOARD ?= popcorn
-bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, cpu or what fits here; PROBLEM=, BOARD=sol-execbench)
+bundle: ## submit: write build/submission_TARGET.py, the one file to submit (TARGET=b200, h200, geforce, cpu; PROBLEM= BOARD=)
 	@scripts/setup.sh run > /dev/null && $(if $(filter sol-execbench,$(BOARD)),\
 	  ./nvfp4 python -m scripts.release.execbench $(if $(filter b200 h200,$(TARGET)),--target $(TARGET)) $(BUNDLE_ARGS),\
 	  ./nvfp4 bundle --problem $(PROBLEM) --target $(TARGET) $(BUNDLE_ARGS))
 
 FILE ?= $(BUILD)/submission_b200.py
-lint-submission: ## submit: check any submission against the leaderboard's rules (FILE=)
+lint-submission: ## submit: check FILE against the leaderboard's rules
 	@scripts/setup.sh run > /dev/null && ./nvfp4 lint $(FILE)
 
 submit: ## submit: send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS='--mode leaderboard --local')
@@ -221,29 +220,29 @@ submit: ## submit: send FILE with popcorn-cli and read its verdict (SUBMIT_ARGS=
 
 R ?=
 BASE ?=
-rounds-check: ## rounds: check the optimisation rounds: order in git, digests, figures, verdicts
+rounds-check: ## rounds: check the record: order of commits, digests, figures, verdicts
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds check
 
 rounds-render: ## rounds: regenerate the tables, blocks and plot of shark_tank/
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds render
 
-rerun: ## rounds: R=N: build both commits of a round, measure again, say whether its verdict holds
+rerun: ## rounds: build both commits of round R, measure again, say whether its verdict holds (R=N)
 	@test -n "$(R)" || { echo 'rerun: give R=N, the number of a measured round'; exit 2; }
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.rounds rerun $(R)
 
-history: ## rounds: render them as one page, build/history/index.html, with plots
+history: ## rounds: render the record as one page with plots, build/history/index.html
 	@python=$$(scripts/setup.sh test) && "$$python" -m scripts.history
 
-compare: ## measure: on a CUDA device: time the GPU backend against cuBLAS and Triton (PROBLEM=)
+compare: ## measure: on a CUDA device: check the backend, time it against cuBLAS and Triton (PROBLEM=)
 	+@$(READY) && ./nvfp4 bench check_gpu --problem $(PROBLEM) && ./nvfp4 bench compare --problem $(PROBLEM) $(COMPARE_ARGS)
 
-cost-model: build simulator ## measure: count on the simulator again, simulate the Blackwell kernel's times (minutes)
+cost-model: build simulator ## measure: simulate the Blackwell kernels' counts and times again (minutes)
 	@python=$$(scripts/setup.sh test) && \
 	"$$python" -m scripts.cost_model.counters cost-model --json shark_tank/simulated/cost_model_counters.json && \
 	"$$python" -m scripts.cost_model && "$$python" -m scripts.evidence.readme
 
 BRING_UP_ARGS ?=
-bring-up: ## measure: on a B200 or H200: build, check, time, compare, write build/bring_up.json to send back
+bring-up: ## measure: on a new card: build, check, time, compare, write build/bring_up.json to send back
 	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bring_up $(BRING_UP_ARGS)
 
 blackwell-table: build $(SIM_LIBRARY) ## measure: simulate the Blackwell backend: problems x configurations x modes (hours)
@@ -253,11 +252,11 @@ geforce-table: build $(SIM_LIBRARY) ## measure: simulate the GeForce backend: pr
 	@python=$$(scripts/setup.sh test) && NVFP4_LIBRARY=$(abspath $(SIM_LIBRARY)) "$$python" -m simulator.validation.backend_table geforce $(TABLE_ARGS)
 
 MICRO_ARGS ?=
-micro: $(BUILD)/micro ## measure: on an sm_90a device: what a model of its time needs (seconds), write build/micro.json
+micro: $(BUILD)/micro ## measure: on an sm_90a device: measure the clock model's parameters, write build/micro.json
 	@python=$$(scripts/setup.sh run) && "$$python" -m scripts.bench.micro $(MICRO_ARGS)
 
 SANITIZERS ?= memcheck racecheck synccheck
-sanitize: ## measure: on a CUDA device: compute-sanitizer on every configuration of the GPU backend
+sanitize: ## measure: on a CUDA device: run compute-sanitizer on every tile of the backend
 	+@$(READY) && \
 	for tool in $(SANITIZERS); do for problem in dual_gemm group_gemm; do echo "$$tool of $$problem" && \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 --kernel-name-exclude kernel_substring=at:: \
@@ -273,5 +272,5 @@ lint: ## develop: check formatting and lint, changing nothing
 	PATH="$$bin:$$PATH" clang-format --dry-run -Werror $(C_FILES) && PATH="$$bin:$$PATH" ruff format --check . && \
 	PATH="$$bin:$$PATH" ruff check .
 
-clean: ## develop: remove what was built (the virtual environment stays)
+clean: ## develop: remove the build folder (the virtual environment stays)
 	rm -rf $(BUILD)

@@ -47,7 +47,7 @@ class Checkout:
         self.folder = folder
         subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", ROOT, folder], check=True)
         subprocess.run(["git", "-C", folder, "checkout", "-q", "--detach", commit], check=True)
-        for makefile in (folder / "Makefile", *folder.glob("*.mk")):  # `+` would run a recipe under `make -n`, too
+        for makefile in (folder / "Makefile", *folder.rglob("*.mk")):  # `+` would run a recipe under `make -n`, too
             makefile.write_text(makefile.read_text().replace("\t+@", "\t@"))
 
     def run(self, *command: str) -> str:

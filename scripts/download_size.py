@@ -1,9 +1,9 @@
-"""Says what installing requirements would fetch, before it is fetched: download_size.py REQUIREMENTS FOLDER
+"""Prints how much installing requirements would download: download_size.py REQUIREMENTS FOLDER
 
-Asks pip which packages the Python that runs this lacks, and their servers or files for the sizes.  pip learns what a
-package needs from parts of its file; one that is too old for that, and would fetch gigabytes to answer, is replaced
-first where FOLDER is the environment that it stands in.  Exit status: 0, or 1 where pip finds no way to install them,
-with its last words and a hint.
+Asks pip which packages this Python lacks, and the servers or files for their sizes.  A pip from 25.1 on reads a
+package's requirements from part of its file; an older one would download gigabytes to answer, so it is upgraded first
+if FOLDER is its own environment.  Exit status: 0, or 1 if pip cannot install the requirements; then its last messages
+and a hint are printed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pathlib import Path
 
 MB = 1_000_000
 ANSWER_LIMIT_S = 15
-# An index that does not answer is told of soon.
+# Gives up soon on an index that does not answer.
 PIP = ("install", "--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", str(ANSWER_LIMIT_S))
 DRY_RUN = ("--dry-run", "--report", "-")
-PIP_THAT_LEAVES_FILES = (25, 1)  # the first whose dry run fetches no whole files where it need not
+PIP_THAT_LEAVES_FILES = (25, 1)  # the first whose dry run does not download whole files
 FROM_PARTS_OF_FILES = "--use-feature=fast-deps"
-WRONG_USAGE = 2  # pip's exit status where it does not know that feature
+WRONG_USAGE = 2  # exit status of a pip that does not know that feature
 
 
 def size_of(url: str) -> int | None:
-    """Bytes behind an address, or None where they are not told."""
+    """Size in bytes of the file at an address, or None if the server does not say."""
     parts = urllib.parse.urlsplit(url)
     try:
         if parts.scheme == "file":
@@ -42,7 +42,7 @@ def size_of(url: str) -> int | None:
 
 
 def describe(packages: list[tuple[str, int | None]], free: int) -> str:
-    """One sentence on packages (name and version, bytes) that are to be fetched, and on the room for them."""
+    """A sentence with the packages to download (name and version, bytes) and the free space."""
     known = [size for _, size in packages if size is not None]
     names = ", ".join(
         name if size is None else f"{name} ({size / MB:.0f} MB)"
@@ -50,28 +50,28 @@ def describe(packages: list[tuple[str, int | None]], free: int) -> str:
         if size is None or size >= MB
     )
     unknown = len(packages) - len(known)
-    more = f", and {unknown} whose sizes are not told" if unknown else ""
+    more = f", and {unknown} of unknown size" if unknown else ""
     return (
-        f"fetching {len(packages)} packages, {sum(known) / MB:.0f} MB{more}: {names}; unpacked they take several times"
-        f" that, and {free / MB:.0f} MB are free"
+        f"downloading {len(packages)} packages, {sum(known) / MB:.0f} MB{more}: {names}; unpacked they take several"
+        f" times as much, and {free / MB:.0f} MB are free"
     )
 
 
 def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What this Python's pip answers."""
+    """Runs this Python's pip."""
     return subprocess.run([sys.executable, "-m", "pip", *PIP, *arguments], capture_output=True, text=True, check=False)
 
 
 def renew_pip(folder: str) -> None:
-    """Replaces a pip that is too old by a newer one, in the environment that is `folder` alone; at worst it stays."""
+    """Upgrades an old pip, only in the environment `folder`; if that fails, the old one stays."""
     version = tuple(map(int, re.findall(r"\d+", importlib.metadata.version("pip"))[:2]))
     if version < PIP_THAT_LEAVES_FILES and Path(sys.prefix).resolve() == Path(folder).resolve():
         pip("--upgrade", f"pip>={'.'.join(map(str, PIP_THAT_LEAVES_FILES))}")
 
 
 def main(requirements: str, folder: str) -> int:
-    """The command line; returns the exit status."""
-    print("setup: asking the package index what has to be fetched", file=sys.stderr)
+    """Prints the sentence; returns the exit status."""
+    print("setup: asking the package index for download sizes", file=sys.stderr)
     renew_pip(folder)
     done = pip(*DRY_RUN, FROM_PARTS_OF_FILES, "-r", requirements)
     if done.returncode == WRONG_USAGE:

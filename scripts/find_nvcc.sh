@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the path of a usable nvcc, or nothing and the reason on standard error.
-# Looks at NVCC, PATH, CUDA_HOME, the usual folder, then the nvidia-cuda-nvcc wheel of the Python at hand.
+# Prints the path of an nvcc that can compile; if there is none, the reason on standard error.
+# Searches NVCC, PATH, CUDA_HOME, /usr/local/cuda, then the nvidia-cuda-nvcc wheel of the Python at hand.
 # usage: find_nvcc.sh [PYTHON]
 set -u
 python=${1:-python3}
@@ -24,7 +24,7 @@ trap 'rm -rf "$scratch"' EXIT
 printf '#include <cuda.h>\n#include <cuda_runtime.h>\n__global__ void empty(void) {}\n' > "$scratch/probe.cu"
 for nvcc in $(candidates); do
     [ -x "$nvcc" ] || continue
-    # An nvcc that cannot compile (no host compiler it knows, no runtime headers) is as good as none.
+    # An nvcc without a host compiler that it knows, or without runtime headers, is useless.
     if "$nvcc" -gencode=arch=compute_90a,code=sm_90a -c -o "$scratch/probe.o" "$scratch/probe.cu" > "$scratch/log" 2>&1; then
         echo "$nvcc"
         exit 0

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Finds or makes a Python that can run the package; prints its path on standard output.
+# Finds or makes a Python that can run the package, and prints its path on standard output.
 # usage: setup.sh find|run|test
-#   find: torch.  Only looks: without one it says how to get it.
-#   run:  torch.  The Python at hand is used as it is if it has torch, and then nothing is fetched; otherwise torch
-#         goes into a virtual environment, and what is to be fetched is told before it is.
-#   test: torch, pytest and the group `dev` of pyproject.toml as dev.lock pins it, by version and hash.  What the
-#         Python at hand lacks is installed into the environment; without a network the tests that need a missing
-#         package other than pytest skip, and without pytest-xdist they run one at a time.
-# PYTHON is the Python at hand; unset, the first of `pythons` that is new enough, one with torch before one without.
-# NVFP4_VENV is the environment's folder; unset, .venv of the checkout.
+#   find: looks for a Python with torch; if there is none, says how to get it.
+#   run:  uses the Python at hand if it has torch, and then fetches nothing; otherwise prints the download size and
+#         installs torch into a virtual environment.
+#   test: needs torch, pytest and the group `dev` of pyproject.toml, which dev.lock pins by version and hash.  Installs
+#         what the Python at hand lacks into the environment.  Without a network, tests that need a missing package
+#         other than pytest skip, and without pytest-xdist tests run one at a time.
+# PYTHON is the Python at hand; unset, it is the first of `pythons` that is new enough, one with torch first.
+# NVFP4_VENV is the environment's folder; unset, it is .venv in the checkout.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 tier=$1
@@ -38,13 +38,13 @@ find_python() { # sets at_hand
     done
     [ -n "$at_hand" ] || { say "none of $pythons here is Python 3.11 or later; set PYTHON to one" && exit 1; }
 }
-requirements() { # requirements GROUP: one of pyproject.toml's, a line each
+requirements() { # requirements GROUP: prints a dependency group of pyproject.toml, one requirement per line
     "$at_hand" -c '
 import pathlib, sys, tomllib
 print("\n".join(tomllib.loads(pathlib.Path(sys.argv[1]).read_text())["dependency-groups"][sys.argv[2]]))
 ' "$root/pyproject.toml" "$1"
 }
-pip_install() { # pip_install ARGUMENT...: with pip's progress bars where a person looks on
+pip_install() { # pip_install ARGUMENT...: shows progress bars on a terminal only
     [ -t 2 ] && quiet= || quiet=--quiet
     "$venv/bin/python" -m pip install $quiet --disable-pip-version-check "$@" >&2
 }
@@ -53,7 +53,7 @@ make_venv() { # make_venv PYTHON [OPTION]...
     shift
     mkdir -p "$(dirname "$venv")" 2> /dev/null || :
     if ! [ -w "$(dirname "$venv")" ] && ! [ -w "$venv" ]; then
-        say "cannot write $venv; set NVFP4_VENV to a folder of your own for it, and BUILD to one for what is built"
+        say "cannot write $venv; set NVFP4_VENV to a folder of your own, and BUILD to one for the build"
         return 1
     fi
     said=$("$maker" -m venv "$@" "$venv" 2>&1) && return
@@ -70,20 +70,20 @@ install_torch() {
     if "$venv/bin/python" "$root/scripts/download_size.py" "$venv/requirements.txt" "$venv" >&2 &&
         pip_install -r "$venv/requirements.txt"; then return; fi
     [ -n "$existed" ] || rm -rf "$venv"
-    say "torch could not be installed; set PYTHON to a Python that has it, or pip's PIP_FIND_LINKS to a folder of wheels"
+    say "torch could not be installed; set PYTHON to a Python that has it, or PIP_FIND_LINKS to a folder of wheels for pip"
     exit 1
 }
-each_locked() { # dev.lock's requirements one by one, into a file for each
+each_locked() { # each_locked FOLDER: writes each requirement of dev.lock to a file of its own
     awk -v folder="$1" '/^[a-z]/ { file = sprintf("%s/%03d", folder, ++number) } /^[a-z ]/ { print > file }' "$root/scripts/dev.lock"
 }
-install_test_tools() { # all of dev.lock; of an index that lacks some of it, the rest
+install_test_tools() { # installs dev.lock; if the index lacks some of it, the rest
     say "installing the development tools of scripts/dev.lock into $venv"
     said=$(pip_install --require-hashes -r "$root/scripts/dev.lock" 2>&1) && return
     echo "$said" >&2
     case $said in
     *"connection broken"*) return ;; # no network
     *"DO NOT MATCH THE HASHES"*)
-        say "a package is not the one that scripts/dev.lock names; none was installed"
+        say "a package does not have the hash in scripts/dev.lock; none was installed"
         exit 1
         ;;
     esac
@@ -111,7 +111,7 @@ else
 fi
 
 if [ "$tier" = test ] && ! has "$python" pytest pytest_timeout xdist hypothesis jsonschema matplotlib rich kernelguard tree_sitter tree_sitter_cuda; then
-    # A new environment sees the torch at hand, and keeps what is added away from it.
+    # A new environment uses the torch at hand and keeps added packages to itself.
     if [ "$python" = "$venv/bin/python" ] || make_venv "$python" --system-site-packages; then
         install_test_tools
         ! has "$venv/bin/python" torch pytest || python=$venv/bin/python

@@ -53,7 +53,7 @@ def test_a_build_folder_that_make_cannot_take_is_told_in_a_line(sources, folder)
     done = make(sources, "build", f"BUILD={folder}", "GPU=0")
     said = done.stderr.splitlines()
     assert done.returncode == 2 and len(said) == 1, said
-    assert f"BUILD is '{folder}': expected a folder without a space in its name, which make" in said[0]
+    assert f"BUILD is '{folder}': expected a folder whose name has no space" in said[0]
 
 
 def test_without_nvcc_the_build_says_so_and_builds_the_cpu_backend(sources, tmp_path):

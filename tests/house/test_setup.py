@@ -109,7 +109,7 @@ def test_a_venv_with_torch_comes_before_the_python_at_hand(setup):
 
 def test_a_python_that_is_too_old_is_refused(setup):
     done = setup("run", "torch", old=1)
-    assert done.status == 1 and done.python == "" and "is not Python 3.11 or later; set PYTHON to one" in done.said
+    assert done.status == 1 and done.python == "" and "not Python 3.11 or later" in done.said
 
 
 def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_fetched(setup):
@@ -125,20 +125,20 @@ def test_without_torch_it_is_installed_into_a_venv_once_it_is_told_what_will_be_
 def test_without_torch_or_an_index_nothing_is_left_and_the_cures_are_told(setup):
     done = setup("run", "numpy", reachable=1)
     assert done.status == 1 and done.python == "" and not (setup.checkout / ".venv").exists()
-    assert "torch could not be installed; set PYTHON to a Python that has it" in done.said
+    assert "torch could not be installed" in done.said and "PYTHON" in done.said and "PIP_FIND_LINKS" in done.said
     assert [call[:7] for call in done.calls] == ["-m venv"], "pip is not asked for what it cannot fetch"
 
 
 def test_another_word_than_the_three_ends_it(setup):
     done = setup("tests", "torch")
     assert (done.status, done.python, done.calls) == (2, "", [])
-    assert done.said == "setup: 'tests' is none of find, run, test\n"
+    assert "'tests'" in done.said
 
 
 def test_looking_for_a_python_changes_nothing(setup):
     done = setup("find", "numpy")
     assert (done.status, done.python, done.calls) == (1, "", [])
-    assert "`make setup` installs it there, or set PYTHON to a Python that has it" in done.said
+    assert "`make setup`" in done.said and "PYTHON" in done.said
     assert setup("find", "torch").python == "AT_HAND"
 
 
@@ -154,7 +154,7 @@ def test_a_place_that_cannot_be_written_is_told_with_its_cure(setup):
     (setup.folder / "file").touch()
     done = setup("run", "numpy", NVFP4_VENV=str(place))
     assert done.status == 1 and done.python == "" and not any(call.startswith("-m venv") for call in done.calls)
-    assert f"setup: cannot write {place}; set NVFP4_VENV to a folder of your own for it, and BUILD to one" in done.said
+    assert f"cannot write {place}" in done.said and "NVFP4_VENV" in done.said and "BUILD" in done.said
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_newer_python_is_found_by_itself(root, tmp_path, held, taken):
         text=True,
     )
     if taken is None:
-        assert done.returncode == 1 and "is Python 3.11 or later; set PYTHON to one" in done.stderr
+        assert done.returncode == 1 and "3.11 or later" in done.stderr
     elif "torch" in held.values():
         assert done.stdout.strip() == str(tmp_path / "bin" / taken)
     else:
@@ -207,7 +207,7 @@ def test_without_a_network_what_is_there_is_used(setup):
     assert (done.status, done.python) == (0, "VENV") and len(done.calls) == 2  # nothing tried one by one
     assert "connection broken" in done.said
     done = setup("test", "torch", pip=OFFLINE, venv="torch")
-    assert done.status == 1 and "setup: pytest is missing and could not be installed" in done.said
+    assert done.status == 1 and "pytest is missing" in done.said
 
 
 def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
@@ -224,7 +224,7 @@ def test_of_an_index_that_lacks_some_the_rest_is_installed(setup):
 def test_a_package_of_another_hash_than_the_locks_ends_the_set_up(setup):
     done = setup("test", "torch pytest", pip=TAMPERED)
     assert (done.status, done.python) == (1, "") and len(done.calls) == 2, "nor is the rest tried"
-    assert "is not the one that scripts/dev.lock names; none was installed" in done.said
+    assert "DO NOT MATCH THE HASHES" in done.said and "none was installed" in done.said
 
 
 def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_hashes(root):
@@ -245,10 +245,8 @@ def test_the_lock_has_every_development_tool_with_a_version_that_will_do_and_has
 
 def test_what_will_be_fetched_is_told_the_largest_first():
     said = describe([("a 1", 2_400_000), ("torch 2", 192_000_000), ("tiny 3", 999), ("b 4", None)], 7_000_000_000)
-    assert said.startswith(
-        "fetching 4 packages, 194 MB, and 1 whose sizes are not told: torch 2 (192 MB), a 1 (2 MB), b 4"
-    )
-    assert said.endswith("and 7000 MB are free")
+    assert re.search(r"4 packages, 194 MB, and 1 of unknown size: torch 2 \(192 MB\), a 1 \(2 MB\), b 4\b", said)
+    assert "7000 MB" in said and "tiny" not in said
 
 
 def test_the_size_of_a_file_is_known_and_that_of_a_missing_one_is_not(tmp_path):
@@ -284,7 +282,7 @@ def test_sizes_are_asked_for_without_fetching_the_files(
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     assert download_size.main(str(tmp_path / "list"), str(tmp_path / place)) == 0
     assert calls == asked
-    assert capsys.readouterr().err.startswith("setup: asking the package index")
+    assert capsys.readouterr().err
 
 
 def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):
@@ -299,4 +297,4 @@ def test_an_index_that_does_not_answer_is_told_within_seconds(root, tmp_path):
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1 and "the package index does not answer; is there a network?" in done.stderr
+    assert done.returncode == 1 and "network?" in done.stderr
